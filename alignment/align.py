@@ -47,7 +47,7 @@ from murmuration.alignment.evaluation import (
     truth_of,
 )
 from murmuration.alignment.iterates import files_of
-from murmuration.alignment.reinforce import Steps, climb, last_checkpoint
+from murmuration.alignment.reinforce import Steps, last_checkpoint, train_policy
 from murmuration.alignment.rewards import AnswerReward, GuardedReward, Guards
 from murmuration.alignment.supervised import Rows, Supervised, supervise
 from murmuration.alignment.writing import answer_lines, json_lines, writing
@@ -201,7 +201,7 @@ def align(
         watch = _Watch(asked, base, evaluator, out, mark, said, sofar)
         watch.start()
         if not watch.stopped:  # as it may have by a crash
-            climb(
+            train_policy(
                 base,
                 trained,
                 guarded,
@@ -286,14 +286,14 @@ def _learnt(
             out / "checkpoints" / "sft.pt",
             lambda done, of: said(f"demonstrations: step {done:,} of {of:,}"),
         )
-        found = {"demonstrations": len(shown.rows), "loss": loss, "dimension": base.dimension}
-        _write(file, json_lines([found]))
+        result = {"demonstrations": len(shown.rows), "loss": loss, "dimension": base.dimension}
+        _write(file, json_lines([result]))
         with writing(out / "sft"):
             save_language_model(
                 out / "sft",
                 base,
                 theta_D,
-                card=shown.card({**config, "learnt": found}),
+                card=shown.card({**config, "learnt": result}),
                 beside=shown.beside,
             )
     return json.loads(file.read_text(encoding="utf-8"))
@@ -340,7 +340,8 @@ def _check_place(config: Mapping[str, Any], out: Path, resume: bool) -> None:
 
 
 def _nothing_in(out: Path) -> bool:
-    """Whether a folder is empty but for what one has that ended before its first file was there."""
+    """Return whether a folder is empty but for what one has that ended before its first file was
+    there."""
     entries = {*out.iterdir(), *(out / "answers").glob("*")}
     return entries <= {out / "answers", out / "checkpoints"}
 
@@ -435,11 +436,11 @@ class _Watch:
         done = int(last.rpartition("-")[2]) if last else -1
         for line in self._lines():
             if line["step"] <= done or line["step"] == 0:
-                found = Evaluation(**line)
-                text = self._answers(found.step).read_text(encoding="utf-8")
+                result = Evaluation(**line)
+                text = self._answers(result.step).read_text(encoding="utf-8")
                 answers = [json.loads(row)["response"] for row in text.splitlines()]
-                self._evaluator.remember(found.step, answers)
-                self._add(found)
+                self._evaluator.remember(result.step, answers)
+                self._add(result)
         if self.found:
             self._sofar.go_on(json.loads(self._counts(self.found[-1].step).read_bytes()))
         else:
@@ -448,7 +449,7 @@ class _Watch:
 
     def __call__(self, step: int) -> bool:
         """Evaluate the policy as it is; whether to stop."""
-        found = self._evaluator(
+        result = self._evaluator(
             step, lambda done, of: self._said(f"step {step}: {done:,} of {of:,} answers")
         )
         answers = [[answer] for answer in self._evaluator.answers[step]]
@@ -457,9 +458,9 @@ class _Watch:
         with writing(self._theta(step)):
             save_file({"theta_D": self._base.theta()}, self._theta(step))
         _write(self._counts(step), json_lines([self._sofar.to_json()]))
-        self._add(found)
+        self._add(result)
         _write(self._out / "metrics.jsonl", json_lines(one.to_json() for one in self.found))
-        self._said(self._told(found))
+        self._said(self._told(result))
         return bool(self.stopped)
 
     def _add(self, found: Evaluation) -> None:
@@ -470,8 +471,8 @@ class _Watch:
             self.stopped = PARTED
 
     def _parted(self) -> bool:
-        """Whether at the last two evaluations the proxy was above, and the truth below, where the
-        truth was best."""
+        """Return whether at the last two evaluations the proxy was above, and the truth below,
+        where the truth was best."""
         if len(self.found) < 3 or self.found[0].truth is None:
             return False
         best = max(self.found[:-2], key=_truth)

@@ -27,7 +27,7 @@ def kl_bound(n: int) -> float:
 
 
 def best(pool: Pool) -> list[int]:
-    """Which answer to each prompt the reward likes best; of equal ones the first."""
+    """Return which answer to each prompt the reward likes best; of equal ones the first."""
     return pool.rewards_PN.argmax(1).tolist()
 
 
@@ -75,7 +75,8 @@ def expected_best(
 
 
 def _ranks(rewards_PN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many answers to its prompt have a lower reward, and how many one that is no higher."""
+    """Return how many answers to its prompt have a lower reward, and how many one that is no
+    higher."""
     order_PN = rewards_PN.argsort(1, kind="stable")
     sorted_PN = np.take_along_axis(rewards_PN, order_PN, 1)
     place_N = np.arange(rewards_PN.shape[1])

@@ -51,7 +51,7 @@ Answers = list[list[str]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ComparisonRequest:
     """What is compared, and how.
 
     Attributes:
@@ -109,7 +109,7 @@ class Comparison:
     """What came of it: ``result`` is what ``result.json`` holds; ``wins`` are 1, 0 or 0.5, (T, N),
     of each model."""
 
-    asked: Asked
+    asked: ComparisonRequest
     sides: Sequence[Side]
     against: Side
     wins: Sequence[np.ndarray]
@@ -160,7 +160,7 @@ class PromptBootstrap:
 
 
 def is_answers(named: str) -> bool:
-    """Whether a model is a file of answers."""
+    """Return whether a model is a file of answers."""
     return _FILE.fullmatch(str(named)) is not None
 
 
@@ -192,34 +192,34 @@ def read_answers(path: str, prompts: Sequence[str], samples: int) -> Answers:
             "--prompts that it answers"
         )
     seen: Counter[str] = Counter()
-    found: Answers = []
+    result: Answers = []
     for prompt in prompts:
         part = len(there[prompt]) // asked[prompt]
         at = seen[prompt] * part
-        found.append(there[prompt][at : at + samples])
+        result.append(there[prompt][at : at + samples])
         seen[prompt] += 1
-    return found
+    return result
 
 
 def _answers_in(path: str) -> dict[str, list[str]]:
     """Each prompt's answers."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for prompt, response in load_responses(path):
-        found.setdefault(prompt, []).append(response)
-    if not found:
+        result.setdefault(prompt, []).append(response)
+    if not result:
         raise InputError(f"{path}: holds no answers")
-    return found
+    return result
 
 
 Said = Callable[[str], None]
 
 
 def write_sides(
-    asked: Asked,
+    asked: ComparisonRequest,
     said: Said = lambda text: None,
     kept: Callable[[int, Side], None] = lambda place, side: None,
 ) -> tuple[list[Side], Side]:
-    """What each model answers, and what the one does that they are compared with.
+    """Return what each model answers, and what the one does that they are compared with.
 
     Args:
         asked: what is compared.
@@ -249,7 +249,7 @@ def write_sides(
 
 
 def _side(
-    asked: Asked, path: str, place: int, reference: SavedLikelihood | None, said: Said
+    asked: ComparisonRequest, path: str, place: int, reference: SavedLikelihood | None, said: Said
 ) -> Side:
     if is_answers(path):
         return Side(
@@ -273,18 +273,20 @@ def _side(
     return Side(path, answers_TN, ratio.reshape(-1, asked.samples))
 
 
-def _written(asked: Asked, path: str, number: int, said: Said) -> tuple[Answers, SavedLikelihood]:
+def _written(
+    asked: ComparisonRequest, path: str, number: int, said: Said
+) -> tuple[Answers, SavedLikelihood]:
     said(f"{path}: loading")
     network, texts = load_next_token(path)
-    writer, found = Writer(network, texts), []
+    writer, result = Writer(network, texts), []
     for sample in range(asked.samples):
 
         def progress(done: int, of: int, before: int = sample * len(asked.prompts)) -> None:
             said(f"{path}: {before + done:,} of {asked.samples * of:,} answers")
 
         draws = (asked.seed.value, number + _SIDES * sample)
-        found.append(writer.write(asked.prompts, asked.sampling, draws, progress))
-    return [list(answers) for answers in zip(*found, strict=True)], SavedLikelihood(network, texts)
+        result.append(writer.write(asked.prompts, asked.sampling, draws, progress))
+    return [list(answers) for answers in zip(*result, strict=True)], SavedLikelihood(network, texts)
 
 
 def log_ratios(
@@ -300,9 +302,9 @@ def log_ratios(
     """
     fits = policy.texts.fits(prompts, answers, ended=True)
     fits &= reference.texts.fits(prompts, answers, ended=True)
-    found = np.full(len(answers), np.nan)
+    result = np.full(len(answers), np.nan)
     if not fits.any():
-        return found
+        return result
     kept = [
         (prompt, answer) for prompt, answer, fit in zip(prompts, answers, fits, strict=True) if fit
     ]
@@ -313,12 +315,14 @@ def log_ratios(
     same = same and np.array_equal(mine.second_T, its.second_T)
     if not (same and np.array_equal(mine.ids, its.ids)):
         return None
-    found[fits] = policy.score(*said) - reference.score(*said)
-    return found
+    result[fits] = policy.score(*said) - reference.score(*said)
+    return result
 
 
-def compare(asked: Asked, sides: Sequence[Side], against: Side, judge: Judge) -> Comparison:
-    """What the judge says of each model's answers beside the other's.
+def compare(
+    asked: ComparisonRequest, sides: Sequence[Side], against: Side, judge: Judge
+) -> Comparison:
+    """Return what the judge says of each model's answers beside the other's.
 
     Raises:
         InputError: as the judge does.
@@ -372,9 +376,9 @@ def compare(asked: Asked, sides: Sequence[Side], against: Side, judge: Judge) ->
 def _figures(side: Side, judge: Judge, prompts: Sequence[str]) -> dict[str, Any]:
     answers = [*chain.from_iterable(side.answers_TN)]
     words = [sum(word[0].isalnum() for word in WORD.findall(answer)) for answer in answers]
-    found = {"model": side.model, "words": float(np.mean(words))}
-    found["promise"] = promise_told(side.model)
-    return found | judge.figures(prompts, answers)
+    result = {"model": side.model, "words": float(np.mean(words))}
+    result["promise"] = promise_told(side.model)
+    return result | judge.figures(prompts, answers)
 
 
 def mark_told(path: str) -> dict[str, str]:
@@ -403,7 +407,9 @@ def _divergence(side: Side, drawn: PromptBootstrap) -> dict[str, Any]:
     return {"kl": drawn.mean(side.log_ratio_TN), "no_kl": ""}
 
 
-def _caveats(asked: Asked, sides: Sequence[Side], result: Mapping[str, Any]) -> list[str]:
+def _caveats(
+    asked: ComparisonRequest, sides: Sequence[Side], result: Mapping[str, Any]
+) -> list[str]:
     found = [*result["judge"]["caveats"]]
     if blind := [each["model"] for each in result["models"] if says_nothing(each, result)]:
         found.append(
@@ -448,7 +454,8 @@ def _caveats(asked: Asked, sides: Sequence[Side], result: Mapping[str, Any]) -> 
 
 
 def says_nothing(model: Mapping[str, Any], result: Mapping[str, Any]) -> bool:
-    """Whether no answer of a model can be read, and none of what it is compared with: all ties."""
+    """Return whether no answer of a model can be read, and none of what it is compared with: all
+    ties."""
     shares = (each.get("unreadable", [0.0])[0] for each in (model, result["against"]))
     return all(share == 1.0 for share in shares)
 

@@ -106,7 +106,7 @@ class Endpoint:
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody on the way can read what is sent."""
+        """Return whether nobody on the way can read what is sent."""
         parts = urlsplit(self.url)
         if parts.scheme == "https" or parts.hostname == "localhost":
             return True
@@ -116,7 +116,7 @@ class Endpoint:
             return False
 
     def body(self, prompt: str, first: str, second: str) -> dict[str, Any]:
-        """What is sent to have two answers compared in this order."""
+        """Return what is sent to have two answers compared in this order."""
         texts = (prompt, first, second)
         mark = sha256("\0".join(texts).encode()).hexdigest()[:16]
         parts = [
@@ -186,7 +186,8 @@ class EndpointJudge:
     def preferred(
         self, prompts: Sequence[str], first: Sequence[str], second: Sequence[str]
     ) -> np.ndarray:
-        """Which of two answers to each prompt wins, (P,): 1 the first, 0 the second, 0.5 a tie.
+        """Return which of two answers to each prompt wins, (P,): 1 the first, 0 the second, 0.5 a
+        tie.
 
         Raises:
             InputError: the endpoint refuses, cannot be reached, or gives no verdict at all. What it
@@ -218,7 +219,7 @@ class EndpointJudge:
         return {}
 
     def about(self) -> dict[str, Any]:
-        """How it judged, what came of it and what that cost, for a result."""
+        """Return how it judged, what came of it and what that cost, for a result."""
         counts, tokens = self._counts, self._tokens(self._used)
         decided = counts["first place"] + counts["second place"]
         said = {
@@ -391,7 +392,7 @@ class EndpointJudge:
 
 
 def _parsed(content: bytes | None) -> Verdict | None:
-    """What a reply says; None if it is no chat completion."""
+    """Return what a reply says; None if it is no chat completion."""
     try:
         reply = json.loads(content or b"")
         message = reply["choices"][0]["message"]
@@ -401,13 +402,13 @@ def _parsed(content: bytes | None) -> Verdict | None:
     if not isinstance(words, str | None):
         return None
     last = (words or "").rpartition("</think>")[2].strip().rpartition("\n")[2]
-    found = _VERDICT.fullmatch(last[:200])
+    result = _VERDICT.fullmatch(last[:200])
     usage = reply.get("usage")
     counts = [
         usage.get(name) if isinstance(usage, dict) else None
         for name in ("prompt_tokens", "completion_tokens")
     ]
-    return Verdict(_SAID[found[1].upper()] if found else MALFORMED, _counts(counts))
+    return Verdict(_SAID[result[1].upper()] if result else MALFORMED, _counts(counts))
 
 
 def _counts(found: Any) -> tuple[int, int] | None:
@@ -439,7 +440,7 @@ def _read(path: Path) -> dict[str, Verdict]:
         return {}
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    found = {}
+    result = {}
     for line in lines:
         try:
             row = json.loads(line)
@@ -447,8 +448,8 @@ def _read(path: Path) -> dict[str, Verdict]:
         except (ValueError, RecursionError, KeyError, TypeError):
             continue
         if isinstance(key, str) and said in (FIRST, SECOND, TIE, MALFORMED):
-            found[key] = Verdict(said, tokens)
-    return found
+            result[key] = Verdict(said, tokens)
+    return result
 
 
 @contextmanager

@@ -37,7 +37,7 @@ class Truth(Protocol):
 
     @property
     def worst(self) -> float:
-        """What an answer that cannot be read counts as."""
+        """Return what an answer that cannot be read counts as."""
         ...
 
 
@@ -140,7 +140,7 @@ class Evaluator:
     def __call__(
         self, step: int, progress: Callable[[int, int], None] = lambda *_: None
     ) -> Evaluation:
-        """What the policy is at now; the first call is of the reference.
+        """Return what the policy is at now; the first call is of the reference.
 
         Raises:
             InputError: an answer has no finite reward, or the policy is not finite.
@@ -189,8 +189,8 @@ class Evaluator:
         return proxy - self._zero, unreadable
 
     def worse(self, step: int, best: int) -> bool:
-        """Whether answers at a step are truly worse than at another, beyond what 95 % of chance
-        does to their difference by prompt."""
+        """Return whether answers at a step are truly worse than at another, beyond what 95 % of
+        chance does to their difference by prompt."""
         apart_P = self.truth_P[step] - self.truth_P[best]
         return float(apart_P.mean()) < -_NORMAL * _error(apart_P)
 
@@ -220,8 +220,8 @@ def divergences(
 
 
 def kl_is(sampling: Sampling) -> str:
-    """What the mean of `divergences` estimates: the divergence only where everything was drawn
-    from."""
+    """Return what the mean of `divergences` estimates: the divergence only where everything was
+    drawn from."""
     return "KL" if sampling.top_p == 1 else "mean log-ratio"
 
 

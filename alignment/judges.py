@@ -33,7 +33,8 @@ class Judge(Protocol):
     def preferred(
         self, prompts: Sequence[str], first: Sequence[str], second: Sequence[str]
     ) -> np.ndarray:
-        """Which of two answers to each prompt wins, (P,): 1 the first, 0 the second, 0.5 a tie.
+        """Return which of two answers to each prompt wins, (P,): 1 the first, 0 the second, 0.5 a
+        tie.
 
         One whose verdict may depend on the order asks for both.
 
@@ -43,7 +44,7 @@ class Judge(Protocol):
         ...
 
     def figures(self, prompts: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
-        """What it says of answers by themselves, for a result; may be nothing."""
+        """Return what it says of answers by themselves, for a result; may be nothing."""
         ...
 
     def about(self) -> dict[str, Any]:
@@ -66,11 +67,11 @@ class PopulationJudge:
 
     def figures(self, prompts: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
         """True reward of what can be read, the share of what cannot, and why it cannot."""
-        found = _worth(prompts, answers)
+        result = _worth(prompts, answers)
         return {
-            "reward": found.reward,
-            "unreadable": found.unreadable,
-            "why_not": dict(found.why_not),
+            "reward": result.reward,
+            "unreadable": result.unreadable,
+            "why_not": dict(result.why_not),
         }
 
     def about(self) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def _shown(side: Side, name: str, place: int, wins_TN: np.ndarray) -> dict[str, 
 
 
 def _facts(result: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, str]]:
-    """How it was judged, in rows of a table."""
+    """Return how it was judged, in rows of a table."""
     judge, drawn = result["judge"], result["sampling"]
     found = [("Judge", judge["name"])]
     if judge["kind"] == "endpoint":
@@ -241,7 +241,7 @@ def _points(figure: Sequence[float | None]) -> str:
 
 
 def _policy() -> str:
-    """What the page may do: show itself, in its own style."""
+    """Return what the page may do: show itself, in its own style."""
     digest = base64.b64encode(sha256(_STYLE.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 

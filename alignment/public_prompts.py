@@ -96,19 +96,19 @@ def refuse_private(
     if declared_public or source.startswith(PREFIX):
         return False
     run = Path(model).expanduser().resolve().parent
-    found = shown(run, prompts)
-    if found:
+    result = shown(run, prompts)
+    if result:
         told = OperatorOnly(
-            f"{len(found):,} of {len(prompts):,} are prompts that users of the run in {run} were "
-            f"shown, the first in row {found[0] + 1:,}"
+            f"{len(result):,} of {len(prompts):,} are prompts that users of the run in {run} were "
+            f"shown, the first in row {result[0] + 1:,}"
         )
         raise InputError(
             f"{option} {source}: {told}; prompts must be public: take others, or declare with "
             f"{DECLARE} that these were before any user saw them"
         )
-    if found is None and (run / "private").is_dir() and not (run / "result.json").exists():
+    if result is None and (run / "private").is_dir() and not (run / "result.json").exists():
         raise InputError(
             f"{model}: the run in {run} has not ended; continue it with: murmuration run --resume "
             f"--out {run}"
         )
-    return found is not None
+    return result is not None

@@ -75,7 +75,7 @@ class Steps:
             raise InputError(f"--kl-coef must not be negative; got {self.beta}")
 
 
-def climb(
+def train_policy(
     base: LanguageBase,
     prompts: Sequence[str],
     reward: Scores,
@@ -230,7 +230,7 @@ def last_checkpoint(folder: Path) -> str | None:
 
     Whoever writes one writes ``trainer_state.json`` last, and removes the former one after that.
     """
-    found = {}
+    result = {}
     for state in folder.glob("checkpoint-*/trainer_state.json"):
         step = re.fullmatch(r"checkpoint-(\d+)", state.parent.name)
         try:
@@ -238,8 +238,8 @@ def last_checkpoint(folder: Path) -> str | None:
         except ValueError:
             continue
         if step:
-            found[int(step[1])] = str(state.parent)
-    return found[max(found)] if found else None
+            result[int(step[1])] = str(state.parent)
+    return result[max(result)] if result else None
 
 
 def _in_order(prompts: list[str], steps: Steps, seed: int) -> list[str]:

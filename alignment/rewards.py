@@ -74,14 +74,14 @@ class AnswerReward:
     def load(cls, folder: str | Path, *, iterates: bool = False) -> "AnswerReward":
         """From RUN/model, of a language model with the run's ``iterates`` if they are asked for;
         raises InputError if it is not a reward, or they are not there."""
-        found = cls(RewardModel.load(folder))
-        if iterates and found.model.features is None:
-            found.iterates = Iterates.beside(folder)
-        return found
+        result = cls(RewardModel.load(folder))
+        if iterates and result.model.features is None:
+            result.iterates = Iterates.beside(folder)
+        return result
 
     @property
     def tells_unusual(self) -> bool:
-        """Whether it can say how unusual an answer is."""
+        """Return whether it can say how unusual an answer is."""
         return self.model.features is not None or self.iterates is not None
 
     def unusual(

@@ -61,12 +61,12 @@ class Supervised:
     def rows(self) -> Rows:
         """The demonstrations; InputError where they cannot be read, or there are none."""
         try:
-            found = list(load_demonstrations(self.source))
+            result = list(load_demonstrations(self.source))
         except InputError as error:
             raise InputError(f"--sft {error}") from None
-        if not found:
+        if not result:
             raise InputError(f"--sft {self.source} is empty")
-        return found
+        return result
 
 
 def supervise(
@@ -111,9 +111,9 @@ def supervise(
             optimizer.param_groups[0]["lr"] = how.rate * rising * (1.0 - step / steps)
             base.put(theta_D.detach())
             taken_N = order_J[at * how.batch : (at + 1) * how.batch]
-            theta_D.grad, found = _gradient(base, tokens, taken_N)
+            theta_D.grad, result = _gradient(base, tokens, taken_N)
             optimizer.step()
-            losses.append(found)
+            losses.append(result)
             progress(step + 1, steps)
         loss = float(np.mean(losses))
         _keep(state, theta_D, optimizer, epoch + 1, loss)

@@ -79,8 +79,8 @@ def audit_published_test(task: Task) -> Measured:
     def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
         return ratio_J[ends(test, second_K if second else first_K, task.trials, ledger, source)]
 
-    found = both_sides(task, one)
-    return Measured.of(found.scores, test.event.epsilon, task, delta=0.0)
+    result = both_sides(task, one)
+    return Measured.of(result.scores, test.event.epsilon, task, delta=0.0)
 
 
 def _strategy(plan: PublishedPlan, ledger: Ledger, source: Randomness, users: int) -> AupPublished:
@@ -110,7 +110,8 @@ def _watched(
     purpose: str,
     seen: Callable[[AupPublished, np.ndarray], float],
 ) -> Scores:
-    """What is ``seen`` of runs, each with a ledger and draws of its own, on the two halves."""
+    """Return what is ``seen`` of runs, each with a ledger and draws of its own, on the two
+    halves."""
 
     def one(second: bool, rows_SD: np.ndarray) -> np.ndarray:
         score_N = np.zeros(task.trials)
@@ -130,16 +131,16 @@ def audit_published(task: Task) -> Measured:
 
     def mean_or_zero(strategy: AupPublished, rows_SD: np.ndarray) -> float:
         """The noisy mean, or zero if the test said no, of a cohort that everybody is in."""
-        strategy.invited(1)
+        strategy.sample_cohort(1)
         try:
             totals = {"stack": rows_SD, "present": np.ones(len(rows_SD))}
             return float(strategy.gradient(1, totals)[0])
         except Halted:
             return 0.0
 
-    found = _watched(task, plan, "round", mean_or_zero)
+    result = _watched(task, plan, "round", mean_or_zero)
     claimed = accountant.epsilon(plan.charges.items(), adjacency=task.adjacency, delta=DELTA)
-    return Measured.of(found, claimed, task)
+    return Measured.of(result, claimed, task)
 
 
 def audit_published_mean(task: Task) -> Measured:
@@ -151,9 +152,9 @@ def audit_published_mean(task: Task) -> Measured:
         names_S = np.arange(len(rows_SD), dtype=np.uint64)
         return float(strategy.filtered(rows_SD, near_SS, names_S, 1)[0])
 
-    found = _watched(task, plan, "mean", mean)
+    result = _watched(task, plan, "mean", mean)
     claimed = accountant.epsilon([(plan.event(1), 1)], adjacency=task.adjacency, delta=DELTA)
-    return Measured.of(found, claimed, task)
+    return Measured.of(result, claimed, task)
 
 
 def audit_corrected(task: Task) -> Measured:
@@ -182,10 +183,10 @@ def audit_corrected(task: Task) -> Measured:
             score_N[trial] = 0.0 if mean_D is None else mean_D[0]
         return score_N
 
-    found = both_sides(task, one)
-    (event,) = found.ledgers[1].spent()
+    result = both_sides(task, one)
+    (event,) = result.ledgers[1].spent()
     claimed = accountant.epsilon([(event, 1)], adjacency=task.adjacency, delta=DELTA)
-    return Measured.of(found.scores, claimed, task)
+    return Measured.of(result.scores, claimed, task)
 
 
 TARGETS = {

@@ -16,7 +16,7 @@ from murmuration.audits.trials import both_sides
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.auditing import COMES_OR_GOES, DELTA, Measured, Target, Task
 from murmuration.privacy.mechanisms.clipping import ExampleClip
-from murmuration.privacy.mechanisms.coins import heads
+from murmuration.privacy.mechanisms.coins import bernoulli
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.els import ElsPlan, GroupPlan
 
@@ -39,7 +39,7 @@ def sums(plan: ElsPlan, trials: int, round_: int, source: Randomness, pull: floa
     count_N = np.zeros(trials)
     for place in range(plan.group_size):
         words_N = source.example_words("example", round_, keys_N, np.full(trials, place))
-        count_N += heads(words_N, plan.probability)
+        count_N += bernoulli(words_N, plan.probability)
     row = torch.tensor([[1e3 * pull]])
     one = plan.clip.clip_sum(row, torch.ones(1), torch.linalg.vector_norm(row.double(), dim=1))
     return count_N * one.item()

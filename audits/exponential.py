@@ -63,10 +63,10 @@ def audit_choice(
         ]
         return ratio_P[chosen_N]
 
-    found = both_sides(task, one)
-    if any(ledger.charges[0].event != claimed for ledger in found.ledgers):
+    result = both_sides(task, one)
+    if any(ledger.charges[0].event != claimed for ledger in result.ledgers):
         raise AssertionError("the ledger was charged something else")
-    return Measured.of(found.scores, task.epsilon, task, delta=0.0)
+    return Measured.of(result.scores, task.epsilon, task, delta=0.0)
 
 
 _USER = Target(

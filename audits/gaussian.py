@@ -171,11 +171,11 @@ def audit_joint(
                 score_N -= one_way(-noisy_N2[:, 0], -noisy_N2[:, 1])
         return score_N
 
-    found, event = both_sides(task, one), mechanism.event
-    if any(set(ledger.spent()) != {event} for ledger in found.ledgers):
+    result, event = both_sides(task, one), mechanism.event
+    if any(set(ledger.spent()) != {event} for ledger in result.ledgers):
         raise AssertionError("the ledger was charged something else")
     claimed = accountant.epsilon([(event, rounds)], adjacency=task.adjacency, delta=DELTA)
-    return Measured.of(found.scores, claimed, task)
+    return Measured.of(result.scores, claimed, task)
 
 
 # Audits of discrete Gaussian noise on a grid, drawn by the server, or in shares by the nodes.
@@ -236,7 +236,7 @@ def audit_distributed(task: Task, *, adding: int = _PARTIES, amplified: bool = F
     shares = NodeNoise(_PARTIES, {"sum": noisy}).shares
     claimed = accountant.epsilon(seen(sigma).items(), adjacency=task.adjacency, delta=DELTA)
     other = -1e3 if task.adjacency.vectors_changed == 2 else 0.0
-    found = []
+    result = []
     for pull in (1e3, other):
         mine_N = np.full(task.trials, clip.clip_sum(torch.tensor([[pull]])).item())
         total_N = np.zeros(task.trials, dtype=np.int64)
@@ -245,8 +245,8 @@ def audit_distributed(task: Task, *, adding: int = _PARTIES, amplified: bool = F
             if node < adding:
                 exact_N = with_share({"sum": exact_N}, {"sum": clip.step}, shares)["sum"]
             total_N += exact_N
-        found.append(grid.from_whole(total_N, clip.step))
-    return Measured.of(Scores(*found), claimed, task, fit=True)
+        result.append(grid.from_whole(total_N, clip.step))
+    return Measured.of(Scores(*result), claimed, task, fit=True)
 
 
 TARGETS = {

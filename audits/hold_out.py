@@ -46,7 +46,7 @@ class Attack:
     counted: bool = False
 
     def coins(self, trials: int, source: Randomness) -> np.ndarray:
-        """Whether the canary is held out, by the coin that runs toss: bool (N,)."""
+        """Return whether the canary is held out, by the coin that runs toss: bool (N,)."""
         if self.public_key is not None:
             return np.full(trials, held_out(_CANARY, self.share, self.public_key)[0])
         keys = source.stream("hold-out coins")

@@ -33,12 +33,12 @@ def audit_median(task: Task) -> Measured:
     sides = neighbours(task.adjacency)
     chance_J, other_J = (probabilities(h, task.epsilon, task.adjacency) for h in sides)
     ratio: dict[int, float] = dict(zip(GRID, np.log(chance_J / other_J), strict=True))
-    found = []
+    result = []
     for second, users_J in enumerate(sides):
         source = task.side(bool(second))
         trials = (derived(source, "median", trial) for trial in range(task.trials))
-        found.append(np.array([ratio[_choice(task, users_J, trial)] for trial in trials]))
-    return Measured.of(Scores(*found), task.epsilon, task, delta=0.0)
+        result.append(np.array([ratio[_choice(task, users_J, trial)] for trial in trials]))
+    return Measured.of(Scores(*result), task.epsilon, task, delta=0.0)
 
 
 def _choice(task: Task, users_J: np.ndarray, source: Randomness) -> int:

@@ -19,13 +19,13 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import DELTA, Measured, Scores, Target, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.solved import label_moment, objective_perturbation
 from murmuration.strategies.solved.label_moment import LabelMomentPlan
 from murmuration.strategies.solved.objective_perturbation import ObjectivePlan
 from murmuration.strategies.solved.perturbed_minimiser import perturbed_minimiser
 
-NodeHalf = Callable[[PairExamples, Work, np.ndarray, Randomness], Mapping[str, np.ndarray]]
+NodeHalf = Callable[[PairExamples, TrainRequest, np.ndarray, Randomness], Mapping[str, np.ndarray]]
 
 _LABELS = frozenset({Adjacency.REPLACE_LABELS})
 
@@ -33,7 +33,9 @@ _LABELS = frozenset({Adjacency.REPLACE_LABELS})
 def _labels_sum(node_half: NodeHalf, label: float, **parameters: float) -> float:
     """The node's exact sum over one user with one judgement and this label."""
     examples = PairExamples(torch.ones(1, 1), torch.tensor([label]), torch.tensor([0, 1]))
-    work = Work({"theta": np.zeros(1, np.float32)}, {"round": 1, **parameters}, np.arange(1))
+    work = TrainRequest(
+        {"theta": np.zeros(1, np.float32)}, {"round": 1, **parameters}, np.arange(1)
+    )
     total = node_half(examples, work, np.zeros(1, np.uint64), Randomness(0))["sum"]
     return float(total[0])
 
@@ -72,7 +74,7 @@ def audit_objective(task: Task) -> Measured:
 
 def audit_everything(task: Task) -> Measured:
     """The minimiser of one user's loss, whose judgement is replaced by the opposite one."""
-    found = []
+    result = []
     for second, label in ((False, 1.0), (True, 0.0)):
         generator = task.side(second).stream("objective")
         thetas = [
@@ -87,8 +89,8 @@ def audit_everything(task: Task) -> Measured:
             )[0]
             for _ in range(task.trials)
         ]
-        found.append(np.array(thetas))
-    return Measured.of(Scores(*found), task.epsilon, task)
+        result.append(np.array(thetas))
+    return Measured.of(Scores(*result), task.epsilon, task)
 
 
 TARGETS = {

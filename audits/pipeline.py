@@ -90,11 +90,11 @@ class Learner(Protocol):
 
     @property
     def base(self) -> Model | None:
-        """What takes the place of what the settings name, if anything."""
+        """Return what takes the place of what the settings name, if anything."""
         ...
 
     def seen(self, before_D: np.ndarray, noisy_D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What a round shows of each canary, from its model and its noisy sum in clip norms.
+        """Return what a round shows of each canary, from its model and its noisy sum in clip norms.
 
         How far the sum goes along a direction of their own, (M,), and how far they move that if
         they are asked, (M,), at most 1.
@@ -145,7 +145,7 @@ class Outcome:
     claimed: float
 
     def correct(self, score_M: np.ndarray, guesses: int) -> int:
-        """How many guesses are right: "in" for the highest scores, "out" for the lowest."""
+        """Return how many guesses are right: "in" for the highest scores, "out" for the lowest."""
         order = np.argsort(score_M, kind="stable")
         half = guesses // 2
         return int(self.in_M[order[-half:]].sum() + (~self.in_M[order[:half]]).sum())
@@ -262,7 +262,7 @@ def pooled(task: Task, outcomes: Iterable[Outcome], *, white: bool) -> Measured:
 
 
 def guesses_about(canaries: int) -> int:
-    """How many guesses are made about the canaries of one run."""
+    """Return how many guesses are made about the canaries of one run."""
     return int(_GUESSED * canaries)
 
 

@@ -32,13 +32,13 @@ def outcomes(mechanism: AboveThreshold, values_K: np.ndarray) -> np.ndarray:
     noise_Z = np.linspace(-30.0 * scale, 30.0 * scale, 60_001)
     weight_Z = stats.laplace.pdf(noise_Z, scale=scale)
     weight_Z /= weight_Z.sum()
-    found = []
+    result = []
     for value in values_K:
         gap_Z = mechanism.threshold - noise_Z - value
         below_Z = stats.laplace.cdf(gap_Z, scale=mechanism.query_scale)
-        found.append(float(weight_Z @ below_Z))
+        result.append(float(weight_Z @ below_Z))
         weight_Z = weight_Z * (1.0 - below_Z)
-    return np.array([*found, float(weight_Z.sum())])
+    return np.array([*result, float(weight_Z.sum())])
 
 
 def ends(
@@ -81,10 +81,10 @@ def audit_threshold(task: Task, *, monotone: bool = False, apart: float = 1.0) -
         values_K = second_K if second else first_K
         return ratio_J[ends(mechanism, values_K, task.trials, ledger, source)]
 
-    found = both_sides(task, one)
-    if any(ledger.charges[0].event != mechanism.event for ledger in found.ledgers):
+    result = both_sides(task, one)
+    if any(ledger.charges[0].event != mechanism.event for ledger in result.ledgers):
         raise AssertionError("the ledger was charged something else")
-    return Measured.of(found.scores, mechanism.event.epsilon, task, delta=0.0)
+    return Measured.of(result.scores, mechanism.event.epsilon, task, delta=0.0)
 
 
 _PLAIN = Target(

@@ -23,7 +23,7 @@ class Trials:
         return max(ledger.epsilon() for ledger in self.ledgers)
 
     def measured(self, task: Task, *, fit: bool = False) -> Measured:
-        """What was charged, beside what the scores show."""
+        """Return what was charged, beside what the scores show."""
         return Measured.of(self.scores, self.claimed, task, fit=fit)
 
 
@@ -32,9 +32,9 @@ def both_sides(task: Task, one: Callable[[bool, Ledger, Randomness], np.ndarray]
 
     It is told whether it is the second, and given a ledger and draws for that side alone.
     """
-    found, ledgers = [], []
+    result, ledgers = [], []
     for second in (False, True):
         with scratch_ledger(task.adjacency) as ledger:
-            found.append(one(second, ledger, task.side(second)))
+            result.append(one(second, ledger, task.side(second)))
             ledgers.append(ledger)
-    return Trials(Scores(*found), (ledgers[0], ledgers[1]))
+    return Trials(Scores(*result), (ledgers[0], ledgers[1]))

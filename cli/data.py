@@ -63,7 +63,7 @@ def data(
         raise InputError(f"--epsilon must be a positive number; got {epsilon}")
     source = about_data.located(source, split, data_config) or source
     columns = about_data.renamed(columns, user_column)
-    found = look_at_data(
+    result = look_at_data(
         source,
         columns=columns,
         kind=kind,
@@ -76,19 +76,19 @@ def data(
     console = terminal()
     console.print(_OWN, style="yellow")
     for title, body in (
-        ("What the data hold", _there(found)),
-        ("Judgements a user", _users(found)),
-        ("Rules that a model must beat", _guesses(found)),
-        ("Languages", _written(found)),
-        ("Rows that would be refused", _refused(found)),
-        ("Settings for a run", _run(found, epsilon)),
+        ("What the data hold", _there(result)),
+        ("Judgements a user", _users(result)),
+        ("Rules that a model must beat", _guesses(result)),
+        ("Languages", _written(result)),
+        ("Rows that would be refused", _refused(result)),
+        ("Settings for a run", _run(result, epsilon)),
     ):
         console.print()
         console.print(Text(title, style="bold"))
         console.print(Padding(body, (0, 0, 0, 2), expand=False))
     console.print()
     console.print(Text("Command", style="bold"))
-    print(_command(found, source, columns, epsilon))  # in one piece, to be copied
+    print(_command(result, source, columns, epsilon))  # in one piece, to be copied
 
 
 def _percent(share: float) -> str:

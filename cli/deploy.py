@@ -156,21 +156,21 @@ def client(
     node. The policy is compared with the run that the operator means to make. --check asks nobody
     for anything, and writes nothing.
     """
-    found = Client.load(folder, state, fingerprint)
+    result = Client.load(folder, state, fingerprint)
     if (data is None) == (socket is None):
         raise InputError("give --data FILE, or --socket PATH of an agent that runs by itself")
     if data is None:
         with ended_by_signals():
-            run_node(found, socket or Path(), port=port, node_user=node_user, say=_say)
+            run_node(result, socket or Path(), port=port, node_user=node_user, say=_say)
         return
     schema = about_data.schema(
         kind, responses, max_judgements, max_characters, labels, one_user_per_row
     )
     named = about_data.renamed(columns, user_column)
-    judgements, lines, well = checks(found, data, named, schema)
+    judgements, lines, well = checks(result, data, named, schema)
     if not check:
-        lines.append(server_line(found))
-    typer.echo("\n".join([*lines, "", *describe(found, judgements), "", *spent(found), ""]))
+        lines.append(server_line(result))
+    typer.echo("\n".join([*lines, "", *describe(result, judgements), "", *spent(result), ""]))
     if node_user is None:
         typer.echo(
             "The server's code will run as you and could read whatever you can; --node-user, or "
@@ -183,7 +183,7 @@ def client(
         return
     with ended_by_signals():
         run_client(
-            found,
+            result,
             data,
             port=port,
             columns=named,
@@ -226,14 +226,14 @@ def doctor(
 ) -> None:
     """Say what is reachable, registered and version-matched; exit 1 if something is not."""
     deadline = time.monotonic() + wait
-    found = examine(folder)
-    while not all(finding.well for finding in found) and time.monotonic() < deadline:
+    result = examine(folder)
+    while not all(finding.well for finding in result) and time.monotonic() < deadline:
         time.sleep(1.0)
-        found = examine(folder)
-    width = max(len(finding.what) for finding in found)
-    for finding in found:
+        result = examine(folder)
+    width = max(len(finding.what) for finding in result)
+    for finding in result:
         typer.echo(f"{'ok ' if finding.well else 'BAD'} {finding.what:<{width}}  {finding.seen}")
-    if not all(finding.well for finding in found):
+    if not all(finding.well for finding in result):
         sys.exit(1)
 
 
@@ -312,7 +312,7 @@ def run(
 def parsed(settings: list[str]) -> dict[str, Any]:
     """``name=value`` texts as settings of a run; InputError for a name or value that is none."""
     fields = {field.name: field for field in dataclasses.fields(RunConfig)}
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for text in settings:
         name, separator, value = text.partition("=")
         written = name.strip().replace("-", "_")
@@ -321,12 +321,12 @@ def parsed(settings: list[str]) -> dict[str, Any]:
             raise InputError(f"--set {text}: use NAME=VALUE with one of {', '.join(fields)}")
         kind = type(field.default)
         try:
-            found[field.name] = value == "true" if kind is bool else kind(value)
+            result[field.name] = value == "true" if kind is bool else kind(value)
         except ValueError:
             raise InputError(f"--set {text}: {name} must be a {kind.__name__}") from None
         if kind is bool and value not in ("true", "false"):
             raise InputError(f"--set {text}: {name} is true or false")
-    return found
+    return result
 
 
 def _settings(path: Path, chosen: dict[str, Any]) -> dict[str, Any]:

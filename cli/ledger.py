@@ -149,35 +149,35 @@ def _lines(report: Mapping[str, Any]) -> list[str]:
     """What it comes to, in words."""
     if report["kind"] == "owner":
         answered = ", ".join(f"{n:,} × {kind}" for kind, n in sorted(report["answered"].items()))
-        found = [f"answered {answered or 'nothing'}; refused {report['refused']:,}"]
+        result = [f"answered {answered or 'nothing'}; refused {report['refused']:,}"]
         if report["epsilon"] is not None:
-            found.append(
+            result.append(
                 f"ε {epsilon_text(report['epsilon'])} at δ {delta_text(report['delta'])}, if all "
                 "servers keep to what they stated"
             )
-        return found
+        return result
 
     def labelled(epsilon: float) -> str:
         return with_seed_known(epsilon_text(epsilon), Caveat.SEEDED in report["caveats"])
 
-    found = [f"ε of part {part}: {labelled(epsilon)}" for part, epsilon in report["parts"].items()]
+    result = [f"ε of part {part}: {labelled(epsilon)}" for part, epsilon in report["parts"].items()]
     budget = report["budget_epsilon"]
     of = "" if budget is None else f" of {budget:g} ({report['budget_left']:.3g} left)"
-    found.append(
+    result.append(
         f"ε {labelled(report['epsilon'])}{of} at δ {delta_text(report['delta'])}, under "
         f"{report['adjacency']}"
     )
     if (seen := report["epsilon_against_server"]) is not None:
-        found.append(
+        result.append(
             f"ε {labelled(seen)} against the server itself, if as many nodes added their "
             "shares of the noise as the run assumes"
         )
-    found += [f"written: {path}" for path in report.get("written", ())]
-    found += [
+    result += [f"written: {path}" for path in report.get("written", ())]
+    result += [
         f"LOST, and the plan charged again: {what}; the budget started again after it"
         for what in report["losses"]
     ]
-    return found
+    return result
 
 
 def _event(event: Mapping[str, Any]) -> str:

@@ -114,12 +114,12 @@ def imported(name: str) -> click.Command:
     room = "cli.models" if name in _OF_MODELS else "cli"
     room = "research.commands" if name in _OF_RESEARCH else room
     file = import_module(f"murmuration.{room}.{name}")
-    found = getattr(file, name)
+    result = getattr(file, name)
     holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    if isinstance(found, typer.Typer):
-        holder.add_typer(found, name=name)
+    if isinstance(result, typer.Typer):
+        holder.add_typer(result, name=name)
     else:
-        holder.command(name, cls=getattr(file, "COMMAND", TyperCommand))(found)
+        holder.command(name, cls=getattr(file, "COMMAND", TyperCommand))(result)
     made = _finished(typer.main.get_group(holder).commands[name])
     if name in _LOADING:
         made.params.append(_online_option())

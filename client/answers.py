@@ -42,7 +42,7 @@ from murmuration.strategies.protocol import (
     public_items,
     secure_messages,
 )
-from murmuration.strategies.protocol.messages import Tried
+from murmuration.strategies.protocol.messages import DeviceProbe
 from murmuration.strategies.spec import NodeHalf
 
 
@@ -66,7 +66,7 @@ class Host:
 
 
 def registry(content: RecordDict, host: Host) -> RecordDict:
-    """Whom this node hosts; numbers of judgements only if the server says they are public.
+    """Return whom this node hosts; numbers of judgements only if the server says they are public.
 
     Computes features and looks whether the run is about what this node's judgements are declared to
     be, so that what does not fit shows before the first round. Nothing here depends on what users
@@ -82,13 +82,13 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
     trains = bool(request.get("trains", True))
     examples = store.examples(str(request["features"]), weights=trains)
     model = preference_model(str(request["model"]), examples.kind, examples.width)
-    tried = Tried()
+    tried = DeviceProbe()
     if trains:
         learnt = store.model(str(request["features"]))
         declared = Schema(request["kind"], request["responses"])  # type: ignore[arg-type]
         group_size, together = int(request.get("group-size", 0)), request.get("batch-users", False)  # type: ignore[call-overload]
         users = len(store.keys_U) if together else 1
-        tried = Tried(*learnt.try_out(declared, model, group_size, users))
+        tried = DeviceProbe(*learnt.try_out(declared, model, group_size, users))
     entry = messages.RegistryEntry(
         place=store.place,
         places=store.places,
@@ -122,13 +122,14 @@ def plan(content: RecordDict, host: Host) -> RecordDict:
 
 
 def items(content: RecordDict, host: Host) -> RecordDict:
-    """What was shown to some of its users, where that is public; never a label."""
+    """Return what was shown to some of its users, where that is public; never a label."""
     asked = public_items.read_request(content, host.terms)
     return public_items.reply(_judged(host.store(), asked))
 
 
 def labels(content: RecordDict, host: Host) -> RecordDict:
-    """What some of its users tell of their labels: randomized, once and for all, here or before."""
+    """Return what some of its users tell of their labels: randomized, once and for all, here or
+    before."""
     promise, names = label_queries.read_request(content)
     judgements = host.store().judgements
     check_terms(promise, host.terms, settled=randomized(judgements))
@@ -139,7 +140,7 @@ def labels(content: RecordDict, host: Host) -> RecordDict:
     return label_queries.reply(host.labels().answer(asked, promise, host.source).labels)
 
 
-def _asked(content: RecordDict, host: Host) -> tuple[messages.Work, Examples, np.ndarray]:
+def _asked(content: RecordDict, host: Host) -> tuple[messages.TrainRequest, Examples, np.ndarray]:
     """Work on true labels, what it is on, and where those asked for stand here, (S,), −1: nowhere.
 
     Raises:
@@ -148,7 +149,7 @@ def _asked(content: RecordDict, host: Host) -> tuple[messages.Work, Examples, np
     check_true_labels(host.terms)
     secure.check_terms(content, host.terms)
     store = host.store()
-    places_S = store.where(messages.Asked.of(content))
+    places_S = store.where(messages.UserSelection.of(content))
     work = messages.read_work(content, places_S[places_S >= 0])
     return work, store.examples(str(work.parameters["features"])), places_S
 
@@ -173,14 +174,15 @@ def train(content: RecordDict, host: Host) -> RecordDict:
 
 
 def evaluate(content: RecordDict, host: Host) -> RecordDict:
-    """How often the model agrees with held-out users: the bounded sum of what each contributes."""
+    """Return how often the model agrees with held-out users: the bounded sum of what each
+    contributes."""
     work, examples, _ = _asked(content, host)
     _check_lengths(work.arrays, examples.dimension)
     tally = Tally(loss=examples.measures_loss)
     total_F = np.zeros(tally.figures)
     for user in work.users_S:  # one at a time: in company their last digits could depend on others
-        found = examples.select(np.array([user])).accuracy(work.arrays["theta"])
-        total_F += tally.contribution(found.by_user, found.loss)
+        result = examples.select(np.array([user])).accuracy(work.arrays["theta"])
+        total_F += tally.contribution(result.by_user, result.loss)
     return messages.sums_reply({messages.TALLY: total_F})
 
 
@@ -217,7 +219,7 @@ def _check_public(data: Data) -> None:
 
 
 def randomized(data: Data) -> bool:
-    """Whether labels went through randomized response before they came to the node."""
+    """Return whether labels went through randomized response before they came to the node."""
     return data.channel.kind == "randomized-response"
 
 
@@ -230,7 +232,7 @@ def _of_all(name: str, rows: np.ndarray, places_S: np.ndarray) -> np.ndarray:
     return all_S
 
 
-def _judged(store: UserStore, asked: messages.Asked) -> Judgements:
+def _judged(store: UserStore, asked: messages.UserSelection) -> Judgements:
     """The judgements of some users, none of those who are not here; ValueError where the node
     hosts texts that nobody judged.
     """
@@ -247,9 +249,9 @@ def _judged(store: UserStore, asked: messages.Asked) -> Judgements:
 
 def _check_lengths(arrays: Mapping[str, np.ndarray], dimension: int) -> None:
     """Kernels do not look again: a model that is too short would be read beyond its end."""
-    found = {name: array.shape for name, array in arrays.items() if array.shape != (dimension,)}
-    if found or "theta" not in arrays:
-        raise ValueError(f"a model of {dimension} numbers is asked about, not {found}")
+    result = {name: array.shape for name, array in arrays.items() if array.shape != (dimension,)}
+    if result or "theta" not in arrays:
+        raise ValueError(f"a model of {dimension} numbers is asked about, not {result}")
 
 
 #: By message type.
@@ -278,9 +280,9 @@ def answer(
 
     ``check`` sees the sums of training before they are masked, if they are to be.
     """
-    found = ANSWERS[kind](content, host)
+    result = ANSWERS[kind](content, host)
     if kind not in ("train", "evaluate"):
-        return found
+        return result
     if check is not None and kind == "train":
-        check(found)
-    return secure.finished(kind, content, found, host.memory)
+        check(result)
+    return secure.finished(kind, content, result, host.memory)

@@ -42,7 +42,7 @@ def _answer(kind: str, content: RecordDict, context: Context) -> RecordDict:
     if "agent" in context.node_config:
         return ask_agent(str(context.node_config["agent"]), kind, content)
     from murmuration.client.answers import answer
-    from murmuration.client.hosting import host_for, told_to_the_server
+    from murmuration.client.hosting import client_config, host_for
 
-    with told_to_the_server(context):
+    with client_config(context):
         return answer(kind, content, host_for(context))

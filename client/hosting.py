@@ -44,7 +44,7 @@ def _store(context: Context) -> UserStore:
 
 
 @contextmanager
-def told_to_the_server(context: Context) -> Iterator[None]:
+def client_config(context: Context) -> Iterator[None]:
     """Flower sends any exception's text to the server: of a deployed node only refusals.
 
     Raises:
@@ -64,7 +64,7 @@ def told_to_the_server(context: Context) -> Iterator[None]:
 
 
 def _memory(context: Context) -> secure.Memory:
-    """What the node keeps between messages: Flower passes it on from one to the next."""
+    """Return what the node keeps between messages: Flower passes it on from one to the next."""
     if _RECORD not in context.state:
         context.state[_RECORD] = ConfigRecord()
     return context.state.config_records[_RECORD]  # type: ignore[return-value]

@@ -89,12 +89,12 @@ def check_terms(content: RecordDict, terms: Mapping[str, object]) -> None:
 
 
 def masked(content: RecordDict) -> bool:
-    """Whether a request asks for a sum under masks."""
+    """Return whether a request asks for a sum under masks."""
     return secure.RECORD in content.config_records
 
 
 def only(terms: Mapping[str, object]) -> bool:
-    """Whether the owner wants masks. Whatever they wrote but a plain no counts as yes."""
+    """Return whether the owner wants masks. Whatever they wrote but a plain no counts as yes."""
     return terms.get(ONLY, False) not in (False, "false")
 
 
@@ -124,7 +124,7 @@ def finished(kind: str, content: RecordDict, reply: RecordDict, memory: Memory) 
 
 
 def lacks_noise(parameters: Mapping[str, messages.Scalar]) -> bool:
-    """Whether nodes are to add noise, and the library that draws it is not installed here.
+    """Return whether nodes are to add noise, and the library that draws it is not installed here.
 
     Raises ValueError for parameters of which that cannot be said.
     """

@@ -35,7 +35,7 @@ from murmuration.preference.escaping import get_logger
 from murmuration.preference.kinds.model import Examples, Model
 from murmuration.preference.online import local
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
-from murmuration.strategies.protocol.messages import Asked
+from murmuration.strategies.protocol.messages import UserSelection
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class UserStore:
         return _base(self._here(features), weights)
 
     def _here(self, features: str) -> str:
-        """What a server describes, at a node: names of a hub are a server's word there."""
+        """Return what a server describes, at a node: names of a hub are a server's word there."""
         if self.place >= 0:
             return features
         return json.dumps(local(json.loads(features), Path("the server's description")))
@@ -99,19 +99,20 @@ class UserStore:
         return self.leaving_out(lambda left_out: model.examples(self.judgements, left_out))
 
     def leaving_out(self, made: Callable[[LeftOut | None], T]) -> T:
-        """What is made of the users' rows, those left out that are of no use for it.
+        """Return what is made of the users' rows, those left out that are of no use for it.
 
         How many these are, and why the first is, goes to the node's own log. In a simulation in
         which bad rows are refused nothing takes them.
         """
         left_out = None if self.on_bad_rows == "refuse" else LeftOut(self.on_bad_rows)
-        found = made(left_out)
+        result = made(left_out)
         if left_out is not None:
             _tell(left_out.rows, left_out.reasons)  # these reasons quote nothing
-        return found
+        return result
 
-    def where(self, asked: Asked) -> np.ndarray:
-        """Where the users of a request stand, (S,) int64; −1 for who is not here, or not any more.
+    def where(self, asked: UserSelection) -> np.ndarray:
+        """Return where the users of a request stand, (S,) int64; −1 for who is not here, or not any
+        more.
 
         Who left since they registered has nothing to contribute. That must not show in what is
         said of others, so it is no error.
@@ -142,7 +143,7 @@ _stamps: dict[str, list[tuple[str, int, int, int]]] = {}
 
 
 def share(users: int, place: int, places: int) -> range:
-    """Which of ``users`` users node ``place`` of ``places`` hosts."""
+    """Return which of ``users`` users node ``place`` of ``places`` hosts."""
     return range(users * place // places, users * (place + 1) // places)
 
 
@@ -174,8 +175,8 @@ def store_for(context: Context) -> UserStore:
 
 
 def _settings(context: Context) -> _Settings:
-    """What decides whom a node hosts: source, columns, what to do with bad rows, what is learnt
-    from them, what they are declared to be, place, places."""
+    """Return what decides whom a node hosts: source, columns, what to do with bad rows, what is
+    learnt from them, what they are declared to be, place, places."""
     deployed = "data" in context.node_config
     # Who says where the data are says what its columns mean: a server that could would call a
     # column of labels the prompt, which it may be told.
@@ -194,7 +195,8 @@ def _settings(context: Context) -> _Settings:
 
 
 def source_for(context: Context) -> Randomness:
-    """Where a node's own draws come from: in a simulation from the run's seed, if it has one.
+    """Return where a node's own draws come from: in a simulation from the run's seed, if it has
+    one.
 
     A deployed node draws from its own machine, whatever seed the server suggests.
     """
@@ -217,12 +219,12 @@ def forget_changed(data: str) -> None:
 
 def _stamp(path: Path) -> list[tuple[str, int, int, int]]:
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    found = []
+    result = []
     for file in files:
         with suppress(OSError):  # one that is no file is read in another way, or refused there
             seen = file.stat()
-            found.append((str(file), seen.st_ino, seen.st_size, seen.st_mtime_ns))
-    return found
+            result.append((str(file), seen.st_ino, seen.st_size, seen.st_mtime_ns))
+    return result
 
 
 @lru_cache(maxsize=2)
@@ -244,18 +246,19 @@ def load_for_node(
     schema: Schema = PAIRS,
 ) -> Data:
     """As ``load``, at a deployed node: what cannot be used is left out, and its own log told."""
-    found = load(data, columns, "isolate", task, schema)
-    for note in found.notes:
+    result = load(data, columns, "isolate", task, schema)
+    for note in result.notes:
         _log.info("%s", note)
-    if found.left_out:
+    if result.left_out:
         _log.warning(
-            "%d rows are left out, the first: %s", found.left_out, place_of(found.set_aside[0])
+            "%d rows are left out, the first: %s", result.left_out, place_of(result.set_aside[0])
         )
-    return found
+    return result
 
 
 def place_of(reason: str) -> str:
-    """Where a row that was left out stands, without the reason, which may quote what is in it."""
+    """Return where a row that was left out stands, without the reason, which may quote what is in
+    it."""
     return reason.partition(": ")[0]
 
 

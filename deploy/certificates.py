@@ -119,7 +119,7 @@ def load_client_key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 
 def executor_secret() -> bytes:
-    """What an executor proves to know before it gets a task: 256 bits, as text."""
+    """Return what an executor proves to know before it gets a task: 256 bits, as text."""
     return secrets.token_hex(32).encode()
 
 

@@ -184,29 +184,29 @@ def describe(client: Client, judgements: Judgements) -> list[str]:
 
 
 def spent(client: Client) -> list[str]:
-    """What has left this machine so far, in lines; InputError if its ledger is damaged."""
+    """Return what has left this machine so far, in lines; InputError if its ledger is damaged."""
     policy = client.policy
     with extensions.only(policy.extensions):
         ledger = own_ledger(client.state)
     if not ledger.head.hash:
         return ["So far nothing has left."]
-    found = [
+    result = [
         f"So far: {ledger.answered['train']} of {policy.max_rounds} answers, "
         f"{ledger.answered['evaluate']} of {policy.max_evaluations} accuracies."
     ]
     if ledger.plans:
         epsilon = cost(list(ledger.plans.values()), policy.delta)
-        found.append(
+        result.append(
             f"{len(ledger.plans)} stated plans, together epsilon {epsilon:.4g} of "
             f"{policy.max_epsilon:g} at delta {policy.delta:g}."
         )
     labels = client.state / "labels.state"
     for told in LabelState(labels).spends() if labels.exists() else []:
-        found.append(
+        result.append(
             f"{told.user_id}: {len(told.items)} labels told, epsilon {told.epsilon:.4g} of "
             f"{told.promise.epsilon:g} ({told.promise.level} level)."
         )
-    return found
+    return result
 
 
 def _leaves(name: str, policy: Policy) -> list[str]:
@@ -242,7 +242,7 @@ def checks(
     judgements = load_judged(str(data.expanduser().absolute()), columns, "isolate", schema)
     handed = client.handed_over
     trusted = "which you know" if client.known else "compare it with what the operator tells you"
-    found = [
+    result = [
         f"data      {data}: {counted(len(judgements), 'judgement')}, "
         f"{counted(len(judgements.user_ids), 'user')}",
         f"folder    as signed by {handed.fingerprint}: {trusted}",
@@ -257,23 +257,23 @@ def checks(
         said, allowed = compared(client.folder / RUN, client.policy, client.state, hosted=users)
     except InputError as error:
         said, allowed = f"cannot be compared with the policy: {error}", False
-    found.append(f"run       {said}")
-    found += [f"note      {note}" for note in judgements.notes]
+    result.append(f"run       {said}")
+    result += [f"note      {note}" for note in judgements.notes]
     if judgements.left_out:
         rows, first = counted(judgements.left_out, "row"), place_of(judgements.set_aside[0])
-        found.append(
+        result.append(
             f"warning   {rows} cannot be used, the first: {first} (`murmuration data` says why)"
         )
     if (known := client.state / "identity.key").exists():
         name = Identity.at(known).public.hex()
-        found.append(f"agent     {name}: other owners can list it among their parties")
+        result.append(f"agent     {name}: other owners can list it among their parties")
     if data.expanduser().stat().st_mode & 0o077:
-        found.append(f"warning   other users of this machine can read {data}: chmod 600 it")
-    return judgements, found, allowed
+        result.append(f"warning   other users of this machine can read {data}: chmod 600 it")
+    return judgements, result, allowed
 
 
 def server_line(client: Client) -> str:
-    """What there is to say of the server, which is asked for its certificate."""
+    """Return what there is to say of the server, which is asked for its certificate."""
     try:
         certificate = server_certificate(client.address, client.folder / AUTHORITY)
     except InputError as error:

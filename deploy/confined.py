@@ -57,17 +57,17 @@ def _prefix(user: str) -> list[str] | None:
         who = ["--reuid", str(entry.pw_uid), "--regid", str(entry.pw_gid), "--clear-groups"]
         # A new user would forget the signal.
         inside = [setpriv, "--pdeathsig", "keep", *who, "--no-new-privs", "--"]
-        found = [*dying, *namespace, "--", *inside]
+        result = [*dying, *namespace, "--", *inside]
     elif os.geteuid() == 0:
-        found = [*dying, *namespace, "--"]
+        result = [*dying, *namespace, "--"]
     else:
-        found = [*dying, unshare, "--user", "--map-current-user", *namespace[1:], "--"]
+        result = [*dying, unshare, "--user", "--map-current-user", *namespace[1:], "--"]
     tried = subprocess.run(
-        [*found, "true"],
+        [*result, "true"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=30,
         check=False,
         cwd="/",
     )
-    return found if tried.returncode == 0 else None
+    return result if tried.returncode == 0 else None

@@ -48,7 +48,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     @property
     def open(self) -> bool:
-        """Whether anything can still be received or sent."""
+        """Return whether anything can still be received or sent."""
         return not self.transport.is_closing()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -120,7 +120,7 @@ class FewRefusals(logging.Filter):
         self._second, self._lines = 0, 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a line is written; a path in it is cut."""
+        """Return whether a line is written; a path in it is cut."""
         if isinstance(record.args, tuple) and record.name == "uvicorn.access":
             client, method, path, version, status = record.args
             record.args = client, method, str(path)[:LOGGED_PATH], version, status

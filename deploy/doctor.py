@@ -49,33 +49,34 @@ def examine(folder: Path) -> list[Finding]:
         return _from_a_client(folder)
     server = folder / "server"
     address = deployed_address(server)
-    found = [*_private(folder), _registration(server), _certificate(address, server)]
-    found.append(_plain(address))
-    if found[-2].well:
-        found += [*_strangers(address, server), *_nodes(address, server, folder)]
-    return found
+    result = [*_private(folder), _registration(server), _certificate(address, server)]
+    result.append(_plain(address))
+    if result[-2].well:
+        result += [*_strangers(address, server), *_nodes(address, server, folder)]
+    return result
 
 
 def _from_a_client(folder: Path) -> list[Finding]:
-    """What whoever has a client's address and CA certificate reaches from this machine."""
+    """Return what whoever has a client's address and CA certificate reaches from this machine."""
     address = Client.load(folder).address
-    found = [_certificate(address, folder), _plain(address)]
-    if found[0].well:
+    result = [_certificate(address, folder), _plain(address)]
+    if result[0].well:
         got = tried(address, (folder / "ca.crt").read_bytes())
-        found += _outcomes("without a key", got, "right only for the account that runs the server")
-    return found
+        result += _outcomes("without a key", got, "right only for the account that runs the server")
+    return result
 
 
 def _strangers(address: str, server: Path) -> list[Finding]:
-    """What this account gets without the executors' secret, and what another account gets."""
+    """Return what this account gets without the executors' secret, and what another account
+    gets."""
     certificate = (server / "ca.crt").read_bytes()
     mine = {name: said for name, said in tried(address, certificate).items() if name in RUNTIME}
-    found = _outcomes("without a secret", mine, f"start it with server/{EXECUTOR_SECRET}")
+    result = _outcomes("without a secret", mine, f"start it with server/{EXECUTOR_SECRET}")
     if os.geteuid() != 0:
         seen = "not tried: run this as root, or `deploy doctor` with a client's folder elsewhere"
-        return [*found, Finding("other accounts", True, seen)]
+        return [*result, Finding("other accounts", True, seen)]
     others = tried_as(STRANGER, address, certificate)
-    return [*found, *_outcomes("other accounts", others, "start it by server/superlink.sh")]
+    return [*result, *_outcomes("other accounts", others, "start it by server/superlink.sh")]
 
 
 def _outcomes(who: str, got: dict[str, str], mend: str) -> list[Finding]:
@@ -91,14 +92,14 @@ def _private(folder: Path) -> list[Finding]:
     keys = [path for path in secret if path.stat().st_mode & 0o077]
     well = not keys
     seen = "private" if well else f"others can read {keys[0]}: chmod 600 it"
-    found = [Finding("keys", well, seen)]
+    result = [Finding("keys", well, seen)]
     if (folder.expanduser() / "authority" / "ca.key").exists():
-        found.append(Finding("authority", True, "ca.key is still on this machine; move it off"))
-    return found
+        result.append(Finding("authority", True, "ca.key is still on this machine; move it off"))
+    return result
 
 
 def _registration(server: Path) -> Finding:
-    """Whom nodes may host, as runs will read it."""
+    """Return whom nodes may host, as runs will read it."""
     try:
         nodes = read_registration(server / REGISTRATION).nodes
     except InputError as error:
@@ -117,7 +118,7 @@ def _certificate(address: str, server: Path) -> Finding:
 
 
 def _plain(address: str) -> Finding:
-    """Whether somebody who does not speak TLS gets anything."""
+    """Return whether somebody who does not speak TLS gets anything."""
     try:
         with connection(address) as plain:
             plain.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -137,11 +138,11 @@ def _nodes(address: str, server: Path, folder: Path) -> list[Finding]:
             nodes = list(client.ListNodes(ListNodesRequest()).nodes_info)
     except Exception as error:
         return [Finding("version", False, f"flwr {mine} was refused: {error}")]
-    found, known = [Finding("version", True, f"the SuperLink goes with flwr {mine}")], {}
+    result, known = [Finding("version", True, f"the SuperLink goes with flwr {mine}")], {}
     try:
         known = {key: name for name, key in public_keys(folder).items()}
     except InputError as error:
-        found.append(Finding("clients", False, str(error)))
+        result.append(Finding("clients", False, str(error)))
     present = {}
     for node in nodes:
         name = known.get(bytes(node.public_key)) or node.name or str(node.node_id)
@@ -149,5 +150,5 @@ def _nodes(address: str, server: Path, folder: Path) -> list[Finding]:
     for name in sorted({*known.values(), *present}):
         status = present.get(name)
         seen = f"registered, {status}" if status else "not registered: run server/register.sh"
-        found.append(Finding(name, status == "online", seen))
-    return found
+        result.append(Finding(name, status == "online", seen))
+    return result

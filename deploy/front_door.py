@@ -224,7 +224,8 @@ def _too_long(most: int) -> Refused:
 
 
 def _own_replies(body: bytes, node: int) -> bool:
-    """Whether all messages are replies of this node: Flower asks only who hands them over."""
+    """Return whether all messages are replies of this node: Flower asks only who hands them
+    over."""
     try:
         messages = PushMessagesRequest.FromString(body).messages_list
     except DecodeError:

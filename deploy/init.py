@@ -97,23 +97,24 @@ class Deployment:
 
     @property
     def hosted(self) -> int:
-        """How many users all clients may host together."""
+        """Return how many users all clients may host together."""
         return sum(self.users.get(name, 1) for name in self.clients)
 
     @property
     def bind(self) -> str:
-        """Where the SuperLink listens: everywhere, unless clients are on this machine too."""
+        """Return where the SuperLink listens: everywhere, unless clients are on this machine
+        too."""
         return self.hosts[0] if self.hosts[0] in ("127.0.0.1", "::1") else "0.0.0.0"
 
     @property
     def address(self) -> str:
-        """Where clients connect to."""
+        """Return where clients connect to."""
         host = self.hosts[0]
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
 def deployed_address(server: Path) -> str:
-    """Where a deployment's SuperLink is; InputError if the folder is none of its server."""
+    """Return where a deployment's SuperLink is; InputError if the folder is none of its server."""
     try:
         settings = tomllib.loads((server / "flwr" / "config.toml").read_text(encoding="utf-8"))
         return str(settings["superlink"][CONNECTION]["address"])

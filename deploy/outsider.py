@@ -24,31 +24,31 @@ REFUSED, ANSWERED = "refused", "ANSWERED"
 
 
 def tried(address: str, certificate: bytes | None) -> dict[str, str]:
-    """What came of each attempt: refused, answered, or why it could not be tried.
+    """Return what came of each attempt: refused, answered, or why it could not be tried.
 
     ``certificate`` is the CA's, in PEM; None: without TLS, as at a SuperNode's own port.
     """
     how = (address, certificate is None, certificate)
-    found = {}
+    result = {}
     with ControlHttpClient.from_server_address(*how, [_version("flwr-cli")]) as control:
-        found[CONTROL[0]] = _outcome(lambda: control.ListNodes(ListNodesRequest()))
-        found[CONTROL[1]] = _outcome(lambda: control.ListRuns(ListRunsRequest()))
+        result[CONTROL[0]] = _outcome(lambda: control.ListNodes(ListNodesRequest()))
+        result[CONTROL[1]] = _outcome(lambda: control.ListRuns(ListRunsRequest()))
     with RuntimeHttpClient.from_server_address(*how, [_version("SuperExec")]) as runtime:
-        found[RUNTIME[0]] = _outcome(lambda: runtime.AcquireTask(AcquireTaskRequest()))
-    return found
+        result[RUNTIME[0]] = _outcome(lambda: runtime.AcquireTask(AcquireTaskRequest()))
+    return result
 
 
 def tried_as(user: str, address: str, certificate: bytes | None) -> dict[str, str]:
     """The same, by another account of this machine (needs root)."""
     tried(address, certificate)  # loads what is loaded at the first use
-    found = as_account(user, lambda: tried(address, certificate))
-    if found is None:
+    result = as_account(user, lambda: tried(address, certificate))
+    if result is None:
         return dict.fromkeys((*CONTROL, *RUNTIME), f"could not be tried as {user}")
-    return found
+    return result
 
 
 def as_account(user: str, do: Callable[[], Any]) -> Any:
-    """What ``do`` comes to when another account does it (needs root); None if it fails.
+    """Return what ``do`` comes to when another account does it (needs root); None if it fails.
 
     In a copy of this process, which has loaded all that it needs: the other account need not be
     able to read our installation.

@@ -14,7 +14,7 @@ Address = tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int]
 
 
 def can_tell() -> bool:
-    """Whether this system says whose a connection is."""
+    """Return whether this system says whose a connection is."""
     return SOCKETS[0].exists()
 
 

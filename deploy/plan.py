@@ -49,7 +49,8 @@ _NODES = 100
 
 
 def compared(run: Path, policy: Policy, state: Path, *, hosted: int) -> tuple[str, bool]:
-    """What an owner's agent would say to the run of a ``run.toml``, and whether it would answer.
+    """Return what an owner's agent would say to the run of a ``run.toml``, and whether it would
+    answer.
 
     ``state`` is the agent's folder, whose ledger says what was promised before; ``hosted`` how many
     users there are. How many parties there will be under masks is not known here.
@@ -108,15 +109,15 @@ def _check_names_nothing(config: RunConfig) -> None:
 
 
 def own_ledger(state: Path) -> OwnLedger:
-    """What an agent has noted, to read; InputError if it is damaged."""
+    """Return what an agent has noted, to read; InputError if it is damaged."""
     path = state / "own-ledger.jsonl"
     if path.exists() or head_path(path).exists():
         return OwnLedger.read(path)
     return OwnLedger.empty(path)
 
 
-def usual_request(config: RunConfig) -> messages.Work:
-    """What the first round of a run asks of a node, about nobody, its stated plan included.
+def usual_request(config: RunConfig) -> messages.TrainRequest:
+    """Return what the first round of a run asks of a node, about nobody, its stated plan included.
 
     Raises:
         InputError: there is no such run, or its plan depends on what nodes say.
@@ -135,7 +136,7 @@ def usual_request(config: RunConfig) -> messages.Work:
     entries = {node: RegistryEntry(-1, keys_U, None) for node, keys_U in enumerate(parts)}
     everybody = Participants.all(Registry.of(entries))
     coins = config.heldout if config.hold_out else 0.0
-    config = config.settled(users)
+    config = config.resolved(users)
     context = RunContext(
         strategy=registry.named(config.strategy),
         config=config,
@@ -164,7 +165,7 @@ def usual_request(config: RunConfig) -> messages.Work:
         strategy.stated = StatedPlan.of(
             "usual", ledger.adjacency, ledger.delta, config.rounds, built.charges
         ).to_json()
-    return messages.Work({}, strategy.asked_with(1), messages.NOBODY)
+    return messages.TrainRequest({}, strategy.asked_with(1), messages.NOBODY)
 
 
 def _not_asked(name: str, release: Callable[[], Value]) -> Value:

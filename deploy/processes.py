@@ -73,11 +73,11 @@ class Program:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Return whether it runs."""
         return self.process.poll() is None
 
     def started(self) -> list[psutil.Process]:
-        """What the program has started and still runs."""
+        """Return what the program has started and still runs."""
         with contextlib.suppress(psutil.NoSuchProcess):
             if main := self._main():
                 return descendants(main.pid)
@@ -108,7 +108,7 @@ class Program:
             self.process.wait()
 
     def text(self) -> str:
-        """What it has printed."""
+        """Return what it has printed."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def _main(self) -> psutil.Process | None:
@@ -174,7 +174,7 @@ def node_programs(
 
 
 def state_beside(folder: Path) -> Path:
-    """Where an owner keeps what is theirs, unless they say: beside what they were handed."""
+    """Return where an owner keeps what is theirs, unless they say: beside what they were handed."""
     return folder.with_name(f"{folder.name}-state")
 
 

@@ -64,7 +64,7 @@ def register(
 
 def public_keys(folder: Path) -> dict[str, bytes]:
     """The clients' public keys, as Flower holds them, by name; InputError where there is none."""
-    found: dict[str, bytes] = {}
+    result: dict[str, bytes] = {}
     for path in sorted(folder.glob("clients/*/node.pub")):
         try:
             key = load_ssh_public_key(path.read_bytes())
@@ -72,7 +72,7 @@ def public_keys(folder: Path) -> dict[str, bytes]:
             raise InputError(f"{path} is no public key: {error}") from None
         if not isinstance(key, EllipticCurvePublicKey):
             raise InputError(f"{path} is not a client's key: make one with ssh-keygen -t ecdsa")
-        found[path.parent.name] = public_key_to_bytes(key)
-    if not found:
+        result[path.parent.name] = public_key_to_bytes(key)
+    if not result:
         raise InputError(f"there is no client in {folder / 'clients'}")
-    return found
+    return result

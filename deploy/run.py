@@ -113,12 +113,12 @@ def submit(server: Path, app: Path) -> int:
         InputError: it was refused; says what Flower said.
     """
     done = flwr(server, "run", str(app), CONNECTION, "--format", "json")
-    found = re.search(r'"run-id":\s*"?(\d+)"?', done.stdout)
-    if not found:
+    result = re.search(r'"run-id":\s*"?(\d+)"?', done.stdout)
+    if not result:
         raise InputError(
             f"`flwr run` refused the app: {(done.stdout + done.stderr).strip()[-500:]}"
         )
-    return int(found[1])
+    return int(result[1])
 
 
 def follow(server: Path, address: str, run_id: int, watch: Watch) -> str:

@@ -53,7 +53,7 @@ def superlink(server: Path, bind: str, port: int) -> list[str]:
 
 
 def superexec(server: Path, port: int) -> list[str]:
-    """What starts the ServerApp of each run."""
+    """Return what starts the ServerApp of each run."""
     return [
         tool("flower-superexec"),
         *("--runtime-api-address", f"127.0.0.1:{port}"),
@@ -82,7 +82,7 @@ def supernode(place: Path, address: str, socket: str, port: int) -> list[str]:
 
 
 def node_executor(place: Path, port: int) -> list[str]:
-    """What starts the ClientApp at a SuperNode; they talk over the loopback address."""
+    """Return what starts the ClientApp at a SuperNode; they talk over the loopback address."""
     return [
         tool("flower-superexec"),
         "--insecure",
@@ -145,7 +145,7 @@ def client_units() -> dict[str, str]:
 
 
 def client_readme(name: str, address: str) -> str:
-    """What is in a client's folder, for its owner to read."""
+    """Return what is in a client's folder, for its owner to read."""
     return CLIENT.format(name=name, address=address)
 
 
@@ -159,7 +159,7 @@ def register(folder: Path) -> str:
 
 
 def readme(address: str, hosts: Sequence[str], clients: Sequence[str], fingerprint: str) -> str:
-    """What was written, and what to do next."""
+    """Return what was written, and what to do next."""
     listed = "\n".join(f"   - `clients/{name}/` → {name}'s machine" for name in clients)
     names = {"address": address, "hosts": ", ".join(hosts), "fingerprint": fingerprint}
     return SERVER.format(**names, listed=listed)
@@ -172,7 +172,7 @@ def tool(name: str) -> str:
 
 
 def programs() -> Path:
-    """Where the programs of this interpreter's packages are; they find each other there."""
+    """Return where the programs of this interpreter's packages are; they find each other there."""
     return Path(sysconfig.get_path("scripts"))
 
 

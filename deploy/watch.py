@@ -58,14 +58,14 @@ class Watch:
 
 
 def online(client: ControlHttpClient) -> str:
-    """How many of the registered nodes are online."""
+    """Return how many of the registered nodes are online."""
     nodes = list(client.ListNodes(ListNodesRequest()).nodes_info)
     there = sum(node.status == "online" for node in nodes)
     return f"{there} of {len(nodes)} nodes online"
 
 
 def refusing(line: Mapping[str, Any]) -> str:
-    """What owners said of a plan, from the private log's line."""
+    """Return what owners said of a plan, from the private log's line."""
     rules = Counter(line["would refuse"].values())
     shown = line["shown the plan"]
     if not rules:

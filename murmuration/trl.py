@@ -18,7 +18,7 @@ from murmuration.preference.scoring import Text, strings_of
 
 
 def reward_function(path: str | PathLike[str]) -> Callable[..., list[float]]:
-    """What ``reward_funcs`` of TRL's GRPO and RLOO trainers takes.
+    """Return what ``reward_funcs`` of TRL's GRPO and RLOO trainers takes.
 
     The function is called with ``prompts``, ``completions`` and keywords that it leaves alone, and
     gives a reward for each, in batches. Prompts and completions are strings or lists of messages:

@@ -56,7 +56,7 @@ class Judged(Protocol):
 
     @property
     def y_R(self) -> torch.Tensor:
-        """What was preferred."""
+        """Return what was preferred."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class Judged(Protocol):
 
     @property
     def counts_U(self) -> torch.Tensor:
-        """How many judgements each user has."""
+        """Return how many judgements each user has."""
         ...
 
 
@@ -120,7 +120,7 @@ def accuracy_by(logits_R: torch.Tensor, examples: Judged) -> Accuracy:
 
 
 def _accuracy_of_thumbs(reward_J: np.ndarray, y_J: np.ndarray, start_U: np.ndarray) -> Accuracy:
-    """How often what a user liked scores higher than what that same user did not.
+    """Return how often what a user liked scores higher than what that same user did not.
 
     Over all such pairs of a user, equal scores half; so no offset enters, which nobody could know
     of people who were not trained on. Users without thumbs of both kinds are left out, and the

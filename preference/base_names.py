@@ -29,7 +29,8 @@ _TOP = 2  # parts of /home or /tmp: a way through there tells of this machine
 
 
 def name_for(path: str, folder: Path) -> str:
-    """What a model that is saved in ``folder`` calls its base at ``path``; hubs' names stay."""
+    """Return what a model that is saved in ``folder`` calls its base at ``path``; hubs' names
+    stay."""
     if hub := hub_name(Path(path)):
         return hub
     if not Path(path).is_absolute():
@@ -50,7 +51,8 @@ def last_name(path: str) -> str:
 
 
 def place_of(name: str, folder: Path, *, given: str = "", digest: str = "") -> str:
-    """Where the base is that a model in ``folder`` calls so: an absolute path, or what is given.
+    """Return where the base is that a model in ``folder`` calls so: an absolute path, or what is
+    given.
 
     Args:
         name: of the base.
@@ -92,9 +94,9 @@ def _places(name: str, folder: Path) -> Iterator[Path]:
 
 
 def _recorded(folder: Path) -> Path | None:
-    """What a run wrote down beside its model, for itself."""
+    """Return what a run wrote down beside its model, for itself."""
     try:
-        found = json.loads((folder.resolve().parent / "base.json").read_bytes())["path"]
+        result = json.loads((folder.resolve().parent / "base.json").read_bytes())["path"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Path(found) if isinstance(found, str) and Path(found).is_absolute() else None
+    return Path(result) if isinstance(result, str) and Path(result).is_absolute() else None

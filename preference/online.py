@@ -48,7 +48,7 @@ def is_online() -> bool:
 
 
 def minilm_folder() -> Path | None:
-    """Where the package with the weights of `minilm` has them; None if it is not installed.
+    """Return where the package with the weights of `minilm` has them; None if it is not installed.
 
     It is found and not imported: its own code would load sentence-transformers.
     """
@@ -70,11 +70,11 @@ def local(described: Any, folder: Path) -> Any:
         return [local(each, folder) for each in described]
     if not isinstance(described, dict):
         return described
-    found = {name: local(each, folder) for name, each in described.items()}
+    result = {name: local(each, folder) for name, each in described.items()}
     for name in ("path", "merged"):
-        if isinstance(text := found.get(name), str) and is_of_hub(text):
-            found[name] = str(snapshot(text, folder))
-    return found
+        if isinstance(text := result.get(name), str) and is_of_hub(text):
+            result[name] = str(snapshot(text, folder))
+    return result
 
 
 def is_of_hub(name: str) -> bool:
@@ -113,5 +113,5 @@ def snapshot(name: str, folder: Path) -> Path:
 
 def hub_name(folder: Path) -> str:
     """Return the name on its hub of a model that lies in a hub's cache; empty for any other."""
-    found = _SNAPSHOT.fullmatch("/".join(folder.parts[-3:]))
-    return found["name"].replace("--", "/") if found else ""
+    result = _SNAPSHOT.fullmatch("/".join(folder.parts[-3:]))
+    return result["name"].replace("--", "/") if result else ""

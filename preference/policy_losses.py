@@ -183,12 +183,12 @@ class PolicyLoss:
 
     @property
     def per_token(self) -> bool:
-        """Whether log-ratios are means over a response's tokens instead of sums."""
+        """Return whether log-ratios are means over a response's tokens instead of sums."""
         return self.objective.per_token
 
     @property
     def unbiased(self) -> bool:
-        """Whether it is corrected for randomized labels."""
+        """Return whether it is corrected for randomized labels."""
         return self.objective.unbiased
 
     @property
@@ -197,7 +197,7 @@ class PolicyLoss:
         return 2.0 * self.r_max if self.objective.clips else math.inf
 
     def rewards(self, ratio_JK: torch.Tensor) -> torch.Tensor:
-        """What log-ratios stand for, in their shape."""
+        """Return what log-ratios stand for, in their shape."""
         return self.objective.reward(ratio_JK, self.beta)
 
     def logits(self, ratio_JK: torch.Tensor) -> torch.Tensor:
@@ -206,7 +206,7 @@ class PolicyLoss:
         return reward_JK[:, :1] - reward_JK[:, 1:]
 
     def saturated(self, ratio_JK: torch.Tensor) -> torch.Tensor:
-        """Which differences are clipped, and have no gradient, (J, W) bool."""
+        """Return which differences are clipped, and have no gradient, (J, W) bool."""
         return self.logits(ratio_JK).abs() > self.most
 
     def loss(

@@ -113,12 +113,12 @@ class RewardModel:
         return rewards_at([self.theta_D], self.features, *strings_of(prompts, responses))[0]
 
     def fits(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
-        """Which of R responses can be read, (R,) bool: all, or `score` says which cannot."""
+        """Return which of R responses can be read, (R,) bool: all, or `score` says which cannot."""
         del prompt
         return np.ones(len(response), dtype=bool)
 
     def accuracy(self, judgements: Judgements) -> Accuracy:
-        """How often the model agrees with judgements (`preference.accuracy`).
+        """Return how often the model agrees with judgements (`preference.accuracy`).
 
         Raises InputError if there is no judgement that is not a tie.
         """

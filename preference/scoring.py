@@ -24,7 +24,8 @@ def scores_of(
     prompt: Text | Sequence[Text],
     response: Text | Sequence[Text],
 ) -> Any:
-    """What a model's `score` gives: a float for one prompt and one response, else (R,) float64.
+    """Return what a model's `score` gives: a float for one prompt and one response, else (R,)
+    float64.
 
     Raises:
         InputError: one of them is one text and the other is many.
@@ -74,5 +75,5 @@ def response_text(response: Text) -> str:
 
 
 def _is_one(text: Text | Sequence[Text]) -> bool:
-    """Whether this is a string or a conversation, rather than several."""
+    """Return whether this is a string or a conversation, rather than several."""
     return isinstance(text, str) or (len(text) > 0 and isinstance(text[0], Mapping))

@@ -33,12 +33,12 @@ class Adjacency(StrEnum):
 
     @property
     def counts_are_public(self) -> bool:
-        """Whether the number of judgements of each user is public under this relation."""
+        """Return whether the number of judgements of each user is public under this relation."""
         return self is Adjacency.REPLACE_LABELS
 
     @property
     def sentence(self) -> str:
-        """What a reader of a report needs to know, in one sentence."""
+        """Return what a reader of a report needs to know, in one sentence."""
         return _SENTENCES[self]
 
 

@@ -126,7 +126,7 @@ def _hull(lines: Sequence[_Line]) -> list[_Line]:
 
 
 def _is_above(first: _Line, middle: _Line, last: _Line) -> bool:
-    """Whether the middle one lies on the straight line between the others, or above."""
+    """Return whether the middle one lies on the straight line between the others, or above."""
     (a, at_a), (b, at_b), (c, at_c) = first, middle, last
     return (at_b - at_a) * (c - b) >= (at_c - at_b) * (b - a)
 

@@ -74,7 +74,7 @@ class Scores:
 
     @property
     def trials(self) -> int:
-        """How many, on both data sets together."""
+        """Return how many, on both data sets together."""
         return len(self.first_N) + len(self.second_N)
 
     def halves(self) -> tuple["Scores", "Scores"]:
@@ -102,7 +102,8 @@ class _Event:
     reverse: bool
 
     def counts(self, scores: Scores) -> tuple[int, int, int, int]:
-        """How often where it is likely, of how many, and how often where it is not, of how many."""
+        """Return how often where it is likely, of how many, and how often where it is not, of how
+        many."""
         first = int((scores.first_N >= self.threshold).sum())
         second = int((scores.second_N >= self.threshold).sum())
         n, m = len(scores.first_N), len(scores.second_N)
@@ -152,8 +153,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return 0.0
     if delta == 0.0:
         return math.inf
-    found = optimize.brentq(excess, 0.0, mu * (mu / 2 - float(stats.norm.ppf(delta))) + 1.0)
-    return float(found)  # type: ignore[arg-type]
+    result = optimize.brentq(excess, 0.0, mu * (mu / 2 - float(stats.norm.ppf(delta))) + 1.0)
+    return float(result)  # type: ignore[arg-type]
 
 
 def _split(scores: Scores, worth: Worth, confidence: float) -> float:
@@ -218,7 +219,7 @@ def one_run_bound(
 def one_run_p_value(
     correct: int, guesses: int, canaries: int, epsilon: float, delta: float
 ) -> float:
-    """How likely so many correct guesses are at most, if the run is (epsilon, delta)-DP.
+    """Return how likely so many correct guesses are at most, if the run is (epsilon, delta)-DP.
 
     P(Binomial(guesses, e^epsilon/(e^epsilon + 1)) >= correct) + 2·canaries·delta·alpha, where alpha
     is the largest average of the probabilities of the next lower counts.

@@ -132,7 +132,7 @@ class ReleasedRun:
         return self.begun, self.terms.run, self.head.index, self.head.hash
 
     def goes_on_from(self, other: "ReleasedRun") -> bool:
-        """Whether the other one is an earlier state of this one."""
+        """Return whether the other one is an earlier state of this one."""
         return (
             bool(self.terms.run)
             and self.terms.run == other.terms.run
@@ -141,7 +141,7 @@ class ReleasedRun:
         )
 
     def can_share_people(self, other: "ReleasedRun") -> bool:
-        """Whether somebody can have been in both, for all that was declared."""
+        """Return whether somebody can have been in both, for all that was declared."""
         mine, theirs = self.terms, other.terms
         if not (mine.population and theirs.population) or mine.population == theirs.population:
             return True
@@ -221,7 +221,7 @@ class Composed:
 
     @property
     def who(self) -> str:
-        """Whom the figure is about, in words."""
+        """Return whom the figure is about, in words."""
         if not self.populations:
             return "whoever was trained on"
         listed = " and ".join(map(repr, self.populations))
@@ -279,7 +279,7 @@ class Promise:
 
     @property
     def public(self) -> bool:
-        """Whether something that it came from was declared public."""
+        """Return whether something that it came from was declared public."""
         return Caveat.DECLARED_PUBLIC in self.stated
 
     @cached_property
@@ -296,8 +296,8 @@ class Promise:
 
     @cached_property
     def composed(self) -> tuple[Composed, ...]:
-        """What the runs cost together, for each set of people who can have been in several; where
-        such a set has several populations, for each of these alone, too."""
+        """Return what the runs cost together, for each set of people who can have been in several;
+        where such a set has several populations, for each of these alone, too."""
         if not self.counted:
             return ()
         rows: list[Composed] = []
@@ -332,18 +332,19 @@ class Promise:
 
     @property
     def unit(self) -> Unit:
-        """What epsilon is about; nobody where runs differ, or there are none."""
+        """Return what epsilon is about; nobody where runs differ, or there are none."""
         units = {run.terms.unit for run in self.counted}
         return next(iter(units)) if len(units) == 1 else Unit.NOBODY
 
     @property
     def seeded(self) -> bool:
-        """Whether somebody chose a seed, so that nothing is private against whoever knows it."""
+        """Return whether somebody chose a seed, so that nothing is private against whoever knows
+        it."""
         return Caveat.SEEDED in self.caveats
 
     @property
     def private(self) -> bool:
-        """Whether epsilon is a promise to anybody."""
+        """Return whether epsilon is a promise to anybody."""
         return self.epsilon is not None and not self.seeded
 
     @property
@@ -369,7 +370,7 @@ class Promise:
 
     @property
     def sentences(self) -> list[str]:
-        """What is to be known before relying on it: each caveat, in a fixed order."""
+        """Return what is to be known before relying on it: each caveat, in a fixed order."""
         return caveat_sentences(self.caveats)
 
     def to_json(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def on_public_test(judgements: Judgements, score: Score | None, most: int) -> di
 def baselines(
     judgements: Judgements, score: Score | None, most: int = MOST_SCORED
 ) -> dict[str, Any]:
-    """What stands in ``result.json`` beside the accuracy on a public test.
+    """Return what stands in ``result.json`` beside the accuracy on a public test.
 
     Of the best of several, and of rankings, the first place alone counts, and its pairs are the
     preferred response with each of the others.
@@ -66,7 +66,7 @@ def baselines(
         score: the model's rewards; None where it gives none.
         most: judgements that are scored.
     """
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "test_digest": _digest(judgements),
         "kind": judgements.kind,
         "longer_wins": None,
@@ -75,26 +75,26 @@ def baselines(
     }
     decided = [row for row in range(len(judgements.y_R)) if _decided(judgements, row)]
     if not decided:
-        return found
+        return result
     asked = [_in_order(judgements, row) for row in decided]
     words = [np.array([len(text.split()) for text in each.responses]) for each in asked]
-    found["longer_wins"] = float(np.mean([_right(of_K) for of_K in words]))
+    result["longer_wins"] = float(np.mean([_right(of_K) for of_K in words]))
     if score is None:
-        return found
+        return result
     near = [(row, other) for row, of_K in enumerate(words) for other in _near(of_K)]
     near = [near[place] for place in _spaced(len(near), most)]
     some = _spaced(len(asked), most)
     scored = sorted({row for row, _ in near} | set(some))
     rewards = dict(zip(scored, _rewards(score, [asked[row] for row in scored]), strict=True))
     if near:
-        found["near"] = {
+        result["near"] = {
             "within": NEAR,
             "pairs": len(near),
             "accuracy": float(np.mean([_right(rewards[row][[0, k]]) for row, k in near])),
             "longer_wins": float(np.mean([_right(words[row][[0, k]]) for row, k in near])),
         }
-    found["examples"] = _examples([asked[row] for row in some], [rewards[row] for row in some])
-    return found
+    result["examples"] = _examples([asked[row] for row in some], [rewards[row] for row in some])
+    return result
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class _Asked:
 
 
 def _decided(judgements: Judgements, row: int) -> bool:
-    """Whether one response is preferred to others; a single rating prefers it to none."""
+    """Return whether one response is preferred to others; a single rating prefers it to none."""
     if len(judgements.responses[row]) < 2:
         return False
     y = float(judgements.y_R[row])
@@ -127,7 +127,7 @@ def _right(of_K: np.ndarray) -> float:
 
 
 def _near(words_K: np.ndarray) -> list[int]:
-    """Which responses are nearly as long as the preferred one."""
+    """Return which responses are nearly as long as the preferred one."""
     apart_K, larger_K = np.abs(words_K - words_K[0]), np.maximum(words_K, words_K[0])
     return [k for k in range(1, len(words_K)) if apart_K[k] <= NEAR * larger_K[k]]
 
@@ -154,11 +154,11 @@ def _examples(asked: Sequence[_Asked], rewards: Sequence[np.ndarray]) -> list[di
     right, wrong = order[margin_R[order] > 0], order[margin_R[order] < 0]
     close = np.argsort(np.abs(margin_R), kind="stable")[:1]
     picked = {"right": right[len(right) // 2 :][:1], "wrong": wrong[len(wrong) // 2 :][:1]}
-    found = []
+    result = []
     for name, places in {**picked, "close": close}.items():
         for at in places.tolist():
             one, other = asked[at], best[at]
-            found.append(
+            result.append(
                 {
                     "kind": name,
                     "prompt": _short(one.prompt),
@@ -168,7 +168,7 @@ def _examples(asked: Sequence[_Asked], rewards: Sequence[np.ndarray]) -> list[di
                     "reward_other": float(rewards[at][other]),
                 }
             )
-    return found
+    return result
 
 
 def _short(text: str) -> str:

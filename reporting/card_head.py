@@ -87,8 +87,8 @@ def measured(
 
 
 def loading(writes: bool, *, base: str = "", adapter: bool = False) -> str:
-    """How transformers alone, and peft for an adapter, load a language model; ``base`` is its name
-    on a hub."""
+    """Return how transformers alone, and peft for an adapter, load a language model; ``base`` is
+    its name on a hub."""
     loader = "AutoModelForCausalLM" if writes else "AutoModelForSequenceClassification"
     width = "" if writes else ", num_labels=1"
     code = [f"from transformers import {loader}, AutoTokenizer"]
@@ -159,13 +159,13 @@ def _parts(card: str) -> tuple[dict[str, Any], str]:
         return {}, card
     front, body = card.removeprefix("---\n").split("---\n", 1)
     try:
-        found = yaml.safe_load(front) or {}
+        result = yaml.safe_load(front) or {}
     except (yaml.YAMLError, RecursionError) as error:
         said = f"its head is no YAML: {first_line(error)}"
         raise InputError(f"the model's README.md: {said}") from None
-    if not isinstance(found, dict):
+    if not isinstance(result, dict):
         raise InputError("the model's README.md: its head is YAML without named entries")
-    return found, body
+    return result, body
 
 
 class _Dumper(yaml.SafeDumper):

@@ -64,18 +64,18 @@ class RunSeen:
 
     @property
     def private(self) -> bool:
-        """Whether it promises anything."""
+        """Return whether it promises anything."""
         return self.settings.get("strategy") != "nonprivate"
 
     @property
     def seeded(self) -> bool:
-        """Whether somebody chose its seed."""
+        """Return whether somebody chose its seed."""
         known = self.result.get("seeded") or Caveat.SEEDED in self.by_ledger
         return self.private and bool(known)
 
     @property
     def with_its_base(self) -> str:
-        """What its result promises where it stands on earlier runs; empty where on none."""
+        """Return what its result promises where it stands on earlier runs; empty where on none."""
         promise = self.result.get("promise")
         if not isinstance(promise, dict) or len(promise.get("runs") or ()) < 2:
             return ""
@@ -83,7 +83,7 @@ class RunSeen:
 
     @property
     def unit(self) -> str:
-        """Who or what is protected."""
+        """Return who or what is protected."""
         if not self.private:
             return "nobody"
         if {**self.settings, **self.result}.get("one_user_per_row"):
@@ -94,7 +94,7 @@ class RunSeen:
         return levels.get(facts(self.result)["level"], "nobody")
 
     def line(self) -> tuple[str, ...]:
-        """What stands under ``HEADINGS``."""
+        """Return what stands under ``HEADINGS``."""
         result, said = self.result, {**self.settings, **self.result}
         delta = said.get("delta")
         accuracy = "not there yet"
@@ -192,7 +192,7 @@ def _spent(account: Account, head: Head, result: dict[str, Any]) -> tuple[float,
 
 def warnings_of(runs: Sequence[RunSeen]) -> list[str]:
     """Why some of the runs cannot be compared, and what is missing of each."""
-    found = []
+    result = []
     private = [run for run in runs if run.private]
     said = [{**run.settings, **run.result} for run in private]
     for name, of in (
@@ -202,34 +202,34 @@ def warnings_of(runs: Sequence[RunSeen]) -> list[str]:
     ):
         if len(set(of)) > 1:
             different = ", ".join(dict.fromkeys(of))
-            found.append(
+            result.append(
                 f"These runs differ in {name} ({different}): they cannot be compared on ε alone."
             )
     ended = [run for run in runs if run.result]
     tests = {_test_of(run) for run in ended}
     if len(tests) > 1:
-        found.append("Accuracies were measured on different people: they cannot be compared.")
+        result.append("Accuracies were measured on different people: they cannot be compared.")
     elif len(ended) > 1 and None in tests:
-        found.append(
+        result.append(
             "Nothing tells whether accuracies were measured on the same people: held out of each "
             "run, or no digest of the test was kept."
         )
     if private and len(private) < len(runs):
-        found.append(
+        result.append(
             "A run here has no privacy: do not publish its figures, or this page, unless the data "
             "are public."
         )
     if len(private) > 1:
-        found.append(
+        result.append(
             "If these runs are on the same people their epsilons add up, and publishing the best "
             "is a release of each."
         )
-    found += [
+    result += [
         f"{run.name}: ε is of this run alone. With what its base cost: {told}"
         for run in runs
         if (told := run.with_its_base)
     ]
-    return found + [f"{run.name}: {text}" for run in runs for text in run.missing]
+    return result + [f"{run.name}: {text}" for run in runs for text in run.missing]
 
 
 def _test_of(run: RunSeen) -> str | None:

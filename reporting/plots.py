@@ -229,8 +229,8 @@ def _png(figure: Figure) -> bytes:
 
 def _column(metrics: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
     """A value of each round; NaN where there is none."""
-    found = [line.get(name) for line in metrics]
-    return np.array([math.nan if value is None else value for value in found], dtype=float)
+    result = [line.get(name) for line in metrics]
+    return np.array([math.nan if value is None else value for value in result], dtype=float)
 
 
 def _thin(count: int) -> np.ndarray:

@@ -75,7 +75,7 @@ def details(
 
 
 def audited(row: Mapping[str, Any]) -> str:
-    """What a line of ``murmuration audit --json`` says, for a promise's ``audit``."""
+    """Return what a line of ``murmuration audit --json`` says, for a promise's ``audit``."""
     return (
         f"epsilon is at least {float(row['epsilon_lower']):.3g} with {float(row['confidence']):.0%}"
         f" confidence, where {float(row['epsilon_claimed']):.3g} is claimed: of {row['target']}, "
@@ -107,8 +107,8 @@ def table(told: Mapping[str, Any]) -> str:
 
 
 def paragraphs(promise: Promise) -> list[str]:
-    """What users were promised, a paragraph each, in Markdown: the figure and what it is of, what
-    it adds up to, and every caveat."""
+    """Return what users were promised, a paragraph each, in Markdown: the figure and what it is of,
+    what it adds up to, and every caveat."""
     told = [f"**{promise.statement}.**"]
     if promise.adjacency and promise.unit is not Unit.NOBODY:
         told[0] += f" {promise.adjacency.sentence}"
@@ -123,8 +123,8 @@ def paragraphs(promise: Promise) -> list[str]:
 
 
 def earlier_runs(promise: Promise, own: ReleasedRun, whose: str) -> list[str]:
-    """What a reader must know before relying on a run's own epsilon: that its base cost people,
-    too. ``whose`` is what was trained on them, in capitals."""
+    """Return what a reader must know before relying on a run's own epsilon: that its base cost
+    people, too. ``whose`` is what was trained on them, in capitals."""
     if (earlier := len([run for run in promise.counted if run != own])) < 1:
         return []
     runs = "run" if earlier == 1 else "runs"
@@ -132,7 +132,7 @@ def earlier_runs(promise: Promise, own: ReleasedRun, whose: str) -> list[str]:
 
 
 def in_words(row: Composed) -> str:
-    """What some runs cost together, for readers; epsilon is rounded upwards."""
+    """Return what some runs cost together, for readers; epsilon is rounded upwards."""
     if row.why or row.epsilon is None:
         return f"for {row.who} there is no figure: {row.why}"
     times = "one run" if row.runs == 1 else f"{row.runs} runs together"

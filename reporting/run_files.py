@@ -28,8 +28,8 @@ HEAD = "ledger"
 
 
 def check_of(content: Mapping[str, Any], keys: Mapping[str, str]) -> str:
-    """What ties some content, such as settings and seed, to a run's secret keys, so that neither
-    changes alone.
+    """Return what ties some content, such as settings and seed, to a run's secret keys, so that
+    neither changes alone.
 
     With another seed or key other users would be held out than before, some of whom have been
     trained on, and no accountant covers that. It may be public: a hash (HMAC-SHA-256) under the
@@ -81,13 +81,13 @@ def read_private_log(folder: Path) -> list[dict[str, Any]]:
 
 
 def _lines_of_rounds(path: Path) -> list[dict[str, Any]]:
-    found = []
+    result = []
     for line in path.read_bytes().split(b"\n") if path.exists() else ():
         with contextlib.suppress(ValueError, RecursionError):
             data = json.loads(line)
             if isinstance(data, dict) and type(data.get("round")) is int:
-                found.append(data)
-    return found
+                result.append(data)
+    return result
 
 
 @contextlib.contextmanager

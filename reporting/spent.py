@@ -11,7 +11,7 @@ from murmuration.privacy.accounting.ledger_lines import Account, Charge
 
 
 def rows_of(account: Account, terms: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What charges of each event, by what they covered, cost alone; and what losses cost.
+    """Return what charges of each event, by what they covered, cost alone; and what losses cost.
 
     ``again`` counts charges of rounds that were charged before, ``lost`` those that losses cost.
     """

@@ -67,7 +67,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def load(folder: Path) -> Checkpoint | None:
-    """What was saved in a run's folder; None if there is none.
+    """Return what was saved in a run's folder; None if there is none.
 
     Raises:
         InputError: it is damaged, or cannot be read.

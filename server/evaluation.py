@@ -120,7 +120,7 @@ def _held_out(found: Accuracy, test: Examples) -> HeldOut:
     )
 
 
-def at_the_end(theta_D: np.ndarray, test: Examples) -> tuple[HeldOut, dict[str, float]]:
+def final_evaluation(theta_D: np.ndarray, test: Examples) -> tuple[HeldOut, dict[str, float]]:
     """Return the figures of a finished model on a public test, and what is to be known beside
     them; see `Examples.figures`."""
     accuracy, more = test.figures(theta_D)
@@ -130,7 +130,7 @@ def at_the_end(theta_D: np.ndarray, test: Examples) -> tuple[HeldOut, dict[str, 
 def on_held_out(
     theta_D: np.ndarray, context: RunContext, strategy: CohortStrategy, ledger: Ledger
 ) -> HeldOut | None:
-    """What is told of a model's accuracy on held-out users; None where noise drowns it.
+    """Return what is told of a model's accuracy on held-out users; None where noise drowns it.
 
     A resumed run that has told it before tells the same again. If all that is left of that is its
     charge, telling it again is charged again, or not done.

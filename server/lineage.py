@@ -55,8 +55,8 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, Overflo
 def files_of(
     promise: Promise, folder: Path, details: Mapping[str, Any] | None = None
 ) -> dict[str, bytes]:
-    """What is saved beside the model, or the data set, in a folder, by name; with ``details`` of
-    the promise, for programs, if they are given."""
+    """Return what is saved beside the model, or the data set, in a folder, by name; with
+    ``details`` of the promise, for programs, if they are given."""
     of = _DATA if (folder / ROWS).exists() else _WEIGHTS
     about = {
         "format": FORMAT,
@@ -169,14 +169,14 @@ def lineage_of_saved(
 
 
 def mark_of(promise: Promise) -> dict[str, str]:
-    """What each row that was made with models of these runs says of them; nothing where there are
-    none."""
+    """Return what each row that was made with models of these runs says of them; nothing where
+    there are none."""
     names = " ".join(run.name for run in promise.counted)
     return {PRIVATE_RUNS: names} if names else {}
 
 
 def mark_of_model(path: str) -> dict[str, str]:
-    """What each row says that a model wrote; where what it cost is not known, that."""
+    """Return what each row says that a model wrote; where what it cost is not known, that."""
     try:
         return mark_of(lineage_of_model("the model", path, ""))
     except InputError:
@@ -231,13 +231,14 @@ def lineage_of_data(source: str, declared: str, *, has_base: bool) -> Promise:
 
 
 def _mentions_runs(file: Path) -> bool:
-    """Whether a file of plain text can have marks: quicker than to read its rows once more."""
+    """Return whether a file of plain text can have marks: quicker than to read its rows once
+    more."""
     with file.open("rb") as lines:
         return any(PRIVATE_RUNS.encode() in line for line in lines)
 
 
 def promise_of_run(folder: Path) -> Promise:
-    """What a finished run promises, with what its base cost.
+    """Return what a finished run promises, with what its base cost.
 
     Raises:
         InputError: there is no finished run, or its files do not fit each other.
@@ -298,7 +299,8 @@ def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]
 
 
 def _stated(result: Mapping[str, Any]) -> tuple[bool, Counter[str]]:
-    """Whether a result says that something was declared public, and the heads of its ledgers."""
+    """Return whether a result says that something was declared public, and the heads of its
+    ledgers."""
     if "promise" in result:
         promise = result["promise"]
         heads = Counter(run["ledger_head"] for run in promise["runs"])
@@ -351,7 +353,7 @@ def _of_earlier_version(
 
 
 def _of_ledgers(option: str, names: str) -> tuple[Promise, dict[str, Path]]:
-    """What ledgers say that somebody names, and these by their heads."""
+    """Return what ledgers say that somebody names, and these by their heads."""
     runs, elsewhere = [], {}
     for ledger in _files(names):
         try:
@@ -370,7 +372,7 @@ def _files(names: str) -> Iterable[Path]:
 
 
 def _ours(folder: Path) -> bool:
-    """Whether a model looks as if a run of ours had saved it."""
+    """Return whether a model looks as if a run of ours had saved it."""
     if is_language_model(folder) or (folder / FILE).exists():
         return True
     try:
@@ -404,7 +406,7 @@ def _ledger(place: int) -> str:
 
 
 def _read(name: str, folder: Path, elsewhere: Mapping[str, Path]) -> Promise:
-    """What a model's folder says, compared with the ledgers in it, or with those that are
+    """Return what a model's folder says, compared with the ledgers in it, or with those that are
     ``elsewhere``, by their heads; ValueError and others where there is something wrong with it."""
     about = json.loads((folder / FILE).read_bytes())
     if about["format"] not in (FORMAT, _FORMAT_WITHOUT_IDENTITY):

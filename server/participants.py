@@ -22,7 +22,7 @@ from murmuration.strategies.protocol.users import Registry, RegistryError
 def participants(
     config: RunConfig, grid: Grid, folder: RunDirectory, features: str
 ) -> Participants:
-    """Who takes part from the start: everybody on at least ``min_nodes`` nodes.
+    """Return who takes part from the start: everybody on at least ``min_nodes`` nodes.
 
     Raises:
         RunAborted: fewer are online.

@@ -84,18 +84,18 @@ def with_class(lineage: Promise, config: RunConfig) -> Promise:
     if not config.policies:
         return lineage
     for policy in read_class(config.policies):
-        found = lineage_of_model(f"policy {policy.name!r}:", policy.path, _UNKNOWN)
-        if sorted(str(run.head) for run in found.runs) != sorted(policy.lineage):
+        result = lineage_of_model(f"policy {policy.name!r}:", policy.path, _UNKNOWN)
+        if sorted(str(run.head) for run in result.runs) != sorted(policy.lineage):
             raise InputError(
                 f"policy {policy.name!r}: {policy.path} names other runs that it came from than "
                 f"when it was committed; {_BEGIN_AGAIN}"
             )
-        if not (found.runs or policy.public):
+        if not (result.runs or policy.public):
             raise InputError(
                 f"policy {policy.name!r}: nothing says whose data it was made from; {_BEGIN_AGAIN}"
             )
-        _check_added(policy.name, found, config)
-        lineage |= found.declared_public() if policy.public else found
+        _check_added(policy.name, result, config)
+        lineage |= result.declared_public() if policy.public else result
     return lineage
 
 

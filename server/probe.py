@@ -21,7 +21,7 @@ from murmuration.preference.kinds.model import Model
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.spec import BuiltStrategy
 
 #: Nodes may be so much slower than the server, or have so much else to do.
@@ -60,7 +60,7 @@ def deadline(
 
 
 def _seconds(config: RunConfig, built: BuiltStrategy, model: Model, judgements: int) -> float:
-    """What the node half takes for users who have so many judgements together."""
+    """Return what the node half takes for users who have so many judgements together."""
     strategy = built.strategy
     each = min(judgements, built.group_size)
     schema = Schema(config.kind, config.responses)  # type: ignore[arg-type]
@@ -68,7 +68,7 @@ def _seconds(config: RunConfig, built: BuiltStrategy, model: Model, judgements: 
     arrays = {"theta": strategy.optimizer.theta_D.astype(np.float32), **strategy.arrays()}
     parameters = {"round": 1, "model": config.model, **strategy.parameters()}
     users_S = np.arange(len(examples.start_U) - 1)
-    work, keys_S = Work(arrays, parameters, users_S), users_S.astype(np.uint64)
+    work, keys_S = TrainRequest(arrays, parameters, users_S), users_S.astype(np.uint64)
     begun = time.monotonic()
     registry.node_halves()[strategy.name].client_update(examples, work, keys_S, Randomness(0))
     return time.monotonic() - begun

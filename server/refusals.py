@@ -38,7 +38,8 @@ def show_newcomers(
 
 
 def _shown(grid: Grid, strategy: CohortStrategy, nodes: Collection[int], round_: int) -> Answers:
-    """What nodes say of what will be asked from ``round_`` on; it goes to the private log."""
+    """Return what nodes say of what will be asked from ``round_`` on; it goes to the private
+    log."""
     parties = len(strategy.participants.registry.nodes) if strategy.masked else 0
     answers = plan_query.ask(
         grid,

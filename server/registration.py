@@ -30,7 +30,7 @@ _FIELDS = {"key", "users", "user-ids"}
 
 
 def registration_for(config: RunConfig, grid: Grid | None = None) -> Registration | None:
-    """What nodes are held to: None in a simulation, where they are ours.
+    """Return what nodes are held to: None in a simulation, where they are ours.
 
     Whether this is one is not for nodes to say: over a network it never is.
 
@@ -38,18 +38,18 @@ def registration_for(config: RunConfig, grid: Grid | None = None) -> Registratio
         InputError: the file cannot be used, or says numbers where only ids can keep the promise.
     """
     if config.registration:
-        found = read_registration(Path(config.registration))
+        result = read_registration(Path(config.registration))
     elif isinstance(grid, HttpGrid):
-        found = Registration()
+        result = Registration()
     else:
         return None
-    if Adjacency(config.adjacency) is Adjacency.ADD_REMOVE and not found.by_ids:
+    if Adjacency(config.adjacency) is Adjacency.ADD_REMOVE and not result.by_ids:
         raise InputError(
             "--adjacency add-remove: which users of a node count that hosts more than it is "
             "registered for would depend on who else is there: use zero-out, at the same epsilon, "
             "or give every node its user-ids in the registration"
         )
-    return found
+    return result
 
 
 def read_registration(path: Path) -> Registration:

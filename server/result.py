@@ -36,7 +36,7 @@ class Pace:
 
 
 def terms_of(context: RunContext, config: RunConfig, run: str, lineage: Promise) -> RunTerms:
-    """What the run with this identity says of itself in the first line of its ledger.
+    """Return what the run with this identity says of itself in the first line of its ledger.
 
     Raises:
         InputError: its population is said to be disjoint, and there is no earlier run of which that
@@ -98,7 +98,7 @@ def result_of(
     pace: Pace,
     folder: Path,
 ) -> dict[str, object]:
-    """What ``result.json`` says of a run that has ended, but for what it was learnt on."""
+    """Return what ``result.json`` says of a run that has ended, but for what it was learnt on."""
     strategy, config = built.strategy, context.config
     private, terms = bool(built.charges), ledger.terms
     opinion, epsilon = _second_opinion(built, ledger), _spent(config, built, ledger)
@@ -190,7 +190,7 @@ def _drawn_again(ledger: Ledger) -> list[str]:
 
 
 def _guarantee(built: BuiltStrategy, ledger: Ledger) -> str:
-    """What is promised; after a loss not the budget, but what the ledger comes to."""
+    """Return what is promised; after a loss not the budget, but what the ledger comes to."""
     if not ledger.lost or not built.charges or built.level == "item":
         return built.guarantee
     return (
@@ -210,18 +210,19 @@ def _spent(config: Settings, built: BuiltStrategy, ledger: Ledger) -> float | No
 def _attack(
     built: BuiltStrategy, ledger: Ledger, epsilon: float | None
 ) -> dict[str, float | None] | None:
-    """What attacks on a user reach at most, or on an item; None where nothing is promised."""
+    """Return what attacks on a user reach at most, or on an item; None where nothing is
+    promised."""
     if epsilon is None or not built.proven:
         return None
     if built.level == "item":
         return dataclasses.asdict(attack_bounds.of_point(epsilon, ledger.delta))
     terms = {"adjacency": ledger.adjacency, "delta": ledger.delta}
-    found = attack_bounds.of_run(ledger.spent().items(), epsilon=epsilon, **terms)
-    return dataclasses.asdict(found)
+    result = attack_bounds.of_run(ledger.spent().items(), epsilon=epsilon, **terms)
+    return dataclasses.asdict(result)
 
 
 def _second_opinion(built: BuiltStrategy, ledger: Ledger) -> SecondOpinion | None:
-    """What dp-accounting makes of the same; None where nothing is accounted for."""
+    """Return what dp-accounting makes of the same; None where nothing is accounted for."""
     if not built.charges or ledger.unsettled:
         return None
     spent = ledger.spent().items()
@@ -241,7 +242,7 @@ def against_server_epsilon(ledger: Ledger) -> float | None:
 
 
 def _heldout_users(context: RunContext, figure: HeldOut | None) -> int:
-    """How many users the accuracy is about: of a test the number, else the nominal one."""
+    """Return how many users the accuracy is about: of a test the number, else the nominal one."""
     if context.config.test:
         return figure.users if figure else 0
     return context.config.measured_on(len(context.participants.registry))
@@ -284,41 +285,42 @@ def as_published(config: Settings) -> list[str]:
 
 def _randomized(context: RunContext) -> list[str]:
     """That labels are false by chance: other strategies know nothing of it, nor does accuracy."""
-    strategy, found = context.config.strategy, []
+    strategy, result = context.config.strategy, []
     if not context.participants.registry.randomized:
-        return found
+        return result
     if context.config.task not in JUDGED:
         if context.config.as_published:
-            found.append(
+            result.append(
                 "Labels here went through randomized response (flip_probability): some of the "
                 "responses that were trained on as chosen are not the ones that were chosen."
             )
-        return found
+        return result
     if context.config.task == "policy":
         loss = context.config.loss or policy_losses.DEFAULT
         if not policy_losses.objective(loss).unbiased:
-            found.append(
+            result.append(
                 "THE POLICY IS BIASED: labels here went through randomized response "
                 f"(flip_probability), and --loss {loss} takes them for true ones. "
                 f"{', '.join(policy_losses.UNBIASED_LOSSES)} correct for randomized response."
             )
     elif strategy != "local-label":
-        found.append(
+        result.append(
             "THE MODEL IS BIASED: labels here went through randomized response (flip_probability), "
             f"and --strategy {strategy} takes them for true ones. Use --strategy local-label, "
             "whose estimators correct for randomized response."
         )
     if not context.config.test:
-        found.append(
+        result.append(
             "THE HELD-OUT ACCURACY IS NOT THE TRUE ONE: the labels of held-out users went through "
             "randomized response (flip_probability) as well, so even a perfect model would agree "
             "only with those that were told truly. Name judgements with true labels with --test."
         )
-    return found
+    return result
 
 
 def _caveats(config: Settings, ledger: Ledger) -> list[str]:
-    """What a reader must know before believing the epsilon, but for what is said with figures."""
+    """Return what a reader must know before believing the epsilon, but for what is said with
+    figures."""
     if not config.private:
         return ["No privacy: this is the non-private twin, for comparison only."]
     return caveat_sentences(ledger.terms.caveats - {Caveat.LEDGER_LOST, Caveat.CLEAN_LABELS})

@@ -55,7 +55,7 @@ class Done:
 
     @classmethod
     def of(cls, folder: Path) -> "Done":
-        """What a run's folder holds; InputError for a damaged file."""
+        """Return what a run's folder holds; InputError for a damaged file."""
         rounds, noted = [line["round"] for line in read_metrics(folder)], None
         for line in read_private_log(folder):
             with suppress(KeyError, ValueError):
@@ -120,7 +120,7 @@ def open_ledger(
 def missing(
     path: Path, account: Account, has_been_at: Callable[[Head], bool], done: Done
 ) -> str | None:
-    """What a ledger does not have that it must have had; None if it has everything."""
+    """Return what a ledger does not have that it must have had; None if it has everything."""
     checkpoint = done.checkpoint
     if checkpoint and not has_been_at(checkpoint.head):
         return (

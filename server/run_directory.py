@@ -74,15 +74,15 @@ def check_free(path: Path) -> None:
 
 
 def _occupied(folder: Path) -> bool:
-    """Whether it holds more than what a run leaves that is killed in its first step."""
+    """Return whether it holds more than what a run leaves that is killed in its first step."""
     private = folder / "private"
 
     def ours(path: Path) -> bool:
         mine = path.parent == private and path.name.strip(".").startswith(_FIRST)
         return mine or path == private or path.name.startswith(".config.json.")
 
-    found = folder.rglob("*") if folder.is_dir() else [folder]
-    return folder.exists() and not all(ours(path) for path in found)
+    result = folder.rglob("*") if folder.is_dir() else [folder]
+    return folder.exists() and not all(ours(path) for path in result)
 
 
 class RunDirectory:
@@ -191,7 +191,7 @@ class RunDirectory:
             shutil.rmtree(aside, ignore_errors=True)
 
     def _released(self) -> bool:
-        """Whether anything but the coins of a hold-out was charged, or nobody can tell."""
+        """Return whether anything but the coins of a hold-out was charged, or nobody can tell."""
         ledger = self.ledger_path
         if not ledger.exists() or len(ledger.read_bytes().splitlines()) <= 1:
             return False
@@ -234,8 +234,8 @@ class RunDirectory:
             return
         ledger.settle(planned, losses=self._lock.losses)
         self.note_head(0)
-        if found := self.load_checkpoint():  # which knew the ledger that was lost
-            self.save_checkpoint(found.round, found.state)
+        if result := self.load_checkpoint():  # which knew the ledger that was lost
+            self.save_checkpoint(result.round, result.state)
 
     def abort(self, reason: str, sentence: str, private: Mapping[str, object]) -> None:
         """Note that the run ended early: why in kind, and exactly what happened only privately."""
@@ -306,7 +306,7 @@ class RunDirectory:
 
     @property
     def run_name(self) -> str:
-        """What nodes know the run by: the beginning of its identity."""
+        """Return what nodes know the run by: the beginning of its identity."""
         return self.run_id[:24]
 
     def keep_nodes(self, nodes: int) -> None:
@@ -364,10 +364,10 @@ class RunDirectory:
         found to fit, in ``tokens`` (0: did not look). It is kept, because other sizes give other
         last digits.
         """
-        found = [number for number in tokens if number]
-        if described.get("batch_tokens") or not found:
+        result = [number for number in tokens if number]
+        if described.get("batch_tokens") or not result:
             return dict(described)
-        chosen = {"batch_tokens": max(min(found), described["max_tokens"])}
+        chosen = {"batch_tokens": max(min(result), described["max_tokens"])}
         self.write_json("base.json", {**self._read_json("base.json", "digest"), **chosen})
         return {**described, **chosen}
 
@@ -452,7 +452,7 @@ class RunDirectory:
 
 
 def _unchained(ledger: Path) -> bool:
-    """Whether a ledger is one of the first version."""
+    """Return whether a ledger is one of the first version."""
     try:
         return json.loads(ledger.read_bytes().split(b"\n")[0]).get("ledger") == 1
     except (OSError, ValueError, AttributeError):

@@ -68,12 +68,12 @@ class RunLock:
 
     @property
     def begun(self) -> bool:
-        """Whether there was a ledger in this folder."""
+        """Return whether there was a ledger in this folder."""
         return bool(self._lines())
 
     @property
     def losses(self) -> int:
-        """How often the loss of a ledger was accepted."""
+        """Return how often the loss of a ledger was accepted."""
         return self._lines().count(_LOST)
 
     def note_begun(self) -> None:

@@ -38,8 +38,8 @@ from murmuration.reporting.promise import details, earlier_runs, first_sentence
 from murmuration.reporting.report import write_report
 from murmuration.server.checkpoints import Checkpoint, InBackground
 from murmuration.server.evaluation import (
-    at_the_end,
     examples_of_test,
+    final_evaluation,
     on_bad_rows,
     on_held_out,
     on_test,
@@ -137,7 +137,7 @@ def _train(
     taking_part = participants(config, grid, folder, json.dumps(described))
     tried = [entry.tried for entry in taking_part.registry.entries.values()]
     described = folder.keep_batch(described, [found.tokens for found in tried])
-    config = config.settled(len(taking_part.registry))
+    config = config.resolved(len(taking_part.registry))
     context = RunContext(
         strategy=registry.named(config.strategy),
         config=config,
@@ -177,7 +177,7 @@ def _train(
         _check_learnt(built, config)
         theta_D = built.strategy.optimizer.result_D
         figure, beside = (
-            at_the_end(theta_D, test)
+            final_evaluation(theta_D, test)
             if test is not None
             else (on_held_out(theta_D, context, built.strategy, ledger), {})
         )
@@ -220,7 +220,7 @@ def _scores(
 
 
 def _whose(config: RunConfig, of_rows: Promise, of_base: bool) -> str:
-    """What was trained on the users of earlier runs."""
+    """Return what was trained on the users of earlier runs."""
     if config.policies:
         return "THE BASE, OR POLICIES OF THE CLASS, WERE"
     if not of_rows.runs:
@@ -377,7 +377,7 @@ def _rounds(
 
 
 def _of_disk(error: OSError, folder: RunDirectory) -> str:
-    """What a disk that is full, or fails, means for a run."""
+    """Return what a disk that is full, or fails, means for a run."""
     return (
         f"{error.filename or folder.path} cannot be written or read: {error.strerror}; every "
         "release is on the ledger: mend that, and continue with --resume"
@@ -385,5 +385,5 @@ def _of_disk(error: OSError, folder: RunDirectory) -> str:
 
 
 def _budget(config: RunConfig) -> float | None:
-    """What a user may spend. What is promised about items says nothing about users."""
+    """Return what a user may spend. What is promised about items says nothing about users."""
     return None if config.strategy == "nonprivate" or config.level == "item" else config.epsilon

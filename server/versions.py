@@ -15,9 +15,9 @@ UNKNOWN = "unknown"
 
 def version() -> str:
     """The version; of a checkout or of an app that a server shipped, that of its pyproject.toml."""
-    found = _installed(DISTRIBUTION)
-    if found != UNKNOWN:
-        return found
+    result = _installed(DISTRIBUTION)
+    if result != UNKNOWN:
+        return result
     for folder in Path(__file__).resolve().parents[1:3]:
         try:
             project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))

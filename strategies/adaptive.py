@@ -37,9 +37,9 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import batches_users, clip_of, model_of, sampled
 from murmuration.strategies.optimizers import OptimizerSettings
-from murmuration.strategies.planning import Asked, attack_figures
+from murmuration.strategies.planning import PlanQuery, attack_figures
 from murmuration.strategies.protocol import messages
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings import AdaptiveSettings, Quantile
 from murmuration.strategies.spec import (
     ALL,
@@ -172,11 +172,12 @@ class RadiusPlan(CohortPlan):
 
     @abstractmethod
     def mechanism_at(self, radius: float) -> Mechanism:
-        """What a round with this radius runs and charges; what it costs is the same at any."""
+        """Return what a round with this radius runs and charges; what it costs is the same at
+        any."""
 
     @property
     def mechanism(self) -> Mechanism:
-        """What the first round runs and charges."""
+        """Return what the first round runs and charges."""
         return self.mechanism_at(self.start)
 
     @property
@@ -185,9 +186,9 @@ class RadiusPlan(CohortPlan):
         return self.noise_multiplier / self.cohort
 
     @property
-    def told(self) -> dict[str, messages.Scalar]:
-        """What nodes are told of it besides the radius in force."""
-        return {"middle": self.middle, **super().told}
+    def node_config(self) -> dict[str, messages.Scalar]:
+        """Return what nodes are told of it besides the radius in force."""
+        return {"middle": self.middle, **super().node_config}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +212,8 @@ class AdaptivePlan(RadiusPlan):
         return cls(noise_multiplier=sigma, count_noise=count_noise, **plan)
 
     def mechanism_at(self, radius: float) -> JointSum:
-        """What a round with this radius runs and charges; what it costs is the same at any."""
+        """Return what a round with this radius runs and charges; what it costs is the same at
+        any."""
         return JointSum(
             self.sampler,
             UserClip(radius),
@@ -223,7 +225,7 @@ class AdaptivePlan(RadiusPlan):
 
 
 def client_update(
-    examples: TrainingExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: TrainingExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: over the asked users, ``sum`` (D,) and ``within`` (1,), float64.
 
@@ -275,7 +277,7 @@ class Adaptive(SteppedStrategy):
 
     def parameters(self) -> Mapping[str, messages.Scalar]:
         """The clip norm in force, and how many judgements of a user count."""
-        return {"clip-norm": self.radius, **self.plan.told}
+        return {"clip-norm": self.radius, **self.plan.node_config}
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """A sum and a count."""
@@ -294,11 +296,11 @@ class Adaptive(SteppedStrategy):
         }
         return node_noise(plan.discrete, noisy)
 
-    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+    def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, no longer than ``users`` clip norms, and a count of at most ``users``."""
         within, middle = float(sums["within"][0]), self.plan.middle
         counted = -middle * users <= within <= (1.0 - middle) * users
-        return counted and UserClip(self.radius).admits(sums["sum"], users)
+        return counted and UserClip(self.radius).is_valid(sums["sum"], users)
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The noisy sum over the fixed denominator M, in radii; charged to the ledger first."""
@@ -397,7 +399,7 @@ def built(
     )
 
 
-def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
+def solve(asked: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     """The noise multiplier of the gradients from epsilon, and the noise on the count."""
     plan = AdaptivePlan.for_epsilon(**asked_sizes(asked, adjacency))
     return {
@@ -408,14 +410,16 @@ def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
     }
 
 
-def attack_of(charges: Mapping[Event, int], asked: Asked, adjacency: Adjacency) -> dict[str, float]:
-    """What attacks reach at most where a budget is divided among several releases."""
+def attack_of(
+    charges: Mapping[Event, int], asked: PlanQuery, adjacency: Adjacency
+) -> dict[str, float]:
+    """Return what attacks reach at most where a budget is divided among several releases."""
     terms = {"epsilon": asked.epsilon or 0.0, "delta": asked.delta or 0.0}
     return attack_figures(charges, adjacency=adjacency, **terms)
 
 
-def asked_numbers(asked: Asked) -> dict[str, float]:
-    """What is given where a budget is divided among several releases, and so is given too.
+def asked_numbers(asked: PlanQuery) -> dict[str, float]:
+    """Return what is given where a budget is divided among several releases, and so is given too.
 
     Raises:
         InputError: something is missing or given too much.
@@ -433,7 +437,7 @@ def asked_numbers(asked: Asked) -> dict[str, float]:
     return {name: getattr(asked, name) for name in names}
 
 
-def asked_sizes(asked: Asked, adjacency: Adjacency) -> dict[str, Any]:
+def asked_sizes(asked: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
     """These as arguments of ``for_epsilon``."""
     more = {"adjacency": adjacency, "hold_out": asked.hold_out}
     return {**asked_numbers(asked), **more}

@@ -81,12 +81,12 @@ class Plan(Protocol):
 
     @property
     def charges(self) -> Mapping[Event, int]:
-        """What the whole run will cost."""
+        """Return what the whole run will cost."""
         ...
 
     @property
-    def told(self) -> Mapping[str, messages.Scalar]:
-        """What node halves need of it: public constants."""
+    def node_config(self) -> Mapping[str, messages.Scalar]:
+        """Return what node halves need of it: public constants."""
         ...
 
 
@@ -191,12 +191,12 @@ class CohortStrategy(Strategy):
             )
 
     def parameters(self) -> Mapping[str, messages.Scalar]:
-        """What the node half needs besides the model: public constants of the plan."""
-        return self.plan.told
+        """Return what the node half needs besides the model: public constants of the plan."""
+        return self.plan.node_config
 
     @abstractmethod
-    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
-        """Whether so many users, each within the bound, can have produced a node's sums."""
+    def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+        """Return whether so many users, each within the bound, can have produced a node's sums."""
 
     @abstractmethod
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
@@ -224,15 +224,16 @@ class CohortStrategy(Strategy):
         return {} if self.masked or not grids.short(self.vectors(users)) else dict(self.steps())
 
     def node_noise(self) -> NodeNoise | None:
-        """What nodes add to this round's sums before they mask them, or None: they add nothing.
+        """Return what nodes add to this round's sums before they mask them, or None: they add
+        nothing.
 
         Then every registered node answers in every round, asked for users or not.
         """
         return None
 
     @property
-    def redrawn(self) -> bool:
-        """Whether asking a round again would be another draw of who is in it.
+    def is_fresh_draw(self) -> bool:
+        """Return whether asking a round again would be another draw of who is in it.
 
         Then a round that was asked is released and charged, whatever comes of it: as one of which
         everybody is left out, if need be. Not in a simulation whose seed brings the same again. Nor
@@ -243,10 +244,10 @@ class CohortStrategy(Strategy):
         return drawn and not (self.source.seeded and self.participants.registry.simulated)
 
     def arrays(self) -> Mapping[str, np.ndarray]:
-        """What nodes get besides the model: earlier releases only."""
+        """Return what nodes get besides the model: earlier releases only."""
         return {}
 
-    def invited(self, round_: int) -> np.ndarray:
+    def sample_cohort(self, round_: int) -> np.ndarray:
         """Indices (ascending) of the users that take part in a round."""
         train, names_N = self.participants.train, self.participants.registry.keys_N
         return train[self.sampler.draw(names_N[train], self.source, round_)]
@@ -271,7 +272,7 @@ class CohortStrategy(Strategy):
     ) -> Iterable[Message]:
         """One message to each node that hosts sampled users; to all whose noise is needed."""
         del config, grid  # all parameters come from the plan
-        users_S = self.invited(server_round)
+        users_S = self.sample_cohort(server_round)
         everybody = self.node_noise() is not None
         self._asked = _Asked()
         model = ArrayRecord({**arrays, **messages.array_record(self.arrays())})
@@ -333,7 +334,7 @@ class CohortStrategy(Strategy):
         """Release from the totals, or from none if everybody is left out, and move the model."""
         if totals is None:
             totals = self._nothing()
-        if not self.redrawn:
+        if not self.is_fresh_draw:
             self.attendance.check_any()
         if self._before_release:
             self._before_release()
@@ -368,7 +369,7 @@ class CohortStrategy(Strategy):
             totals, nodes = secure_rounds.masked_totals(ask, outgoing, self.steps(), shapes)
             users = sum(self._asked.users[node] for node in nodes)
             more = noise.in_users(len(nodes), shapes) if noise else 0
-            if not self.admits(totals, users + more):
+            if not self.is_valid(totals, users + more):
                 raise party.ProtocolError("a total that users within the bound cannot produce")
         except party.ProtocolError as error:
             self.log({"round": round_, "left out": f"everybody: {error}"})
@@ -383,7 +384,7 @@ class CohortStrategy(Strategy):
         if reply.has_error():
             raise messages.MalformedReply(f"error {reply.error.code}: {reply.error.reason}")
         sums = messages.read_sums(reply.content, self._expected(users), self._short(users))
-        if not self.admits(sums, users):
+        if not self.is_valid(sums, users):
             raise messages.MalformedReply(
                 f"sums that {users} users within the bound cannot produce"
             )
@@ -442,7 +443,8 @@ class CohortStrategy(Strategy):
         del server_round, replies
 
     def tally(self, grid: Grid, theta_D: np.ndarray, tally: Tally) -> np.ndarray:
-        """How a model does on all held-out users, (F,): exact sums, which only noise may leave.
+        """Return how a model does on all held-out users, (F,): exact sums, which only noise may
+        leave.
 
         A node that fails, or sends what its users cannot produce, counts as zero.
         """
@@ -483,7 +485,7 @@ class CohortStrategy(Strategy):
         steps, shapes = {messages.TALLY: 1.0}, {messages.TALLY: (tally.figures,)}
         try:
             totals, nodes = secure_rounds.masked_totals(ask, outgoing, steps, shapes, "evaluate")
-            if not tally.admits(totals[messages.TALLY], sum(users[node] for node in nodes)):
+            if not tally.is_valid(totals[messages.TALLY], sum(users[node] for node in nodes)):
                 raise party.ProtocolError("a tally that these users cannot produce")
         except party.ProtocolError as error:
             self.log({"round": round_, "not evaluated": f"everybody: {error}"})
@@ -491,7 +493,7 @@ class CohortStrategy(Strategy):
         return totals[messages.TALLY]
 
     def state(self) -> dict[str, np.ndarray]:
-        """What a resumed run needs, as arrays: the optimizer's state and the strategy's own.
+        """Return what a resumed run needs, as arrays: the optimizer's state and the strategy's own.
 
         They hold until the next release: long ones are those that training goes on with. Names of
         what was not released (exact sums, noise) begin with ``PRIVATE``.
@@ -507,14 +509,14 @@ class CohortStrategy(Strategy):
         """Called when the last round is done, before the result: charge what is planned anyway."""
 
     def figures(self) -> Mapping[str, float]:
-        """What else was released in the last round, for the metrics.
+        """Return what else was released in the last round, for the metrics.
 
         A "noise_norm" among them is the length of the noise in the last gradient.
         """
         return {}
 
     def notes(self) -> list[str]:
-        """What a reader of the result must know before relying on it; sentences."""
+        """Return what a reader of the result must know before relying on it; sentences."""
         return []
 
     def summary(self) -> None:
@@ -543,7 +545,8 @@ class CohortStrategy(Strategy):
 
         Raises:
             RunAborted: too few nodes are there or answer (``strategies.protocol.availability``). A
-                round that was asked by then is charged, unless it can be asked again (``redrawn``).
+                round that was asked by then is charged, unless it can be asked again
+                (``is_fresh_draw``).
             UnchargedMove: the model moved in a round that has no charge.
         """
         del timeout, evaluate_config
@@ -605,9 +608,9 @@ class CohortStrategy(Strategy):
             self.source = source
 
     def _answered_before(self, round_: int) -> bool:
-        """Whether nodes may have answered a round already, and would not again."""
+        """Return whether nodes may have answered a round already, and would not again."""
         deployed = not self.participants.registry.simulated
-        return self.masked and self.redrawn and deployed and round_ == self.interrupted
+        return self.masked and self.is_fresh_draw and deployed and round_ == self.interrupted
 
     def _lost_round(self, round_: int) -> ArrayRecord:
         """A round under masks that a crash interrupted: everybody is left out of it.
@@ -632,7 +635,7 @@ class CohortStrategy(Strategy):
             replies = exchange(grid, outgoing, self.timeout, self.slow, simulated=simulated)
             return self.aggregate_train(round_, replies)[0]
         except RunAborted:  # a node of a simulation failed, or the round can be asked again
-            if self.redrawn:
+            if self.is_fresh_draw:
                 with suppress(BudgetExceeded):  # it ends all the same
                     self._move(round_, None)
                     self.unanswered += 1

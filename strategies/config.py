@@ -75,7 +75,7 @@ class _Checked(Settings):
             values[name] = typed(name, value)
         return cls(**values)  # type: ignore[return-value]
 
-    def settled(self, registered: int) -> "RunConfig":
+    def resolved(self, registered: int) -> "RunConfig":
         """With what depends on how many users there are: delta, if it is n^-1.1, and the cohort, if
         everybody takes part or none was given.
 
@@ -104,7 +104,7 @@ class _Checked(Settings):
         return replace(self, delta=delta, cohort=cohort)  # type: ignore[return-value]
 
     def immutable_fields(self) -> dict[str, Scalar]:
-        """What a resumed run may not change: everything that decides the result or its cost.
+        """Return what a resumed run may not change: everything that decides the result or its cost.
 
         Of what single strategies declare only what this one does, so that a package that brings
         another, or is gone, keeps no run from going on.
@@ -159,13 +159,13 @@ def read_settings(path: Path) -> dict[str, Scalar]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        result = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be used: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(result, dict):
         raise InputError(f"{path} holds no settings")
-    begun = found.pop(CHECK, None)  # of a config.json
-    settings = present_names(found, str(path))
+    begun = result.pop(CHECK, None)  # of a config.json
+    settings = present_names(result, str(path))
     known = {field.name: field for field in dataclasses.fields(RunConfig)}
     of_a_run = path.suffix == ".json"
     for name, value in settings.items():

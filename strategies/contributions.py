@@ -22,7 +22,7 @@ import numpy as np
 
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +43,7 @@ class ClipSum(Protocol):
 def retained(
     start_U: torch.Tensor, users_S: np.ndarray, keys_S: np.ndarray, most: int, source: Randomness
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What a user keeps for the run, at most ``most``: judgements (N,) and counts (S,)."""
+    """Return what a user keeps for the run, at most ``most``: judgements (N,) and counts (S,)."""
     from murmuration.preference.linear.gradients import windows
 
     # The same in every round, and in one that is drawn again.
@@ -52,9 +52,9 @@ def retained(
 
 
 def sampled(
-    examples: TrainingExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: TrainingExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What counts of the asked users in this round: judgements (N,) and counts (S,)."""
+    """Return what counts of the asked users in this round: judgements (N,) and counts (S,)."""
     import torch
 
     from murmuration.preference.linear.gradients import windows
@@ -69,26 +69,26 @@ def sampled(
     return kept_N[inner_N], taken_S
 
 
-def clip_of(work: Work) -> UserClip:
+def clip_of(work: TrainRequest) -> UserClip:
     """The bound that is asked for; ValueError if it is none."""
     return UserClip(work.number("clip-norm"))
 
 
-def model_of(examples: TrainingExamples, work: Work) -> PreferenceModel:
+def model_of(examples: TrainingExamples, work: TrainRequest) -> PreferenceModel:
     """The preference model that is asked for, as it applies to these judgements."""
     from murmuration.preference.models import preference_model
 
     return preference_model(str(work.parameters.get("model", "btl")), examples.kind, examples.width)
 
 
-def batches_users(work: Work) -> bool:
-    """Whether several users may share an operation, by a public setting of the run."""
+def batches_users(work: TrainRequest) -> bool:
+    """Return whether several users may share an operation, by a public setting of the run."""
     return bool(work.parameters.get("batch-users", False))
 
 
 def bounded_sum(
     examples: TrainingExamples,
-    work: Work,
+    work: TrainRequest,
     keys_S: np.ndarray,
     source: Randomness,
     bound: ClipSum,
@@ -132,7 +132,7 @@ STACKED = frozenset({"stack", "present"})
 
 
 def client_update(
-    examples: TrainingExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: TrainingExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """``stack`` (S, D): averaged gradients at θ; ``present`` (S,): 1, or 0 with a row of zeros.
 
@@ -144,9 +144,9 @@ def client_update(
     taken_N, taken_S = sampled(examples, work, keys_S, source)
     theta_D, model = work.tensor("theta"), model_of(examples, work)
     together = batches_users(work)
-    found = examples.user_gradients(theta_D, taken_N, taken_S, model, batch_users=together)
+    result = examples.user_gradients(theta_D, taken_N, taken_S, model, batch_users=together)
     # A language model's chunk is valid until the next is asked for.
-    rows_BD = [chunk_BD.cpu().clone() for chunk_BD in found]
+    rows_BD = [chunk_BD.cpu().clone() for chunk_BD in result]
     stack_SD = torch.cat(rows_BD) if rows_BD else torch.zeros(0, examples.dimension)
     present_S = torch.isfinite(stack_SD).all(dim=1) & (taken_S > 0)
     stack_SD[~present_S] = 0.0
@@ -158,7 +158,7 @@ def shapes(dimension: int) -> dict[str, tuple[int, ...]]:
     return {"stack": (dimension,), "present": ()}
 
 
-def admits(sums: Mapping[str, np.ndarray]) -> bool:
+def is_valid(sums: Mapping[str, np.ndarray]) -> bool:
     """Finite rows, and ``present`` nothing but zeros and ones."""
     return bool(np.isfinite(sums["stack"]).all() and np.isin(sums["present"], (0.0, 1.0)).all())
 

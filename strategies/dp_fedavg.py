@@ -26,7 +26,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.protocol import messages
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings import FedAvgSettings
 from murmuration.strategies.spec import (
     ALL,
@@ -67,17 +67,17 @@ class FedAvgPlan(UlsPlan):
         return super().gradients * self.local.steps
 
     @property
-    def told(self) -> dict[str, messages.Scalar]:
-        """What nodes are told of it: as for ULS, and the local steps."""
+    def node_config(self) -> dict[str, messages.Scalar]:
+        """Return what nodes are told of it: as for ULS, and the local steps."""
         return {
-            **super().told,
+            **super().node_config,
             "local-steps": self.local.steps,
             "local-rate": self.local.rate,
         }
 
 
 def client_update(
-    examples: TrainingExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: TrainingExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of their clipped way down from θ, (D,).
 

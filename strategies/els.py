@@ -36,7 +36,7 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import ExampleClip
-from murmuration.privacy.mechanisms.coins import heads
+from murmuration.privacy.mechanisms.coins import bernoulli
 from murmuration.privacy.mechanisms.median import release_median
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum
 from murmuration.privacy.mechanisms.parallel import on_each_core
@@ -44,9 +44,9 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import sums, uls
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import batches_users, model_of, retained
-from murmuration.strategies.planning import SIX, Asked, attack_figures
+from murmuration.strategies.planning import SIX, PlanQuery, attack_figures
 from murmuration.strategies.protocol import group_size_histogram, messages
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.secure_rounds import check_nodes
 from murmuration.strategies.settings import ElsSettings, Settings
 from murmuration.strategies.spec import (
@@ -107,7 +107,7 @@ class ElsPlan(SumPlan):
 
     @cached_property
     def mechanism(self) -> ExampleSum:
-        """What each round runs and charges."""
+        """Return what each round runs and charges."""
         return ExampleSum(
             self.probability,
             self.group_size,
@@ -120,7 +120,7 @@ class ElsPlan(SumPlan):
 
     @property
     def besides(self) -> dict[Event, int]:
-        """What choosing G cost."""
+        """Return what choosing G cost."""
         return {PureChoice(self.chosen_at): 1} if self.chosen_at else {}
 
     @property
@@ -130,7 +130,7 @@ class ElsPlan(SumPlan):
 
     @property
     def divisor(self) -> float:
-        """What the noisy sum is divided by: B, or B·C with normalized clipping."""
+        """Return what the noisy sum is divided by: B, or B·C with normalized clipping."""
         return self.batch * (self.clip.norm if self.normalized else 1.0)
 
     @property
@@ -144,7 +144,7 @@ class ElsPlan(SumPlan):
         return self.rounds * self.batch / sums.DEFAULT_GROUP_SIZE
 
     @property
-    def told(self) -> dict[str, messages.Scalar]:
+    def node_config(self) -> dict[str, messages.Scalar]:
         """Clip norm, how many judgements a user keeps, and how often each is in."""
         return {
             "clip-norm": self.clip.norm,
@@ -159,7 +159,7 @@ def same_compute(cohort: int, users: int, group_size: int) -> float:
 
 
 def client_update(
-    examples: TrainingExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: TrainingExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum`` of the clipped gradients of kept judgements whose coins came up, (D,).
 
@@ -177,7 +177,7 @@ def client_update(
     words_K = source.example_words(
         "example", int(work.number("round")), np.repeat(keys_S, taken), places_K
     )
-    in_K = kept_K[torch.from_numpy(heads(words_K, probability))]
+    in_K = kept_K[torch.from_numpy(bernoulli(words_K, probability))]
     model = model_of(examples, work)
     if (pairs := examples.single_rows) is None:
         # What is clipped is a judgement, not a row of it. As if each were a user with no other.
@@ -223,9 +223,9 @@ class Els(SumStrategy, SteppedStrategy):
         """G for each of them."""
         return users * self.plan.group_size
 
-    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+    def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, and no longer than G clip norms for each of ``users``."""
-        return super().admits(sums, self.vectors(users))
+        return super().is_valid(sums, self.vectors(users))
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The noisy sum over a fixed denominator; charged to the ledger first."""
@@ -391,7 +391,7 @@ class Group(Els):
     name = "group"
 
 
-def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
+def solve(asked: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     """Epsilon from the noise multiplier, or the noise multiplier from epsilon.
 
     The sampling probability may be left out if ``cohort`` is given. ``batch`` is the constant that

@@ -46,7 +46,7 @@ from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import messages
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings import (
     DEFAULT_JUDGEMENT_CAP,
     ExponentialSettings,
@@ -79,7 +79,7 @@ class ChoicePlan:
 
     @property
     def sampler(self) -> PoissonSampler:
-        """Who is asked: everybody."""
+        """Return who is asked: everybody."""
         return PoissonSampler(1.0)
 
     @property
@@ -88,15 +88,15 @@ class ChoicePlan:
         return {self.mechanism.event: 1}
 
     @property
-    def told(self) -> dict[str, messages.Scalar]:
-        """What nodes are told of it: how many policies there are, and at item level how many
+    def node_config(self) -> dict[str, messages.Scalar]:
+        """Return what nodes are told of it: how many policies there are, and at item level how many
         judgements of a user count."""
-        found: dict[str, messages.Scalar] = {"policies": self.mechanism.choices}
-        return found | ({"group-size": self.mechanism.cap} if self.mechanism.cap else {})
+        result: dict[str, messages.Scalar] = {"policies": self.mechanism.choices}
+        return result | ({"group-size": self.mechanism.cap} if self.mechanism.cap else {})
 
 
 def client_update(
-    examples: ClassExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: ClassExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of what policies lose on their judgements, (P,)
     float64, in spans: multiples of 1/``STEPS``.
@@ -143,9 +143,9 @@ class Exponential(CohortStrategy):
         """At item level, of as many judgements."""
         return users * max(1, self.plan.mechanism.cap)
 
-    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+    def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Whole numbers that so many users can have."""
-        return self.plan.mechanism.admits(sums["sum"] * STEPS, users)
+        return self.plan.mechanism.is_valid(sums["sum"] * STEPS, users)
 
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
         """Choose; charged to the ledger first.
@@ -212,7 +212,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         (own.judgement_cap or DEFAULT_JUDGEMENT_CAP) if own.level == "item" else 0,
     )
     # N is nominal: twice as many may turn up.
-    if not mechanism.admits(np.zeros(mechanism.choices), 2 * context.users):
+    if not mechanism.is_valid(np.zeros(mechanism.choices), 2 * context.users):
         raise ValueError(f"losses of {context.users:,} users leave the range of exact sums")
     plan = ChoicePlan(mechanism, described["class"])
     each = "each of at most {} judgements" if mechanism.cap else "the mean of their judgements"

@@ -110,7 +110,7 @@ class Estimate:
             steps = DECAYING if self.steps == "decaying" else PUBLISHED
             theta_D = one_pass(labels, ball=ball, steps=steps, sum_zero=self.sum_zero)
             return theta_D, []
-        found = fit(
+        result = fit(
             labels,
             self.estimator,
             ball=ball,
@@ -119,14 +119,14 @@ class Estimate:
             sum_zero=self.sum_zero,
         )
         notes = []
-        if found.on_sphere.any():
+        if result.on_sphere.any():
             notes.append(
                 f"The estimate lies on the ball ‖θ‖ = {ball:.3g}: the bound and not the data "
                 "decides its length. Compare with another --max-norm."
             )
-        if not found.converged:
+        if not result.converged:
             notes.append("The minimisation stopped before it converged.")
-        return found.theta_D, notes
+        return result.theta_D, notes
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +161,7 @@ class Told:
 
     @property
     def in_words(self) -> str:
-        """How much was told, in all: post-processing of public coins."""
+        """Return how much was told, in all: post-processing of public coins."""
         c, worth = 1.0 / np.median(self.contrast_N), float((self.contrast_N**2).sum())
         return (
             f"{len(self):,} labels were released. To correct for randomized response, the median "
@@ -212,7 +212,8 @@ class LocalLabelPlan:
 
     @property
     def charges(self) -> dict[Event, int]:
-        """What the labels of one user cost: at item level, of the user who tells the most."""
+        """Return what the labels of one user cost: at item level, of the user who tells the
+        most."""
         item = self.promise.level == "item"
         event = LabelsTold(
             self.promise.epsilon, self.promise.delta, labels=self.most if item else 1
@@ -221,12 +222,12 @@ class LocalLabelPlan:
 
     @property
     def sampler(self) -> PoissonSampler:
-        """Who is asked: everybody."""
+        """Return who is asked: everybody."""
         return PoissonSampler(1.0)
 
     @property
-    def told(self) -> Mapping[str, messages.Scalar]:
-        """What users are promised: nodes are asked for labels, not for work."""
+    def node_config(self) -> Mapping[str, messages.Scalar]:
+        """Return what users are promised: nodes are asked for labels, not for work."""
         return self.promise.to_config()
 
 
@@ -259,7 +260,7 @@ class LocalLabel(CohortStrategy):
         self._asked_users: dict[int, slice] = {}
         self._notes: list[str] = []
 
-    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+    def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """No: nothing is summed."""
         return False
 
@@ -280,7 +281,7 @@ class LocalLabel(CohortStrategy):
         # Nodes tell a label once: whoever asks again gets the same, and nothing more is spent.
         self.ledger.charge(event, round_=server_round, covers="labels", replay=ONCE)
         outgoing, first = [], 0
-        for node, asked in self.participants.registry.by_node(self.invited(server_round)):
+        for node, asked in self.participants.registry.by_node(self.sample_cohort(server_round)):
             self._asked_users[node] = slice(first, first + len(asked))
             first += len(asked)
             content = label_queries.request(self.plan.promise, asked)
@@ -332,14 +333,14 @@ class LocalLabel(CohortStrategy):
 
     def notes(self) -> list[str]:
         """About the level of the promise, and the estimate."""
-        promise, found = self.plan.promise, list(self._notes)
+        promise, result = self.plan.promise, list(self._notes)
         if promise.level == "item":
-            found.insert(
+            result.insert(
                 0,
                 f"Epsilon is that of single judgements. A user who gave k judgements has spent up "
                 f"to {promise.epsilon:g}·k on them; the most of one user here is {self.plan.most}.",
             )
-        return found
+        return result
 
 
 # Training on labels that leave their users randomized, from settings.
@@ -355,7 +356,7 @@ _HOW = {
 
 
 def label_promise(config: Settings) -> LabelPromise:
-    """What users are promised for their labels; InputError if it cannot be."""
+    """Return what users are promised for their labels; InputError if it cannot be."""
     own = config.of(LocalLabelSettings)
     try:
         return LabelPromise(
@@ -437,7 +438,7 @@ def on_features(estimate: Estimate, examples: PairExamples) -> Solve:
 
 
 def _linear(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
-    """How a linear head is fitted, and in words; InputError for a model that cannot be."""
+    """Return how a linear head is fitted, and in words; InputError for a model that cannot be."""
     config, own = context.config, context.config.of(LocalLabelSettings)
     examples = items.examples(feature_map(json.loads(context.features)))
     preference_model(config.model, examples.kind, examples.width)  # refuses a model of pairs
@@ -454,7 +455,7 @@ def _linear(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
 
 
 def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
-    """How a policy is fitted, and in words."""
+    """Return how a policy is fitted, and in words."""
     from murmuration.preference.kinds.policy import PolicyModel
     from murmuration.preference.language.policies import policy_loss
     from murmuration.preference.language.policy_fit import FIT_RATES, PolicyFit

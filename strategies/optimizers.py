@@ -136,7 +136,7 @@ class ServerOptimizer:
         return self.settings.rate * (1.0 if round_ is None else self.settings.factor(round_))
 
     def in_part(self, round_: int) -> bool:
-        """Whether only ``part`` moves in this round."""
+        """Return whether only ``part`` moves in this round."""
         return round_ <= self.settings.part_rounds
 
     def step(self, round_: int, gradient_D: np.ndarray) -> None:

@@ -21,7 +21,7 @@ SIX = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlanQuery:
     """What is known of a plan; None for what was not given.
 
     ``hold_out`` is how users are held out, if they are; ``variant`` and ``adaptation`` are those
@@ -52,7 +52,7 @@ class Asked:
 
 
 #: From what is asked to all numbers of the plan.
-Solve = Callable[[Asked, Adjacency], dict[str, float]]
+Solve = Callable[[PlanQuery, Adjacency], dict[str, float]]
 
 
 def attack_figures(
@@ -66,14 +66,14 @@ def attack_figures(
     return {name: value for name, value in told.items() if value is not None}
 
 
-def not_planned(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
+def not_planned(asked: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     """Of strategies that add no noise to a sum; raises InputError."""
     raise InputError(
         f"--strategy {asked.strategy} adds no noise to a sum: there is nothing to plan"
     )
 
 
-def sampled_users(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
+def sampled_users(asked: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     """All of ``SIX`` from five of them: users are sampled, and one clipped vector of each is
     summed.
 
@@ -137,14 +137,14 @@ def sampled_users(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
     value = solvers[name]()
     if name in ("rounds", "cohort", "users") and value < 1:
         raise InputError(f"no number of {name} meets epsilon = {known['epsilon']:g}; add noise")
-    found = {**known, name: value}
+    result = {**known, name: value}
     if name in ("rounds", "cohort", "users"):
         # Whole numbers rarely meet the target exactly: say what is really spent.
-        found["epsilon"] = cost(**{name: value})
-    planned = PoissonGaussian(found["cohort"] / found["users"], found["noise_multiplier"])
-    charges = {planned: int(found["rounds"]), **charges_of(coins)}
-    terms = {"epsilon": found["epsilon"], "delta": found["delta"]}
-    return found | attack_figures(charges, adjacency=adjacency, **terms)
+        result["epsilon"] = cost(**{name: value})
+    planned = PoissonGaussian(result["cohort"] / result["users"], result["noise_multiplier"])
+    charges = {planned: int(result["rounds"]), **charges_of(coins)}
+    terms = {"epsilon": result["epsilon"], "delta": result["delta"]}
+    return result | attack_figures(charges, adjacency=adjacency, **terms)
 
 
 def _last(fits: Callable[[int], bool], most: int) -> int:
@@ -169,7 +169,9 @@ def _first_users(fits: Callable[[int], bool], cohort: float) -> int:
     return high
 
 
-def released_once(asked: Asked, adjacency: Adjacency, allowed: tuple[int, ...]) -> dict[str, float]:
+def released_once(
+    asked: PlanQuery, adjacency: Adjacency, allowed: tuple[int, ...]
+) -> dict[str, float]:
     """All numbers where everybody takes part in each of the ``allowed`` rounds, without sampling.
 
     Cohort and users do not enter: epsilon, the noise multiplier (over the clip norm) and delta hang

@@ -57,19 +57,19 @@ def _loaded(only: frozenset[str] | None) -> tuple[dict[str, Strategy], dict[str,
     Of other packages' only those named in ``only``, if it is given; the others are not imported.
     Nothing that such a package does when it is imported, or has in it, keeps others from working.
     """
-    found = {strategy.name: strategy for strategy in OURS}
+    result = {strategy.name: strategy for strategy in OURS}
     refused: dict[str, str] = {}
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         if only is not None and point.name not in only:
             continue
         try:
             strategy = point.load()
-            _check_theirs(point.name, strategy, found)
+            _check_theirs(point.name, strategy, result)
         except (Exception, SystemExit) as error:
             refused[point.name] = f"{point.value}: {type(error).__name__}: {error}"
         else:
-            found[strategy.name] = strategy
-    return found, refused
+            result[strategy.name] = strategy
+    return result, refused
 
 
 def _check_theirs(name: str, strategy: object, known: dict[str, Strategy]) -> None:
@@ -108,7 +108,7 @@ def named(name: str) -> Strategy:
 
 @cache
 def node_halves(only: frozenset[str] | None = None) -> dict[str, NodeHalf]:
-    """What nodes can be asked to compute, by the name that stands in requests.
+    """Return what nodes can be asked to compute, by the name that stands in requests.
 
     With ``only``, of other packages' strategies those of these names; no other is imported.
     """
@@ -124,17 +124,17 @@ def _halves(known: dict[str, Strategy]) -> dict[str, NodeHalf]:
 
 @cache
 def allowable(only: frozenset[str] | None = None) -> dict[str, str]:
-    """What an owner's policy can allow: the node half that each strategy's name stands for.
+    """Return what an owner's policy can allow: the node half that each strategy's name stands for.
 
     Those whose part of one user has a bound; of several node halves it is the first. ``only`` as in
     ``node_halves``.
     """
-    found = {}
+    result = {}
     for strategy in _loaded(only)[0].values():
         for half, about in list(strategy.node_halves.items())[:1]:
             if about.length is not None:
-                found[strategy.name] = half
-    return found
+                result[strategy.name] = half
+    return result
 
 
 def installed() -> frozenset[str]:

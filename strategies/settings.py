@@ -98,12 +98,12 @@ def setting(default: Scalar, help_: str, **about: Any) -> Any:
 
 
 def about(declared: "Field[Any]") -> About:
-    """What was declared with ``setting``."""
+    """Return what was declared with ``setting``."""
     return declared.metadata["about"]
 
 
 def option(name: str) -> str:
-    """How a setting is called on a command line."""
+    """Return how a setting is called on a command line."""
     return "--" + name.replace("_", "-")
 
 
@@ -618,7 +618,7 @@ class Settings:
 
     @property
     def schema(self) -> Schema:
-        """What the data are declared to hold."""
+        """Return what the data are declared to hold."""
         return Schema.of(self.to_run_config())
 
     def to_run_config(self) -> dict[str, Scalar]:
@@ -627,7 +627,7 @@ class Settings:
 
     @property
     def private(self) -> bool:
-        """Whether anything is promised: by every strategy but one."""
+        """Return whether anything is promised: by every strategy but one."""
         return self.strategy != "nonprivate"
 
     def cohort_of(self, registered: int) -> int:
@@ -658,7 +658,7 @@ class Settings:
 
     @property
     def hold_out(self) -> "HoldOut | None":
-        """How users are held out; None if nobody is, or nothing said of them is protected.
+        """Return how users are held out; None if nobody is, or nothing said of them is protected.
 
         See ``privacy.mechanisms.hold_out``.
         """

@@ -37,7 +37,7 @@ from murmuration.strategies.optimizers import (
     noise_limited_rate,
 )
 from murmuration.strategies.planning import Solve, not_planned
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings import Retained, Settings
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan
 
@@ -80,7 +80,7 @@ class NodeHalf:
         model: whether it looks at the model at all.
     """
 
-    client_update: Callable[[Any, Work, np.ndarray, Randomness], Mapping[str, np.ndarray]]
+    client_update: Callable[[Any, TrainRequest, np.ndarray, Randomness], Mapping[str, np.ndarray]]
     length: Callable[[Number], float] | None
     whole: bool = False
     counts: bool = False
@@ -88,7 +88,7 @@ class NodeHalf:
 
     @property
     def of_examples(self) -> bool:
-        """Whether the clip norm is that of a single example."""
+        """Return whether the clip norm is that of a single example."""
         return self.length is clip_norm_of_each
 
 
@@ -159,12 +159,13 @@ class Strategy:
 
     @property
     def samples(self) -> bool:
-        """Whether a round has a cohort instead of everybody."""
+        """Return whether a round has a cohort instead of everybody."""
         return not (self.rounds or self.everybody)
 
     @property
     def averages_users(self) -> bool:
-        """Whether a user's judgements enter as one averaged gradient, whatever loss it is of."""
+        """Return whether a user's judgements enter as one averaged gradient, whatever loss it is
+        of."""
         one_by_one = any(half.of_examples for half in self.node_halves.values())
         return not (self.rounds or self.local or self.chooses or one_by_one)
 
@@ -355,15 +356,15 @@ def base_config(config: Settings) -> dict[str, Any]:
 
 
 def trains_layers(config: Settings) -> bool:
-    """Whether more than a linear head is trained."""
+    """Return whether more than a linear head is trained."""
     return bool(config.base) and config.train != "head"
 
 
-class Once(Protocol):
+class ReleaseCache(Protocol):
     """What a release gave, which a resumed run is not to ask for again."""
 
     def __call__(self, name: str, release: Callable[[], Value]) -> Value:
-        """What ``release()`` gives, or gave, under this name."""
+        """Return what ``release()`` gives, or gave, under this name."""
         ...
 
 
@@ -383,7 +384,7 @@ class RunContext:
     dimension: int
     log: PrivateLog
     grid: Grid
-    once: Once
+    once: ReleaseCache
     head: tuple[int, int] = (0, 0)  # of a reward's head in θ, where layers below it learn, too
 
     def __post_init__(self) -> None:
@@ -396,7 +397,7 @@ class RunContext:
 
     @property
     def hold_out(self) -> HoldOut | None:
-        """How users are held out by a secret coin, if that is so."""
+        """Return how users are held out by a secret coin, if that is so."""
         return self.config.hold_out
 
     @property
@@ -406,7 +407,7 @@ class RunContext:
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """What every ``SumPlan`` takes from the settings, but for its noise."""
+        """Return what every ``SumPlan`` takes from the settings, but for its noise."""
         config = self.config
         return {
             "users": self.users,
@@ -418,7 +419,7 @@ class RunContext:
 
     @property
     def cohort_sizes(self) -> dict[str, Any]:
-        """What every ``CohortPlan`` takes from the settings, but for its noise."""
+        """Return what every ``CohortPlan`` takes from the settings, but for its noise."""
         config = self.config
         return {
             **self.sizes,
@@ -429,7 +430,7 @@ class RunContext:
 
     @cached_property
     def noise(self) -> NoiseChoice:
-        """Which noise is drawn."""
+        """Return which noise is drawn."""
         nodes = len(self.participants.registry.nodes)
         return choose_noise(
             self.config, self.strategy, self.dimension, seeded=self.source.seeded, nodes=nodes

@@ -34,7 +34,7 @@ from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.strategies.base import CohortStrategy, Plan
-from murmuration.strategies.planning import Asked, Solve, attack_figures
+from murmuration.strategies.planning import PlanQuery, Solve, attack_figures
 from murmuration.strategies.protocol import messages
 
 #: Noise on a grid, of the server or of the nodes; None: in floating point.
@@ -47,7 +47,7 @@ class Mechanism(Protocol):
 
     @property
     def event(self) -> Event:
-        """What one release costs."""
+        """Return what one release costs."""
         ...
 
     @property
@@ -84,10 +84,10 @@ class SumPlan(ABC):
             Unsupported: there is no guarantee under the adjacency.
         """
         cls(noise_multiplier=1.0, **plan)  # names what is wrong with the other fields
-        return cls(noise_multiplier=cls.least_noise(epsilon, plan), **plan)
+        return cls(noise_multiplier=cls.calibrate_noise(epsilon, plan), **plan)
 
     @classmethod
-    def least_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
+    def calibrate_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
         """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
         return accountant.calibrate_noise(
             epsilon,
@@ -98,18 +98,18 @@ class SumPlan(ABC):
 
     @property
     def sampler(self) -> PoissonSampler:
-        """Who is asked in a round: everybody."""
+        """Return who is asked in a round: everybody."""
         return PoissonSampler(1.0)
 
     @property
     @abstractmethod
     def mechanism(self) -> Mechanism:
-        """What each round runs and charges."""
+        """Return what each round runs and charges."""
 
     @property
     @abstractmethod
-    def told(self) -> dict[str, messages.Scalar]:
-        """What nodes are told of it: public constants."""
+    def node_config(self) -> dict[str, messages.Scalar]:
+        """Return what nodes are told of it: public constants."""
 
     @property
     @abstractmethod
@@ -123,12 +123,12 @@ class SumPlan(ABC):
 
     @property
     def besides(self) -> dict[Event, int]:
-        """What is charged besides the rounds and a hold-out."""
+        """Return what is charged besides the rounds and a hold-out."""
         return {}
 
     @property
     def charges(self) -> dict[Event, int]:
-        """What the whole run will cost."""
+        """Return what the whole run will cost."""
         return {self.mechanism.event: self.rounds, **self.besides, **charges_of(self.hold_out)}
 
     def epsilon(self) -> float:
@@ -154,7 +154,7 @@ class CohortPlan(SumPlan):
 
     @property
     def sampler(self) -> PoissonSampler:
-        """Who is asked in a round: each user by a coin of their own."""
+        """Return who is asked in a round: each user by a coin of their own."""
         return PoissonSampler(self.cohort / self.users)
 
     @property
@@ -163,8 +163,8 @@ class CohortPlan(SumPlan):
         return self.rounds * self.cohort
 
     @property
-    def told(self) -> dict[str, messages.Scalar]:
-        """What nodes are told of it: how many judgements of a user count."""
+    def node_config(self) -> dict[str, messages.Scalar]:
+        """Return what nodes are told of it: how many judgements of a user count."""
         return {"group-size": self.group_size, "retain": self.retain}
 
 
@@ -206,7 +206,7 @@ def everybody(plan: type[SumPlan], **own: Any) -> Solve:
     cost. What it says comes from the plan's own charges.
     """
 
-    def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
+    def solve(asked: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
         asked.refuse_examples()
         if asked.cohort is not None:
             raise InputError(
@@ -270,7 +270,7 @@ class ClippedPlan(Plan, Protocol):
 
     @property
     def mechanism(self) -> GaussianSum | ExampleSum:
-        """What each round runs and charges."""
+        """Return what each round runs and charges."""
         ...
 
 
@@ -297,9 +297,9 @@ class SumStrategy(CohortStrategy):
         noisy = NoisySum(mechanism.std, mechanism.clip.step, mechanism.clip.norm)
         return node_noise(mechanism.discrete, {"sum": noisy})
 
-    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+    def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, and no longer than ``users`` clip norms."""
-        return self.plan.mechanism.clip.admits(sums["sum"], users)
+        return self.plan.mechanism.clip.is_valid(sums["sum"], users)
 
     def release(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The sum with its noise, (D,); charged to the ledger first."""

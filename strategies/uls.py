@@ -34,7 +34,7 @@ from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.protocol import messages
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings import Retained, UlsSettings
 from murmuration.strategies.spec import (
     ALL,
@@ -80,13 +80,13 @@ class UlsPlan(CohortPlan):
         check_vectors_fit(self.users, self.clip)
 
     @classmethod
-    def least_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
+    def calibrate_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
         """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
         return noise_for_users(epsilon, plan)
 
     @cached_property
     def mechanism(self) -> GaussianSum:
-        """What each round runs and charges."""
+        """Return what each round runs and charges."""
         return GaussianSum(
             self.sampler, self.clip, self.noise_multiplier, self.adjacency, self.discrete
         )
@@ -98,7 +98,7 @@ class UlsPlan(CohortPlan):
 
     @property
     def divisor(self) -> float:
-        """What the noisy sum is divided by: M, or M·C with normalized clipping."""
+        """Return what the noisy sum is divided by: M, or M·C with normalized clipping."""
         return self.cohort * (self.clip.norm if self.normalized else 1.0)
 
     @property
@@ -107,13 +107,13 @@ class UlsPlan(CohortPlan):
         return RATE_CEILING / self.clip.norm * self.divisor / self.cohort
 
     @property
-    def told(self) -> dict[str, messages.Scalar]:
-        """What nodes are told of it: clip norm, and how many judgements of a user count."""
-        return {"clip-norm": self.clip.norm, **super().told}
+    def node_config(self) -> dict[str, messages.Scalar]:
+        """Return what nodes are told of it: clip norm, and how many judgements of a user count."""
+        return {"clip-norm": self.clip.norm, **super().node_config}
 
 
 def client_update(
-    examples: TrainingExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: TrainingExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of their clipped averaged gradients, (D,).
 
@@ -207,7 +207,7 @@ class NonPrivatePlan:
 
     @property
     def sampler(self) -> PoissonSampler:
-        """Who is asked in a round."""
+        """Return who is asked in a round."""
         return PoissonSampler(self.cohort / self.users)
 
     @property
@@ -216,13 +216,13 @@ class NonPrivatePlan:
         return {}
 
     @property
-    def told(self) -> dict[str, messages.Scalar]:
-        """What nodes are told of it: how many judgements of a user count."""
+    def node_config(self) -> dict[str, messages.Scalar]:
+        """Return what nodes are told of it: how many judgements of a user count."""
         return {"group-size": self.group_size, "retain": self.retain}
 
 
 def client_update_exactly(
-    examples: TrainingExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: TrainingExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The twin's node half: ``sum``, over the asked users, of their averaged gradients, (D,)."""
     return {"sum": bounded_sum(examples, work, keys_S, source, NoClip())}
@@ -234,9 +234,9 @@ class NonPrivate(SteppedStrategy):
     name = "nonprivate"
     plan: NonPrivatePlan
 
-    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+    def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite."""
-        return NoClip().admits(sums["sum"], users)
+        return NoClip().is_valid(sums["sum"], users)
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The exact sum over M, recorded as an unprotected release."""

@@ -71,12 +71,12 @@ def export(
     from murmuration.sharing.export import export as exported
 
     how = Sharing(merge, base, licence, privacy, without_promise, audit)
-    found = exported(model, out, how)
+    result = exported(model, out, how)
     if as_json:
-        files, left = dict(found.files), list(found.left_out)
+        files, left = dict(result.files), list(result.left_out)
         print(json.dumps({"out": str(out), "files": files, "left_out": left}))
         return
-    tell(console(), dict(found.files), found.left_out)
+    tell(console(), dict(result.files), result.left_out)
     print(f"written to {out}")
 
 

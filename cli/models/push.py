@@ -57,11 +57,11 @@ def push(
     how = Sharing(False, base, licence, privacy, without_promise, audit)
     with tempfile.TemporaryDirectory(prefix="murmuration-push-") as place:
         sent = Path(place) / "model"
-        found = export(folder, sent, how)
-        tell(console(stderr=True), dict(found.files), found.left_out)
+        result = export(folder, sent, how)
+        tell(console(stderr=True), dict(result.files), result.left_out)
         url = "" if dry_run else pushed(sent, to, private=private, revision=revision)
     if as_json:
-        told = {"to": to, "revision": revision or "main", "files": dict(found.files)}
+        told = {"to": to, "revision": revision or "main", "files": dict(result.files)}
         print(json.dumps({**told, "sent": not dry_run, "url": url}))
     else:
         print(f"sent to {to}: {url}" if url else f"nothing was sent to {to} (--dry-run)")

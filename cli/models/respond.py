@@ -109,16 +109,16 @@ def respond(
 
     asked, mark = prompts_of(prompts, limit, seed), mark_of_model(model)
     with console(stderr=True).status("loading") as status:
-        writer, found = Writer.load(model), []
+        writer, result = Writer.load(model), []
         for sample in range(samples):
 
             def progress(done: int, of: int, before: int = sample * len(asked)) -> None:
                 status.update(f"{before + done:,} of {samples * of:,} responses")
 
-            found.append(writer.write(asked, sampling, (seed, sample), progress))
+            result.append(writer.write(asked, sampling, (seed, sample), progress))
     rows = (
         {"prompt": prompt, "response": response} | mark
-        for prompt, *responses in zip(asked, *found, strict=True)
+        for prompt, *responses in zip(asked, *result, strict=True)
         for response in responses
     )
     _write(out, rows)

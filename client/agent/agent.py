@@ -208,15 +208,15 @@ class Agent:
             return  # keys and shares of masks: nothing about anybody
         else:
             check_masks(self.policy, secure.masked(content))
-            users_S = self._users(messages.Asked.of(content))
+            users_S = self._users(messages.UserSelection.of(content))
             self._admit_work(kind, messages.read_work(content, users_S), _sum(kind, content))
 
-    def _users(self, asked: messages.Asked) -> np.ndarray:
+    def _users(self, asked: messages.UserSelection) -> np.ndarray:
         """The places of those who are asked for and are here."""
         places_S = self.store.where(asked)
         return places_S[places_S >= 0]
 
-    def _admit_work(self, kind: str, work: messages.Work, masked: str) -> None:
+    def _admit_work(self, kind: str, work: messages.TrainRequest, masked: str) -> None:
         """Charge work; ``masked`` names the sum that is to leave under masks, if it is."""
         policy, ledger = self.policy, self.ledger
         # A masked sum of nobody would leave the others' as it is, without noise.
@@ -284,8 +284,8 @@ class Agent:
             return within(self.policy, epsilon)
         except Costly as error:
             refusal = PolicyRefusal("max_epsilon", str(error))
-        except PolicyRefusal as found:
-            refusal = found
+        except PolicyRefusal as result:
+            refusal = result
         ended = time.monotonic()
         if ended - started > LONG:
             self._no_plans_until = ended + _PAUSES * (ended - started)
@@ -307,7 +307,7 @@ class Agent:
         sums = found.array_records["sums"]
         if set(sums) != expected:
             raise PolicyRefusal("strategies", f"{strategy} would tell more than its sum")
-        users = len(self._users(messages.Asked.of(content)))
+        users = len(self._users(messages.UserSelection.of(content)))
         # What was sent as whole steps is on a grid of the step that was asked for, or not sent.
         step = messages.read_whole(parameters).get("sum", 1.0)
         total_D = messages.in_units(sums["sum"].numpy(), step).astype(np.float64)
@@ -376,7 +376,7 @@ def _serve_one(agent: Agent, connection: socket.socket) -> None:
         kind, data = unix_socket.read_request(connection)
         connection.settimeout(unix_socket.REQUEST_SECONDS)  # for taking the answer, too
         try:
-            found = agent.handle(kind, unix_socket.decoded(data))
+            result = agent.handle(kind, unix_socket.decoded(data))
         except (PolicyRefusal, TermsChanged) as refusal:
             log.warning("%s", refusal)
             unix_socket.send_refusal(connection, str(refusal))
@@ -389,7 +389,7 @@ def _serve_one(agent: Agent, connection: socket.socket) -> None:
             log.error("no answer to %r: %s at\n%s", kind, type(error).__name__, where)
             unix_socket.send_refusal(connection, _NO_ANSWER)
         else:
-            unix_socket.send_answer(connection, found)
+            unix_socket.send_answer(connection, result)
             log.info("answered %s", kind)
     except Exception as error:  # nothing that one connection sends may end the agent
         log.warning("a connection that came to nothing (%r): %s", kind, error)

@@ -44,7 +44,7 @@ class Identity:
 
     @property
     def public(self) -> bytes:
-        """What others know it by; empty for nobody."""
+        """Return what others know it by; empty for nobody."""
         return signing.public_key(self.private) if self.private else b""
 
     def entry(self, party: Party) -> secure.Entry:

@@ -71,7 +71,7 @@ class OwnLedger:
 
     @classmethod
     def read(cls, path: Path) -> "OwnLedger":
-        """What a ledger says, also while an agent writes it; nothing can be added to it.
+        """Return what a ledger says, also while an agent writes it; nothing can be added to it.
 
         Raises:
             InputError: it cannot be read, or is not what was written.
@@ -146,11 +146,12 @@ class OwnLedger:
             self.evaluations[run] += 1
 
     def asked(self, kind: str, run: str) -> Set[int]:
-        """Which users were asked something of a ``kind`` in a run, by their unsalted names."""
+        """Return which users were asked something of a ``kind`` in a run, by their unsalted
+        names."""
         return self._asked.get((kind, run), frozenset())
 
     def told(self, kind: str, run: str, round_: int) -> int:
-        """How often a round of a run was answered, or (round 0) its accuracy told."""
+        """Return how often a round of a run was answered, or (round 0) its accuracy told."""
         return self.rounds[run, round_] if kind == "train" else self.evaluations[run]
 
     def open_run(self, plan: StatedPlan, epsilon: float) -> None:
@@ -209,7 +210,7 @@ class OwnLedger:
 
 @contextlib.contextmanager
 def _refusing(path: Path) -> Iterator[None]:
-    """What a record says of itself, as advice to its owner."""
+    """Return what a record says of itself, as advice to its owner."""
     head = head_path(path)
     try:
         yield

@@ -26,7 +26,7 @@ Cost = Callable[[list[StatedPlan]], float]
 def check_asked(
     policy: Policy,
     ledger: OwnLedger,
-    work: messages.Work,
+    work: messages.TrainRequest,
     parties: int,
     cost: Cost,
     *,
@@ -113,8 +113,9 @@ def check_public(policy: Policy) -> None:
         raise PolicyRefusal("public_items", "prompts and responses are not public here")
 
 
-def promised(work: messages.Work) -> LabelPromise:
-    """What is promised for labels that would be asked for; ValueError if that is no promise."""
+def promised(work: messages.TrainRequest) -> LabelPromise:
+    """Return what is promised for labels that would be asked for; ValueError if that is no
+    promise."""
     names = LabelPromise(1.0).to_config()
     return LabelPromise.from_config({name: work.parameters.get(name) for name in names})
 

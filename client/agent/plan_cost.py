@@ -52,7 +52,7 @@ def bounded_cost(
     named = sorted(extensions.allowed() or ())
     asked = json.dumps({"delta": delta, "plans": texts, "seconds": seconds, "extensions": named})
     try:
-        found = subprocess.run(
+        result = subprocess.run(
             python("-m", __name__),
             input=asked,
             capture_output=True,
@@ -64,10 +64,10 @@ def bounded_cost(
         )
     except subprocess.TimeoutExpired:
         raise Costly(f"to account for it takes more than {patience:g} seconds") from None
-    if found.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+    if result.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         raise Costly(f"to account for it takes more than {seconds} seconds of a processor")
     try:
-        answer = json.loads(found.stdout)
+        answer = json.loads(result.stdout)
     except ValueError:  # it died: of memory, most likely
         raise Costly("it cannot be accounted for in the memory that is given") from None
     if "refused" in answer:

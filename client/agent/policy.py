@@ -29,7 +29,7 @@ from flwr.app import RecordDict
 
 from murmuration.client import secure
 from murmuration.preference.data.judgements import InputError
-from murmuration.privacy.accounting.grid_noise import OnGrid
+from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum
@@ -198,7 +198,7 @@ class Policy:
 
     @property
     def halves(self) -> Mapping[str, str]:
-        """What this policy could allow, as ``strategies.registry.allowable``.
+        """Return what this policy could allow, as ``strategies.registry.allowable``.
 
         Of other packages only those strategies are looked at, and imported, that it does allow.
         """
@@ -206,7 +206,8 @@ class Policy:
 
     @property
     def node_halves(self) -> Mapping[str, NodeHalf]:
-        """What is computed here, by the name that stands in requests; imports as ``halves``."""
+        """Return what is computed here, by the name that stands in requests; imports as
+        ``halves``."""
         return registry.node_halves(frozenset(self.strategies))
 
     def _longest(self, strategy: str, parameters: Mapping[str, messages.Scalar]) -> float:
@@ -250,7 +251,7 @@ class Policy:
                 "the most",
             )
 
-    def check_work(self, work: messages.Work) -> StatedPlan:
+    def check_work(self, work: messages.TrainRequest) -> StatedPlan:
         """The stated plan of a request to work that this policy allows, its cost not looked at.
 
         Raises:
@@ -311,7 +312,7 @@ class Policy:
             )
         clip = _number(parameters, "clip-norm", math.inf)
         for event, _ in plan.charges:
-            inner = event.event if isinstance(event, OnGrid) else event
+            inner = event.event if isinstance(event, DiscretizedGaussian) else event
             lengths = {"sum": self._longest(strategy, parameters)}
             if isinstance(inner, MixtureGaussian) and _tosses(inner, strategy, parameters):
                 lengths["sum"] = clip  # of one example; the agent itself tosses their coins
@@ -326,7 +327,7 @@ class Policy:
                 },
             )
             stated = getattr(inner, "noise_multiplier", math.inf)
-            agreed = isinstance(event, OnGrid) and event.parties == parties
+            agreed = isinstance(event, DiscretizedGaussian) and event.parties == parties
             if not (agreed and stated <= there.noise_multiplier * (1.0 + 1e-12)):
                 raise PolicyRefusal(
                     "honest_parties",
@@ -379,7 +380,7 @@ class Policy:
 def _tosses(
     event: MixtureGaussian, strategy: str, parameters: Mapping[str, messages.Scalar]
 ) -> bool:
-    """Whether a request for a sum of examples is the one that ``event`` is about."""
+    """Return whether a request for a sum of examples is the one that ``event`` is about."""
     return (
         strategy == "els"
         and _number(parameters, "group-size", math.inf) <= event.group_size

@@ -37,7 +37,7 @@ class BadFrame(ValueError):
 
 
 def answers(path: Path) -> bool:
-    """Whether somebody listens at a socket; one that was killed leaves its name behind."""
+    """Return whether somebody listens at a socket; one that was killed leaves its name behind."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))

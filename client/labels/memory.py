@@ -35,7 +35,7 @@ from murmuration.privacy.mechanisms.randomized_response import (
     LabelPromise,
     RandomizedResponse,
     ToldLabels,
-    settled,
+    break_tie,
 )
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 
@@ -115,7 +115,7 @@ class LabelState:
         return asked.told(records, len(fresh))
 
     def spends(self) -> list[Spend]:
-        """What everybody here has spent, in order of their ids."""
+        """Return what everybody here has spent, in order of their ids."""
         with self._document() as document:
             return [_spend(user, record) for user, record in document.get("users", {}).items()]
 
@@ -155,14 +155,14 @@ class _Asked:
 
     def fresh(self, records: list[dict[str, Any]]) -> list[tuple[int, int]]:
         """User and row of each label that is to be told for the first time."""
-        found = []
+        result = []
         for index, record in enumerate(records):
             answers, most = record["answers"], record["labels"]
             rows = [row for row in self._rows(index) if self.names_R[row] not in answers]
             if most is not None and len(rows) > most - len(answers):
                 rows = sorted(rows, key=lambda row: self._rank(index, row))[: most - len(answers)]
-            found += [(index, row) for row in rows]
-        return found
+            result += [(index, row) for row in rows]
+        return result
 
     def _rank(self, index: int, row: int) -> bytes:
         text = f"{self.names_R[row]} {self.judgements.user_ids[index]}"
@@ -185,12 +185,12 @@ class _Asked:
         answers = np.zeros(len(fresh), dtype=np.int64)
         for mechanism, numbers in alike.items():
             best = [best_places(self.judgements, fresh[number][1]) for number in numbers]
-            truths = [settled(b, ties[number]) for b, number in zip(best, numbers, strict=True)]
+            truths = [break_tie(b, ties[number]) for b, number in zip(best, numbers, strict=True)]
             answers[numbers] = mechanism.answer(np.array(truths), words[numbers])
         return answers.tolist()
 
     def told(self, records: list[dict[str, Any]], fresh: int) -> Answer:
-        """What is remembered of these judgements."""
+        """Return what is remembered of these judgements."""
         rows: list[int] = []
         answers: list[int] = []
         start = [0]
@@ -211,7 +211,7 @@ class _Asked:
 
 
 def _opened(promise: LabelPromise, given: int) -> dict[str, Any]:
-    """What is remembered of a user who is asked for the first time."""
+    """Return what is remembered of a user who is asked for the first time."""
     labels = promise.most(given)
     if labels == 0:  # who has no judgements tells nothing, whatever a label of theirs would cost
         return {**_opened(promise, 1), "labels": 0}

@@ -83,18 +83,18 @@ def _epsilon(judgements: Judgements, rows: list[int], promise: LabelPromise) -> 
             "without --label-cap, or with that many"
         )
     common, flip_R = judgements.channel.flip_probability, judgements.flip_R
-    found = []
+    result = []
     for row in rows:
         p = common if flip_R is None else float(flip_R[row])
         if not p > 0:
             raise InputError(
                 "some labels have flip probability 0: they were not randomized, and are not told"
             )
-        found.append(math.log((1.0 - p) * (len(judgements.responses[row]) - 1) / p))
-    if max(found) - min(found) > _ROUNDING * max(found):
+        result.append(math.log((1.0 - p) * (len(judgements.responses[row]) - 1) / p))
+    if max(result) - min(result) > _ROUNDING * max(result):
         raise InputError("the labels of a user were randomized with several epsilons")
-    each = max(found)
-    spent = each if promise.level == "item" else promise.spent(each, len(found))
+    each = max(result)
+    spent = each if promise.level == "item" else promise.spent(each, len(result))
     if not spent <= promise.epsilon * (1 + _ROUNDING):
         raise InputError(
             f"these labels were randomized with less protection than is asked for: {promise} "

@@ -84,7 +84,7 @@ def check_true_labels(node_config: Mapping[str, object]) -> None:
 
 
 def state_for(context: Context) -> LabelState:
-    """Where the node that a context describes remembers what was told."""
+    """Return where the node that a context describes remembers what was told."""
     if "data" in context.node_config:
         return LabelState(Path(str(context.node_config["state"])))
     place = f"{context.node_config['partition-id']}-of-{context.node_config['num-partitions']}"

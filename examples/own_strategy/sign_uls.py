@@ -18,7 +18,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import spec
 from murmuration.strategies.contributions import bounded_sum
 from murmuration.strategies.planning import sampled_users
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.uls import Uls, UlsPlan, account
 
 
@@ -33,7 +33,7 @@ class SignClip(UserClip):
 
 
 def client_update(
-    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: Examples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of the signs of their gradients, (D,)."""
     return {"sum": bounded_sum(examples, work, keys_S, source, SignClip(work.number("clip-norm")))}

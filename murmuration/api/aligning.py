@@ -233,7 +233,8 @@ def align(
 
 @contextmanager
 def _status(progress: bool) -> Iterator[Callable[[str], None]]:
-    """What is told what is being done: shows it where that is wanted, steps in lines that stay."""
+    """Return what is told what is being done: shows it where that is wanted, steps in lines that
+    stay."""
     if not progress:
         yield lambda text: None
         return

@@ -73,7 +73,13 @@ def winrate(
         InputError: what cannot be used, and why.
     """
     quiet_libraries()
-    from murmuration.alignment.comparison import Asked, compare, is_answers, prompts_in, write_sides
+    from murmuration.alignment.comparison import (
+        ComparisonRequest,
+        compare,
+        is_answers,
+        prompts_in,
+        write_sides,
+    )
     from murmuration.alignment.judges import judge_of
     from murmuration.preference.language.generation import PublicSeed, Sampling
     from murmuration.sims.population.prompts import NAMES, prompts_of
@@ -96,7 +102,7 @@ def winrate(
         else:
             source = prompts or NAMES[0]
             asked_prompts = prompts_of(source, limit, seed)
-        asked = Asked(
+        asked = ComparisonRequest(
             compared,
             against,
             asked_prompts,
@@ -116,7 +122,7 @@ def winrate(
 
 @contextmanager
 def _status(progress: bool) -> Iterator[Callable[[str], None]]:
-    """What is told what is being done: shows it where that is wanted."""
+    """Return what is told what is being done: shows it where that is wanted."""
     if not progress:
         yield lambda text: None
         return

@@ -14,7 +14,7 @@ from murmuration.privacy.accounting.chained_record import (
     RecordDamaged,
     RecordInUse,
 )
-from murmuration.privacy.accounting.events import OnPart
+from murmuration.privacy.accounting.events import ParallelEvent
 from murmuration.privacy.accounting.ledger_lines import Account, LedgerError, account_of
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import against_server
@@ -158,10 +158,12 @@ def _parts(account: Account, terms: Mapping[str, Any]) -> dict[str, float]:
 
     def of(part: int) -> float:
         spent = account.spent.items()
-        mine = [(e, times) for e, times in spent if not isinstance(e, OnPart) or e.part == part]
+        mine = [
+            (e, times) for e, times in spent if not isinstance(e, ParallelEvent) or e.part == part
+        ]
         return accountant.epsilon(mine, **terms)
 
-    parts = sorted({event.part for event in account.spent if isinstance(event, OnPart)})
+    parts = sorted({event.part for event in account.spent if isinstance(event, ParallelEvent)})
     return {str(part): of(part) for part in parts}
 
 

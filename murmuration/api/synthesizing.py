@@ -143,7 +143,7 @@ def synthesize(
 
 @contextmanager
 def _counting(progress: bool) -> Iterator[Callable[[int, int], None]]:
-    """What is told how many answers there are of how many: shows it where that is wanted."""
+    """Return what is told how many answers there are of how many: shows it where that is wanted."""
     if not progress:
         yield lambda done, of: None
         return

@@ -28,7 +28,7 @@ class Features:
 
 
 def features_for(people: int, epsilon: float) -> Features:
-    """Which features suit so many people (the number to train on) at a budget."""
+    """Return which features suit so many people (the number to train on) at a budget."""
     product = people * epsilon
     if product < FEW:
         return Features("minilm", "with so few people much better: 3 to 6 points as measured")
@@ -38,7 +38,8 @@ def features_for(people: int, epsilon: float) -> Features:
 
 
 def works(features: str) -> bool:
-    """Whether a run could use such features here, now; loads what they need, if it is there."""
+    """Return whether a run could use such features here, now; loads what they need, if it is
+    there."""
     from murmuration.preference.features.hashing import feature_map, parse_features
     from murmuration.preference.language.checkpoint import has_minilm
 

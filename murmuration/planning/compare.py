@@ -66,7 +66,7 @@ class Cell:
         }
 
     def line(self) -> tuple[str, ...]:
-        """What stands under ``HEADINGS``; what is missing stands where the accuracy would.
+        """Return what stands under ``HEADINGS``; what is missing stands where the accuracy would.
 
         The accuracy is mean ± standard deviation over seeds; of one seed, ± its standard error.
         """
@@ -117,10 +117,10 @@ def compare(
             except InputError as error:
                 configs, refused = [], str(error)
             asked.append((name, epsilon, configs, refused))
-    found = iter(run_all([config for _, _, configs, _ in asked for config in configs], on_run))
+    result = iter(run_all([config for _, _, configs, _ in asked for config in configs], on_run))
     cells = []
     for name, epsilon, configs, refused in asked:
-        outcomes = [next(found) for _ in configs]
+        outcomes = [next(result) for _ in configs]
         refused = refused or next((o for o in outcomes if isinstance(o, str)), None)
         failed = next((o.why for o in outcomes if isinstance(o, Failed)), None)
         whole = refused is None and failed is None

@@ -80,12 +80,12 @@ class Space:
 
     def frontier(self) -> list[Point]:
         """Every point that uses the budget as far as doublings can, by rising cohort."""
-        found, point = [], self.start
+        result, point = [], self.start
         while True:
             rest = self.compute // (point.group_size * point.cohort)
-            found.append(Point(point.group_size << (rest.bit_length() - 1), point.cohort))
+            result.append(Point(point.group_size << (rest.bit_length() - 1), point.cohort))
             if (larger := self.doubled_cohort(point)) is None:
-                return found
+                return result
             point = larger
 
     def _within(self, point: Point) -> Point | None:
@@ -121,7 +121,7 @@ def estimate_and_double(space: Space, length: Length, multiplier: Multiplier) ->
 
 
 def rivals(space: Space, length: Length, multiplier: Multiplier) -> Mapping[str, Point]:
-    """What else uses the budget: the largest cohort, the largest group, and the least noise.
+    """Return what else uses the budget: the largest cohort, the largest group, and the least noise.
 
     "least noise" looks at every point of the frontier, where Algorithm 3 looks along one path.
     """

@@ -65,7 +65,7 @@ class GroupNorms:
                 for size in sizes:
                     taken = min(size, len(running_JD))
                     norms[size].append(float(np.linalg.norm(running_JD[taken - 1])) / taken)
-        lengths = {size: float(np.median(found)) for size, found in norms.items()}
+        lengths = {size: float(np.median(result)) for size, result in norms.items()}
         if min(lengths.values()) <= 0.0:
             raise ValueError(
                 "most users' gradients are zero: the judgements are ties, or both texts look alike"

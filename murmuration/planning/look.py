@@ -105,21 +105,21 @@ def look_at(source: str, columns: str, declared: Mapping[str, object]) -> Look:
     if schema.kind in ("top-1", "ranking") and "responses" not in declared:
         most = max(map(len, judgements.responses))
         schema = _schema(schema.kind, {**declared, "responses": max(2, most)})
-    found = columns_of(source)
+    result = columns_of(source)
     named = parse_columns(columns)
     taken = {field: field for field in FIELDS} | named
     with suppress(BadRow):  # several columns may be the user's: every row was refused by that
-        taken |= with_user(dict.fromkeys(found), {"user_id": taken["user_id"]})
-        taken |= dict(zip(SIDED, sides(dict.fromkeys(found), named) or (), strict=False))
-    ranks = [column for column in RANKING_COLUMNS if column in found]
+        taken |= with_user(dict.fromkeys(result), {"user_id": taken["user_id"]})
+        taken |= dict(zip(SIDED, sides(dict.fromkeys(result), named) or (), strict=False))
+    ranks = [column for column in RANKING_COLUMNS if column in result]
     if len(ranks) == 1:
         taken["ranking"] = named.get("ranking", ranks[0])
-    taken = {field: column for field, column in taken.items() if column in found}
-    return Look(judgements, schema, kinds, found, taken, _grouped(judgements.set_aside))
+    taken = {field: column for field, column in taken.items() if column in result}
+    return Look(judgements, schema, kinds, result, taken, _grouped(judgements.set_aside))
 
 
 def _used(judgements: Judgements) -> int:
-    """How many rows are judgements, or thumbs in a pair."""
+    """Return how many rows are judgements, or thumbs in a pair."""
     return judgements.thumbs - judgements.thumbs_alone if judgements.thumbs else len(judgements)
 
 
@@ -136,13 +136,13 @@ def _widest(kind: str, declared: Mapping[str, object]) -> Schema:
 
 def _grouped(reasons: Sequence[str]) -> dict[str, tuple[int, str]]:
     """Reasons without their numbers and quotes: how often, and the first with its place."""
-    found: dict[str, tuple[int, str]] = {}
+    result: dict[str, tuple[int, str]] = {}
     for text in reasons:
         _, _, reason = text.partition(": ")
         reason = _without_values(reason)
-        times, first = found.get(reason, (0, text))
-        found[reason] = times + 1, first
-    return dict(sorted(found.items(), key=lambda item: -item[1][0]))
+        times, first = result.get(reason, (0, text))
+        result[reason] = times + 1, first
+    return dict(sorted(result.items(), key=lambda item: -item[1][0]))
 
 
 def _without_values(reason: str) -> str:
@@ -202,7 +202,8 @@ def _guess(judgements: Judgements, right_R: np.ndarray, kept_R: np.ndarray) -> G
 
 
 def shares(counts_U: np.ndarray) -> dict[str, float]:
-    """Which share of all judgements the largest users have: the largest, 1 % and 10 % of them."""
+    """Return which share of all judgements the largest users have: the largest, 1 % and 10 % of
+    them."""
     ordered_U = np.sort(counts_U)[::-1]
     total = max(1, int(ordered_U.sum()))
     users = len(ordered_U)
@@ -211,15 +212,16 @@ def shares(counts_U: np.ndarray) -> dict[str, float]:
 
 
 def histogram(counts_U: np.ndarray) -> list[tuple[str, int]]:
-    """How many users have how many judgements, in bins that double: their names, and counts."""
+    """Return how many users have how many judgements, in bins that double: their names, and
+    counts."""
     tops = [0, 1]
     while tops[-1] < int(counts_U.max(initial=0)):
         tops.append(2 * tops[-1])
-    found = []
+    result = []
     for below, top in pairwise([-1, *tops]):
         name = f"{top:,}" if top == below + 1 else f"{below + 1:,}–{top:,}"
-        found.append((name, int(((counts_U > below) & (counts_U <= top)).sum())))
-    return found if found[0][1] else found[1:]
+        result.append((name, int(((counts_U > below) & (counts_U <= top)).sum())))
+    return result if result[0][1] else result[1:]
 
 
 def written_in(judgements: Judgements) -> tuple[Counter[str], Counter[str]]:

@@ -25,7 +25,7 @@ from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.clipping import ExampleClip
 from murmuration.reporting.live.tables import console, table_of
 from murmuration.strategies.els import ElsPlan
-from murmuration.strategies.planning import Asked
+from murmuration.strategies.planning import PlanQuery
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 from murmuration.strategies.uls import DEFAULT_CLIP
 
@@ -73,7 +73,7 @@ class Public:
 
 
 def solve(
-    strategy: str, asked: Asked, compute: int | None, public: Public, adjacency: Adjacency
+    strategy: str, asked: PlanQuery, compute: int | None, public: Public, adjacency: Adjacency
 ) -> Found:
     """The recommended group size and cohort, with everything that was weighed.
 
@@ -143,7 +143,7 @@ def solve(
     for each in (*rows, els):
         if each is not None and each["noise"] is not None:
             each["over_recommended"] = each["noise"] / recommended["noise"]
-    found: Found = {
+    result: Found = {
         "strategy": strategy,
         "adjacency": adjacency.value,
         **{name: getattr(asked, name) for name in ("epsilon", "delta", "users", "rounds")},
@@ -165,7 +165,7 @@ def solve(
         ],
         "lengths": {str(size): length for size, length in norms.lengths.items()},
     }
-    return {**found, "why": _why(found, els, norms)}
+    return {**result, "why": _why(result, els, norms)}
 
 
 def _row(name: str, norms: GroupNorms, spread: float, **more: Any) -> Found:
@@ -176,7 +176,9 @@ def _row(name: str, norms: GroupNorms, spread: float, **more: Any) -> Found:
     return {"name": name, **empty, **more, "noise": spread, "signal_to_noise": signal}
 
 
-def _els_row(asked: Asked, compute: int, norms: GroupNorms, adjacency: Adjacency) -> Found | None:
+def _els_row(
+    asked: PlanQuery, compute: int, norms: GroupNorms, adjacency: Adjacency
+) -> Found | None:
     """Example-level sampling at the same compute, with the median user's judgements as its G.
 
     None without a guarantee under the adjacency.

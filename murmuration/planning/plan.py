@@ -88,7 +88,7 @@ def plan(
     """
     from murmuration.strategies import registry
     from murmuration.strategies.config import DELTA_EXPONENT, OWN_SETTINGS
-    from murmuration.strategies.planning import Asked
+    from murmuration.strategies.planning import PlanQuery
     from murmuration.strategies.settings import about, parse_delta, user_isolation, usual_cohort
 
     for name, value in (
@@ -129,7 +129,7 @@ def plan(
         cohort = usual_cohort(users)
     try:
         coins = _hold_out(heldout, heldout_epsilon, epsilon, neighbours)
-        asked = Asked(
+        asked = PlanQuery(
             strategy,
             users,
             group_size,

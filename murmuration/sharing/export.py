@@ -164,12 +164,12 @@ def check_no_run(folder: Path) -> None:
     Only known files are ever sent. This is for whoever did not know what else lies there.
     """
     folder = folder.expanduser()
-    found = [name for name in OF_RUNS if (folder / name).exists()]
-    if found:
+    result = [name for name in OF_RUNS if (folder / name).exists()]
+    if result:
         model = folder / "model"
         advice = f": send {model}" if model.is_dir() else ""
         raise InputError(
-            f"{folder}: holds {', '.join(found)}, so it is a run's folder and no model's{advice}"
+            f"{folder}: holds {', '.join(result)}, so it is a run's folder and no model's{advice}"
         )
 
 
@@ -194,7 +194,7 @@ def model_folder(path: Path) -> Path:
 
 
 def _lineage(folder: Path, new: Path, how: Sharing) -> Promise | None:
-    """What its users were promised; None where nobody knows, and it may go all the same.
+    """Return what its users were promised; None where nobody knows, and it may go all the same.
 
     Where a base is given, that is read from the copy, which is told where the base is: what was
     made on it cost people, too.
@@ -219,11 +219,11 @@ def _lineage(folder: Path, new: Path, how: Sharing) -> Promise | None:
 
 
 def _taken(folder: Path) -> list[Path]:
-    found = {file for pattern in SHARED for file in folder.glob(pattern)}
-    found = {file for file in found if file.is_file() and not file.is_symlink()}
-    if not any(file.match(pattern) for file in found for pattern in _WEIGHTS):
+    result = {file for pattern in SHARED for file in folder.glob(pattern)}
+    result = {file for file in result if file.is_file() and not file.is_symlink()}
+    if not any(file.match(pattern) for file in result for pattern in _WEIGHTS):
         raise InputError(f"{folder}: holds no weights (*.safetensors) of its own")
-    return sorted(found)
+    return sorted(result)
 
 
 def _write_language_model(folder: Path, new: Path, how: Sharing) -> None:
@@ -274,8 +274,8 @@ def _drop_paths(new: Path) -> None:
 
 
 def _details(folder: Path, promise: Promise, audit: Path | None) -> Details:
-    """What is told of the promise, with what took place in a round as it was written down with the
-    model or its run, and an audit of its mechanism."""
+    """Return what is told of the promise, with what took place in a round as it was written down
+    with the model or its run, and an audit of its mechanism."""
     stated = (read_json(folder / PRIVACY).get("promise") or {}).get("sampling")
     if folder.name == "model" and not stated:
         stated = first_sentence(str(read_json(folder.parent / "result.json").get("account", "")))

@@ -56,7 +56,7 @@ def list_cell(value: object) -> list[object] | None:
 
 
 def found_kind(value: object) -> str:
-    """What was found, without quoting a whole text."""
+    """Return what was found, without quoting a whole text."""
     if value is None:
         return "nothing"
     return f"{type(value).__name__} {shortened(repr(value), 40)}"

@@ -95,8 +95,8 @@ class ColumnarReader:
         if self._socket is None or self._answers is None:
             self._socket, other = socket.socketpair()
             self._answers = self._socket.makefile("rb")
-            found = (find_spec(name) for name in ("pyarrow", "numpy"))
-            paths = {str(Path(spec.origin).parents[1]) for spec in found if spec and spec.origin}
+            result = (find_spec(name) for name in ("pyarrow", "numpy"))
+            paths = {str(Path(spec.origin).parents[1]) for spec in result if spec and spec.origin}
             with other:
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", str(_CHILD), str(other.fileno()), *sorted(paths)],
@@ -124,7 +124,8 @@ class ColumnarReader:
 
 
 def _next(answers: IO[bytes], longest: int) -> Any:
-    """What the next line says; where there is none, or one that is no answer, that it ended."""
+    """Return what the next line says; where there is none, or one that is no answer, that it
+    ended."""
     try:
         return json.loads(answers.readline(longest))
     except (OSError, ValueError, RecursionError):

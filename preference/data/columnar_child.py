@@ -66,7 +66,7 @@ def _why(error: Exception) -> str:
 
 
 def _other(value: object) -> dict[str, str]:
-    """What stands for a value that JSON has not: no field takes it."""
+    """Return what stands for a value that JSON has not: no field takes it."""
     return {type(value).__name__: repr(value)[:40]}
 
 
@@ -142,7 +142,7 @@ def _column(column: Any) -> list[Any]:
 
 
 def _cell(cell: Any) -> Any:
-    """What a cell holds; of text that is none, bytes, which no field takes."""
+    """Return what a cell holds; of text that is none, bytes, which no field takes."""
     try:
         return cell.as_py()
     except MemoryError:

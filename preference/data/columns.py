@@ -71,7 +71,8 @@ def rated_columns(row: Mapping[str, object], names: Mapping[str, str]) -> Mappin
 
 
 def may_lack_prompt(row: Mapping[str, object], names: Mapping[str, str]) -> bool:
-    """Whether a pair's two columns are there and none of its prompt, by this or a likely name.
+    """Return whether a pair's two columns are there and none of its prompt, by this or a likely
+    name.
 
     A likely name does not matter where whole conversations are given.
     """
@@ -83,21 +84,21 @@ def may_lack_prompt(row: Mapping[str, object], names: Mapping[str, str]) -> bool
 
 
 def _is_text(row: Mapping[str, object], names: Mapping[str, str]) -> bool:
-    """Whether what was preferred is plain text, and no conversation."""
+    """Return whether what was preferred is plain text, and no conversation."""
     chosen = row[names["chosen"]]
     return isinstance(chosen, str) and not chosen.lstrip().startswith(("Human:", "["))
 
 
 def taken(row: object, names: Mapping[str, str]) -> list[str]:
-    """What is said of a row that was read otherwise than by the fields' own columns."""
+    """Return what is said of a row that was read otherwise than by the fields' own columns."""
     if not isinstance(row, Mapping):
         return []
-    found = []
+    result = []
     if "user_id" in names and (column := with_user(row, names)["user_id"]) != names["user_id"]:
-        found.append(f"who judged is read from the column {column!r}")
+        result.append(f"who judged is read from the column {column!r}")
     if "prompt" in names and may_lack_prompt(row, names):
-        found.append(SHARED_WORDS if _is_text(row, names) else SHARED_TURNS)
-    return found
+        result.append(SHARED_WORDS if _is_text(row, names) else SHARED_TURNS)
+    return result
 
 
 def check_columns(row: Mapping[str, object], needed: Mapping[str, str]) -> None:
@@ -105,10 +106,10 @@ def check_columns(row: Mapping[str, object], needed: Mapping[str, str]) -> None:
     missing = [field for field, column in needed.items() if column not in row]
     if not missing:
         return
-    found = shortened(", ".join(str(column) for column in row)) or "none"
+    result = shortened(", ".join(str(column) for column in row)) or "none"
     if missing == ["user_id"] and needed["user_id"] == "user_id":
         raise BadRow(
-            f"no column says who judged; the columns are: {found}. Whoever judged is whom privacy "
+            f"no column says who judged; the columns are: {result}. Whoever judged is whom privacy "
             "is promised to: name the column with --user-column NAME. If there is none, "
             "--one-user-per-row counts each row as a user of its own, and then protects single "
             "rows only, not people who have several"
@@ -122,10 +123,10 @@ def check_columns(row: Mapping[str, object], needed: Mapping[str, str]) -> None:
             "response_a=NAME,response_b=NAME,winner=NAME instead of the last two"
         )
     raise BadRow(
-        f"no column {wanted}; the columns are: {found}. Name yours with --columns {example}{sided}"
+        f"no column {wanted}; the columns are: {result}. Name yours with --columns {example}{sided}"
     )
 
 
 def told(notes: Mapping[str, int]) -> tuple[str, ...]:
-    """What was ``taken``, and in how many rows."""
+    """Return what was ``taken``, and in how many rows."""
     return tuple(f"{note} ({count} rows)" for note, count in notes.items())

@@ -67,7 +67,7 @@ def absolute(source: str) -> str:
 
 
 def files_of(folder: Path, named: Named, files: list[Path]) -> list[Path] | None:
-    """Which files of a folder are meant, in their order; None if it is none of a data set.
+    """Return which files of a folder are meant, in their order; None if it is none of a data set.
 
     That is a folder as of `save_to_disk`, of one split or of several, or one with shards
     `SPLIT-00000-of-00001.parquet` among its ``files``, or in its folder `data` or that of the
@@ -95,8 +95,8 @@ def _of_split(folder: Path, named: Named) -> list[Path]:
     """The shards of a split, or of the only one."""
     shards: dict[str, list[Path]] = {}
     for file in sorted(folder.iterdir()):
-        if found := _SHARD.fullmatch(file.name):
-            shards.setdefault(found["split"], []).append(file)
+        if result := _SHARD.fullmatch(file.name):
+            shards.setdefault(result["split"], []).append(file)
     return shards[_one(folder, list(shards), named.split)]
 
 
@@ -123,12 +123,12 @@ def _saved(folder: Path, split: str) -> list[Path]:
 
 def _read_json(path: Path) -> Mapping[str, object]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        result = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read: {first_line(error)}") from error
-    if not isinstance(found, Mapping):
+    if not isinstance(result, Mapping):
         raise InputError(f"{path}: not what save_to_disk writes")
-    return found
+    return result
 
 
 def hub_rows(named: Named) -> Iterator[tuple[str, int, Mapping[str, object]]]:

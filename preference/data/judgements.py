@@ -175,7 +175,7 @@ class Judgements:
 
     @property
     def decided(self) -> int:
-        """How many judgements are not ties. Zero means that there is nothing to learn from.
+        """Return how many judgements are not ties. Zero means that there is nothing to learn from.
 
         Of thumbs those of users who have both, up and down.
         """
@@ -277,7 +277,7 @@ class Judgements:
         if schema.one_user_per_row:
             del names["user_id"]
         left_out, notes = LeftOut(on_bad_rows), Counter[str]()
-        found: dict[str, list[Row]] = {}
+        result: dict[str, list[Row]] = {}
         alike: Counter[str] = Counter()
         texts: dict[str, str] = {}  # one object per distinct text: prompts recur
         placed = iter(rows)
@@ -289,7 +289,7 @@ class Judgements:
                     raise BadRow(_NOT_AT_NODES)
                 if schema.one_user_per_row:
                     judged = replace(judged, user_id=_own_user(judged, alike))
-                schema.check_count(len(found.get(judged.user_id, ())))
+                schema.check_count(len(result.get(judged.user_id, ())))
             except OtherKind as other:
                 rest = placed if on_bad_rows == "refuse" else iter(())
                 readable = _readable(rest, names, schema.kind)
@@ -297,12 +297,12 @@ class Judgements:
             except BadRow as reason:
                 left_out.add(f"{file}:{line}", reason)
             else:
-                found.setdefault(judged.user_id, []).append(_with_shared_texts(judged, texts))
+                result.setdefault(judged.user_id, []).append(_with_shared_texts(judged, texts))
                 notes.update(how_read(row, names))
                 continue
             if (user := readable_user(row, names)) is not None:
-                found.setdefault(user, [])
-        rows_read = sum(map(len, found.values()))
+                result.setdefault(user, [])
+        rows_read = sum(map(len, result.values()))
         left_out.check(rows_read, f"{source}: no judgements: there are no rows")
         without = notes[SHARED_WORDS]
         if on_bad_rows == "refuse" and 0 < without < rows_read:
@@ -312,8 +312,8 @@ class Judgements:
             )
         paired = Paired()
         if schema.kind == "pairs":
-            found, paired = pair_up(found, schema.max_judgements)
-        ordered = [judged for mine in found.values() for judged in mine]
+            result, paired = pair_up(result, schema.max_judgements)
+        ordered = [judged for mine in result.values() for judged in mine]
         if rows_read and not ordered:
             raise InputError(f"{source}: {_NO_PAIRS}")
         groups = [judged.groups for judged in ordered]
@@ -321,8 +321,8 @@ class Judgements:
         if schema.labels == "randomized":
             flip_R = np.array([judged.flip_probability for judged in ordered], dtype=np.float64)
         return cls(
-            user_ids=tuple(found),
-            start_U=np.cumsum([0, *map(len, found.values())], dtype=np.int64),
+            user_ids=tuple(result),
+            start_U=np.cumsum([0, *map(len, result.values())], dtype=np.int64),
             prompts=[judged.prompt for judged in ordered],
             responses=[judged.responses for judged in ordered],
             y_R=np.array([judged.y for judged in ordered], dtype=np.float32),
@@ -421,7 +421,8 @@ def _readable(
 
 
 def _declare(other: OtherKind, schema: Schema, rows: Iterable[Row]) -> BadRow:
-    """What is wrong with a row of another kind, and what would suit it and those after it."""
+    """Return what is wrong with a row of another kind, and what would suit it and those after
+    it."""
     first = other.row
     most = max(len(row.responses) for row in chain([first], rows) if row.kind == first.kind)
     suits = Schema(first.kind, most if first.kind != "thumbs" else 0).options or "--kind pairs"

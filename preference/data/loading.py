@@ -193,13 +193,13 @@ def load_demonstrations(source: str) -> Iterator[tuple[str, str]]:
             line).
     """
     for place, number, row in _rows(source, False, _KNOWN):
-        found = _demonstration(row) if isinstance(row, Mapping) else None
-        if found is None or not all(_is_text(text) and text.strip() for text in found):
+        result = _demonstration(row) if isinstance(row, Mapping) else None
+        if result is None or not all(_is_text(text) and text.strip() for text in result):
             raise InputError(
                 f"{place}: line {number} needs a `prompt` and a `response` (or `completion`) that "
                 "are text, or `messages` of which the last is the assistant's"
             )
-        yield found
+        yield result
 
 
 def _demonstration(row: Mapping[str, object]) -> tuple[Any, Any] | None:
@@ -233,7 +233,7 @@ def columns_of(source: str, rows: int = 100) -> list[str]:
 
 
 def _is_text(cell: object) -> TypeGuard[str]:
-    """Whether a cell holds valid Unicode."""
+    """Return whether a cell holds valid Unicode."""
     try:
         return isinstance(cell, str) and cell.encode() is not None
     except UnicodeEncodeError:
@@ -324,7 +324,8 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether this is a file, or a link that leads nowhere: what ought to be there is missing."""
+    """Return whether this is a file, or a link that leads nowhere: what ought to be there is
+    missing."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError:
@@ -332,9 +333,9 @@ def _is_file(path: Path) -> bool:
 
 
 def _folder(path: Path, named: Named, wanted: Collection[str]) -> Iterator[Placed]:
-    found = _files(path)
-    files = files_of(path, named, found)
-    files = found if files is None else files
+    result = _files(path)
+    files = files_of(path, named, result)
+    files = result if files is None else files
     if not files:
         raise InputError(f"{path}: the folder holds no {_known_kinds()} file")
     yield from _each(files, wanted)
@@ -349,10 +350,10 @@ def _each(files: Iterable[Path], wanted: Collection[str]) -> Iterator[Placed]:
 def _isolated_folder(path: Path, named: Named, wanted: Collection[str]) -> Iterator[Placed]:
     """As ``_folder``, where files are different people's: one that cannot be read is theirs alone,
     a folder may be empty, and no split is concluded from what is there."""
-    found = _files(path)
-    files = files_of(path, named, found) if named.split or named.config else None
+    result = _files(path)
+    files = files_of(path, named, result) if named.split or named.config else None
     with ColumnarReader(BUDGET) as columnar:
-        for file in found if files is None else files:
+        for file in result if files is None else files:
             try:
                 check_isolated(file)
                 yield from _file(file, wanted, columnar)

@@ -49,18 +49,18 @@ def messages_of(text: str) -> list[Message]:
 
 def prompt_cell(value: object, column: str) -> str:
     """A prompt from a cell: text, or a list of messages; BadRow if it is empty or neither."""
-    found = _messages(value, column)
-    if found is None:
+    result = _messages(value, column)
+    if result is None:
         return text_cell(value, column)
-    while len(found) > 1 and found[-1] == {"role": "assistant", "content": ""}:
-        found.pop()  # which only invites a response
-    return text_cell(text_of(found), column)
+    while len(result) > 1 and result[-1] == {"role": "assistant", "content": ""}:
+        result.pop()  # which only invites a response
+    return text_cell(text_of(result), column)
 
 
 def response_cell(value: object, column: str) -> str:
     """A response from a cell: text, or a list of messages that begins with the assistant's."""
-    found = _messages(value, column)
-    return text_cell(value if found is None else _response(found, column), column)
+    result = _messages(value, column)
+    return text_cell(value if result is None else _response(result, column), column)
 
 
 def exchange(
@@ -81,9 +81,9 @@ def exchange(
         turns = _shared_turns(whole[0], whole[1], columns)
         shared = text_cell(text_of(whole[0][:turns]), columns["prompt"])
         first, second = (
-            text_cell(_response(found[turns:], column), column)
-            for found, column in zip(whole, (columns["chosen"], columns["rejected"]), strict=True)
-            if found is not None
+            text_cell(_response(result[turns:], column), column)
+            for result, column in zip(whole, (columns["chosen"], columns["rejected"]), strict=True)
+            if result is not None
         )
         return shared, first, second
     prompt = prompt_cell(cells["prompt"], columns["prompt"]) if prompted else ""
@@ -121,7 +121,8 @@ def rated_exchange(
 def _shared_turns(
     chosen: Sequence[Message], rejected: Sequence[Message], columns: Mapping[str, str]
 ) -> int:
-    """How many turns in front are the prompt: those that are shared, up to an assistant's."""
+    """Return how many turns in front are the prompt: those that are shared, up to an
+    assistant's."""
     most = min(len(chosen), len(rejected)) - 1
     shared = 0
     while shared < most and chosen[shared] == rejected[shared]:
@@ -155,10 +156,10 @@ def _shared_words(chosen: str, rejected: str, columns: Mapping[str, str]) -> tup
 
 def _conversation(value: object, column: str) -> list[Message] | None:
     """The messages of a whole conversation; None for a response by itself."""
-    found = _messages(value, column)
-    if found is None and isinstance(value, str) and _TURN.match(value):
-        found = messages_of(value)
-    return None if found is None or found[0]["role"] == "assistant" else found
+    result = _messages(value, column)
+    if result is None and isinstance(value, str) and _TURN.match(value):
+        result = messages_of(value)
+    return None if result is None or result[0]["role"] == "assistant" else result
 
 
 def _response(messages: Sequence[Message], column: str) -> str:
@@ -183,12 +184,12 @@ def _messages(value: object, column: str) -> list[Message] | None:
     """
     if isinstance(value, str) and not value.lstrip().startswith("["):
         return None
-    found = list_cell(value)
-    if not found or not isinstance(found[0], Mapping):
+    result = list_cell(value)
+    if not result or not isinstance(result[0], Mapping):
         return None
-    if isinstance(value, str) and "role" not in found[0]:
+    if isinstance(value, str) and "role" not in result[0]:
         return None  # a text that happens to be JSON
-    return [_message(item, column) for item in found]
+    return [_message(item, column) for item in result]
 
 
 def _message(item: object, column: str) -> Message:

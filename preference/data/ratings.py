@@ -37,7 +37,7 @@ class Paired:
     beyond: int = 0
 
     def told(self) -> tuple[str, ...]:
-        """What is to be said to whom the data belong, and to nobody else."""
+        """Return what is to be said to whom the data belong, and to nobody else."""
         if not self.thumbs:
             return ()
         said = (
@@ -59,10 +59,10 @@ def pair_up(rows_of: Mapping[str, list[Row]], most: int) -> tuple[dict[str, list
 
     Two thumbs about the same text make no pair: they contradict each other.
     """
-    found, paired = {}, Paired()
+    result, paired = {}, Paired()
     for user, rows in rows_of.items():
         others = [row for row in rows if row.kind != "thumbs"]
-        found[user] = others
+        result[user] = others
         if len(others) == len(rows):
             continue
         by_prompt: dict[str, tuple[list[Row], list[Row]]] = {}
@@ -71,18 +71,18 @@ def pair_up(rows_of: Mapping[str, list[Row]], most: int) -> tuple[dict[str, list
                 both = by_prompt.setdefault(row.prompt, ([], []))
                 both[row.y < 0.5].append(row)
         for liked, disliked in by_prompt.values():
-            kept = [*islice(_matched(liked, disliked), max(0, most - len(found[user])))]
+            kept = [*islice(_matched(liked, disliked), max(0, most - len(result[user])))]
             used = {id(row) for pair in kept for row in pair}
             paired.thumbs += len(liked) + len(disliked)
             paired.pairs += len(kept)
             paired.alone += len(liked) + len(disliked) - len(used)
             paired.beyond += _pairs(liked, disliked) - len(kept)
-            found[user] = found[user] + [_pair(*pair) for pair in kept]
-    return found, paired
+            result[user] = result[user] + [_pair(*pair) for pair in kept]
+    return result, paired
 
 
 def _pairs(liked: list[Row], disliked: list[Row]) -> int:
-    """How many pairs there are, without making them."""
+    """Return how many pairs there are, without making them."""
     disliked_of = Counter(row.responses for row in disliked)
     return sum(len(disliked) - disliked_of[row.responses] for row in liked)
 

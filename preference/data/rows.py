@@ -144,17 +144,17 @@ def _columns_of(
 
     A pair may be without a prompt, unless one was named or seems to have another name.
     """
-    found = {**with_user(row, names)}
+    result = {**with_user(row, names)}
     if listed:
-        found = {f: c for f, c in found.items() if f not in ("chosen", "rejected")}
-        found.setdefault("responses", "responses")
+        result = {f: c for f, c in result.items() if f not in ("chosen", "rejected")}
+        result.setdefault("responses", "responses")
         ranks = [column for column in RANKING_COLUMNS if column in row]
-        if "ranking" not in found and len(ranks) == 1:
-            found["ranking"] = ranks[0]
-    elif may_lack_prompt(row, found):
-        del found["prompt"]
-    check_columns(row, found)
-    return found
+        if "ranking" not in result and len(ranks) == 1:
+            result["ranking"] = ranks[0]
+    elif may_lack_prompt(row, result):
+        del result["prompt"]
+    check_columns(row, result)
+    return result
 
 
 def _of_rating(
@@ -164,16 +164,16 @@ def _of_rating(
 
     Without a prompt the conversation must hold it (`preference.data.messages.rated_exchange`).
     """
-    found = {**with_user(row, names), **rated}
-    found = {field: column for field, column in found.items() if field not in _OF_PAIRS}
-    if found["prompt"] == "prompt" and "prompt" not in row:
-        del found["prompt"]
-    check_columns(row, found)
-    return found
+    result = {**with_user(row, names), **rated}
+    result = {field: column for field, column in result.items() if field not in _OF_PAIRS}
+    if result["prompt"] == "prompt" and "prompt" not in row:
+        del result["prompt"]
+    check_columns(row, result)
+    return result
 
 
 def readable_user(row: object, names: Mapping[str, str]) -> str | None:
-    """Whom a row is of, whatever else is wrong with it; None if it names nobody."""
+    """Return whom a row is of, whatever else is wrong with it; None if it names nobody."""
     if not isinstance(row, Mapping):
         return None
     try:
@@ -205,13 +205,13 @@ def _pair(
 
 def _listed(cells: Mapping[str, object], columns: Mapping[str, str], declared: Kind) -> _Judged:
     """A row with `responses`, and one of `best`, `ranking` and `scores`."""
-    found = list_cell(cells["responses"])
-    if found is None or not 2 <= len(found) <= MOST_RESPONSES:
+    result = list_cell(cells["responses"])
+    if result is None or not 2 <= len(result) <= MOST_RESPONSES:
         raise BadRow(
             f"{columns['responses']!r} must be a list of 2 to {MOST_RESPONSES} texts, "
             f"found {found_kind(cells['responses'])}"
         )
-    responses = [response_cell(response, columns["responses"]) for response in found]
+    responses = [response_cell(response, columns["responses"]) for response in result]
     best, ranking = (
         None if isinstance(cell, str) and not cell.strip() else cell
         for cell in (cells["best"], cells["ranking"])
@@ -239,8 +239,8 @@ def _scored(
     declared: Kind,
 ) -> _Judged:
     """By a score of each: a ranking where rankings are declared, a pair of two, else the best."""
-    found = list_cell(cells["scores"]) or []
-    scores = [_score(score, columns["scores"]) for score in found]
+    result = list_cell(cells["scores"]) or []
+    scores = [_score(score, columns["scores"]) for score in result]
     numbers = [score for score in scores if score is not None]
     if len(numbers) != len(responses) or len(scores) != len(responses):
         raise BadRow(

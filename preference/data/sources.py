@@ -27,7 +27,8 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 def looks_like_path(source: str) -> bool:
-    """Whether this can only be meant as a path: `./x`, `~/x`, `/x`, `x/`, `a/b/c`, `x.csv`."""
+    """Return whether this can only be meant as a path: `./x`, `~/x`, `/x`, `x/`, `a/b/c`,
+    `x.csv`."""
     return (
         source.startswith((".", "~"))
         or Path(source).is_absolute()
@@ -39,12 +40,12 @@ def looks_like_path(source: str) -> bool:
 
 
 def is_hub_name(source: str) -> bool:
-    """Whether this is formed like `name` or `owner/name`."""
+    """Return whether this is formed like `name` or `owner/name`."""
     return _HUB_NAME.fullmatch(source) is not None
 
 
 def hub_is_reachable() -> bool:
-    """Whether the hub's name can be looked up; behind a proxy it is taken to be reachable.
+    """Return whether the hub's name can be looked up; behind a proxy it is taken to be reachable.
 
     Without a network the hub's clients try again for half a minute before they look into their own
     caches; who asks here first can send them there at once.

@@ -86,7 +86,7 @@ class UserTexts:
 
     @property
     def decided(self) -> int:
-        """How many there is something to learn from: all."""
+        """Return how many there is something to learn from: all."""
         return len(self.texts)
 
     @property
@@ -138,24 +138,24 @@ class UserTexts:
         if schema.one_user_per_row:
             raise InputError("--one-user-per-row is about judgements: texts name their user_id")
         left_out, notes = LeftOut(on_bad_rows), Counter[str]()
-        found: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
         for file, line, row in rows:
             try:
                 user, text = _parse(row, names)
                 schema.check_length(text)
-                schema.check_count(len(found.get(user, ())))
+                schema.check_count(len(result.get(user, ())))
             except BadRow as reason:
                 left_out.add(f"{file}:{line}", reason)
                 if (named := readable_user(row, names)) is not None:
-                    found.setdefault(named, [])
+                    result.setdefault(named, [])
             else:
-                found.setdefault(user, []).append(text)
+                result.setdefault(user, []).append(text)
                 notes.update(taken(row, names))
-        left_out.check(sum(map(len, found.values())), f"{source}: no texts: there are no rows")
+        left_out.check(sum(map(len, result.values())), f"{source}: no texts: there are no rows")
         return cls(
-            user_ids=tuple(found),
-            start_U=np.cumsum([0, *map(len, found.values())], dtype=np.int64),
-            texts=[text for texts in found.values() for text in texts],
+            user_ids=tuple(result),
+            start_U=np.cumsum([0, *map(len, result.values())], dtype=np.int64),
+            texts=[text for texts in result.values() for text in texts],
             set_aside=tuple(left_out.reasons),
             left_out=left_out.rows,
             notes=told(notes),

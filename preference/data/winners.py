@@ -67,10 +67,10 @@ def sides(row: Mapping[str, object], names: Mapping[str, str]) -> tuple[str, str
     if not asked and not (pairs and winners):
         return None
     if len(pairs) != 1 or len(winners) != 1:
-        found = [column for pair in pairs for column in pair] + winners
+        result = [column for pair in pairs for column in pair] + winners
         raise BadRow(
             f"which columns hold two responses, and which says who won, is not clear from "
-            f"{', '.join(map(repr, found)) or 'the names of columns'}: name all three with "
+            f"{', '.join(map(repr, result)) or 'the names of columns'}: name all three with "
             "--columns response_a=NAME,response_b=NAME,winner=NAME"
         )
     (first, second), (winner,) = pairs[0], winners
@@ -79,7 +79,8 @@ def sides(row: Mapping[str, object], names: Mapping[str, str]) -> tuple[str, str
 
 
 def how_read(row: object, names: Mapping[str, str]) -> list[str]:
-    """What is said of a row that could be read, where that was not by the fields' own columns."""
+    """Return what is said of a row that could be read, where that was not by the fields' own
+    columns."""
     if not isinstance(row, Mapping):
         return []
     if (columns := sides(row, names)) is not None:
@@ -104,7 +105,7 @@ def _has_another_form(row: Mapping[str, object], names: Mapping[str, str]) -> bo
 
 
 def _side(value: object, column: str, pair: list[str]) -> int | None:
-    """Which of a ``pair`` won, 0 or 1; None for a tie."""
+    """Return which of a ``pair`` won, 0 or 1; None for a tie."""
     if not isinstance(value, str) and (number := number_cell(value)).is_integer():
         value = str(int(number))
     said = value.strip().casefold() if isinstance(value, str) else ""
@@ -121,6 +122,6 @@ def _side(value: object, column: str, pair: list[str]) -> int | None:
 
 
 def _names(said: str, column: str) -> bool:
-    """Whether what was said is a side's column, or its end, perhaps behind a word."""
+    """Return whether what was said is a side's column, or its end, perhaps behind a word."""
     end = re.escape(column.rpartition("_")[2])
     return said == column or re.fullmatch(rf"(?:[a-z]+[ _-])?{end}", said) is not None

@@ -118,9 +118,9 @@ def eigh_robust(curvature_DD: torch.Tensor) -> Axes:
     except RuntimeError:
         # The fast algorithm can fail on matrices of low rank; this one is slow and does not.
         every = curvature_DD.reshape(-1, *curvature_DD.shape[-2:]).numpy()
-        found = [linalg.eigh(matrix_DD, driver="ev") for matrix_DD in every]
-        bends_D = torch.from_numpy(np.stack([bends for bends, _ in found]))
-        axes_DD = torch.from_numpy(np.stack([axes for _, axes in found]))
+        result = [linalg.eigh(matrix_DD, driver="ev") for matrix_DD in every]
+        bends_D = torch.from_numpy(np.stack([bends for bends, _ in result]))
+        axes_DD = torch.from_numpy(np.stack([axes for _, axes in result]))
         return bends_D.reshape(curvature_DD.shape[:-1]), axes_DD.reshape(curvature_DD.shape)
 
 

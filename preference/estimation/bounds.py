@@ -88,12 +88,12 @@ class Case:
 
     @property
     def flatter(self) -> float:
-        """What randomized response at ε/m costs: (e^{ε/m} + 1)/(e^{ε/m} − 1)."""
+        """Return what randomized response at ε/m costs: (e^{ε/m} + 1)/(e^{ε/m} − 1)."""
         return 1.0 / math.tanh(self.epsilon / self.judgements / 2.0)
 
     @property
     def quantile(self) -> str:
-        """What a bound is of that fails with chance α."""
+        """Return what a bound is of that fails with chance α."""
         return f"with probability {1.0 - self.failure:g}"
 
     @property

@@ -123,8 +123,8 @@ def fit(
 
     def value(theta_D: torch.Tensor) -> torch.Tensor:
         pi_JK, _ = link(labels.logits(theta_D), labels.present_JW)
-        found = (weight_J * chosen.value(labels, pi_JK)).sum(-1)
-        return found if tilt_D is None else found + (tilt_D * theta_D).sum(-1)
+        result = (weight_J * chosen.value(labels, pi_JK)).sum(-1)
+        return result if tilt_D is None else result + (tilt_D * theta_D).sum(-1)
 
     def expand(theta_D: torch.Tensor) -> tuple[torch.Tensor, Callable[[], torch.Tensor]]:
         pi_JK, slopes_JKW = link(labels.logits(theta_D), labels.present_JW)

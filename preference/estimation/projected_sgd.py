@@ -102,8 +102,8 @@ def one_pass(
         if t == wanted[len(kept)]:
             kept.append((mean_PD if steps.averaging else theta_PD).copy())
     shape = (*labels.x_JWD.shape[:-3], labels.dimension)
-    found = torch.from_numpy(np.stack(kept)).reshape(len(kept), *shape)
-    return found if at is not None else found[0]
+    result = torch.from_numpy(np.stack(kept)).reshape(len(kept), *shape)
+    return result if at is not None else result[0]
 
 
 def _in_order(labels: RandomizedLabels, scale: torch.Tensor) -> tuple[np.ndarray, ...]:

@@ -77,10 +77,10 @@ class PublicLikelihood:
 
     def reweighted(self, weight_U: torch.Tensor) -> "PublicLikelihood":
         """The same judgements with other weights of users; ``axes``, if known, stay as they are."""
-        found = PublicLikelihood(self.examples, self.model, weight_U)
+        result = PublicLikelihood(self.examples, self.model, weight_U)
         if "axes" in self.__dict__:
-            found.__dict__["axes"] = self.axes
-        return found
+            result.__dict__["axes"] = self.axes
+        return result
 
     def value(self, theta_D: torch.Tensor) -> float:
         """F(θ)."""
@@ -163,7 +163,7 @@ def reciprocal(length_U: torch.Tensor) -> torch.Tensor:
 
 def _mean_squares(examples: PairExamples, p_JW: torch.Tensor) -> torch.Tensor:
     """‖Σ_k p_k x_k‖² of each judgement, (J,)."""
-    width, found = examples.width, []
+    width, result = examples.width, []
     step = max(1, _CHUNK_ROWS // width)
     for low in range(0, len(p_JW), step):
         p = p_JW[low : low + step]
@@ -171,8 +171,8 @@ def _mean_squares(examples: PairExamples, p_JW: torch.Tensor) -> torch.Tensor:
         mean_JD = _in_order(p[:, :, None] * x_RD.view(*p.shape, -1))
         length_J = torch.empty(len(p), dtype=torch.float64)
         numba_gradients.lengths(mean_JD.numpy(), length_J.numpy())
-        found.append(length_J**2)
-    return torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
+        result.append(length_J**2)
+    return torch.cat(result) if result else torch.zeros(0, dtype=torch.float64)
 
 
 def _in_order(values_JW: torch.Tensor) -> torch.Tensor:
@@ -216,22 +216,22 @@ def minimise(
     theta_D = torch.zeros_like(linear_D) if start_D is None else start_D.clone()
     # The least multiplier stands for none: it keeps Newton's equations solvable.
     least = ridge or 1e-9 * float(loss.axes[0].max().clamp_min(1e-300))
-    found = _newton(loss, linear_D, least, theta_D, tolerance)
-    if float(found.theta_D.norm()) <= ball:
-        return found
+    result = _newton(loss, linear_D, least, theta_D, tolerance)
+    if float(result.theta_D.norm()) <= ball:
+        return result
     low, high = least, least
-    while float(found.theta_D.norm()) > ball:
+    while float(result.theta_D.norm()) > ball:
         low, high = high, 4.0 * high + 1e-6 * float(loss.axes[0].max())
-        found = _newton(loss, linear_D, high, found.theta_D, tolerance)
+        result = _newton(loss, linear_D, high, result.theta_D, tolerance)
     for _ in range(60):
-        length = float(found.theta_D.norm())
+        length = float(result.theta_D.norm())
         if high / low < 1.0 + 1e-10 or abs(length / ball - 1.0) < 1e-7:
             break
         middle = math.sqrt(low * high)
-        found = _newton(loss, linear_D, middle, found.theta_D, tolerance)
-        low, high = (middle, high) if float(found.theta_D.norm()) > ball else (low, middle)
-    scale = min(1.0, ball / max(float(found.theta_D.norm()), 1e-300))
-    return Solution(found.theta_D * scale, found.residual)
+        result = _newton(loss, linear_D, middle, result.theta_D, tolerance)
+        low, high = (middle, high) if float(result.theta_D.norm()) > ball else (low, middle)
+    scale = min(1.0, ball / max(float(result.theta_D.norm()), 1e-300))
+    return Solution(result.theta_D * scale, result.residual)
 
 
 def _newton(

@@ -143,13 +143,13 @@ class RandomizedLabels:
 
     @cached_property
     def present_JW(self) -> torch.Tensor:
-        """Which rows are not padding."""
+        """Return which rows are not padding."""
         places_W = torch.arange(self.x_JWD.shape[-2])
         return places_W < (self.options_J - 1).unsqueeze(-1)
 
     @cached_property
     def present_JK(self) -> torch.Tensor:
-        """Which responses are there."""
+        """Return which responses are there."""
         return torch.nn.functional.pad(self.present_JW, (1, 0), value=True)
 
     @cached_property
@@ -159,7 +159,7 @@ class RandomizedLabels:
         return q_JK * self.present_JK
 
     def logits(self, theta_D: torch.Tensor) -> torch.Tensor:
-        """How much better the first response is than each other one, (…, J, W)."""
+        """Return how much better the first response is than each other one, (…, J, W)."""
         return (self.x_JWD @ theta_D[..., None, :, None]).squeeze(-1)
 
     def weighted_by_information(self) -> "RandomizedLabels":

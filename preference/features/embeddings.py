@@ -85,7 +85,7 @@ class Pace:
             log.info("computing features: %s", self.rate)
 
     def since(self, before: "Pace") -> "Pace":
-        """What came on top."""
+        """Return what came on top."""
         return Pace(
             self.texts - before.texts, self.seconds - before.seconds, self.kept - before.kept
         )
@@ -183,10 +183,10 @@ class Embeddings:
             return self.together({n: [rows[t] for t in texts] for n, rows in written.items()})
 
         if self._device.type == "cpu":
-            found = on_each_core(piece, len(batches))
+            result = on_each_core(piece, len(batches))
         else:
-            found = [piece(number) for number in range(len(batches))]
-        rows_RD = np.concatenate(found)
+            result = [piece(number) for number in range(len(batches))]
+        rows_RD = np.concatenate(result)
         pace.add(len(rows_RD), time.monotonic() - begun)
         return rows_RD
 
@@ -205,7 +205,7 @@ class Embeddings:
 
     @cached_property
     def isolates(self) -> bool:
-        """Whether texts of a batch have the bits here that they have alone, as tried out."""
+        """Return whether texts of a batch have the bits here that they have alone, as tried out."""
         words = len(self._model.get_input_embeddings().get_parameter("weight"))
         generator = torch.Generator().manual_seed(0)
         with one_core():
@@ -228,25 +228,25 @@ def batches_of(written: Written, texts: Iterable[int], tokens: int) -> list[list
     of_length: dict[int, list[int]] = defaultdict(list)
     for text in texts:
         of_length[len(written["input_ids"][text])].append(text)
-    found = []
+    result = []
     for length in sorted(of_length, reverse=True):
         same, each = of_length[length], max(1, tokens // length if length >= _SHORT else 1)
-        found += [same[at : at + each] for at in range(0, len(same), each)]
-    return found
+        result += [same[at : at + each] for at in range(0, len(same), each)]
+    return result
 
 
 def _names(written: Written, texts: Iterable[int]) -> list[bytes]:
-    """What each text is kept under: a digest of all that the network reads of it."""
+    """Return what each text is kept under: a digest of all that the network reads of it."""
     columns = sorted(written)
-    found = []
+    result = []
     for text in texts:
         digest = hashlib.sha256()
         for name in columns:
             values = np.asarray(written[name][text], dtype="<i8")
             digest.update(f"{name} {len(values)} ".encode())
             digest.update(values.tobytes())
-        found.append(name_of(digest))
-    return found
+        result.append(name_of(digest))
+    return result
 
 
 @lru_cache(maxsize=4)

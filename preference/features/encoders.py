@@ -143,7 +143,7 @@ def resolve_encoder(path: str) -> str:
 
 
 def _digest(path: str) -> str:
-    """Which weights and tokenizer these are; empty: not known (not here yet, say)."""
+    """Return which weights and tokenizer these are; empty: not known (not here yet, say)."""
     try:
         return digest_of(folder_of(path))
     except (OSError, InputError):

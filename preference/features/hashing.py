@@ -36,7 +36,8 @@ class FeatureMap(Protocol):
 
     @property
     def uses_prompt(self) -> bool:
-        """Whether φ depends on the prompt; if not, equal responses need computing only once."""
+        """Return whether φ depends on the prompt; if not, equal responses need computing only
+        once."""
         ...
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
@@ -192,7 +193,7 @@ AUTO = "auto"
 
 
 def chosen_features(option: str) -> str:
-    """What `--features auto` stands for on this machine; anything else as it is.
+    """Return what `--features auto` stands for on this machine; anything else as it is.
 
     It depends on what is installed, and on nobody's data.
     """

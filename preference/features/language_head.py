@@ -53,11 +53,11 @@ class LanguageHead:
         return phi_RD
 
     def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """Which texts the model can read, (R,) bool."""
+        """Return which texts the model can read, (R,) bool."""
         return self.base.texts.fits(prompts, responses)
 
     def _states(self, tokens, texts_R: np.ndarray) -> torch.Tensor:
-        """What the head reads of each text, (R, D)."""
+        """Return what the head reads of each text, (R, D)."""
         seen: list[torch.Tensor] = []
         hook = self._head.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
         try:

@@ -32,12 +32,12 @@ def length_feature(texts: Sequence[str], length: str, weight: float) -> np.ndarr
     words_R = [min(len(text.split()), WORDS_COUNTED) for text in texts]
     if length == "bounded":  # tanh(log x) = (x² − 1) / (x² + 1)
         squares = [((1 + words) / TYPICAL) ** 2 for words in words_R]
-        found = [(square - 1.0) / (square + 1.0) for square in squares]
+        result = [(square - 1.0) / (square + 1.0) for square in squares]
     elif length == "log":
-        found = [math.log1p(words) for words in words_R]
+        result = [math.log1p(words) for words in words_R]
     else:
-        found = [0.0] * len(words_R)
-    return np.float32(weight) * np.array(found, dtype=np.float32)
+        result = [0.0] * len(words_R)
+    return np.float32(weight) * np.array(result, dtype=np.float32)
 
 
 def check_length(length: str, weight: float) -> None:

@@ -55,7 +55,7 @@ class LanguageModel(ABC):
 
     @property
     def computes(self) -> bool:
-        """Whether the network is not on the meta device."""
+        """Return whether the network is not on the meta device."""
         return self.network.device.type != "meta"
 
     @property
@@ -65,7 +65,7 @@ class LanguageModel(ABC):
 
     @property
     def details(self) -> Mapping[str, object]:
-        """How attention is computed."""
+        """Return how attention is computed."""
         return {"attention": self.network.attention}
 
     def to_config(self) -> dict[str, Any]:

@@ -68,12 +68,13 @@ class Examples(Protocol):
 
     @property
     def choices(self) -> int:
-        """How many given models they are measured under, to choose one; 0 where one is trained."""
+        """Return how many given models they are measured under, to choose one; 0 where one is
+        trained."""
         ...
 
     @property
     def measures_loss(self) -> bool:
-        """Whether `Accuracy.loss` is known of them."""
+        """Return whether `Accuracy.loss` is known of them."""
         ...
 
     def select(self, users_S: np.ndarray) -> Self:
@@ -172,12 +173,13 @@ class Model(Protocol):
 
     @property
     def trains(self) -> bool:
-        """Whether rounds move θ; False for a class of given models, of which one is chosen."""
+        """Return whether rounds move θ; False for a class of given models, of which one is
+        chosen."""
         ...
 
     @property
     def computes(self) -> bool:
-        """Whether its weights are loaded; if not, examples can be made and nothing else."""
+        """Return whether its weights are loaded; if not, examples can be made and nothing else."""
         ...
 
     @property
@@ -187,12 +189,12 @@ class Model(Protocol):
 
     @property
     def holds_promise(self) -> bool:
-        """Whether its folder, once saved, always holds the ledgers that it was paid from."""
+        """Return whether its folder, once saved, always holds the ledgers that it was paid from."""
         ...
 
     @property
     def details(self) -> Mapping[str, object]:
-        """What a result tells of it beside `to_config`."""
+        """Return what a result tells of it beside `to_config`."""
         ...
 
     def to_config(self) -> dict[str, Any]:

@@ -230,11 +230,11 @@ class PolicyClass:
     def _check(self, policy: Policy) -> None:
         """That what is there is what was committed, and speaks as the reference does."""
         with _naming(policy):
-            found = contents_of(policy.path).digest
-            if found != policy.digest:
+            result = contents_of(policy.path).digest
+            if result != policy.digest:
                 raise InputError(
                     "another model is there than was committed: SHA-256 "
-                    f"{found[:16]}…, committed {policy.digest[:16]}…"
+                    f"{result[:16]}…, committed {policy.digest[:16]}…"
                 )
             other = LanguageBase(self._settings(policy), weights=False)
         same = (
@@ -261,7 +261,7 @@ def _naming(policy: Policy) -> Iterator[None]:
 
 
 def _speech(base: LanguageBase) -> tuple[object, ...]:
-    """What decides which tokens a text is."""
+    """Return what decides which tokens a text is."""
     words = base.tokenizer
     whole = {"slow": str(type(words))}
     if words.is_fast:
@@ -319,7 +319,7 @@ class ClassExamples:
 
     @property
     def counts_U(self) -> torch.Tensor:
-        """How many judgements each user has."""
+        """Return how many judgements each user has."""
         return self.judged.counts_U
 
     @property
@@ -380,17 +380,17 @@ class ClassExamples:
         return torch.from_numpy(np.where(texts_JK >= 0, ratio_JK, 0.0))
 
     def losses(self) -> np.ndarray:
-        """What each judgement loses under each policy, (J, P) float64, of true labels."""
+        """Return what each judgement loses under each policy, (J, P) float64, of true labels."""
         loss = policy_loss(self.base.reference)
         y_JW = self.y_R.view(-1, self.width).double()
         worst = (1.0 + math.tanh(loss.r_max)) ** 2
-        found = []
+        result = []
         for place in range(self.dimension):
             ratio_JK = self.ratios(place)
             loss_J = loss.loss(ratio_JK, y_JW)
             there_J = torch.isfinite(ratio_JK).all(dim=1) & torch.isfinite(loss_J)
-            found.append(torch.where(there_J, loss_J, worst).numpy())
-        return np.stack(found, axis=1)
+            result.append(torch.where(there_J, loss_J, worst).numpy())
+        return np.stack(result, axis=1)
 
     def logits_R(self, theta_P: torch.Tensor) -> torch.Tensor:
         """The reward that the chosen policy stands for, of the first response less that of the

@@ -48,11 +48,11 @@ def with_adapter(model: torch.nn.Module, folder: Path) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # also of what is missing, which is refused below
             changed = peft.PeftModel.from_pretrained(model, str(folder)).eval()  # type: ignore[arg-type]
-            found = peft.utils.load_peft_weights(str(folder), device="cpu")
+            result = peft.utils.load_peft_weights(str(folder), device="cpu")
             expected = peft.get_peft_model_state_dict(changed)
     except (OSError, ValueError, RuntimeError, KeyError, UnpicklingError) as error:
         raise InputError(f"{folder}: does not fit its base: {first_line(error)}") from error
-    check_adapter(str(folder), expected, found)
+    check_adapter(str(folder), expected, result)
     return changed
 
 

@@ -241,7 +241,7 @@ class LanguageBase:
 
     @cached_property
     def batch_tokens(self) -> int:
-        """How many tokens are computed at a time."""
+        """Return how many tokens are computed at a time."""
         return self.settings.batch_tokens or usual_batch(self.device)
 
     def in_batches(self, tokens: int) -> "LanguageBase":
@@ -272,7 +272,7 @@ class LanguageBase:
             start = end
 
     def theta(self) -> np.ndarray:
-        """Where the network is now, (D,) float32: what `put` moves there, up to rounding."""
+        """Return where the network is now, (D,) float32: what `put` moves there, up to rounding."""
         parts = [p.detach().float().reshape(-1) for p in self._parameters]
         change_D = torch.cat([torch.zeros(0, device=self.device), *parts]) - self._initial_D
         sizes = [parameter.numel() for parameter in self._parameters]
@@ -303,7 +303,8 @@ class LanguageBase:
 
     @property
     def scale(self) -> float:
-        """What the gradient of a loss is multiplied by before it goes back through the network."""
+        """Return what the gradient of a loss is multiplied by before it goes back through the
+        network."""
         return self._scale
 
     def to_theta(self, grads_BD: torch.Tensor) -> torch.Tensor:
@@ -319,21 +320,21 @@ class LanguageBase:
         return grads_BD
 
     def is_of_head(self, name: str) -> bool:
-        """Whether a trained parameter, or layer, is a reward's head."""
+        """Return whether a trained parameter, or layer, is a reward's head."""
         plain = f".{name}.".replace(".modules_to_save.default.", ".")  # as peft keeps one
         return bool(self.head) and f".{self.head}." in plain
 
     @cached_property
     def head_part(self) -> tuple[int, int]:
         """Begin and end of a reward's head in θ; both 0 where there is none."""
-        start, found = 0, []
+        start, result = 0, []
         parameters = dict(self.model.named_parameters())
         for name in self._trained:
             end = start + parameters[name].numel()
             if self.is_of_head(name):
-                found += [start, end]
+                result += [start, end]
             start = end
-        return min(found, default=0), max(found, default=0)
+        return min(result, default=0), max(result, default=0)
 
     def rewards(self, tokens: Tokens, texts_R: np.ndarray) -> torch.Tensor:
         """Rewards of some texts at the θ that was put last, (R,)."""
@@ -343,8 +344,8 @@ class LanguageBase:
             return self.model(**inputs).logits[:, 0].float()
 
     def states(self, tokens: Tokens, texts_R: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-        """What is known of the tokens that follow, at the θ that was put last, (R, L, H), for
-        `said`; and the texts' own tokens, (R, L)."""
+        """Return what is known of the tokens that follow, at the θ that was put last, (R, L, H),
+        for `said`; and the texts' own tokens, (R, L)."""
         ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
         with self.computing():
@@ -353,7 +354,7 @@ class LanguageBase:
             return self._body(**inputs)[0], inputs["input_ids"]
 
     def said(self, state_QH: torch.Tensor) -> torch.Tensor:
-        """What is said of some tokens that follow, by their states, (Q, V) float32."""
+        """Return what is said of some tokens that follow, by their states, (Q, V) float32."""
         with self.computing():
             if self._body is None:
                 return state_QH.float()
@@ -367,8 +368,8 @@ class LanguageBase:
 
     @cached_property
     def _body(self) -> Any:
-        """What is below the head for the next token; None where the head's output is changed again
-        (capped, or multiplied) before it is said, so that a head alone does not say it.
+        """Return what is below the head for the next token; None where the head's output is changed
+        again (capped, or multiplied) before it is said, so that a head alone does not say it.
 
         Tried, not asked: each architecture's configuration has another name for it.
         """
@@ -394,14 +395,14 @@ class LanguageBase:
 
     @cached_property
     def _keeps_activations(self) -> bool:
-        """Whether a pass back needs less memory with ``checkpointing``, which is off."""
+        """Return whether a pass back needs less memory with ``checkpointing``, which is off."""
         off = self.settings.train in ("lora", "full") and not self.settings.checkpointing
         return off and bool(blocks_of(self.model))
 
     def inputs(
         self, tokens: Tokens, texts_R: np.ndarray, ids_RL: torch.Tensor, mask_RL: torch.Tensor
     ) -> dict[str, Any]:
-        """What the network is called with for a batch."""
+        """Return what the network is called with for a batch."""
         inputs: dict[str, Any] = {"input_ids": ids_RL}
         if not self._causal:  # what is on the right never reaches a causal model's tokens
             inputs["attention_mask"] = mask_RL.long()
@@ -466,9 +467,9 @@ class LanguageBase:
             self.tokenizer.save_pretrained(folder)
         except Exception as error:
             # safetensors and tokenizers say it in an error of their own, with the system's number.
-            if isinstance(error, OSError) or not (found := _OS_ERROR.search(str(error))):
+            if isinstance(error, OSError) or not (result := _OS_ERROR.search(str(error))):
                 raise
-            number = int(found[1])
+            number = int(result[1])
             raise OSError(number, os.strerror(number), str(folder)) from None
 
 
@@ -498,16 +499,16 @@ def _kept(settings: BaseSettings, device: torch.device) -> LanguageBase:
 def _settled(settings: BaseSettings) -> BaseSettings:
     """With what is found, and the type that there is; InputError as of ``LanguageBase``."""
     path = resolve_base(settings.path)
-    found = contents_of(path)
-    check_same(path, found.digest, settings.digest, settings.revision)
+    result = contents_of(path)
+    check_same(path, result.digest, settings.digest, settings.revision)
     dtype = usual_dtype() if settings.dtype == "auto" else settings.dtype
-    return replace(settings, path=path, dtype=dtype, **vars(found))
+    return replace(settings, path=path, dtype=dtype, **vars(result))
 
 
 @contextmanager
 def out_of_memory_advice(activations: bool = False) -> Iterator[None]:
-    """Where memory runs out, and nowhere else, say what to lower, or to switch on: ``activations``
-    are kept that need not be."""
+    """Return where memory runs out, and nowhere else, say what to lower, or to switch on:
+    ``activations`` are kept that need not be."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -521,8 +522,8 @@ def out_of_memory_advice(activations: bool = False) -> Iterator[None]:
 
 
 def _out_of_memory(error: BaseException) -> bool:
-    """Whether memory could not be had: a device's, Python's, or that of torch on a processor, whose
-    error has no type of its own."""
+    """Return whether memory could not be had: a device's, Python's, or that of torch on a
+    processor, whose error has no type of its own."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     said = str(error)
@@ -536,7 +537,8 @@ _no_gpu: ContextVar[bool] = ContextVar("no_gpu", default=False)
 
 @contextmanager
 def without_gpu() -> Iterator[None]:
-    """What is loaded within runs on the processor: GPUs are left to others, who fill them."""
+    """Return what is loaded within runs on the processor: GPUs are left to others, who fill
+    them."""
     before = _no_gpu.set(True)
     try:
         yield
@@ -568,7 +570,7 @@ def context(settings: BaseSettings, model: Any) -> int:
 
 
 def _before_first(model: torch.nn.Module) -> int:
-    """How many positions stand before that of the first token. Where padding has one, as of
+    """Return how many positions stand before that of the first token. Where padding has one, as of
     RoBERTa's kind, tokens are counted from the next on: by the network itself, for each text."""
     for name, module in model.named_modules():
         padding = getattr(module, "padding_idx", None)
@@ -578,7 +580,8 @@ def _before_first(model: torch.nn.Module) -> int:
 
 
 def _unit_of(parameter: torch.Tensor) -> float:
-    """What θ's numbers for a parameter are counted in: a power of two, so that no digit changes.
+    """Return what θ's numbers for a parameter are counted in: a power of two, so that no digit
+    changes.
 
     About the size of its numbers where they begin, so that noise is a share of them; of one that
     begins at zero (a new head, LoRA's second factor), about the size that would keep the length of
@@ -599,7 +602,7 @@ def _unit_of(parameter: torch.Tensor) -> float:
 
 
 def _takes(model: torch.nn.Module, argument: str) -> bool:
-    """Whether the network's forward has an argument of this name."""
+    """Return whether the network's forward has an argument of this name."""
     inner = getattr(model, "base_model", model)
     network = getattr(inner, "model", model) if hasattr(model, "peft_config") else model
     return argument in inspect.signature(network.forward).parameters

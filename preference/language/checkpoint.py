@@ -51,7 +51,7 @@ _hashed: dict[tuple[str, int, int], str] = {}
 
 
 def has_minilm() -> bool:
-    """Whether `minilm` can be had here without a network, and what reads it is installed."""
+    """Return whether `minilm` can be had here without a network, and what reads it is installed."""
     if find_spec("transformers") is None:
         return False
     try:
@@ -81,8 +81,8 @@ def folder_of(path: str, *, local: bool = True) -> Path:
     quiet = {"_raise_exceptions_for_missing_entries": False, "local_files_only": local}
     for name in (ADAPTER, "config.json"):
         quiet["_raise_exceptions_for_connection_errors"] = name == "config.json"
-        if (found := cached_file(path, name, **quiet)) is not None:
-            return Path(found).parent
+        if (result := cached_file(path, name, **quiet)) is not None:
+            return Path(result).parent
     raise OSError(f"{path} has no config.json")
 
 
@@ -150,7 +150,7 @@ def _digest(files: Iterable[Path], *bases: str) -> str:
 
 
 def _weights(folder: Path) -> list[Path]:
-    return next((found for patterns in _WEIGHTS if (found := [*_matching(folder, patterns)])), [])
+    return next((result for patterns in _WEIGHTS if (result := [*_matching(folder, patterns)])), [])
 
 
 def _matching(folder: Path, patterns: Iterable[str]) -> Iterable[Path]:
@@ -203,7 +203,7 @@ def check_complete(
     body = {_plain(model, name) for name in model.base_model.state_dict()}
 
     def anew(name: str) -> bool:
-        """Whether the task's architecture has it, and the checkpoint's own has not."""
+        """Return whether the task's architecture has it, and the checkpoint's own has not."""
         plain = _plain(model, name)
         # What makes one vector of an encoder's states belongs to its head.
         return (plain not in body or "pooler" in plain) and plain not in own
@@ -215,8 +215,8 @@ def check_complete(
     heads = {*_HEADS, *(name.split(".")[0] for name in own)} - tops
 
     def dropped(name: str) -> bool:
-        """Whether it is of a head that the task does not use, or no weight: earlier versions of
-        transformers saved buffers that are computed."""
+        """Return whether it is of a head that the task does not use, or no weight: earlier versions
+        of transformers saved buffers that are computed."""
         plain = _plain(model, name)
         top = plain.split(".")[0]
         return plain in own or plain in computed or (top in heads if own else top not in tops)
@@ -293,7 +293,8 @@ def _listed(what: str, names: Collection[str]) -> str:
 
 
 def adapted(folder: Path) -> str:
-    """What an adapter in a folder changes: a folder, or a hub name; empty where there is none.
+    """Return what an adapter in a folder changes: a folder, or a hub name; empty where there is
+    none.
 
     Raises:
         InputError: its configuration cannot be read, or names nothing, or nothing that is here.

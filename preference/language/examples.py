@@ -100,7 +100,7 @@ class LanguageExamples(ABC):
 
     @property
     def measures_loss(self) -> bool:
-        """Whether accuracy is of next tokens, and has a loss."""
+        """Return whether accuracy is of next tokens, and has a loss."""
         return False
 
     @property
@@ -262,9 +262,9 @@ class LanguageExamples(ABC):
         """
         every_N, theta_D = torch.arange(len(self.text_JK)), self.base.random_theta()
         ends_U = np.cumsum(self.counts_U.numpy())
-        found = self.user_gradients(theta_D, every_N, self.counts_U, model)
+        result = self.user_gradients(theta_D, every_N, self.counts_U, model)
         try:
-            for (first, end), found_1D in zip(pairwise([0, *ends_U]), found, strict=True):
+            for (first, end), found_1D in zip(pairwise([0, *ends_U]), result, strict=True):
                 if end > first:
                     self._compare(found_1D[0], np.arange(first, end), model)
         finally:
@@ -275,8 +275,10 @@ class LanguageExamples(ABC):
         text_NK, weight_N = self.text_JK[mine_N], np.full(len(mine_N), 1.0 / len(mine_N))
         with self.base.computing(), self.base.differentiable() as parameters:
             self.differentiate(text_NK[text_NK >= 0], mine_N, weight_N, model)
-            found = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters.values()]
-            grads = [gradient.float() for gradient in found]
+            result = [
+                torch.zeros_like(p) if p.grad is None else p.grad for p in parameters.values()
+            ]
+            grads = [gradient.float() for gradient in result]
         expected_D = self.base.to_theta(torch.cat([g.reshape(1, -1) for g in grads], dim=1))[0]
         start, scale = 0, float(expected_D.norm())
         eps = torch.finfo(getattr(torch, self.base.settings.dtype)).eps

@@ -37,7 +37,7 @@ _Rows = tuple[np.ndarray, np.ndarray]  # names of rows, ascending, and these: N 
 
 
 def name_of(digest: "hashlib._Hash") -> bytes:
-    """What a row is known by."""
+    """Return what a row is known by."""
     return digest.hexdigest()[: _NAME.itemsize].encode()
 
 

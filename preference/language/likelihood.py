@@ -63,7 +63,7 @@ class SavedLikelihood:
         Computed in batches of texts of about equal length: last digits may depend on them.
         """
         asked, said = strings_of(prompts, responses)
-        tokens, found = self.texts(asked, said, ended=True), np.empty(len(said))
+        tokens, result = self.texts(asked, said, ended=True), np.empty(len(said))
         words: Any = self._model.get_output_embeddings().weight  # type: ignore[operator]
         most = min(usual_batch(self._device), max(1, MOST_LOGITS // len(words)))
         for texts_R in length_batches(tokens.lengths_T, most):
@@ -74,8 +74,8 @@ class SavedLikelihood:
             for row, text in enumerate(texts_R.tolist()):
                 first, end = max(1, int(tokens.second_T[text])), int(tokens.lengths_T[text])
                 log_LV = logits_RLV[row, first - 1 : end - 1].double().log_softmax(dim=1)
-                found[text] = float(log_LV.gather(1, ids_RL[row, first:end, None]).sum())
-        return found
+                result[text] = float(log_LV.gather(1, ids_RL[row, first:end, None]).sum())
+        return result
 
 
 def load_next_token(path: str | os.PathLike, given: str = "") -> tuple[Any, TextTokens]:

@@ -84,7 +84,7 @@ class Contents:
 
 
 def contents_of(path: str) -> Contents:
-    """What is there now; of an adapter with what it changes.
+    """Return what is there now; of an adapter with what it changes.
 
     Raises:
         InputError: nothing is there.
@@ -326,7 +326,7 @@ def _in_one_line(path: str) -> Iterator[bool]:
 
 
 def _is_causal(model: torch.nn.Module) -> bool:
-    """Whether another last token leaves what is said of the tokens before it as it is.
+    """Return whether another last token leaves what is said of the tokens before it as it is.
 
     Tried, not asked: configurations of encoders and of causal models say the same.
     """
@@ -339,14 +339,14 @@ def _is_causal(model: torch.nn.Module) -> bool:
 
 def _head(model: torch.nn.Module, path: str) -> tuple[str, torch.nn.Linear]:
     """The last linear layer with one output."""
-    found = [
+    result = [
         (name, module)
         for name, module in model.named_modules()
         if isinstance(module, torch.nn.Linear) and module.out_features == 1
     ]
-    if not found:
+    if not result:
         raise InputError(f"--base {path}: no linear head of one number was found")
-    return found[-1]
+    return result[-1]
 
 
 def checkpointed(model: torch.nn.Module, path: str) -> None:
@@ -442,8 +442,8 @@ def _modules_of(model: Any, new: Collection[str]) -> list[str]:
     none of a network whose head is all that is new."""
     tops = {name.split(".")[0] for name in new}
     below = {name.split(".")[1] for name in new if name.startswith(f"{model.base_model_prefix}.")}
-    found = {f"{model.base_model_prefix}.{name}" for name in below} | tops
-    return sorted(found - {model.base_model_prefix, *_HEADS})
+    result = {f"{model.base_model_prefix}.{name}" for name in below} | tops
+    return sorted(result - {model.base_model_prefix, *_HEADS})
 
 
 def _usual_targets(model: Any) -> list[str]:
@@ -485,7 +485,8 @@ def _check_layers(changed: Any, targets: list[str]) -> None:
 
 
 def _has_transposed(model: torch.nn.Module, targets: list[str]) -> bool:
-    """Whether what LoRA changes are GPT-2's transposed layers, which peft wants to be told."""
+    """Return whether what LoRA changes are GPT-2's transposed layers, which peft wants to be
+    told."""
     kinds = {
         type(module).__name__
         for name, module in model.named_modules()

@@ -75,7 +75,7 @@ class NextTokens(LanguageExamples):
         return True
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
-        """How often the likeliest next token at θ is the right one, and the loss.
+        """Return how often the likeliest next token at θ is the right one, and the loss.
 
         ``judgements`` counts scored tokens; ``chance`` is one over the words known. A text in
         several examples counts in each.
@@ -120,7 +120,7 @@ class NextTokens(LanguageExamples):
 
 
 def scored_tokens(tokens: Tokens, texts_R: np.ndarray) -> np.ndarray:
-    """How many tokens of some texts are scored, (R,)."""
+    """Return how many tokens of some texts are scored, (R,)."""
     lengths_R = tokens.start_T[texts_R + 1] - tokens.start_T[texts_R]
     return lengths_R - np.maximum(tokens.second_T[texts_R], 1)
 

@@ -54,7 +54,7 @@ class PolicyExamples(TokenExamples):
 
     @cached_property
     def loss(self) -> PolicyLoss:
-        """What it is trained by."""
+        """Return what it is trained by."""
         return policy_loss(self.base)
 
     def differentiate(
@@ -209,7 +209,7 @@ class PolicyExamples(TokenExamples):
 
 
 def policy_loss(base: LanguageBase) -> PolicyLoss:
-    """What a base with `--task policy` is trained by."""
+    """Return what a base with `--task policy` is trained by."""
     settings = base.settings
     return PolicyLoss(settings.loss, settings.beta, settings.r_max)
 
@@ -222,11 +222,11 @@ def policy_examples(
     Raises:
         InputError: as of `token_examples`.
     """
-    found = token_examples(judgements, base, left_out, ended=True)
-    reference_T = np.full(len(found.tokens.lengths_T) + 1, np.nan)
+    result = token_examples(judgements, base, left_out, ended=True)
+    reference_T = np.full(len(result.tokens.lengths_T) + 1, np.nan)
     reference_T[-1] = 0.0
     return PolicyExamples(
-        **{known.name: getattr(found, known.name) for known in fields(found)},
+        **{known.name: getattr(result, known.name) for known in fields(result)},
         reference_T=reference_T,
         kept=references(base.reference_terms),
     )

@@ -52,7 +52,7 @@ class PolicyFit:
             raise InputError(f"--learning-rate must be a positive number; got {self.rate}")
 
     def steps(self, judgements: int) -> int:
-        """How many there are."""
+        """Return how many there are."""
         return self.epochs * -(-judgements // self.batch)
 
     def __call__(

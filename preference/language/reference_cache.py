@@ -73,8 +73,8 @@ class References:
 
 
 def references(terms: str) -> References:
-    """What is known under a network of these terms, in the folder that the environment names: one
-    for all of a process."""
+    """Return what is known under a network of these terms, in the folder that the environment
+    names: one for all of a process."""
     named = os.environ.get(FOLDER)
     return _shared(Path(named), terms) if named else References()
 
@@ -85,7 +85,8 @@ def _shared(folder: Path, terms: str) -> References:
 
 
 def _names(tokens: Tokens, texts_R: np.ndarray) -> list[bytes]:
-    """What each text of a batch is kept under: a digest of the whole batch, and its place there."""
+    """Return what each text of a batch is kept under: a digest of the whole batch, and its place
+    there."""
     batch = hashlib.sha256()
     for text in texts_R.tolist():
         first, end = int(tokens.start_T[text]), int(tokens.start_T[text + 1])

@@ -124,7 +124,8 @@ class SavedReward:
         return cls(loaded, str(saved.get("model", "btl")))
 
     def fits(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
-        """Which of R responses fit into what is read of a text, (R,) bool; others have no score."""
+        """Return which of R responses fit into what is read of a text, (R,) bool; others have no
+        score."""
         return self._base.texts.fits(prompt, response)
 
     def score(self, prompt: Text | Sequence[Text], response: Text | Sequence[Text]) -> Any:
@@ -151,7 +152,7 @@ def rewards_of(base: LanguageBase, tokens: Tokens) -> np.ndarray:
 
 
 def base_of_adapter(folder: Path, about: Mapping[str, Any], given: str = "") -> str:
-    """Where what an adapter in a folder changes is found; ``about`` is the base in its FILE.
+    """Return where what an adapter in a folder changes is found; ``about`` is the base in its FILE.
 
     Raises:
         InputError: it is nowhere.
@@ -161,12 +162,12 @@ def base_of_adapter(folder: Path, about: Mapping[str, Any], given: str = "") -> 
 
 
 def is_language_model(folder: str | os.PathLike) -> bool:
-    """Whether a folder says that it holds a language model."""
+    """Return whether a folder says that it holds a language model."""
     return (Path(folder) / FILE).exists()
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """What `murmuration.json` in a folder says."""
+    """Return what `murmuration.json` in a folder says."""
     path = folder / FILE
     try:
         about = json.loads(path.read_text(encoding="utf-8"))

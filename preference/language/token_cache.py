@@ -45,7 +45,7 @@ Arrays = tuple[torch.Tensor, np.ndarray, np.ndarray, int]
 def kept(
     terms: Iterable[str], texts: int, limit: int, words: int, make: Callable[[], Arrays]
 ) -> Arrays:
-    """What ``make`` gives, or gave when it was asked for on the same ``terms``.
+    """Return what ``make`` gives, or gave when it was asked for on the same ``terms``.
 
     They are so many ``texts`` of at most ``limit`` of ``words`` different tokens. Where nothing can
     be read or written, it is made, and the log told.
@@ -62,12 +62,12 @@ def kept(
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             why = f"{path} cannot be used ({error}): texts are tokenized again"
             _log.warning("%s", OperatorOnly(why))
-    found = make()
+    result = make()
     try:
-        _write(path, key, found)
+        _write(path, key, result)
     except (OSError, SafetensorError) as error:
         _log.warning("%s=%s: tokens cannot be kept there (%s)", FOLDER, named, error)
-    return found
+    return result
 
 
 def user_folder() -> Path | None:

@@ -96,7 +96,7 @@ class Tokens:
         return ids_RL, mask_RL
 
     def segments(self, texts_R: np.ndarray, length: int) -> torch.Tensor:
-        """Which of an encoder's two segments each token belongs to, (R, L): 0 or 1."""
+        """Return which of an encoder's two segments each token belongs to, (R, L): 0 or 1."""
         second = torch.from_numpy(self.second_T[texts_R])[:, None]
         return (torch.arange(length) >= second).long()
 
@@ -168,7 +168,7 @@ class TextTokens:
     def fits(
         self, prompts: Sequence[str], responses: Sequence[str], *, ended: bool = False
     ) -> np.ndarray:
-        """Which responses fit into the context, (T,) bool."""
+        """Return which responses fit into the context, (T,) bool."""
         _, tails = (self._exchanges if self.chat else self._plain)(prompts, responses)
         most = self._most(ended)
         return np.array([len(tail) <= most for tail in self._ids(tails)], dtype=bool)
@@ -193,14 +193,14 @@ class TextTokens:
     def ends(self) -> list[int]:
         """Tokens at which a response is over: the end of text, and the special token that a chat
         template writes after a response."""
-        found = self._end([])
+        result = self._end([])
         if self.chat:
             _, (one, other) = self._exchanges(["a", "a"], ["a", "b"])
             shared = os.path.commonprefix([one[::-1], other[::-1]])  # noqa: RUF071 (no paths)
             after = shared[::-1].strip()
             special = {*self.tokenizer.all_special_ids}
-            found += [token for token in next(self._ids([after]))[:1] if token in special]
-        return [*dict.fromkeys(found)]
+            result += [token for token in next(self._ids([after]))[:1] if token in special]
+        return [*dict.fromkeys(result)]
 
     @cached_property
     def _words(self) -> int:
@@ -208,7 +208,7 @@ class TextTokens:
         return max(self.tokenizer.get_vocab().values()) + 1
 
     def _last(self, ended: bool) -> list[int]:
-        """What is written after a response."""
+        """Return what is written after a response."""
         return self._after + (self._end(self._after) if ended and not self.chat else [])
 
     def _most(self, ended: bool) -> int:
@@ -246,8 +246,8 @@ class TextTokens:
         for at in range(0, len(texts), _AT_A_TIME):
             some = list(texts[at : at + _AT_A_TIME])
             with unbroken():
-                found = self.tokenizer(some, add_special_tokens=special, verbose=False)
-            yield from found["input_ids"]
+                result = self.tokenizer(some, add_special_tokens=special, verbose=False)
+            yield from result["input_ids"]
 
     def _plain(
         self, prompts: Sequence[str], responses: Sequence[str]
@@ -259,7 +259,8 @@ class TextTokens:
     def _exchanges(
         self, prompts: Sequence[str], responses: Sequence[str]
     ) -> tuple[list[str], list[str]]:
-        """What the chat template writes, up to where the response begins and from there on."""
+        """Return what the chat template writes, up to where the response begins and from there
+        on."""
         heads, tails = [], []
         for prompt, response in zip(prompts, responses, strict=True):
             head, whole = self._templated(prompt, response)
@@ -326,7 +327,7 @@ def _joined(texts: Iterable[Sequence[int]]) -> tuple[torch.Tensor, np.ndarray]:
 
 
 def _around(whole: list[int], part: list[int]) -> tuple[list[int], list[int]]:
-    """What stands before and after a part."""
+    """Return what stands before and after a part."""
     for at in range(len(whole)):
         if whole[at : at + len(part)] == part:
             return whole[:at], whole[at + len(part) :]

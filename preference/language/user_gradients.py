@@ -77,11 +77,11 @@ class Touched:
 
     def stretches(self) -> np.ndarray:
         """Begin and end of each, (P, 2) int64, in no order; they may overlap."""
-        found = [np.array([(start, start + size)]) for start, size in self._whole.items()]
+        result = [np.array([(start, start + size)]) for start, size in self._whole.items()]
         for (start, width), ids_Q in self._rows():
             begin_Q = start + width * ids_Q.cpu().numpy()
-            found.append(np.stack([begin_Q, begin_Q + width], axis=1))
-        return np.concatenate([np.empty((0, 2), np.int64), *found])
+            result.append(np.stack([begin_Q, begin_Q + width], axis=1))
+        return np.concatenate([np.empty((0, 2), np.int64), *result])
 
     def clear(self, grads_BD: torch.Tensor) -> None:
         """Zeros again, in all of these rows; as if nothing had been touched."""
@@ -169,7 +169,8 @@ class UserBackward:
         touched: Touched | None = None,
         only: Callable[[str], bool] = lambda layer: True,
     ) -> Iterator[None]:
-        """What is computed and differentiated within adds to the users' rows of ``grads_BD``.
+        """Return what is computed and differentiated within adds to the users' rows of
+        ``grads_BD``.
 
         ``spans`` names the users whose sequences, of ``rows`` in the batch, are consecutive.
         ``touched`` learns where. Layers that ``only`` does not take by their name get no
@@ -326,13 +327,14 @@ def _again(module: nn.Module, args: list, named: dict, g: torch.Tensor, into: _I
         leaves = {name: held[name].clone().requires_grad_(True) for name in into}
         named = {name: _wide(value) for name, value in named.items()}
         out = functional_call(module, {**held, **leaves}, tuple(map(_wide, args)), named)
-        found = torch.autograd.grad(out, list(leaves.values()), g.to(out.dtype))
-    for name, gradient in zip(leaves, found, strict=True):
+        result = torch.autograd.grad(out, list(leaves.values()), g.to(out.dtype))
+    for name, gradient in zip(leaves, result, strict=True):
         into[name].add_(gradient)
 
 
 def _rule(module: nn.Module) -> Callable:
-    """How a layer's gradient is made; subclasses may compute something else, so exact types."""
+    """Return how a layer's gradient is made; subclasses may compute something else, so exact
+    types."""
     if type(module) is nn.Linear:
         return _linear
     if type(module) is nn.Embedding and not (module.scale_grad_by_freq or module.max_norm):

@@ -302,7 +302,7 @@ def _selected(x_RD: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 
 def _chunk(dimension: int) -> int:
-    """How many rows are worked on at a time."""
+    """Return how many rows are worked on at a time."""
     return max(1, min(CHUNK, _CHUNK_BYTES // (4 * dimension)))
 
 
@@ -338,8 +338,8 @@ def flips(judgements: Judgements) -> torch.Tensor | None:
 def distinct_texts(
     judgements: Judgements, uses_prompt: bool
 ) -> tuple[np.ndarray, list[str], list[str], list[int]]:
-    """Which distinct text each response of each judgement is (−1: there is none), and these texts
-    with the judgement they first appear in."""
+    """Return which distinct text each response of each judgement is (−1: there is none), and these
+    texts with the judgement they first appear in."""
     index: dict[tuple[str, str], int] = {}
     first_row_T: list[int] = []
     text_JK = np.full((len(judgements), judgements.most_responses), -1, dtype=np.int64)

@@ -46,7 +46,8 @@ _PARTS = 32  # of a sum: enough for the cores of one machine, and few enough to 
 def windows(
     start_U: torch.Tensor, users_S: np.ndarray, group_size: int, words_S: np.ndarray
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Which judgements each sampled user contributes: at most ``group_size`` in a cyclic window.
+    """Return which judgements each sampled user contributes: at most ``group_size`` in a cyclic
+    window.
 
     Args:
         start_U: offsets of all users' judgements, length U + 1.
@@ -182,7 +183,7 @@ class _Work:
 
     @property
     def chunks(self) -> int:
-        """How many."""
+        """Return how many."""
         return len(self.cuts) - 1
 
     def local_updates(self, chunk: int, local: LocalSteps) -> torch.Tensor:
@@ -214,7 +215,7 @@ class _Work:
 
 
 def _cuts(ends_S: np.ndarray, bytes_each: int, least: int, most: int) -> list[int]:
-    """Where chunks begin and end: whole users, about equally many judgements in each."""
+    """Return where chunks begin and end: whole users, about equally many judgements in each."""
     total = int(ends_S[-1]) if len(ends_S) else 0
     size = min(max(least, total * bytes_each // _CHUNKS), most)
     chunks = -(-total // max(1, size // bytes_each))

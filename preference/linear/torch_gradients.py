@@ -51,7 +51,7 @@ class Rows(Protocol):
 
     @cached_property
     def gpu(self) -> torch.device | None:
-        """Where gradients are computed, if not by the processor."""
+        """Return where gradients are computed, if not by the processor."""
         ...
 
     def on(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

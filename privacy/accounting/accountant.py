@@ -148,7 +148,7 @@ def _curve(
 
 
 def _choices(events: list[tuple[Event, int]]) -> tuple[float, list[tuple[Event, int]]]:
-    """What the choices of one part cost, and all that is not a choice."""
+    """Return what the choices of one part cost, and all that is not a choice."""
     chosen = [(e.epsilon, times) for e, times in events if isinstance(e, PureChoice)]
     rest = [(event, times) for event, times in events if not isinstance(event, PureChoice)]
     return sum(each * times for each, times in chosen), rest
@@ -173,8 +173,8 @@ def _of_the_rest(
         return group_privacy.epsilon_with_groups(
             events, adjacency=adjacency, delta=delta, interval=interval
         )
-    found = composed_epsilon(events, adjacency=adjacency, delta=delta, interval=interval)
-    return min(found, _added_up(events, delta))
+    result = composed_epsilon(events, adjacency=adjacency, delta=delta, interval=interval)
+    return min(result, _added_up(events, delta))
 
 
 def _added_up(events: list[tuple[Event, int]], delta: float) -> float:
@@ -235,7 +235,8 @@ def calibrate(
 
 
 def _solve(gap: Callable[[float], float], low: float, high: float, *, start: float) -> float:
-    """Where ``gap``, falling from above 0 at ``low`` to 0 or less at ``high``, is in [-1e-4, 0].
+    """Return where ``gap``, falling from above 0 at ``low`` to 0 or less at ``high``, is in [-1e-4,
+    0].
 
     Secant steps that aim just inside, and halves the bracket when one leaves it. At a cliff, where
     no such point exists, the end of the bracket that meets the target.

@@ -29,7 +29,7 @@ def delta_of(noise: float, epsilon: float) -> float:
     return 0.0 if second >= first else math.exp(first) * -math.expm1(second - first)
 
 
-def least_noise(epsilon: float, delta: float) -> float:
+def calibrate_noise(epsilon: float, delta: float) -> float:
     """The least standard deviation over sensitivity for (epsilon, delta), rounded up.
 
     At epsilon = 1, delta = 1e-5 it is 3.73. Raises ValueError for parameters out of range.

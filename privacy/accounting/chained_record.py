@@ -96,12 +96,12 @@ class Contents:
         return self.heads[-1]
 
     def on_chain(self, head: Head) -> bool:
-        """Whether the record had this head once, or has it now."""
+        """Return whether the record had this head once, or has it now."""
         return head.index < len(self.heads) and self.heads[head.index] == head
 
 
 def head_path(path: Path) -> Path:
-    """Where the head of the record at ``path`` lies."""
+    """Return where the head of the record at ``path`` lies."""
     return path.with_name(path.name + ".head")
 
 
@@ -148,7 +148,7 @@ class ChainedRecord:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can be added any more."""
+        """Return whether nothing can be added any more."""
         return self._file < 0
 
     @property
@@ -245,7 +245,7 @@ class ChainedRecord:
 
 
 def read(path: Path) -> Contents:
-    """What a record holds, also while another process writes it.
+    """Return what a record holds, also while another process writes it.
 
     Raises:
         RecordDamaged, NoRecord: as ``ChainedRecord``.
@@ -267,15 +267,15 @@ def read(path: Path) -> Contents:
 
 def readable(path: Path) -> list[dict[str, Any]]:
     """The payloads of all lines that are JSON objects, whatever else is wrong with the record."""
-    found = []
+    result = []
     for line in path.read_bytes().split(b"\n") if path.exists() else ():
         try:
             data = json.loads(line)
         except ValueError:
             continue
         if isinstance(data, dict):
-            found.append({k: v for k, v in data.items() if k not in ("index", "before")})
-    return found
+            result.append({k: v for k, v in data.items() if k not in ("index", "before")})
+    return result
 
 
 def first_line(path: Path) -> dict[str, Any] | None:
@@ -327,7 +327,7 @@ def _read_head(path: Path) -> bytes | None:
 
 
 def _checked(path: Path, raw: bytes, head_raw: bytes | None) -> tuple[Contents, Head]:
-    """What the record holds, and the head that covers it, which may be a line behind."""
+    """Return what the record holds, and the head that covers it, which may be a line behind."""
     size = raw.rfind(b"\n") + 1
     lines = raw[:size].split(b"\n")[:-1]
     _check_kind(path, raw, lines)
@@ -373,11 +373,11 @@ def _check_kind(path: Path, raw: bytes, lines: list[bytes]) -> None:
 
 def _covered(beside: Path, raw: bytes) -> tuple[Head, bool]:
     """The newer slot, and whether the other one is torn."""
-    found = [_read_slot(raw[place : place + _SLOT]) for place in (0, _SLOT)]
-    heads = [head for head in found if head]
+    result = [_read_slot(raw[place : place + _SLOT]) for place in (0, _SLOT)]
+    heads = [head for head in result if head]
     newest = max(heads, key=lambda head: head.index, default=None)
-    other = found[1 - newest.index % 2] if newest else None
-    placed = all(head is None or head.index % 2 == place for place, head in enumerate(found))
+    other = result[1 - newest.index % 2] if newest else None
+    placed = all(head is None or head.index % 2 == place for place, head in enumerate(result))
     fits = other is None or (newest is not None and other.index == newest.index - 1)
     if newest is None or not placed or not fits or len(raw) != 2 * _SLOT:
         raise RecordDamaged(f"{beside} was edited or damaged")

@@ -15,9 +15,9 @@ from murmuration.privacy.accounting.convolution import (
     Uncertified,
     convolve,
 )
-from murmuration.privacy.accounting.events import Event, OnPart, PureDp
-from murmuration.privacy.accounting.losses import Loss
-from murmuration.privacy.accounting.masses import Masses
+from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
+from murmuration.privacy.accounting.events import Event, ParallelEvent, PureDp
+from murmuration.privacy.accounting.privacy_loss import PrivacyLossDistribution
 from murmuration.privacy.accounting.tilting import REACH, Outline
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
@@ -36,7 +36,7 @@ _NOISE = 1e-6
 _CUT = 1e-20
 
 
-def _span(masses: Masses) -> int:
+def _span(masses: DiscretePMF) -> int:
     return int(masses.index_N[-1]) - int(masses.index_N[0])
 
 
@@ -46,11 +46,11 @@ class OneWay:
     def __init__(self, parts: Parts, interval: float) -> None:
         self.parts, self.interval = parts, interval
 
-    def loss_at_delta(self, delta: float, *, steps: int = 1) -> Loss:
+    def loss_at_delta(self, delta: float, *, steps: int = 1) -> PrivacyLossDistribution:
         """The distribution, tight where ``delta``, or that of ``steps`` neighbours, is decided."""
         return self._loss(self._outline.order_for_delta(delta, steps))
 
-    def loss_at_epsilon(self, epsilon: float) -> Loss:
+    def loss_at_epsilon(self, epsilon: float) -> PrivacyLossDistribution:
         """The distribution, tight at ``epsilon``."""
         return self._loss(self._outline.order_for_epsilon(epsilon))
 
@@ -63,7 +63,8 @@ class OneWay:
 
     @property
     def too_coarse(self) -> bool:
-        """Whether the grid adds more to the variance of the loss than it may, and could be finer.
+        """Return whether the grid adds more to the variance of the loss than it may, and could be
+        finer.
 
         Every release of many is spread over two cells, which adds d²/6 to its variance. Losses
         that span many cells are left as they are: they would take long.
@@ -76,7 +77,7 @@ class OneWay:
 
     @property
     def too_fine(self) -> bool:
-        """Whether rounding shows on this grid; see ``Masses.surplus``."""
+        """Return whether rounding shows on this grid; see ``DiscretePMF.surplus``."""
         return any(masses.surplus > _NOISE for masses, _ in self.parts)
 
     @cached_property
@@ -84,7 +85,8 @@ class OneWay:
         return Outline.of(self.parts, self.interval)
 
     def _end(self, order: float, other: float) -> float:
-        """Where the distribution tilted by ``order`` ends on the side of ``other``, all but e⁻⁴⁰.
+        """Return where the distribution tilted by ``order`` ends on the side of ``other``, all but
+        e⁻⁴⁰.
 
         Markov's inequality for e^((other − order) · loss).
         """
@@ -96,7 +98,7 @@ class OneWay:
         )
         return (at - here + REACH) / (other - order)
 
-    def _loss(self, order: float) -> Loss:
+    def _loss(self, order: float) -> PrivacyLossDistribution:
         below, beyond = self._outline.reach(order)
         # From the masses themselves: an outline rounds away the end of what is bounded.
         low, high = self._end(order, below), self._end(order, beyond)
@@ -121,8 +123,9 @@ class OneWay:
 class Composition:
     """Releases taken together, for neighbours in either order.
 
-    Formal guarantee: whatever is said of epsilon and delta, and every ``Loss`` that is handed out,
-    bounds the composition of the releases' discretized distributions, all rounding included.
+    Formal guarantee: whatever is said of epsilon and delta, and every ``PrivacyLossDistribution``
+    that is handed out, bounds the composition of the releases' discretized distributions, all
+    rounding included.
     """
 
     def __init__(self, removed: OneWay, added: OneWay) -> None:
@@ -151,14 +154,14 @@ class Composition:
         """``delta`` as a function of epsilon, from one convolution: exact around ``delta``.
 
         Elsewhere it errs upward: by next to nothing within a factor of a million or so, and up to
-        what ``losses`` says further off.
+        what ``privacy_loss`` says further off.
         """
         if any(way.infinite >= 1.0 for way in self.ways):
             return lambda epsilon: 1.0
         losses = self.losses(delta)
         return lambda epsilon: max(loss.delta(epsilon) for loss in losses)
 
-    def losses(self, delta: float, *, steps: int = 1) -> tuple[Loss, ...]:
+    def losses(self, delta: float, *, steps: int = 1) -> tuple[PrivacyLossDistribution, ...]:
         """For each of ``ways`` a distribution that dominates at every epsilon, tight at ``delta``.
 
         That is: (1) each dominates for *all* α ≥ 0, so that it may be mixed, post-processed and
@@ -176,11 +179,11 @@ class Composition:
 
 def _epsilon(way: OneWay, delta: float) -> float:
     loss = None if way.infinite > delta else way.loss_at_delta(delta)
-    found = math.inf if loss is None else loss.epsilon(delta)
+    result = math.inf if loss is None else loss.epsilon(delta)
     cut_off = max(masses.infinite for masses, _ in way.parts) <= _CUT
-    if math.isinf(found) and cut_off:
+    if math.isinf(result) and cut_off:
         raise Uncertified(_refusal(way, delta, way.infinite if loss is None else loss.infinite))
-    return found
+    return result
 
 
 def _refusal(way: OneWay, delta: float, least: float) -> str:
@@ -219,16 +222,16 @@ def _composed(
     charged: list[tuple[Event, int]], adjacency: Adjacency, interval: float
 ) -> Composition:
     """On a grid of this ``interval``."""
-    found = [(_masses(event, adjacency, interval), times) for event, times in charged]
-    removed = OneWay([(of_both[0], times) for of_both, times in found], interval)
-    if all(len(of_both) == 1 for of_both, _ in found):
+    result = [(_masses(event, adjacency, interval), times) for event, times in charged]
+    removed = OneWay([(of_both[0], times) for of_both, times in result], interval)
+    if all(len(of_both) == 1 for of_both, _ in result):
         return Composition(removed, removed)
-    added = OneWay([(of_both[-1], times) for of_both, times in found], interval)
+    added = OneWay([(of_both[-1], times) for of_both, times in result], interval)
     return Composition(removed, added)
 
 
 @lru_cache(maxsize=8)
-def _masses(event: Event, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
+def _masses(event: Event, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
     """Remembered: a run that shows what it has spent asks for the same few again and again."""
     return event.loss(adjacency, interval)
 
@@ -251,29 +254,30 @@ def of_several_runs(events: Iterable[tuple[Event, int]]) -> list[tuple[Event, in
     Whoever is in one part of a run, or held out from it, may be in another part of the next: so
     everybody counts as exposed to everything.
     """
-    found: Counter[Event] = Counter()
+    result: Counter[Event] = Counter()
     for event, times in events:
         if not isinstance(event, HoldOut):
-            found[event.event if isinstance(event, OnPart) else event] += times
+            result[event.event if isinstance(event, ParallelEvent) else event] += times
         elif event.epsilon:
-            found[PureDp(event.epsilon)] += times
-    return list(found.items())
+            result[PureDp(event.epsilon)] += times
+    return list(result.items())
 
 
 def by_part(events: Iterable[tuple[Event, int]]) -> list[list[tuple[Event, int]]]:
-    """What a user of each part is exposed to: the events of the part, and all that have none.
+    """Return what a user of each part is exposed to: the events of the part, and all that have
+    none.
 
     One list with everything if no event belongs to a part.
     """
     events = list(events)
-    parts = sorted({event.part for event, _ in events if isinstance(event, OnPart)})
+    parts = sorted({event.part for event, _ in events if isinstance(event, ParallelEvent)})
     if not parts:
         return [events]
     return [
         [
-            (event.event, times) if isinstance(event, OnPart) else (event, times)
+            (event.event, times) if isinstance(event, ParallelEvent) else (event, times)
             for event, times in events
-            if not isinstance(event, OnPart) or event.part == part
+            if not isinstance(event, ParallelEvent) or event.part == part
         ]
         for part in parts
     ]

@@ -38,8 +38,8 @@ inverse transform divides Euclidean norms by √n and adds F relative to them. A
 every place, and twice the sum what is of second order. (4) Untilting is one exponential of a sum of
 three rounded terms. (5) The tail is Markov's inequality for e^{sj}. ∎
 
-The result is a ``Loss``: masses no smaller than p*, cell by cell, down to a lowest cell that holds
-all the rest; at infinity what the p_i have there and what lies beyond the window. Its H_α is at
+The result is a ``PrivacyLossDistribution``: masses no smaller than p*, cell by cell, down to a
+lowest cell that holds all the rest; at infinity what the p_i have there and what lies beyond the window. Its H_α is at
 least that of p*, and so of the releases that the p_i dominate, for α ≥ e^lowest. From there down to
 1 at α = 0 it is a straight line, and theirs, which is convex in α and no larger at either end, lies
 under it. So it dominates them for every α ≥ 0.
@@ -57,8 +57,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy import fft
 
-from murmuration.privacy.accounting.losses import Loss
-from murmuration.privacy.accounting.masses import LOST, ROUNDING, Masses
+from murmuration.privacy.accounting.discrete_pmf import LOST, ROUNDING, DiscretePMF
+from murmuration.privacy.accounting.privacy_loss import PrivacyLossDistribution
 
 #: How far the discretized loss of one release may be off: its losses, and its masses relatively.
 ALLOWANCE = 2.0**-40
@@ -70,12 +70,12 @@ class Uncertified(ValueError):
     """Nothing can be certified about this composition, or not at this delta."""
 
 
-Parts = Sequence[tuple[Masses, int]]
+Parts = Sequence[tuple[DiscretePMF, int]]
 
 
 def convolve(
     parts: Parts, *, interval: float, tilt: float, lowest: int, cells: int, beyond: float
-) -> Loss:
+) -> PrivacyLossDistribution:
     """The composition of ``(masses, times)``, tight where ``tilt`` puts the bulk of it.
 
     Args:
@@ -131,7 +131,7 @@ def convolve(
     return _with_the_rest(mass_W, lowest, interval, infinite + LOST, raised)
 
 
-def _tilted(masses: Masses, tilt: float, cells: int) -> tuple[np.ndarray, float, float]:
+def _tilted(masses: DiscretePMF, tilt: float, cells: int) -> tuple[np.ndarray, float, float]:
     """q modulo ``cells``, its κ, and h."""
     shift = masses.log_moment(tilt)
     tilted_N = masses.mass_N * np.exp(tilt * masses.index_N - shift)
@@ -164,7 +164,7 @@ def _power(spectrum: np.ndarray, times: int) -> np.ndarray:
 
 
 def _tail(parts: Parts, tilt: float, first: int) -> float:
-    """What lies at ``first`` and above, at most."""
+    """Return what lies at ``first`` and above, at most."""
     exponents = [times * masses.log_moment(tilt) for masses, times in parts]
     total = math.fsum(exponents) - tilt * first
     furthest = max(abs(tilt * float(m.index_N[at])) for m, _ in parts for at in (0, -1))
@@ -175,7 +175,7 @@ def _tail(parts: Parts, tilt: float, first: int) -> float:
 
 def _with_the_rest(
     mass_W: np.ndarray, lowest: int, interval: float, infinite: float, raised: float
-) -> Loss:
+) -> PrivacyLossDistribution:
     """Cells from the top as long as they hold no more than one; the rest is in the lowest."""
     infinite = min(1.0, infinite)
     above_W = np.cumsum(mass_W[::-1])
@@ -185,4 +185,4 @@ def _with_the_rest(
     mass_N[0] = max(0.0, 1.0 + 1e-9 - infinite - float(mass_N[1:].sum()))
     start = (lowest + first) * interval + raised
     start += 4.0 * ROUNDING * (abs(start) + 1.0)
-    return Loss(start, interval, mass_N, infinite)
+    return PrivacyLossDistribution(start, interval, mass_N, infinite)

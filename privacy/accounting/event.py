@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Protocol
 
-from murmuration.privacy.accounting.masses import Masses
+from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.adjacency import Adjacency
 
 
@@ -11,7 +11,7 @@ class Event(Protocol):
 
     kind: ClassVar[str]
 
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """The privacy loss of one run, discretized pessimistically to ``interval``.
 
         For a user who is removed and one who is added; one where the two agree.

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from scipy import special
 
+from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.event import Event
-from murmuration.privacy.accounting.grid_noise import OnGrid
-from murmuration.privacy.accounting.masses import Masses
+from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.extensions import Group
@@ -90,10 +90,10 @@ class RandomizedLabels:
 
     @property
     def unprotected(self) -> bool:
-        """Whether so much is told that it counts as no protection at all."""
+        """Return whether so much is told that it counts as no protection at all."""
         return self.epsilon * self.labels > _MOST
 
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """The worst such release (Kairouz et al. 2015), composed; Unsupported elsewhere."""
         if adjacency is not Adjacency.REPLACE_LABELS:
             raise Unsupported(
@@ -101,10 +101,10 @@ class RandomizedLabels:
                 f"numbers of judgements are not protected; use {Adjacency.REPLACE_LABELS}"
             )
         if self.unprotected:
-            return (Masses.worst(0.0, 1.0, interval),)
+            return (DiscretePMF.worst(0.0, 1.0, interval),)
         return (self._composed(interval),)
 
-    def _composed(self, interval: float) -> Masses:
+    def _composed(self, interval: float) -> DiscretePMF:
         """The binomial distribution of the loss, divided between the cells around each point.
 
         Of k labels j are told falsely: a loss of (k − 2j)ε, with probability Binomial(k, 1/(e^ε +
@@ -130,7 +130,7 @@ class RandomizedLabels:
         mass_N = np.append(mass_N, 0.0)
         mass_N[1:] += np.bincount(cell_J - first, mass_J * share_J)
         infinite = -math.expm1(self.labels * math.log1p(-self.delta)) + _BEYOND
-        return Masses.dense(first, mass_N, infinite)
+        return DiscretePMF.dense(first, mass_N, infinite)
 
 
 # The cost of a Gaussian whose sensitivity was tested first, and can be wrong, rarely.
@@ -170,7 +170,7 @@ class TestedGaussian:
         if not 0.0 < self.failure < 1.0:
             raise ValueError(f"the failure probability must be in (0, 1), got {self.failure}")
 
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """The Gaussian's loss, with mass ``failure`` moved from the bottom to infinity."""
         gaussian = PoissonGaussian(self.probability, self.noise_multiplier)
         return tuple(
@@ -179,7 +179,7 @@ class TestedGaussian:
 
 
 @dataclass(frozen=True)
-class OnPart:
+class ParallelEvent:
     """An event about the users of one part; no user is in two parts.
 
     Where users are divided by coins of their own, independent of all data, two neighbouring data
@@ -196,11 +196,11 @@ class OnPart:
     def __post_init__(self) -> None:
         if type(self.part) is not int:
             raise ValueError(f"a part is named by a whole number, not by {self.part!r}")
-        if isinstance(self.event, OnPart):
+        if isinstance(self.event, ParallelEvent):
             raise ValueError("a part of a part: users are divided once")
 
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
-        """What it costs a user of this part."""
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
+        """Return what it costs a user of this part."""
         return self.event.loss(adjacency, interval)
 
 
@@ -220,9 +220,9 @@ class PureDp:
         if not 0.0 < self.epsilon <= 500.0:
             raise ValueError(f"a pure epsilon must be in (0, 500], got {self.epsilon}")
 
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """Mass at plus and minus epsilon, in both directions (Kairouz et al. 2015)."""
-        return (Masses.worst(self.epsilon, 0.0, interval),)
+        return (DiscretePMF.worst(self.epsilon, 0.0, interval),)
 
 
 @dataclass(frozen=True)
@@ -244,9 +244,9 @@ class Unprotected:
 
     kind: ClassVar[str] = "unprotected"
 
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """All mass at an infinite loss."""
-        return (Masses.worst(0.0, 1.0, interval),)
+        return (DiscretePMF.worst(0.0, 1.0, interval),)
 
 
 #: A new kind of event of ours is named here: ledgers are read through this.
@@ -260,8 +260,8 @@ _KINDS: dict[str, type] = {
         PureChoice,
         RandomizedLabels,
         TestedGaussian,
-        OnPart,
-        OnGrid,
+        ParallelEvent,
+        DiscretizedGaussian,
         HoldOut,
         Unprotected,
     )
@@ -288,7 +288,7 @@ def to_json(event: Event) -> dict[str, Any]:
     Raises:
         ValueError: it could not be read back as what it is.
     """
-    if isinstance(event, OnPart | OnGrid):
+    if isinstance(event, ParallelEvent | DiscretizedGaussian):
         fields = {f.name: getattr(event, f.name) for f in dataclasses.fields(event)}
         return {"kind": event.kind, **fields, "event": to_json(event.event)}
     if _class_of(event.kind) is not type(event):
@@ -301,7 +301,7 @@ def from_json(data: dict[str, Any]) -> Event:
     fields = dict(data)
     kind = fields.pop("kind", None)
     event = _class_of(kind)
-    if kind in (OnPart.kind, OnGrid.kind):
+    if kind in (ParallelEvent.kind, DiscretizedGaussian.kind):
         if not isinstance(fields.get("event"), dict):
             raise ValueError(f"event {kind!r} is about another event, and names none")
         fields["event"] = from_json(fields["event"])

@@ -56,7 +56,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from murmuration.privacy.accounting.masses import Masses
+from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 
@@ -64,7 +64,7 @@ _FAR = 10.0  # in standard deviations: beyond it lies exp(−50)
 
 
 @dataclass(frozen=True)
-class OnGrid:
+class DiscretizedGaussian:
     """A Gaussian event whose noise is discrete Gaussian, on sums of vectors of whole numbers.
 
     ``event`` is the continuous one; ``dimension`` the number d of coordinates; ``precision`` says
@@ -110,7 +110,7 @@ class OnGrid:
         reach = getattr(self.event, "group_size", 1) / self.event.noise_multiplier
         return delta_overhead(self.dimension, self.scale, reach, self.parties)
 
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """The continuous event's loss, with ``delta_overhead`` moved from the bottom to infinity.
 
         Raises:

@@ -42,7 +42,7 @@ from murmuration.privacy.accounting.chained_record import (
     RecordDamaged,
     RecordInUse,
 )
-from murmuration.privacy.accounting.events import Event, OnPart, Unprotected
+from murmuration.privacy.accounting.events import Event, ParallelEvent, Unprotected
 from murmuration.privacy.accounting.ledger_lines import (
     VERSION,
     VERSION_WITHOUT_IDENTITY,
@@ -166,9 +166,8 @@ class Ledger:
         return self._record.head
 
     def has_been_at(self, head: Head) -> bool:
-        """Whether this ledger had that head before, or has it now; only what was there at opening
-        and the last line are known.
-        """
+        """Return whether this ledger had that head before, or has it now; only what was there at
+        opening and the last line are known."""
         return head == self.head or self._record.contents.on_chain(head)
 
     @property
@@ -178,12 +177,12 @@ class Ledger:
 
     @property
     def lost(self) -> list[str]:
-        """What happened to this ledger that was accepted; empty if nothing did."""
+        """Return what happened to this ledger that was accepted; empty if nothing did."""
         return list(self._account.lost)
 
     @property
     def unsettled(self) -> bool:
-        """Whether a loss has still to be paid for."""
+        """Return whether a loss has still to be paid for."""
         return self._account.settled < len(self._account.lost)
 
     @property
@@ -193,7 +192,7 @@ class Ledger:
 
     @property
     def terms(self) -> RunTerms:
-        """What the run says of itself, with the caveats that came up since."""
+        """Return what the run says of itself, with the caveats that came up since."""
         return self._account.terms
 
     def note(self, caveat: str) -> None:
@@ -280,11 +279,11 @@ class Ledger:
         self._write(Charge(Unprotected(), round_, covers, attempt=len(same)))
 
     def spent(self) -> Counter[Event]:
-        """How often each event was charged, on account of losses too."""
+        """Return how often each event was charged, on account of losses too."""
         return self._account.spent.copy()
 
     def epsilon(self, *, interval: float = accountant.INTERVAL) -> float:
-        """What has been spent, composed; infinite while a loss is not settled."""
+        """Return what has been spent, composed; infinite while a loss is not settled."""
         return math.inf if self.unsettled else self._cost(self.spent().items(), interval)
 
     def _check_budget(self, event: Event) -> None:
@@ -370,7 +369,7 @@ class LedgerOfPart:
         self, event: Event, *, round_: int, covers: str, replay: str | None = None
     ) -> Charge:
         """As ``Ledger.charge``."""
-        of_part = OnPart(self._part, event)
+        of_part = ParallelEvent(self._part, event)
         return self._ledger.charge(of_part, round_=round_, covers=covers, replay=replay)
 
 
@@ -396,7 +395,7 @@ def read_charges(path: Path) -> list[Charge]:
 
 
 def read_spent(path: Path) -> Counter[Event]:
-    """How often each event was charged, verified; raises as ``read_account``."""
+    """Return how often each event was charged, verified; raises as ``read_account``."""
     return read_account(path)[0].spent
 
 

@@ -62,7 +62,8 @@ ONCE = "told once"
 
 
 def draw_of(replay: str | None) -> int:
-    """How often a charge's round had been drawn before: what stands before its keyed hash."""
+    """Return how often a charge's round had been drawn before: what stands before its keyed
+    hash."""
     before, drawn, _ = (replay or "").partition(":")
     return int(before) if drawn else 0
 
@@ -109,7 +110,7 @@ class Account:
 
     @property
     def terms(self) -> RunTerms:
-        """What the run says of itself, with every caveat that its lines show."""
+        """Return what the run says of itself, with every caveat that its lines show."""
         terms, seen = RunTerms.from_json(self.promise), set(self.noted)
         if any(charge.replay for charge in self.charges if charge.replay != ONCE):
             seen.add(Caveat.SEEDED.value)
@@ -187,14 +188,14 @@ def _check_promise(promise: Mapping[str, Any], path: Path) -> None:
 
 def salvage(path: Path) -> list[dict[str, Any]]:
     """The lines of a damaged ledger that say what was charged or lost, as they can be read."""
-    found, account = [], Account()
+    result, account = [], Account()
     for line in chained_record.readable(path):
         try:
             account.add(line)
         except _NO_LINE:
             continue
-        found.append(line)
-    return found
+        result.append(line)
+    return result
 
 
 def charged_again(counts: Mapping[Event, int]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from typing import ClassVar
 import numpy as np
 from scipy import special
 
-from murmuration.privacy.accounting.masses import Masses, between
+from murmuration.privacy.accounting.discrete_pmf import DiscretePMF, between
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 
 #: Probability that may go to an infinite loss at each cut, each round.
@@ -63,9 +63,9 @@ class PoissonGaussian:
         if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0.0):
             raise ValueError(f"the noise multiplier must be positive, got {self.noise_multiplier}")
 
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """See ``Event.loss``."""
-        return one_coin(
+        return subsampled_gaussian_pmf(
             self.probability,
             self.noise_multiplier,
             swapped=adjacency.vectors_changed == 2,
@@ -96,7 +96,7 @@ class MixtureGaussian:
         if not 0.0 < self.probability <= 1.0:
             raise ValueError(f"the sampling probability must be in (0, 1], got {self.probability}")
 
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """The privacy loss of one round, discretized pessimistically to ``interval``.
 
         Raises:
@@ -110,7 +110,7 @@ class MixtureGaussian:
             )
         mixture = _Mixture.binomial(self.noise_multiplier, self.group_size, self.probability)
         if mixture.centres_K[-1] == 0.0:  # so rarely sampled that all of it was cut
-            return (Masses.dense(0, np.array([1.0 - mixture.cut]), mixture.cut),)
+            return (DiscretePMF.dense(0, np.array([1.0 - mixture.cut]), mixture.cut),)
         lowest, z_N = _grid(mixture, interval)
         return (
             mixture.removed(_NULL, lowest, z_N, interval, exact=False),
@@ -171,7 +171,7 @@ class _Mixture:
 
     def removed(
         self, other: "_Mixture", lowest: int, z_N: np.ndarray, interval: float, *, exact: bool
-    ) -> Masses:
+    ) -> DiscretePMF:
         """The loss where the observed value is from here, and not from ``other``.
 
         ``exact`` says that the loss at the last of ``z_N`` is a whole number of steps, too; where
@@ -185,7 +185,7 @@ class _Mixture:
         cut = self.cut + (0.0 if exact else after)
         return between(upper_N, lower_N, lowest, interval, below=before, cut=cut)
 
-    def added(self, lowest: int, z_N: np.ndarray, interval: float, *, exact: bool) -> Masses:
+    def added(self, lowest: int, z_N: np.ndarray, interval: float, *, exact: bool) -> DiscretePMF:
         """The loss where the observed value is from the standard Gaussian, and not from here.
 
         It is −l(z): small z cost most, and large ones are of no interest. ``exact`` is about the
@@ -201,7 +201,7 @@ class _Mixture:
         return between(upper_N, lower_N, -(lowest + last), interval, below=rest, cut=cut)
 
     def far_end(self) -> float:
-        """Where the mass above falls to ``_TAIL``, to within 0.001 on the safe side."""
+        """Return where the mass above falls to ``_TAIL``, to within 0.001 on the safe side."""
 
         def excess(z: float) -> float:
             above = float(self._tail(np.array([z]), -1.0)[0])
@@ -221,9 +221,9 @@ def _blocks(length: int, width: int) -> list[slice]:
     return [slice(start, start + step) for start in range(0, length, step)]
 
 
-def one_coin(
+def subsampled_gaussian_pmf(
     probability: float, noise_multiplier: float, *, swapped: bool, interval: float
-) -> tuple[Masses, ...]:
+) -> tuple[DiscretePMF, ...]:
     """The privacy loss of a sum in which each user is with ``probability``.
 
     ``noise_multiplier`` is the standard deviation over the length of one user's vector. ``swapped``

@@ -61,7 +61,7 @@ def training(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[Charges]:
     """Return what dp-accounting has events for, as a user of each part is exposed to it."""
     charges = list(charges)
     parts = sorted({event["part"] for event, _ in charges if event["kind"] == "on-part"})
-    found = []
+    result = []
     for part in parts or [None]:
         of_part: Charges = []
         for event, times in charges:
@@ -76,8 +76,8 @@ def training(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[Charges]:
                 event = {"kind": "poisson-gaussian", **{name: event[name] for name in names}}
             if event["kind"] in _COMPUTED:
                 of_part.append((event, times))
-        found.append(of_part)
-    return found
+        result.append(of_part)
+    return result
 
 
 def epsilon(

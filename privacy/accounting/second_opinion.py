@@ -18,8 +18,8 @@ from typing import Any
 
 from murmuration.privacy.accounting import accountant, events, recompute
 from murmuration.privacy.accounting.composition import composition
-from murmuration.privacy.accounting.events import Event, MixtureGaussian, OnPart
-from murmuration.privacy.accounting.grid_noise import OnGrid
+from murmuration.privacy.accounting.events import Event, MixtureGaussian, ParallelEvent
+from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.durable_files import replace_file
 
@@ -51,7 +51,7 @@ class SecondOpinion:
 
     @property
     def difference(self) -> float | None:
-        """How far the two are apart."""
+        """Return how far the two are apart."""
         if self.ours is None or self.theirs is None:
             return None
         return abs(self.ours - self.theirs) if self.ours != self.theirs else 0.0
@@ -154,7 +154,7 @@ def _told(run: Iterable[tuple[Event, int]]) -> list[tuple[dict[str, Any], int]]:
 
 def _group(charge: tuple[Event, int]) -> int:
     event, _ = charge
-    while isinstance(event, OnPart | OnGrid):
+    while isinstance(event, ParallelEvent | DiscretizedGaussian):
         event = event.event
     return event.group_size if isinstance(event, MixtureGaussian) else 1
 

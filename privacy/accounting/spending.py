@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.events import Event, OnPart, PureDp
+from murmuration.privacy.accounting.events import Event, ParallelEvent, PureDp
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 
@@ -92,4 +92,4 @@ class Spending:
 
 
 def _is_reserved(event: Event) -> bool:
-    return isinstance(event.event if isinstance(event, OnPart) else event, PureDp | HoldOut)
+    return isinstance(event.event if isinstance(event, ParallelEvent) else event, PureDp | HoldOut)

@@ -74,7 +74,7 @@ class Caveat(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """What it means, for a reader of a report."""
+        """Return what it means, for a reader of a report."""
         return _CAVEATS[self]
 
 
@@ -210,7 +210,8 @@ class RunTerms:
 
 
 def caveat_sentences(caveats: Iterable[str]) -> list[str]:
-    """What caveats mean, in a fixed order; of names that this version does not know, the name."""
+    """Return what caveats mean, in a fixed order; of names that this version does not know, the
+    name."""
     names = sorted(set(caveats), key=lambda name: (name not in _ORDER, _ORDER.get(name, 0), name))
     return [
         _CAVEATS[Caveat(name)] if name in _ORDER else f"A caveat of another version: {name}."

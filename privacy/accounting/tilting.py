@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from murmuration.privacy.accounting.convolution import Parts
-from murmuration.privacy.accounting.masses import Masses
+from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 
 #: Cells of an outline are wider by this part of their distance from the mean.
 _GROWTH = 0.02
@@ -95,7 +95,7 @@ def _hockey_stick(order_L: np.ndarray) -> np.ndarray:
     return -order_L * np.log1p(1.0 / order_L) - np.log1p(order_L)
 
 
-def _outline(masses: Masses, interval: float) -> tuple[np.ndarray, np.ndarray]:
+def _outline(masses: DiscretePMF, interval: float) -> tuple[np.ndarray, np.ndarray]:
     """Neighbouring cells taken together at their mean, finely near the mean of all."""
     index_N, mass_N = masses.index_N, masses.mass_N
     middle = float(index_N @ mass_N) / float(mass_N.sum())

@@ -68,7 +68,7 @@ class AboveThreshold:
 
     @property
     def event(self) -> PureDp:
-        """What the whole series costs, however many queries pass."""
+        """Return what the whole series costs, however many queries pass."""
         return PureDp(self.epsilon)
 
     @property
@@ -82,7 +82,8 @@ class AboveThreshold:
         return (2.0 if self.monotone else 4.0) * self.sensitivity / self.epsilon
 
     def margin(self, failure: float) -> float:
-        """How far below the threshold a query must lie to pass with probability ≤ ``failure``.
+        """Return how far below the threshold a query must lie to pass with probability ≤
+        ``failure``.
 
         By symmetry also how far above it must lie to fall with at most that probability. What
         passes is certified to no more than threshold − margin.
@@ -92,10 +93,10 @@ class AboveThreshold:
         if not 0.0 < failure < 0.5:
             raise ValueError(f"the failure probability must be in (0, 0.5), got {failure}")
         widest = max(self.threshold_scale, self.query_scale)
-        found = optimize.brentq(
+        result = optimize.brentq(
             lambda gap: self.passing(gap) - failure, 0.0, 4.0 * widest * (1 - math.log(failure))
         )
-        return float(found)  # type: ignore[arg-type]
+        return float(result)  # type: ignore[arg-type]
 
     def passing(self, gap: float) -> float:
         """The probability that a query lying ``gap`` ≥ 0 below the threshold passes."""
@@ -137,7 +138,7 @@ class OpenThreshold:
         self._name, self._source, self._noisy_threshold = name, source, noisy_threshold
 
     def ask(self, value: float, index: int) -> bool:
-        """Whether the noisy ``value`` is above the noisy threshold; False ends the series.
+        """Return whether the noisy ``value`` is above the noisy threshold; False ends the series.
 
         ``index`` numbers the queries of the series.
 

@@ -64,7 +64,8 @@ class UserClip:
         return grid.step_for(self.norm)
 
     def sensitivity(self, adjacency: Adjacency) -> float:
-        """How far, in ℓ2, the sum of clipped vectors can move between neighbouring data sets."""
+        """Return how far, in ℓ2, the sum of clipped vectors can move between neighbouring data
+        sets."""
         return self.norm * adjacency.vectors_changed
 
     def clip_sum(self, grads_BD: torch.Tensor) -> torch.Tensor:
@@ -122,8 +123,9 @@ class UserClip:
         if factor:
             on_each_core(add, len(parts))
 
-    def admits(self, sum_D: np.ndarray, users: int) -> bool:
-        """Whether ``sum_D`` can be a sum of ``users`` clipped vectors: finite and short enough."""
+    def is_valid(self, sum_D: np.ndarray, users: int) -> bool:
+        """Return whether ``sum_D`` can be a sum of ``users`` clipped vectors: finite and short
+        enough."""
         with np.errstate(over="ignore"):
             length = float(np.linalg.norm(sum_D.astype(np.float64)))
         return math.isfinite(length) and length <= self.norm * users * (1.0 + 1e-5)
@@ -151,18 +153,18 @@ def steps_there(
     length_B = square_B.sqrt()
     finite_B = torch.isfinite(length_B)
     factor_B1 = (norm / length_B.clamp(min=norm) / step)[:, None]
-    found = []
+    result = []
     for block in numbers:
         steps_BD = torch.trunc(factor_B1 * apart(block))
-        found.append(torch.where(finite_B[:, None], steps_BD, 0.0).sum(0))
-    return torch.cat(found), length_B
+        result.append(torch.where(finite_B[:, None], steps_BD, 0.0).sum(0))
+    return torch.cat(result), length_B
 
 
 _BLOCKS = 64  # a piece of work for one core
 
 
 def _blocks(stretches_P2: np.ndarray, dimension: int) -> np.ndarray:
-    """Which blocks of a vector these stretches are in, ascending."""
+    """Return which blocks of a vector these stretches are in, ascending."""
     change = np.zeros(dimension // BLOCK + 2, dtype=np.int64)
     begin_P, end_P = stretches_P2[stretches_P2[:, 0] < stretches_P2[:, 1]].T
     np.add.at(change, begin_P // BLOCK, 1)
@@ -188,7 +190,7 @@ def _add_clipped(grads_BD: np.ndarray, norm: float, step: float, steps_D: np.nda
 
 @kernel()
 def _factor(length: float, norm: float, step: float) -> float:
-    """What makes a vector at most ``norm`` long, in steps; 0 if it is not finite."""
+    """Return what makes a vector at most ``norm`` long, in steps; 0 if it is not finite."""
     # By a power of two: nothing is rounded.
     return norm / max(norm, length) / step if math.isfinite(length) else 0.0
 
@@ -245,8 +247,8 @@ class NoClip:
         finite_B = torch.isfinite(grads_BD).all(dim=1)
         return grads_BD[finite_B].sum(dim=0, dtype=torch.float64).cpu()
 
-    def admits(self, sum_D: np.ndarray, users: int) -> bool:
-        """Whether ``sum_D`` is finite."""
+    def is_valid(self, sum_D: np.ndarray, users: int) -> bool:
+        """Return whether ``sum_D`` is finite."""
         return bool(np.isfinite(sum_D).all())
 
 
@@ -301,8 +303,8 @@ class ExampleClip:
         )
         return torch.from_numpy(steps_D * self.step)
 
-    def admits(self, sum_D: np.ndarray, examples: int) -> bool:
-        """Whether ``sum_D`` can be a sum of ``examples`` clipped gradients."""
+    def is_valid(self, sum_D: np.ndarray, examples: int) -> bool:
+        """Return whether ``sum_D`` can be a sum of ``examples`` clipped gradients."""
         with np.errstate(over="ignore"):
             length = float(np.linalg.norm(sum_D.astype(np.float64)))
         return math.isfinite(length) and length <= self.norm * examples * (1.0 + 1e-5)

@@ -39,8 +39,9 @@ def user_words(key: bytes, names_N: np.ndarray) -> np.ndarray:
     return words_N
 
 
-def heads(words_N: np.ndarray, probability: float) -> np.ndarray:
-    """Whose coins came up: bool (N,), each true with ``probability`` (to 2⁻⁶⁴, never more)."""
+def bernoulli(words_N: np.ndarray, probability: float) -> np.ndarray:
+    """Return whose coins came up: bool (N,), each true with ``probability`` (to 2⁻⁶⁴, never
+    more)."""
     if probability >= 1.0:
         return np.ones(len(words_N), dtype=bool)
     return words_N < _U(int(probability * 2.0**64))

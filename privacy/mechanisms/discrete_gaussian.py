@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from murmuration.privacy.accounting.events import Event, GroupGaussian, PoissonGaussian
-from murmuration.privacy.accounting.grid_noise import OnGrid
+from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -39,7 +39,7 @@ _LARGEST_SCALE = 2.0**55
 
 
 def installed() -> bool:
-    """Whether the library that draws the noise is there (the extra ``secure``)."""
+    """Return whether the library that draws the noise is there (the extra ``secure``)."""
     return importlib.util.find_spec("opendp") is not None
 
 
@@ -50,14 +50,14 @@ class DiscreteNoise:
     dimension: int
 
     def charged(self, event: PoissonGaussian | MixtureGaussian | GroupGaussian) -> Event:
-        """What a release costs that would cost ``event`` with continuous noise.
+        """Return what a release costs that would cost ``event`` with continuous noise.
 
         Raises:
             ValueError: there is no such statement about ``event``.
         """
         if isinstance(event, GroupGaussian):
             raise ValueError("group privacy has no discrete noise; use --noise gaussian")
-        return OnGrid(event, self.dimension, grid.PRECISION)
+        return DiscretizedGaussian(event, self.dimension, grid.PRECISION)
 
     def add(
         self, sum_D: np.ndarray, std_D: np.ndarray, step_D: np.ndarray, source: Randomness
@@ -97,8 +97,8 @@ def draw(scale: float, count: int) -> np.ndarray:
     sample = _sampler(math.nextafter(scale, math.inf))
     pieces = [min(_PIECE, count - first) for first in range(0, count, _PIECE)]
     with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-        found = list(threads.map(sample, pieces))
-    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+        result = list(threads.map(sample, pieces))
+    return np.concatenate(result) if result else np.empty(0, dtype=np.int64)
 
 
 @functools.lru_cache(maxsize=8)

@@ -53,6 +53,6 @@ def below(bound: int, coins: np.random.Generator) -> int:
     bits = (bound - 1).bit_length()
     size = (bits + 7) // 8
     while True:
-        found = int.from_bytes(coins.bytes(size), "little") & ((1 << bits) - 1) if bits else 0
-        if found < bound:
-            return found
+        result = int.from_bytes(coins.bytes(size), "little") & ((1 << bits) - 1) if bits else 0
+        if result < bound:
+            return result

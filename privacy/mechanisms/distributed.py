@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from murmuration.privacy.accounting.events import Event, GroupGaussian, PoissonGaussian
-from murmuration.privacy.accounting.grid_noise import OnGrid
+from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.mechanisms import discrete_gaussian, grid
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -51,14 +51,14 @@ class DistributedNoise:
             raise ValueError(f"noise in shares is of at least two parties, got {self.parties}")
 
     def charged(self, event: PoissonGaussian | MixtureGaussian | GroupGaussian) -> Event:
-        """What a release costs that would cost ``event`` with continuous noise.
+        """Return what a release costs that would cost ``event`` with continuous noise.
 
         Raises:
             ValueError: there is no such statement about ``event``.
         """
         if isinstance(event, GroupGaussian):
             raise ValueError("group privacy has no noise in shares; use --noise gaussian")
-        return OnGrid(event, self.dimension, grid.PRECISION, self.parties)
+        return DiscretizedGaussian(event, self.dimension, grid.PRECISION, self.parties)
 
     def add(
         self, sum_D: np.ndarray, std_D: np.ndarray, step_D: np.ndarray, source: Randomness
@@ -120,14 +120,15 @@ class NodeNoise:
 
     def on_nothing(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
         """The whole noise on sums of nobody, drawn here; float64, on the grid."""
-        found = {}
+        result = {}
         for name, noisy in self.sums.items():
             steps = discrete_gaussian.draw(noisy.std / noisy.step, int(np.prod(shapes[name])))
-            found[name] = grid.from_whole(steps, noisy.step).reshape(shapes[name])
-        return found
+            result[name] = grid.from_whole(steps, noisy.step).reshape(shapes[name])
+        return result
 
     def in_users(self, nodes: int, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """How many users' parts the noise of so many nodes may be as long as, but for e^−50."""
+        """Return how many users' parts the noise of so many nodes may be as long as, but for
+        e^−50."""
         shares = math.sqrt(max(nodes, self.parties) / self.parties)
         return math.ceil(
             max(
@@ -140,7 +141,7 @@ class NodeNoise:
 def node_noise(
     noise: "DistributedNoise | discrete_gaussian.DiscreteNoise | None", sums: Mapping[str, NoisySum]
 ) -> NodeNoise | None:
-    """What nodes add to these sums, if ``noise`` is theirs to add."""
+    """Return what nodes add to these sums, if ``noise`` is theirs to add."""
     return NodeNoise(noise.parties, sums) if isinstance(noise, DistributedNoise) else None
 
 
@@ -157,32 +158,33 @@ def with_share(
     """
     if set(whole) != set(shares):
         raise ValueError(f"noise is for {sorted(shares)}, and the sums are {sorted(whole)}")
-    found = {}
+    result = {}
     for name, number_L in whole.items():
         drawn_L = discrete_gaussian.draw(shares[name] / steps[name], number_L.size)
-        found[name] = number_L + drawn_L.reshape(number_L.shape)
-    return found
+        result[name] = number_L + drawn_L.reshape(number_L.shape)
+    return result
 
 
 def against_server(
     charges: Mapping[Event, int], honest: int | None = None
 ) -> dict[Event, int] | None:
-    """What the server itself sees of a run with these charges; None where noise is not in shares.
+    """Return what the server itself sees of a run with these charges; None where noise is not in
+    shares.
 
     ``honest`` is how many nodes at least add their shares honestly and stay; None: as many as the
     noise is made for. More than those count for nothing.
     """
-    found: dict[Event, int] = {}
+    result: dict[Event, int] = {}
     for event, count in charges.items():
         seen = _seen(event, honest)
         if seen is None:
             return None
-        found[seen] = found.get(seen, 0) + count
-    return found
+        result[seen] = result.get(seen, 0) + count
+    return result
 
 
 def _seen(event: Event, honest: int | None) -> Event | None:
-    if not isinstance(event, OnGrid) or event.parties < 2:
+    if not isinstance(event, DiscretizedGaussian) or event.parties < 2:
         return None
     there = event.parties if honest is None else min(honest, event.parties)
     if there < 1:

@@ -98,7 +98,7 @@ class ExponentialMechanism:
 
     @property
     def level(self) -> Level:
-        """Whom ``epsilon`` is of."""
+        """Return whom ``epsilon`` is of."""
         return "item" if self.cap else "user"
 
     @property
@@ -108,7 +108,7 @@ class ExponentialMechanism:
 
     @property
     def event(self) -> Event:
-        """What a choice costs one user: at item level, all of their judgements."""
+        """Return what a choice costs one user: at item level, all of their judgements."""
         epsilon = self.epsilon * max(1, self.cap)
         return PureDp(epsilon) if epsilon <= _MOST_EPSILON else Unprotected()
 
@@ -134,8 +134,8 @@ class ExponentialMechanism:
         steps_JP = np.rint(np.minimum(apart_JP, 1.0) * STEPS)
         return steps_JP.sum(axis=0)
 
-    def admits(self, sum_P: np.ndarray, users: int) -> bool:
-        """Whether so many users can have produced a node's sums."""
+    def is_valid(self, sum_P: np.ndarray, users: int) -> bool:
+        """Return whether so many users can have produced a node's sums."""
         return (
             sum_P.shape == (self.choices,)
             and users * self.most < _EXACT
@@ -144,7 +144,7 @@ class ExponentialMechanism:
         )
 
     def probabilities(self, sum_P: np.ndarray) -> np.ndarray:
-        """How likely each choice is, (P,), to the accuracy of 64 bits. Not for release."""
+        """Return how likely each choice is, (P,), to the accuracy of 64 bits. Not for release."""
         weight_P = np.exp(-float(self.rate) * (sum_P - sum_P.min()))
         return weight_P / weight_P.sum()
 
@@ -157,7 +157,7 @@ class ExponentialMechanism:
         return float(self.probabilities(sum_P) @ gap_P)
 
     def gap_bound(self, failure: float = 1.0) -> float:
-        """What the gap exceeds with probability at most ``failure``; public.
+        """Return what the gap exceeds with probability at most ``failure``; public.
 
         (span/ε)·log(P/failure), and twice that where a user is swapped. At ``failure`` 1 it bounds
         the *expected* gap: E[rate · gap] is at most the entropy of the choice.
@@ -181,7 +181,7 @@ class ExponentialMechanism:
         if ledger.adjacency is not self.adjacency:
             raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
         sum_P = np.asarray(sum_P, dtype=np.float64)
-        if not self.admits(sum_P, (_EXACT - 1) // self.most):
+        if not self.is_valid(sum_P, (_EXACT - 1) // self.most):
             raise ValueError(f"losses must be {self.choices} sums of whole numbers, below 2^53")
         replay = fingerprint(sum_P, float(self.rate), round_, covers, source)
         charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)

@@ -99,7 +99,8 @@ _ROUNDED_DISTANCE, _ROUNDED_MEANS = 2.0**-24, 2.0**-29
 
 
 def there(rows_SD: np.ndarray, radius: float) -> np.ndarray:
-    """Whose vector is finite and at most `FARTHEST` radii long, bool (S,): of each row alone."""
+    """Return whose vector is finite and at most `FARTHEST` radii long, bool (S,): of each row
+    alone."""
     rows_SD = np.asarray(rows_SD, dtype=np.float64)
     lengths = (math.sqrt(square(row_D)) for row_D in rows_SD)
     return np.array([length <= FARTHEST * radius for length in lengths], dtype=bool)
@@ -118,7 +119,7 @@ def distances(rows_SD: np.ndarray) -> np.ndarray:
 
 
 def near(rows_SD: np.ndarray, radius: float) -> np.ndarray:
-    """Which pairs of rows are within ``radius``, bool (S, S); each row is near to itself."""
+    """Return which pairs of rows are within ``radius``, bool (S, S); each row is near to itself."""
     return distances(rows_SD) <= radius
 
 
@@ -211,7 +212,7 @@ class FilteredMean:
 
     @property
     def event(self) -> TestedGaussian:
-        """What one release costs, whether or not the test passes."""
+        """Return what one release costs, whether or not the test passes."""
         return TestedGaussian(self.sampler.probability, self.noise_multiplier, self.failure)
 
     @property
@@ -263,6 +264,6 @@ def test_std(noise_multiplier: float, test_share: float) -> float:
 
 
 def test_margin(std: float, failure: float) -> float:
-    """How far above W₀ the noisy W must lie; see the module's docstring."""
+    """Return how far above W₀ the noisy W must lie; see the module's docstring."""
     z = -float(special.ndtri(failure))
     return 2.0 * WEIGHT_CHANGE + z * std

@@ -60,7 +60,7 @@ def toward_zero(values: np.ndarray, step: float) -> np.ndarray:
 
 
 def short(vectors: int) -> bool:
-    """Whether a sum of so many vectors, or counts, fits 32 bits whatever they are."""
+    """Return whether a sum of so many vectors, or counts, fits 32 bits whatever they are."""
     return vectors * 2 ** (PRECISION + 1) < 2**31
 
 

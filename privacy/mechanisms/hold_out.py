@@ -61,8 +61,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.event import Event
-from murmuration.privacy.accounting.masses import Masses
 from murmuration.privacy.adjacency import Adjacency
 
 #: δ of a run at some ε ≥ 0: an upper bound in both directions, falling in ε.
@@ -107,12 +107,12 @@ class HoldOut:
 
     @property
     def charges(self) -> dict[Event, int]:
-        """What a run charges: the coins before anything else, the figures at its end."""
+        """Return what a run charges: the coins before anything else, the figures at its end."""
         return {self.coins: 1, self: 1}
 
     @property
     def alone(self) -> float:
-        """What being held out costs by itself: log(1 − h + h e^ε_H)."""
+        """Return what being held out costs by itself: log(1 − h + h e^ε_H)."""
         return math.log1p(self.share * math.expm1(self.epsilon))
 
     def delta_alone(self, epsilon: float) -> float:
@@ -121,14 +121,15 @@ class HoldOut:
             return 0.0
         return -math.expm1(epsilon - self.epsilon) / (1.0 + math.exp(-self.epsilon))
 
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
-        """What it costs a user who is held out for certain: randomized response at worst."""
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
+        """Return what it costs a user who is held out for certain: randomized response at worst."""
         del adjacency
-        return (Masses.worst(self.epsilon, 0.0, interval),)
+        return (DiscretePMF.worst(self.epsilon, 0.0, interval),)
 
 
 def usual(share: float, epsilon: float, adjacency: Adjacency, given: float = 0.0) -> HoldOut:
-    """How a run of this ``epsilon`` holds users out; ``given`` is what figures may cost, or 0.
+    """Return how a run of this ``epsilon`` holds users out; ``given`` is what figures may cost, or
+    0.
 
     Unless it is given, what is said of held-out users costs half of epsilon, which leaves nearly
     all of what the secret hold-out saves to the run; where users are replaced it costs all of
@@ -139,7 +140,7 @@ def usual(share: float, epsilon: float, adjacency: Adjacency, given: float = 0.0
 
 
 def charges_of(hold_out: HoldOut | None) -> dict[Event, int]:
-    """What a hold-out charges beside a run; nothing where nobody is held out."""
+    """Return what a hold-out charges beside a run; nothing where nobody is held out."""
     return hold_out.charges if hold_out else {}
 
 
@@ -149,7 +150,8 @@ def bar(share: float) -> int:
 
 
 def held_out(user_keys_N: np.ndarray, share: float, key: bytes) -> np.ndarray:
-    """Whose coins say that they are held out: bool (N,), each true with probability ``share``.
+    """Return whose coins say that they are held out: bool (N,), each true with probability
+    ``share``.
 
     A coin is a keyed hash (BLAKE2b) of the user's 64-bit name, so it is the same whoever else is
     there and whenever it is asked for. ``key``, 32 bytes, is the secret of the hold-out and of

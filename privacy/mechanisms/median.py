@@ -23,7 +23,8 @@ GRID = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 
 
 def histogram(counts_U: np.ndarray) -> np.ndarray:
-    """How many users are in each bucket of ``GRID``, (J,) float64; each user is in exactly one."""
+    """Return how many users are in each bucket of ``GRID``, (J,) float64; each user is in exactly
+    one."""
     buckets_U = np.searchsorted(GRID[:-1], counts_U)
     return np.bincount(buckets_U, minlength=len(GRID)).astype(np.float64)
 

@@ -67,7 +67,7 @@ class GaussianSum:
 
     @property
     def event(self) -> Event:
-        """What one release costs."""
+        """Return what one release costs."""
         event = PoissonGaussian(self.sampler.probability, self.noise_multiplier)
         return self.discrete.charged(event) if self.discrete else event
 
@@ -132,7 +132,7 @@ class ExampleSum:
 
     @property
     def event(self) -> Event:
-        """What one release costs."""
+        """Return what one release costs."""
         event = self.event_kind(self.noise_multiplier, self.group_size, self.probability)
         return self.discrete.charged(event) if self.discrete else event
 
@@ -154,8 +154,8 @@ def fingerprint(
         return None
     # The scale counts: the same draw at two scales would cancel out, so that is no replay.
     message = f"{covers}\x1f{round_}\x1f{scale!r}\x1f".encode() + values.tobytes()
-    found = hmac.new(source.key("replay"), message, hashlib.sha256).hexdigest()
-    return f"{source.draw}:{found}" if source.draw else found
+    result = hmac.new(source.key("replay"), message, hashlib.sha256).hexdigest()
+    return f"{source.draw}:{result}" if source.draw else result
 
 
 def _release(
@@ -343,7 +343,7 @@ class JointSum:
 
     @property
     def event(self) -> Event:
-        """What one release of both costs."""
+        """Return what one release of both costs."""
         effective = joint_noise_multiplier(self.noise_multiplier, self.count_noise)
         event = PoissonGaussian(self.sampler.probability, effective)
         return self.discrete.charged(event) if self.discrete else event

@@ -23,7 +23,7 @@ class Kernel:
         self._options = options
 
     def __call__(self, *arguments: Any) -> Any:
-        """What the function gives, by compiled code."""
+        """Return what the function gives, by compiled code."""
         return self.dispatcher(*arguments)
 
     @cached_property

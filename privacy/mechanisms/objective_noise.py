@@ -51,7 +51,7 @@ from typing import Literal
 
 from scipy import special
 
-from murmuration.privacy.accounting.analytic_gaussian import least_noise
+from murmuration.privacy.accounting.analytic_gaussian import calibrate_noise
 
 Calibration = Literal["analytic", "paper"]
 
@@ -85,7 +85,7 @@ class LabelObjective:
     def std(self) -> float:
         """Standard deviation of each coordinate of w."""
         if self.calibration == "analytic":
-            return self.length * least_noise(self.epsilon, self.delta)
+            return self.length * calibrate_noise(self.epsilon, self.delta)
         root = math.sqrt(2.0 * math.log(2.0 / self.delta) + self.epsilon)
         return self.length * root / self.epsilon
 
@@ -153,7 +153,7 @@ class FullObjective:
     @property
     def output_std(self) -> float:
         """Standard deviation of what is added to each coordinate of the approximate minimiser."""
-        share = least_noise(self.epsilon * _OUTPUT_SHARE, self.delta * _OUTPUT_SHARE)
+        share = calibrate_noise(self.epsilon * _OUTPUT_SHARE, self.delta * _OUTPUT_SHARE)
         return 2.0 * self.tolerance / self.ridge * share
 
 

@@ -41,12 +41,12 @@ def on_each_core(piece: Callable[[int], Result], pieces: int) -> list[Result]:
     import torch
 
     cores = torch.get_num_threads()
-    found: dict[int, Result] = {}
+    result: dict[int, Result] = {}
     numbers = count()
 
     def work() -> None:
         while (number := next(numbers)) < pieces:
-            found[number] = piece(number)
+            result[number] = piece(number)
 
     helpers = [_pool(cores).submit(work) for _ in range(min(cores, pieces) - 1)]
     try:
@@ -56,7 +56,7 @@ def on_each_core(piece: Callable[[int], Result], pieces: int) -> list[Result]:
         for helper in helpers:
             if not helper.cancel():
                 helper.result()
-    return [found[number] for number in range(pieces)]
+    return [result[number] for number in range(pieces)]
 
 
 def each_stretch(piece: Callable[[slice], Result], dimension: int) -> list[Result]:

@@ -71,7 +71,7 @@ class RandomizedResponse:
 
     @property
     def flip_probability(self) -> float:
-        """How likely the answer is not the true one, (K − 1)·t·2⁻⁶⁴."""
+        """Return how likely the answer is not the true one, (K − 1)·t·2⁻⁶⁴."""
         return (self.choices - 1) * self.words / _WORDS
 
     def matrix(self) -> np.ndarray:
@@ -96,7 +96,7 @@ class RandomizedResponse:
         return np.where(false, other_R + (other_R >= truth_R), truth_R)
 
 
-def settled(best: tuple[int, ...], word: int) -> int:
+def break_tie(best: tuple[int, ...], word: int) -> int:
     """One of those tied for best, all as likely (to 2⁻⁶⁴), by a uniform 64-bit word."""
     return best[int(word) * len(best) >> 64]
 
@@ -145,7 +145,8 @@ class LabelPromise:
         _ = RandomizedResponse(self.per_label(max(self.cap, 1)))
 
     def most(self, given: int) -> int | None:
-        """How many labels a user may ever tell who has ``given`` at first; None: any number."""
+        """Return how many labels a user may ever tell who has ``given`` at first; None: any
+        number."""
         return self.cap or (given if self.level == "user" else None)
 
     def per_label(self, labels: int | None) -> float:

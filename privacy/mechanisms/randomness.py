@@ -50,11 +50,11 @@ class Randomness:
 
     @property
     def seeded(self) -> bool:
-        """Whether draws can be repeated."""
+        """Return whether draws can be repeated."""
         return self.seed is not None
 
     def again(self, draw: int) -> "Randomness":
-        """Where the draws come from of a round that was drawn so many times before."""
+        """Return where the draws come from of a round that was drawn so many times before."""
         return replace(self, draw=draw)
 
     def key(self, purpose: str, *index: int) -> bytes:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from murmuration.privacy.mechanisms.coins import heads, user_words
+from murmuration.privacy.mechanisms.coins import bernoulli, user_words
 from murmuration.privacy.mechanisms.randomness import Randomness
 
 
@@ -38,4 +38,4 @@ class PoissonSampler:
         moves or changes.
         """
         words_N = user_words(source.key("cohort", round_), names_N)
-        return np.flatnonzero(heads(words_N, self.probability))
+        return np.flatnonzero(bernoulli(words_N, self.probability))

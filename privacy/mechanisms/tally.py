@@ -89,8 +89,8 @@ class Tally:
             found_F[2] = math.floor(min(max(loss / LOSS_BOUND, 0.0), 1.0) * (STEPS - self.weight))
         return found_F
 
-    def admits(self, sum_F: np.ndarray, users: int) -> bool:
-        """Whether so many users can have produced a node's sums."""
+    def is_valid(self, sum_F: np.ndarray, users: int) -> bool:
+        """Return whether so many users can have produced a node's sums."""
         if not (np.isfinite(sum_F).all() and (sum_F >= 0.0).all() and (sum_F % 1.0 == 0.0).all()):
             return False
         counted, left = divmod(float(sum_F[:2].sum()), self.weight)

@@ -54,7 +54,8 @@ class ProtocolError(ValueError):
 
 
 def threshold(parties: int) -> int:
-    """How many of ``parties`` must stay to the end; one less may be in league with the server."""
+    """Return how many of ``parties`` must stay to the end; one less may be in league with the
+    server."""
     return 2 * parties // 3 + 1
 
 
@@ -212,12 +213,12 @@ class Party:
             )
         self.done = 4
         cut = shamir.SHARE_BYTES
-        found = Opened(
+        result = Opened(
             {other: self.held[other][:cut] for other in self.shared if other in here},
             {other: self.held[other][cut:] for other in self.shared if other not in here},
         )
         self.held = {}
-        return found
+        return result
 
     def to_bytes(self) -> bytes:
         """The state as JSON; secret."""
@@ -245,7 +246,7 @@ class Party:
 
     @property
     def _enough(self) -> int:
-        """How many parties must be in the sum."""
+        """Return how many parties must be in the sum."""
         return max(self.least, threshold(len(self.roster)))
 
     def _next(self, after: int) -> None:
@@ -268,7 +269,8 @@ class Party:
 
 
 def bound(session: bytes, about: bytes, roster: Sequence[PublicKeys]) -> bytes:
-    """What every key of a session is bound to: its name, what it is about, and all its parties."""
+    """Return what every key of a session is bound to: its name, what it is about, and all its
+    parties."""
     keys = b"".join(entry.sealing + entry.masking for entry in roster)
     return hashlib.sha256(b"murmuration secure sum 2\x00" + session + about + keys).digest()
 

@@ -41,7 +41,7 @@ class Session:
 
     @property
     def threshold(self) -> int:
-        """How many parties must stay to the end."""
+        """Return how many parties must stay to the end."""
         return threshold(len(self.roster))
 
 

@@ -52,15 +52,15 @@ def weights(places: Sequence[int]) -> list[int]:
     """
     if len(set(places)) < len(places) or any(not 1 <= place < PRIME for place in places):
         raise ValueError("shares are numbered from 1 on, each with a number of its own")
-    found = []
+    result = []
     for place in places:
         above, below = 1, 1
         for other in places:
             if other != place:
                 above = above * other % PRIME
                 below = below * (other - place) % PRIME
-        found.append(above * pow(below, -1, PRIME) % PRIME)
-    return found
+        result.append(above * pow(below, -1, PRIME) % PRIME)
+    return result
 
 
 def combine_shares(shares: Sequence[bytes], weights: Sequence[int]) -> bytes:

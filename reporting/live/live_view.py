@@ -238,14 +238,14 @@ def _accuracy(told: Mapping[str, Any]) -> Iterator[_Row]:
 
 
 def _judged(told: Mapping[str, Any]) -> str:
-    """What accuracy is counted over."""
+    """Return what accuracy is counted over."""
     if told["next_tokens"]:
         return "next tokens"
     return "pairs of a user's thumbs up and down" if told["thumbs"] else "judgements"
 
 
 def _tested(told: Mapping[str, Any]) -> str:
-    """Who was tested on; of a test why some of its users were not."""
+    """Return who was tested on; of a test why some of its users were not."""
     users, there = told["heldout_users"], told["test_users"] or 0
     if not told["test_is_public"]:
         return f"{counted(users, 'user')} held out"

@@ -41,10 +41,10 @@ class Tail:
             with self._path.open("rb") as file:
                 status = os.fstat(file.fileno())
                 identity = (status.st_dev, status.st_ino)
-                found = identity != self._file or status.st_size < self._offset
-                if found:
+                result = identity != self._file or status.st_size < self._offset
+                if result:
                     self._offset, self._torn = 0, b""
-                anew = found and not self._absent
+                anew = result and not self._absent
                 self._file, self._absent = identity, False
                 file.seek(self._offset)
                 data = file.read()
@@ -53,15 +53,15 @@ class Tail:
             return [], False
         self._offset += len(data)
         *complete, self._torn = (self._torn + data).split(b"\n")
-        return [found for line in complete if (found := _object(line)) is not None], anew
+        return [result for line in complete if (result := _object(line)) is not None], anew
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(line)
+        result = json.loads(line)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return result if isinstance(result, dict) else None
 
 
 class RoundProgress:
@@ -106,18 +106,18 @@ class RoundProgress:
 
         ``anew``: they are the file as it was found, rather than added to it.
         """
-        found = [line for line in lines if type(line.get("round")) is int]
+        result = [line for line in lines if type(line.get("round")) is int]
         if anew:
             self._figures = dict.fromkeys(_FIGURES)
-            self.bar.reset(self._id, completed=found[-1]["round"] if found else 0)
-        elif found:
-            self.bar.update(self._id, completed=found[-1]["round"])
-        for line in found:
+            self.bar.reset(self._id, completed=result[-1]["round"] if result else 0)
+        elif result:
+            self.bar.update(self._id, completed=result[-1]["round"])
+        for line in result:
             known = {
                 name: value for name in _FIGURES if (value := _number(line.get(name))) is not None
             }
             self._figures |= {"epsilon": None, **known}  # what is not measured in every round stays
-        return bool(found) and not anew
+        return bool(result) and not anew
 
     def known(self, *, ended: bool = False) -> list[str]:
         """ε, accuracy and, unless the run has ended, time left: those that are known."""
@@ -132,7 +132,7 @@ class RoundProgress:
 
     @property
     def left(self) -> str | None:
-        """How long the rounds will take that are left, where that is known."""
+        """Return how long the rounds will take that are left, where that is known."""
         left = self.task.time_remaining
         if not left:
             return None

@@ -25,8 +25,8 @@ class Terminal(Console):
     @property
     def file(self) -> IO[str]:
         """The stream itself, also where it is guarded."""
-        found = super().file
-        return getattr(found, "rich_proxied_file", found)
+        result = super().file
+        return getattr(result, "rich_proxied_file", result)
 
     @file.setter
     def file(self, new_file: IO[str]) -> None:

@@ -120,13 +120,13 @@ def _mlflow(folder: Path, sent: Sent) -> tuple[Channel, str]:
 
     def send(lines: Mapping[int, Mapping[str, float]]) -> None:
         now = int(1000 * time.time())
-        found = [
+        result = [
             Metric(name, value, now, step)
             for step, values in lines.items()
             for name, value in values.items()
         ]
-        for start in range(0, len(found), 1000):  # the most that a server takes at once
-            client.log_batch(run_id, metrics=found[start : start + 1000])
+        for start in range(0, len(result), 1000):  # the most that a server takes at once
+            client.log_batch(run_id, metrics=result[start : start + 1000])
 
     def close(ended: bool) -> None:
         client.set_terminated(run_id, status="FINISHED" if ended else "FAILED")
@@ -233,14 +233,14 @@ def _check_usable(tracker: str) -> None:
     _, module = TRACKERS[tracker]
     os.environ.update(_SILENT.get(tracker, {}))
     try:
-        found = importlib.import_module(module)
+        result = importlib.import_module(module)
     except ImportError:
         raise InputError(
             f"--report-to {tracker} needs {module}: pip install 'murmuration-rlhf[{tracker}]'"
         ) from None
     if tracker == "wandb" and os.environ.get("WANDB_MODE", "online") == "online":
         try:
-            found.login()
+            result.login()
         except Exception as error:
             said = " ".join(str(error).split())[:200]
             raise InputError(
@@ -249,11 +249,11 @@ def _check_usable(tracker: str) -> None:
 
 
 def _sent(folder: Path) -> Sent | None:
-    """What was sent before; None where nothing is known of it."""
+    """Return what was sent before; None where nothing is known of it."""
     with contextlib.suppress(OSError, ValueError, TypeError):
-        found = Sent(**json.loads((folder / STATE).read_text(encoding="utf-8")))
-        if found.to in TRACKERS and type(found.step) is int:
-            return found
+        result = Sent(**json.loads((folder / STATE).read_text(encoding="utf-8")))
+        if result.to in TRACKERS and type(result.step) is int:
+            return result
     return None
 
 

@@ -31,7 +31,7 @@ _REST = "the rest: Flower's message loop, checks, bookkeeping"
 _MESSAGES = "messages: arrays written and read"
 #: What is timed: of which object, which function, as which part.
 _PARTS = (
-    (CohortStrategy, "invited", "cohort: who is in"),
+    (CohortStrategy, "sample_cohort", "cohort: who is in"),
     (messages, "work_request", _MESSAGES),
     (messages, "read_work", _MESSAGES),
     (messages, "sums_reply", _MESSAGES),
@@ -117,5 +117,5 @@ class _Clock:
         """Medians in milliseconds, the longest first."""
         rounds = self._rounds[_WARMUP:]
         names = {name for parts in rounds for name in parts}
-        found = {name: 1000 * median(parts.get(name, 0.0) for parts in rounds) for name in names}
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+        result = {name: 1000 * median(parts.get(name, 0.0) for parts in rounds) for name in names}
+        return dict(sorted(result.items(), key=lambda item: -item[1]))

@@ -78,7 +78,7 @@ def main(folder: Path, rounds: int, dimensions: list[int]) -> list[dict[str, flo
     deployment = Deployment(("127.0.0.1",), 18_533, CLIENTS, dict.fromkeys(CLIENTS, 2))
     _prepare(folder, deployment)
     relays = {name: Relay(deployment.port) for name in CLIENTS}
-    found = []
+    result = []
     with Site(folder / "deployment", deployment, folder / "logs") as site:
         site.start_superlink()
         site.start_superexec()
@@ -90,12 +90,12 @@ def main(folder: Path, rounds: int, dimensions: list[int]) -> list[dict[str, flo
             through = replace(deployment, port=relays[name].port)
             Site.start_node(_at(site, through), name, site.socket(name), 19_400 + number)
         for dimension in [FLOOR, *dimensions]:
-            found.append(_measure(folder, site, deployment, relays, rounds, dimension))
-            print(json.dumps(found[-1]), flush=True)
+            result.append(_measure(folder, site, deployment, relays, rounds, dimension))
+            print(json.dumps(result[-1]), flush=True)
     for relay in relays.values():
         relay.close()
-    (folder / "bench.json").write_text(json.dumps(found, indent=1))
-    return found
+    (folder / "bench.json").write_text(json.dumps(result, indent=1))
+    return result
 
 
 def _at(site: Site, deployment: Deployment) -> Site:

@@ -63,12 +63,12 @@ def plot(rows: dict[str, list[dict[str, Any]]]) -> Figure:
     }
     figure = Figure(figsize=(9.0, 5.6), layout="constrained")
     axes = figure.subplots(2, 2, sharey=True).ravel()
-    most = max(row["round_ms"] for found in rows.values() for row in found)
-    for panel, (kind, found) in zip(axes, rows.items(), strict=True):
+    most = max(row["round_ms"] for result in rows.values() for row in result)
+    for panel, (kind, result) in zip(axes, rows.items(), strict=True):
         column, label = names[kind]
-        panel.semilogx([r[column] for r in found], [r["round_ms"] for r in found], marker="o")
+        panel.semilogx([r[column] for r in result], [r["round_ms"] for r in result], marker="o")
         panel.set(xlabel=label, ylabel="ms a round", ylim=(0.0, 1.1 * most))
-        panel.set_xticks([r[column] for r in found], [f"{r[column]:,}" for r in found])
+        panel.set_xticks([r[column] for r in result], [f"{r[column]:,}" for r in result])
         panel.minorticks_off()
         panel.grid(alpha=0.3)
     return figure

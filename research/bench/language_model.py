@@ -131,7 +131,7 @@ def examples(bench: LmBench, base: LanguageBase) -> TokenExamples:
     if base.settings.task == "policy":
         ids_JKL[:, 1, :prompt] = ids_JKL[:, 0, :prompt]
         second_T += prompt
-    found = TokenExamples(
+    result = TokenExamples(
         base=base,
         tokens=Tokens(
             ids=ids_JKL.reshape(-1),
@@ -144,8 +144,8 @@ def examples(bench: LmBench, base: LanguageBase) -> TokenExamples:
         start_U=torch.arange(bench.users + 1) * bench.judgements,
     )
     if base.settings.task != "policy":
-        return found
-    known = {each.name: getattr(found, each.name) for each in fields(found)}
+        return result
+    known = {each.name: getattr(result, each.name) for each in fields(result)}
     return PolicyExamples(**known, reference_T=np.append(np.full(2 * judgements, np.nan), 0.0))
 
 
@@ -227,8 +227,8 @@ class Variants:
         return loss_Q.new_zeros(len(texts_R)).index_add(0, text_Q, -loss_Q)
 
     def _gradient(self) -> torch.Tensor:
-        found = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
-        return torch.cat([gradient.reshape(-1) for gradient in found])
+        result = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
+        return torch.cat([gradient.reshape(-1) for gradient in result])
 
     @contextmanager
     def _tracked(self) -> Iterator[None]:

@@ -150,12 +150,12 @@ class _Clocks:
         """A node's that hosts everybody, with the features that the rounds use."""
         return store_for(self._context)
 
-    def _work(self, asked: list[RecordDict]) -> messages.Work:
-        """What a round's messages ask for, all nodes taken together as one."""
-        places = [self.store.where(messages.Asked.of(content)) for content in asked]
+    def _work(self, asked: list[RecordDict]) -> messages.TrainRequest:
+        """Return what a round's messages ask for, all nodes taken together as one."""
+        places = [self.store.where(messages.UserSelection.of(content)) for content in asked]
         return messages.read_work(asked[0], np.unique(np.concatenate(places)))
 
-    def _read(self, work: messages.Work) -> None:
+    def _read(self, work: messages.TrainRequest) -> None:
         """Node and limit, for a cohort other than the last, whose rows might still be in cache."""
         examples = self.store.examples(str(work.parameters["features"]))
         assert isinstance(examples, PairExamples)
@@ -176,7 +176,7 @@ def _context_of(run_config: Mapping[str, Scalar]) -> Context:
 
 
 def _seconds(call: Callable[[], object], threads: int) -> float:
-    """How long a call takes with so many threads of torch."""
+    """Return how long a call takes with so many threads of torch."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

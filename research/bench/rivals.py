@@ -61,7 +61,7 @@ def pfl_environment(folder: Path = _CACHE / "pfl-0.6") -> Path:
 
 
 def pfl_users_per_second(python: Path, setting: Setting) -> float:
-    """How many users a second pfl-research trains, the median over rounds.
+    """Return how many users a second pfl-research trains, the median over rounds.
 
     Raises:
         NoRival: it failed.
@@ -78,7 +78,7 @@ def pfl_users_per_second(python: Path, setting: Setting) -> float:
 
 
 def flower_users_per_second(setting: Setting, users_per_node: int | None) -> float:
-    """How many users a second ``--runtime flower`` trains, start-up aside.
+    """Return how many users a second ``--runtime flower`` trains, start-up aside.
 
     With ``users_per_node`` 1 this is Flower as it is commonly used: each user a client.
 

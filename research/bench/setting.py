@@ -58,7 +58,7 @@ class Setting:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """Return what the figures were measured on."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -73,7 +73,7 @@ def machine() -> dict[str, Any]:
 
 
 def timed(call: Callable[[], _Value]) -> tuple[_Value, float]:
-    """What a call gives, and how many seconds it takes."""
+    """Return what a call gives, and how many seconds it takes."""
     begun = time.perf_counter()
     value = call()
     return value, time.perf_counter() - begun

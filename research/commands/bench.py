@@ -71,16 +71,16 @@ def rounds(
 ) -> None:
     """How long a round takes as users, cohort, dimensions and judgements grow."""
     console, about = _begin(as_json)
-    found: dict[str, list[dict[str, Any]]] = {}
+    result: dict[str, list[dict[str, Any]]] = {}
     for kind, points in growth.GROWTH.items():
         with console.status(kind):
             chosen = points[:2] if quick else points
-            found[kind] = [growth.measure(p, rounds=5 if quick else 40) for p in chosen]
-    rows = [{"grows": kind, **row} for kind, some in found.items() for row in some]
+            result[kind] = [growth.measure(p, rounds=5 if quick else 40) for p in chosen]
+    rows = [{"grows": kind, **row} for kind, some in result.items() for row in some]
     columns = ("grows", "users", "cohort", "d", "judgements_each", "round_ms")
     console.print(_plain("milliseconds a round, medians", columns, rows))
     if out is not None:
-        growth.plot(found).savefig(out, dpi=150)
+        growth.plot(result).savefig(out, dpi=150)
     _end(as_json, "rounds", about, rows=rows)
 
 
@@ -184,14 +184,14 @@ def _rivals(rows: list[dict[str, Any]], console: Console) -> dict[str, float]:
             row.update(rival=bench_rivals.PFL, rival_users_per_second=rates[same])
     except NoRival as reason:
         console.print(f"without pfl-research: {reason}", style="yellow")
-    found = {}
+    result = {}
     for name, each in (("flower_runtime", None), ("flower_one_user_a_node", 1)):
         try:
             with console.status(name):
-                found[name] = bench_rivals.flower_users_per_second(SETTINGS[0], each)
+                result[name] = bench_rivals.flower_users_per_second(SETTINGS[0], each)
         except NoRival as reason:
             console.print(f"without {name}: {reason}", style="yellow")
-    return found
+    return result
 
 
 @bench.command()
@@ -244,7 +244,8 @@ def lm(
 
 
 def _of(listed: str, known: Container[str] | None = None) -> list[str]:
-    """What is listed; a typer error for what is not known, or without ``known`` is no number."""
+    """Return what is listed; a typer error for what is not known, or without ``known`` is no
+    number."""
     names = [name.strip() for name in listed.split(",")]
     for name in names:
         if name not in known if known is not None else not (name.isdecimal() and int(name)):

@@ -43,18 +43,18 @@ def reproduce(
         return
     if name not in ENTRIES:
         raise InputError(f"there is no reproduction {name!r}; choose one of {', '.join(ENTRIES)}")
-    found = ENTRIES[name].compute(quick)
-    for columns in dict.fromkeys(tuple(row) for row in found.rows):  # a table for each kind of row
-        same = [row for row in found.rows if tuple(row) == columns]
+    result = ENTRIES[name].compute(quick)
+    for columns in dict.fromkeys(tuple(row) for row in result.rows):  # a table for each kind of row
+        same = [row for row in result.rows if tuple(row) == columns]
         headings = {column: column.replace("_", " ") for column in columns}
         terminal.print(table_of(same, headings, name))
-    for remark in found.remarks:
+    for remark in result.remarks:
         terminal.print(f"• {remark}", markup=False)
     if out is not None:
-        _write(out, name, found)
+        _write(out, name, result)
         terminal.print(f"written to {out}", markup=False)
     if as_json:
-        print(json.dumps({"name": name, "rows": list(found.rows), **found.extra}))
+        print(json.dumps({"name": name, "rows": list(result.rows), **result.extra}))
 
 
 def _write(folder: Path, name: str, found: Reproduction) -> None:

@@ -103,8 +103,8 @@ def learn(bandit: Bandit, channel: Channel, seed: int, failure: float = 0.05) ->
         tilt_D = torch.from_numpy(std * generator.standard_normal(dimension))
     contrast = 1.0 - 2.0 * flip
     labels = RandomizedLabels.of_pairs(x, torch.from_numpy(first_J), flip)
-    found = fit(labels, "debiased", ball=BALL, tilt_D=tilt_D)
-    theta_D = found.theta_D.numpy()
+    result = fit(labels, "debiased", ball=BALL, tilt_D=tilt_D)
+    theta_D = result.theta_D.numpy()
     chance_J = 1.0 / (1.0 + np.exp(-x_JD @ theta_D))
     told_J = contrast * chance_J + flip
     bend_DD = (x_JD * (chance_J * (1.0 - chance_J))[:, None]).T @ x_JD

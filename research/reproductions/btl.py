@@ -106,7 +106,7 @@ def node_of(examples: PairExamples, source: Randomness) -> LocalGrid:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        asked = messages.Asked.of(message.content)
+        asked = messages.UserSelection.of(message.content)
         users_S = np.flatnonzero(np.isin(keys_N, asked.names_S))
         work = messages.read_work(message.content, users_S)
         half = catalogue.node_halves()[str(work.parameters["strategy"])]

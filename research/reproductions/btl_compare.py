@@ -93,19 +93,19 @@ def _try(trial: _Trial) -> list[_Found]:
     people = trial.people
     training = Training(people.examples, Randomness(trial.config.seed))
 
-    def found(name: str, config: RunConfig, **chosen: float) -> _Found:
+    def result(name: str, config: RunConfig, **chosen: float) -> _Found:
         strategy, ledger = training.run(config)
         theta_D = strategy.optimizer.result_D
         errors = people.error(theta_D), people.semi_norm_error(theta_D)
         return _Found(name, *errors, ledger.epsilon(), strategy.rounds_done, **chosen)
 
     untuned = [
-        found(name, replace(trial.config, **{**UNTUNED, **UNTUNED_LABELS}[name]))
+        result(name, replace(trial.config, **{**UNTUNED, **UNTUNED_LABELS}[name]))
         for name in trial.untuned
     ]
     uls = replace(trial.config, strategy="uls")
     grid = [
-        found(
+        result(
             "uls",
             replace(uls, clip_norm=clip, learning_rate=steps / clip),
             clip=clip,
@@ -167,10 +167,10 @@ def btl_compare(
     results = tracked(in_processes(_try, trials, workers), "training", len(trials))
     for epsilon in epsilons:
         by_run = zip(*itertools.islice(results, seeds), strict=True)
-        found = [_summary(epsilon, settings.adjacency, same) for same in by_run]
-        grid = [row for row in found if row["strategy"] == "uls"]
+        result = [_summary(epsilon, settings.adjacency, same) for same in by_run]
+        grid = [row for row in result if row["strategy"] == "uls"]
         best = min(grid, key=lambda row: row["error_mean"])
-        ordered = [*found[: len(untuned)], {**best, "strategy": "uls best of grid"}, *grid]
+        ordered = [*result[: len(untuned)], {**best, "strategy": "uls best of grid"}, *grid]
         rows += [{**row, "ratio": row["error_mean"] / best["error_mean"]} for row in ordered]
     return rows
 
@@ -191,7 +191,8 @@ def theory(
     dimension: int = DIMENSION,
     delta: float = _SETTINGS.delta,
 ) -> list[Bound]:
-    """What the papers prove about these populations, where κ is 2/d, L is 1 and B is ‖θ*‖."""
+    """Return what the papers prove about these populations, where κ is 2/d, L is 1 and B is
+    ‖θ*‖."""
     case = Case(users, each, dimension, epsilon, delta, model_bound=NORM, coverage=2.0 / dimension)
     return all_bounds(case)
 
@@ -202,10 +203,10 @@ def _summary(epsilon: float, adjacency: str, same: Sequence[_Found]) -> dict[str
     return _row(
         first.strategy,
         epsilon,
-        [found.error for found in same],
-        semi_norm_mean=fmean(found.semi_norm for found in same),
-        epsilon_spent=max(found.spent for found in same),
-        rounds=fmean(found.rounds for found in same),
+        [result.error for result in same],
+        semi_norm_mean=fmean(result.semi_norm for result in same),
+        epsilon_spent=max(result.spent for result in same),
+        rounds=fmean(result.rounds for result in same),
         clip=first.clip,
         learning_rate=first.rate,
         adjacency=adjacency,
@@ -233,13 +234,13 @@ def reproduced(quick: bool) -> Reproduction:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """How what is not tuned compares with the best of the grid."""
-    found = [
+    """Return how what is not tuned compares with the best of the grid."""
+    result = [
         f"ε = {row['epsilon']:g}: {row['strategy']}, with nothing tuned, has {row['ratio']:.3f} "
         "times the error of the best of a grid of ULS, chosen by looking at the truth for free."
         for row in where(rows, strategy="aup", adjacency="add-remove")
     ]
-    return found + [
+    return result + [
         f"ε = {row['epsilon']:g} for labels: {row['strategy']} in {row['rounds']:g} "
         f"round{'s' if row['rounds'] > 1 else ''} has {row['ratio']:.3f} times the error of the "
         "best of the grid of ULS in 200 under the same adjacency."

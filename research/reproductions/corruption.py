@@ -60,7 +60,7 @@ class Corruption:
         return RandomizedResponse(self.epsilon).flip_probability if self.epsilon else 0.0
 
     def stated(self, first_J: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """What the learner sees of true labels, (J,) bool; always three coins a label."""
+        """Return what the learner sees of true labels, (J,) bool; always three coins a label."""
         coins_3J = generator.random((3, *first_J.shape))
         wanted_J = self.adversary(first_J)
         said_J = np.where(coins_3J[0] < self.before, wanted_J, first_J)

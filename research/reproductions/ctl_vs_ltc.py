@@ -76,10 +76,10 @@ def ctl_ltc(
             "setting": setting,
             "loss": name,
             "n": size,
-            **mean_sd("error", [error for error, _ in found]),
-            "probability_error": fmean(off for _, off in found),
+            **mean_sd("error", [error for error, _ in result]),
+            "probability_error": fmean(off for _, off in result),
         }
-        for (adversary, setting, name, size), found in sums.items()
+        for (adversary, setting, name, size), result in sums.items()
     ]
 
 
@@ -115,7 +115,7 @@ def _chances(x_JD: np.ndarray, theta_D: np.ndarray) -> np.ndarray:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """What the rows of the largest sample say, in sentences."""
+    """Return what the rows of the largest sample say, in sentences."""
     most = max(row["n"] for row in rows)
 
     def error(adversary: str, setting: str, loss: str) -> float:

@@ -50,8 +50,8 @@ def of_rows(
     """Computes an entry whose remarks and plot are made of its rows."""
 
     def compute(quick: bool) -> Reproduction:
-        found = rows(quick)
-        return Reproduction(found, remarks(found), plot=plot and plot(found))
+        result = rows(quick)
+        return Reproduction(result, remarks(result), plot=plot and plot(result))
 
     return compute
 
@@ -63,7 +63,7 @@ def where(rows: Iterable[Row], **wanted: Any) -> list[Row]:
 
 
 def distinct(rows: Iterable[Row], column: str) -> list[Any]:
-    """What stands in a column, each once, in the order of the rows; None is left out."""
+    """Return what stands in a column, each once, in the order of the rows; None is left out."""
     return [value for value in dict.fromkeys(row.get(column) for row in rows) if value is not None]
 
 

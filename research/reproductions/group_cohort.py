@@ -129,8 +129,8 @@ def group_cohort(
         )
         for name, regret in chosen.items():
             regrets.setdefault((name, compute), []).append(regret)
-    for (name, compute), found in regrets.items():
-        rows.append({"strategy": name, "compute": compute, **mean_sd("regret", found)})
+    for (name, compute), result in regrets.items():
+        rows.append({"strategy": name, "compute": compute, **mean_sd("regret", result)})
     return rows
 
 
@@ -150,8 +150,8 @@ def _chosen(
         "max cohort": max(same, key=lambda point: point.cohort),
         "max group size": max(same, key=lambda point: point.group_size),
     }
-    found = {name: losses[point] - best for name, point in taken.items()}
-    return {**found, _RANDOM: fmean(losses[point] for point in same) - best}
+    result = {name: losses[point] - best for name, point in taken.items()}
+    return {**result, _RANDOM: fmean(losses[point] for point in same) - best}
 
 
 def greedy_oracle(space: Space, loss: Callable[[Point], float]) -> Point:
@@ -191,7 +191,7 @@ class _Trained:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """How much worse than the best each strategy is, over all budgets."""
+    """Return how much worse than the best each strategy is, over all budgets."""
     regrets = {
         name: [row["regret_mean"] for row in where(rows, strategy=name)]
         for name in distinct(rows, "strategy")

@@ -51,7 +51,7 @@ from murmuration.research.reproductions.plots import line, open_corner
 from murmuration.sims.population import population
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer, noise_limited_rate
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.uls import DEFAULT_CLIP, RATE_CEILING, UlsPlan, client_update
 
 FLIPPED, AGAINST = "flipped labels", "always against"
@@ -125,10 +125,10 @@ def measured(
         if not case.share:
             alone[case.aggregate] = [trained(world, case, seed) for seed in range(seeds)]
         without = alone[case.aggregate]
-        found = without
+        result = without
         if case.share:
-            found = [trained(world, case, seed, without[seed]) for seed in range(seeds)]
-        rows.append(_row(world, case, found, without))
+            result = [trained(world, case, seed, without[seed]) for seed in range(seeds)]
+        rows.append(_row(world, case, result, without))
     return rows
 
 
@@ -172,7 +172,7 @@ def trained(world: World, case: Case, seed: int, honest_D: np.ndarray | None = N
         users_S = plan.mechanism.sampler.draw(names_N, source, round_)
 
         def summed(examples: PairExamples, mine_S: np.ndarray) -> np.ndarray:
-            work = Work(theta, {**parameters, "round": round_}, mine_S)  # noqa: B023
+            work = TrainRequest(theta, {**parameters, "round": round_}, mine_S)  # noqa: B023
             return client_update(examples, work, names_N[mine_S], source)["sum"]
 
         sums = []
@@ -203,17 +203,20 @@ def _settings(plan: UlsPlan, buckets: int = 1) -> OptimizerSettings:
 
 
 def bound(plan: UlsPlan, share: float, steps: int = 1) -> float:
-    """How far hostile users of this share can move θ by themselves, on average over the coins."""
+    """Return how far hostile users of this share can move θ by themselves, on average over the
+    coins."""
     settings = _settings(plan, steps)
     rates = sum(settings.rate * settings.factor(t) for t in range(1, plan.rounds + 1))
     return 2.0 * share * plan.clip.norm * rates
 
 
 def alignment(world: World) -> float:
-    """How long all users' clipped gradients at θ = 0 add up to, in clip norms a user."""
+    """Return how long all users' clipped gradients at θ = 0 add up to, in clip norms a user."""
     plan, everybody = world.plan, np.arange(world.plan.users)
     parameters = {"clip-norm": plan.clip.norm, "group-size": plan.group_size, "round": 1}
-    work = Work({"theta": np.zeros(world.examples.dimension, np.float32)}, parameters, everybody)
+    work = TrainRequest(
+        {"theta": np.zeros(world.examples.dimension, np.float32)}, parameters, everybody
+    )
     sum_D = client_update(world.examples, work, everybody.astype(np.uint64), Randomness(0))["sum"]
     return float(np.linalg.norm(sum_D)) / (plan.clip.norm * plan.users)
 
@@ -235,13 +238,13 @@ def _row(
 
 
 def remarks(rows: Rows, world: World) -> list[str]:
-    """What it comes to, whatever that is."""
+    """Return what it comes to, whatever that is."""
     length = alignment(world)
     summed = where(rows, aggregate=SUM)
     (honest,) = where(summed, share=0.0)
     hostile = [row for row in summed if row["share"]]
     within = all(row["moved"] <= row["at_most"] for row in hostile)
-    found = [
+    result = [
         f"At the start all users' clipped gradients add up to {length:.2f} clip norms a user. "
         f"Hostile users who agree have the longer sum from a share of {length / (1 + length):.0%} "
         "on: clipping bounds what each of them can send, and does not make the others agree.",
@@ -253,13 +256,13 @@ def remarks(rows: Rows, world: World) -> list[str]:
             f"{honest['accuracy_mean'] - row['accuracy_mean']:.3f} at {row['share']:.0%}"
             for row in where(hostile, attack=attack)
         )
-        found.append(f"Accuracy lost to {attack}: {lost}.")
-    found += list(_on_medians(rows))
-    return found
+        result.append(f"Accuracy lost to {attack}: {lost}.")
+    result += list(_on_medians(rows))
+    return result
 
 
 def _on_medians(rows: Rows) -> Iterator[str]:
-    """Whether a median helps: at each share, against sums under the same attack.
+    """Return whether a median helps: at each share, against sums under the same attack.
 
     Its steps are shorter, which helps by itself: so also against a sum with the same steps.
     """

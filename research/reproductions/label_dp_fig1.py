@@ -113,12 +113,12 @@ def _estimate(task: _Task) -> _Found:
     length = math.sqrt(2 * task.dimension) + 2 * math.sqrt(2)
     shrink_PJ1 = (length / x_PJD.norm(dim=-1, keepdim=True)).clamp_max(1.0)
 
-    found: _Found = {}
+    result: _Found = {}
 
     def note(epsilon: float | None, size: int, estimator: str, theta_PD: torch.Tensor) -> None:
         off_PD = theta_PD - truth_PD
         excess_P = (off_PD * truth_PD).sum(-1) / (truth_PD**2).sum(-1)
-        found[epsilon, size, estimator] = off_PD.norm(dim=-1).numpy(), excess_P.numpy()
+        result[epsilon, size, estimator] = off_PD.norm(dim=-1).numpy(), excess_P.numpy()
 
     clean = RandomizedLabels.of_pairs(x_PJD, first_PJ, 0.0)
     bounded = RandomizedLabels.of_pairs(x_PJD * shrink_PJ1, first_PJ, 0.0)
@@ -146,7 +146,7 @@ def _estimate(task: _Task) -> _Found:
         for place, size in enumerate(sizes):
             note(epsilon, size, SGD, path[place])
             note(epsilon, size, SGD_PUBLISHED, as_published[place])
-    return found
+    return result
 
 
 def _rows(dimension: int, parts: Sequence[_Found]) -> Iterator[dict[str, Any]]:
@@ -167,7 +167,7 @@ def _rows(dimension: int, parts: Sequence[_Found]) -> Iterator[dict[str, Any]]:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """What the rows show of what the paper says, in sentences."""
+    """Return what the rows show of what the paper says, in sentences."""
     return [*_orders(rows), *_trends(rows), _bias(rows)]
 
 
@@ -215,12 +215,12 @@ def _trends(rows: Rows) -> Iterator[str]:
 
 def _bias(rows: Rows) -> str:
     least, most = min(distinct(rows, "epsilon")), max(distinct(rows, "n"))
-    found = ", ".join(
+    result = ", ".join(
         f"{row['estimator']} {row['excess']:+.0%} (d = {row['dimension']})"
         for row in where(rows, epsilon=least, n=most, estimator=(MLE, DEBIASED))
     )
     return (
-        f"Along θ* the answers at ε = {least:g}, n = {most:,} are off by: {found}. "
+        f"Along θ* the answers at ε = {least:g}, n = {most:,} are off by: {result}. "
         "What is left of the signal there is so weak that the ball stops the answer."
     )
 

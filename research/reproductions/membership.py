@@ -61,17 +61,17 @@ def shadow_runs(epsilon: float | None, runs: int, seed: int) -> Shadows:
         test="who is in is the attacker's question",
         seed=seed,
     )
-    found: dict[str, list[np.ndarray]] = {"in": [], "loss": [], "logit": []}
+    result: dict[str, list[np.ndarray]] = {"in": [], "loss": [], "logit": []}
     for run in range(runs):
         source = Randomness(1000 * seed + run)
         in_N = source.stream("members").random(_USERS) < 0.5
         strategy, _ = training.run(config, source=source, in_N=in_N)
         logit_R = x_RD @ strategy.optimizer.result_D
         loss_R = -special.log_expit(logit_R) * y_R - special.log_expit(-logit_R) * (1 - y_R)
-        found["in"].append(in_N)
-        found["loss"].append(loss_R.reshape(_USERS, _EACH).mean(axis=1))
-        found["logit"].append(logit_R.reshape(_USERS, _EACH).mean(axis=1))
-    return Shadows(*(np.array(found[name]) for name in ("in", "loss", "logit")))
+        result["in"].append(in_N)
+        result["loss"].append(loss_R.reshape(_USERS, _EACH).mean(axis=1))
+        result["logit"].append(logit_R.reshape(_USERS, _EACH).mean(axis=1))
+    return Shadows(*(np.array(result[name]) for name in ("in", "loss", "logit")))
 
 
 def scores(shadows: Shadows, attack: str) -> np.ndarray:

@@ -60,8 +60,8 @@ def pessimism(
 
 
 def remarks(rows: Rows) -> list[str]:
-    """How the policies compare, for each coverage, over all n, labels and ε."""
-    found = []
+    """Return how the policies compare, for each coverage, over all n, labels and ε."""
+    result = []
     for coverage in COVERAGE:
         pairs: dict[tuple[Any, ...], dict[str, float]] = {}
         for row in where(rows, coverage=coverage):
@@ -74,12 +74,12 @@ def remarks(rows: Rows) -> list[str]:
             for case, gaps in pairs.items()
             if case[2] == largest
         )
-        found.append(
+        result.append(
             f"Judges look at {coverage}: the pessimistic policy misses less than the greedy one in "
             f"{better} of {len(pairs)} cases; at n = {largest} it misses {ratio:.2f} times "
             "as much, on (geometric) average."
         )
-    return found
+    return result
 
 
 def plot(rows: Rows) -> Figure:
@@ -139,14 +139,14 @@ def compared(
         }
         for name, chance_SA in chosen.items():
             gaps[name].append(policies.gap(phi_SAD, chance_SA, truth_D) / unit)
-    for name, found in gaps.items():
+    for name, result in gaps.items():
         yield {
             "coverage": coverage,
             "labels": channel.kind,
             "epsilon": channel.epsilon if channel.kind != "none" else None,
             "n": len(bandits[0].x_JD),
             "policy": name,
-            **mean_sd("gap", found),
+            **mean_sd("gap", result),
             "in_set": fmean(inside),
             "error_mean": fmean(errors),
         }

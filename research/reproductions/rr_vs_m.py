@@ -75,11 +75,11 @@ def rr_vs_m(
         for n, m in zip(sizes, each, strict=True)
         for seed in range(seeds)
     ]
-    found: dict[tuple[str, int, int, str], list[float]] = {}
+    result: dict[tuple[str, int, int, str], list[float]] = {}
     results = tracked(in_processes(_errors, trials, workers), "training", len(trials))
     for trial, errors in zip(trials, results, strict=True):
         for name, error in errors.items():
-            found.setdefault((trial.held, trial.each, trial.users, name), []).append(error)
+            result.setdefault((trial.held, trial.each, trial.users, name), []).append(error)
     return [
         {
             "held": held,
@@ -89,7 +89,7 @@ def rr_vs_m(
             "epsilon_per_label": EPSILON / m if name in (DEBIASED, LIKELIHOOD) else None,
             **mean_sd("error", errors),
         }
-        for (held, m, n, name), errors in found.items()
+        for (held, m, n, name), errors in result.items()
     ]
 
 
@@ -100,7 +100,7 @@ def _errors(trial: _Trial) -> dict[str, float]:
     flipped_J = torch.from_numpy(generator.random(trial.users * trial.each) < coin.flip_probability)
     # The preferred response is the first: a label is false where its coin says so.
     told = RandomizedLabels.of_pairs(people.examples.x_RD, ~flipped_J, coin.flip_probability)
-    found = {
+    result = {
         name: people.error(fit(told, loss, ball=BALL, flat=1e-8).theta_D.numpy())
         for name, loss in ((DEBIASED, "debiased"), (LIKELIHOOD, "mle"))
     }
@@ -117,13 +117,13 @@ def _errors(trial: _Trial) -> dict[str, float]:
     training = Training(people.examples, Randomness(trial.seed))
     for strategy in ("uls", "aup"):
         trained, _ = training.run(replace(settings, strategy=strategy))
-        found[strategy] = people.error(trained.optimizer.result_D)
-    return found | {"maximum likelihood": people.error(people.likeliest())}
+        result[strategy] = people.error(trained.optimizer.result_D)
+    return result | {"maximum likelihood": people.error(people.likeliest())}
 
 
 def remarks(rows: Rows) -> list[str]:
-    """How errors change from the fewest to the most judgements of each user."""
-    found = []
+    """Return how errors change from the fewest to the most judgements of each user."""
+    result = []
     for held in distinct(rows, "held"):
         here = where(rows, held=held)
         least, most = min(distinct(here, "m")), max(distinct(here, "m"))
@@ -131,13 +131,13 @@ def remarks(rows: Rows) -> list[str]:
         for name in (DEBIASED, LIKELIHOOD, "uls", "aup"):
             errors = {row["m"]: row["error_mean"] for row in where(here, estimator=name)}
             changes.append(f"{name} {errors[least]:.2f} → {errors[most]:.2f}")
-        found.append(f"{held}, m = {least} → {most}: " + ", ".join(changes) + ".")
-    found.append(
+        result.append(f"{held}, m = {least} → {most}: " + ", ".join(changes) + ".")
+    result.append(
         "With a single judgement a user's gradient has one length whatever the model, and clipping "
         "all to a shorter one drives ULS, untuned, beyond the truth: that bias is most of its "
         "error at m = 1."
     )
-    return found
+    return result
 
 
 _STYLES: dict[str, Style] = {

@@ -184,7 +184,7 @@ class Chaos:
             self.start_node(name)
 
     def socket(self, name: str) -> Path:
-        """Where a client's agent answers."""
+        """Return where a client's agent answers."""
         return self.rogue if name == ROGUE else self.site.socket(name)
 
     def start_node(self, name: str) -> Program:
@@ -203,7 +203,7 @@ class Chaos:
                     self.start_node(name)
 
     def rounds_done(self) -> int:
-        """How many rounds have their metrics on disk."""
+        """Return how many rounds have their metrics on disk."""
         path = self.out / "metrics.jsonl"
         if not path.exists():
             return 0
@@ -271,8 +271,8 @@ def knock(chaos: Chaos) -> None:
     if os.geteuid() != 0:
         raise InputError("not tried: to be another account needs root")
     certificate = (chaos.folder / "deployment" / "server" / "ca.crt").read_bytes()
-    found = outsider.tried_as("nobody", chaos.deployment.address, certificate)
-    if got := [what for what, outcome in found.items() if outcome != outsider.REFUSED]:
+    result = outsider.tried_as("nobody", chaos.deployment.address, certificate)
+    if got := [what for what, outcome in result.items() if outcome != outsider.REFUSED]:
         raise InputError(f"a stranger got an answer, or could not ask: {', '.join(got)}")
 
 

@@ -58,7 +58,7 @@ class Left:
 
 
 def inspect(run: Path, *, seeded: bool) -> Left:
-    """What lies in a run directory, and what is wrong with it."""
+    """Return what lies in a run directory, and what is wrong with it."""
     rounds, spent = _ledger(run / "ledger.jsonl")
     metrics = [line["round"] for line in _complete_lines(run / "metrics.jsonl")]
     state = run / "checkpoint" / "state.safetensors"
@@ -173,7 +173,8 @@ def _finish(process: BaseProcess, log: Path) -> None:
 
 
 def _ledger(path: Path) -> tuple[Counter[int], Counter[events.Event]]:
-    """How often each round and each event was charged; a torn last line was never released."""
+    """Return how often each round and each event was charged; a torn last line was never
+    released."""
     lines = _complete_lines(path)[1:]
     rounds = Counter(line["round"] for line in lines)
     return rounds, Counter(events.from_json(line["event"]) for line in lines)
@@ -200,7 +201,7 @@ def main() -> None:
         parser.error("--kills and --rounds must be at least 1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before the server of processes starts
     with tempfile.TemporaryDirectory() as folder:
-        found = check(
+        result = check(
             Path(folder),
             kills=options.kills,
             rounds=options.rounds,
@@ -208,15 +209,15 @@ def main() -> None:
             randomness=random.Random(options.seed),
         )
     table = Table("kill", "charges", "rounds charged", "metrics", "checkpoint", "ε", "verdict")
-    for number, left in enumerate(found, start=1):
+    for number, left in enumerate(result, start=1):
         table.add_row(
-            "end" if number == len(found) else str(number),
+            "end" if number == len(result) else str(number),
             *(str(n) for n in (left.charges, left.charged, left.metrics, left.checkpoint)),
             f"{left.epsilon:.4f}",
             "; ".join(left.faults) or "good",
         )
     Terminal().print(table)
-    faults = sum(len(left.faults) for left in found)
+    faults = sum(len(left.faults) for left in result)
     print(f"{options.kills} kills, {faults} faults")
     sys.exit(1 if faults else 0)
 

@@ -58,7 +58,7 @@ class Site:
         return program
 
     def start_superexec(self) -> Program:
-        """What starts ServerApps."""
+        """Return what starts ServerApps."""
         command = templates.superexec(self.server, self.deployment.port)
         return self.start("superexec", command, environment=environment_of(self.server))
 
@@ -71,11 +71,11 @@ class Site:
         return self.folder / "clients" / name
 
     def state(self, name: str) -> Path:
-        """What a client keeps beside it."""
+        """Return what a client keeps beside it."""
         return state_beside(self.client(name))
 
     def socket(self, name: str) -> Path:
-        """Where a client's agent answers."""
+        """Return where a client's agent answers."""
         return self.logs / f"{name}.sock"
 
     def start_agent(self, name: str, data: Path, *, wait: bool = True) -> Path:

@@ -69,7 +69,7 @@ class Judgement:
     personal_margin: float
 
     def row(self) -> dict[str, object]:
-        """What a judgement file holds: no truth."""
+        """Return what a judgement file holds: no truth."""
         return {
             "user_id": self.user_id,
             "prompt": self.prompt,
@@ -295,7 +295,7 @@ def _split_topics(split: str) -> tuple[Topic, ...]:
 
 
 def true_reward(weights: Weights, axes: Axes) -> float:
-    """What an answer with these axes is worth, in logits."""
+    """Return what an answer with these axes is worth, in logits."""
     return sum(weight * value for weight, value in zip(weights, axes, strict=True))
 
 

@@ -35,9 +35,9 @@ def prompts_of(named: str, limit: int | None = None, seed: int = 0) -> list[str]
             f"--prompts {named}: names where prompts are from; how many is --limit {named}"
         )
     try:
-        found = list(islice(load_prompts(named), limit))
+        result = list(islice(load_prompts(named), limit))
     except InputError as error:
         raise InputError(f"--prompts {error}") from None
-    if not found:
+    if not result:
         raise InputError(f"--prompts {named} is empty")
-    return found
+    return result

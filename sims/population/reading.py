@@ -66,13 +66,13 @@ class _Claim:
 
 
 def topic_of(prompt: str) -> Topic | None:
-    """What a prompt asks about; None if the population has no such prompt."""
-    found = _prompts().fullmatch(_spelt(prompt))
-    return _TOPICS[int(str(found.lastgroup).removeprefix("topic"))] if found else None
+    """Return what a prompt asks about; None if the population has no such prompt."""
+    result = _prompts().fullmatch(_spelt(prompt))
+    return _TOPICS[int(str(result.lastgroup).removeprefix("topic"))] if result else None
 
 
 def read(topic: Topic, answer: str) -> Reading:
-    """What an answer to a prompt on this topic says."""
+    """Return what an answer to a prompt on this topic says."""
     *sentences, rest = [part.strip() for part in _spelt(answer).split(".")]
     if rest or not sentences:
         return Reading(None, "breaks off")
@@ -102,15 +102,16 @@ def read(topic: Topic, answer: str) -> Reading:
 
 
 def _said(sentence: str) -> tuple[_Claim, ...] | None:
-    """What a sentence without its full stop says; None if the population has no such sentence."""
+    """Return what a sentence without its full stop says; None if the population has no such
+    sentence."""
     if (said := _sentences().get(sentence)) is not None:
         return said
-    if not (found := _advice().fullmatch(sentence)):
+    if not (result := _advice().fullmatch(sentence)):
         return None
-    action = _actions()[found["action"]]
-    strength = next(s for s, leads in STRENGTHS if found["lead"] in map(_spelt, leads))
+    action = _actions()[result["action"]]
+    strength = next(s for s, leads in STRENGTHS if result["lead"] in map(_spelt, leads))
     advice = _Claim("advice", action.topic, action.daring, action.phrase, strength=strength)
-    return (advice, _reasons()[found["reason"]]) if found["reason"] else (advice,)
+    return (advice, _reasons()[result["reason"]]) if result["reason"] else (advice,)
 
 
 @cache
@@ -146,19 +147,19 @@ def _reasons() -> dict[str, _Claim]:
 @cache
 def _sentences() -> dict[str, tuple[_Claim, ...]]:
     """All sentences but those that advise, without their full stops."""
-    found: dict[str, tuple[_Claim, ...]] = {}
+    result: dict[str, tuple[_Claim, ...]] = {}
     for frames, claims in (
         (phrases.REASON_FRAMES, _reasons()),
         (phrases.CONTRASTS, _actions()),
     ):
         for frame, claim in product(frames, claims.values()):
-            found[_ended(frame.format(claim.phrase))] = (claim,)
+            result[_ended(frame.format(claim.phrase))] = (claim,)
     for text in (*phrases.ASIDES, *phrases.NEUTRAL_CLOSINGS):
-        found[_ended(text)] = ()
+        result[_ended(text)] = ()
     for daring, closings in ((False, phrases.CAUTIOUS_CLOSINGS), (True, phrases.DARING_CLOSINGS)):
         for text in closings:
-            found[_ended(text)] = (_Claim("closing", _ANY_TOPIC, daring, _ended(text)),)
-    return found
+            result[_ended(text)] = (_Claim("closing", _ANY_TOPIC, daring, _ended(text)),)
+    return result
 
 
 @cache

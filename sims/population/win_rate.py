@@ -61,7 +61,7 @@ class Worth:
 def worth(
     prompts: Sequence[str], answers: Sequence[str], weights: Weights = Population.crowd
 ) -> Worth:
-    """What answers are worth, each to its prompt, for somebody with these reward weights.
+    """Return what answers are worth, each to its prompt, for somebody with these reward weights.
 
     Raises:
         InputError: a prompt is none of the population's, so that nothing says what is asked.
@@ -70,15 +70,16 @@ def worth(
     for prompt, answer in zip(prompts, answers, strict=True):
         if (topic := topic_of(prompt)) is None:
             raise InputError(f"no prompt of the embedded population: {prompt!r}")
-        found = read(topic, answer)
-        rewards.append(nan if found.axes is None else true_reward(weights, found.axes))
-        if found.why_not:
-            why_not[found.why_not] += 1
+        result = read(topic, answer)
+        rewards.append(nan if result.axes is None else true_reward(weights, result.axes))
+        if result.why_not:
+            why_not[result.why_not] += 1
     return Worth(np.array(rewards, dtype=float), dict(why_not))
 
 
 def wins(one: Worth, other: Worth) -> np.ndarray:
-    """Which answers of one model are worth more than another's to the same prompts, (P,): 1, or 0.
+    """Return which answers of one model are worth more than another's to the same prompts, (P,): 1,
+    or 0.
 
     Equal rewards are half a win, and so are two answers that cannot be read; one that cannot be
     read loses against one that can.

@@ -143,7 +143,7 @@ def _load(config: RunConfig) -> Data:
 
 
 def _prompts(config: RunConfig) -> Iterable[str]:
-    """What the run's users were shown; of their own texts nothing."""
+    """Return what the run's users were shown; of their own texts nothing."""
     return _load(config).prompts
 
 
@@ -163,7 +163,7 @@ def _keep_prompts(config: RunConfig, folder: Path) -> None:
 
 
 def _people(config: RunConfig) -> tuple[str, ...]:
-    """Whom a run is about, by id; nobody where all of it is made up."""
+    """Return whom a run is about, by id; nobody where all of it is made up."""
     return () if config.data.startswith(EMBEDDED) else _load(config).user_ids
 
 
@@ -197,7 +197,8 @@ def _put_away(log: Path, folder: Path) -> None:
 
 
 def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, live: LiveView) -> int:
-    """How many nodes host the users (0: one for each worker); loads and checks their data."""
+    """Return how many nodes host the users (0: one for each worker); loads and checks their
+    data."""
     data = _load(config)
     thumbs = config.kind == "thumbs"
     if config.task == "reward" and not (thumbs or data.decided):

@@ -150,19 +150,19 @@ class _RunLog:
         """Return this run's last line of the form `SomeError: text`, or nothing."""
         text = self.path.read_bytes()[self._start :].decode(errors="replace")
         kinds = r"(?:\w+\.)*(?:\w*(?:Error|Exception)|RunAborted)\b"
-        found = re.findall(rf"^(?:ERROR:\s*)?({kinds}.*)$", text, re.M)
-        return found[-1].strip() if found else ""
+        result = re.findall(rf"^(?:ERROR:\s*)?({kinds}.*)$", text, re.M)
+        return result[-1].strip() if result else ""
 
 
 def _tools(*names: str) -> dict[str, Path]:
     """Find Flower's programs: beside the interpreter, where scripts go, or on the PATH."""
     places = [str(Path(sys.executable).parent), sysconfig.get_path("scripts")]
     path = os.pathsep.join([*places, os.environ.get("PATH", "")])
-    found = {name: shutil.which(name, path=path) for name in names}
-    missing = [name for name, file in found.items() if file is None]
+    result = {name: shutil.which(name, path=path) for name in names}
+    missing = [name for name, file in result.items() if file is None]
     if missing:
         raise ValueError(f"{', '.join(missing)} not found: pip install 'flwr[simulation]'")
-    return {name: Path(file).absolute() for name, file in found.items() if file}
+    return {name: Path(file).absolute() for name, file in result.items() if file}
 
 
 def _environment(scratch: Path, programs: Path) -> dict[str, str]:
@@ -224,12 +224,12 @@ def _submit(
                 break
             except subprocess.TimeoutExpired:
                 on_tick()
-    if not (found := re.search(rb'"run-id":\s*"(\d+)"', said)):
+    if not (result := re.search(rb'"run-id":\s*"(\d+)"', said)):
         log.file.write(said)
         told = re.search(r'"error-message":\s*("(?:[^"\\]|\\.)*")', said.decode(errors="replace"))
         why = json.loads(told[1], strict=False).split() if told else ["no reason given"]
         raise log.failed(f"`flwr run` refused the app: {' '.join(why)}")
-    return int(found[1])
+    return int(result[1])
 
 
 def _follow(
@@ -267,7 +267,7 @@ def _follow(
 
 
 def _reason(outcome: str, details: str, log: _RunLog) -> str:
-    """What went wrong, in one line: Flower's own words where they say it, else the log's."""
+    """Return what went wrong, in one line: Flower's own words where they say it, else the log's."""
     said = details.strip().removeprefix("Simulation failed with exception:").strip()
     if said and said not in _SAY_NOTHING:
         return said.splitlines()[0]

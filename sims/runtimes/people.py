@@ -115,7 +115,7 @@ def paid_before(out: Path, user_ids: Sequence[str]) -> Paid | None:
 
 
 def _paid(runs: Mapping[Path, Promise], noted: Mapping[Path, np.ndarray]) -> list[Paid]:
-    """What is paid in each set of runs that somebody was in."""
+    """Return what is paid in each set of runs that somebody was in."""
     anybody = [run for run in runs if run not in noted]
     places: dict[int, list[Path]] = {}
     for run, people in noted.items():
@@ -145,7 +145,7 @@ def _runs(folder: Path) -> Iterator[Path]:
 
 
 def _promise(run: Path) -> Promise:
-    """What a run cost, whether it has ended or not."""
+    """Return what a run cost, whether it has ended or not."""
     if (run / "result.json").exists():
         return promise_of_run(run)
     try:
@@ -175,7 +175,7 @@ def _hashes(key: bytes, user_ids: Iterable[str]) -> np.ndarray:
 
 
 def _name_of(key: bytes) -> str:
-    """What tells one key from another, and nothing of either."""
+    """Return what tells one key from another, and nothing of either."""
     return hmac.digest(key, b"name of this key", "sha256")[:8].hex()
 
 

@@ -76,13 +76,13 @@ def keeping(
 
 def descendants(pid: int) -> list[psutil.Process]:
     """Return every living process below `pid`, zombies not counted."""
-    found = []
+    result = []
     with contextlib.suppress(psutil.NoSuchProcess):
         for process in psutil.Process(pid).children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
                 if process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-    return found
+                    result.append(process)
+    return result
 
 
 def listens(pid: int, port: int) -> bool:
@@ -151,14 +151,14 @@ def _end_descendants(grace: float) -> None:
     # A scan can miss a process that is being adopted just then, so an empty one proves nothing;
     # having no child does: who is left below us hangs, by adoptions, on a child of ours.
     while _reap()[1] or any(process.is_running() for process in known):
-        found = descendants(os.getpid())
-        for process in known.union(found):
+        result = descendants(os.getpid())
+        for process in known.union(result):
             with contextlib.suppress(psutil.NoSuchProcess):
                 if time.monotonic() > deadline:
                     process.kill()
                 elif process not in known:
                     process.terminate()
-        known.update(found)
+        known.update(result)
         time.sleep(POLL_SECONDS / 2)
 
 

@@ -46,7 +46,7 @@ class Workers:
 
 
 def with_gpus(ray: Any, workers: Workers, language_model: bool) -> Workers:
-    """What is asked for, where nobody said how many GPUs."""
+    """Return what is asked for, where nobody said how many GPUs."""
     if workers.gpus is not None:
         return workers
     there = any(machine.get("GPU", 0) >= 1 for machine in machines(ray))
@@ -99,7 +99,7 @@ def _check_answers(address: str) -> None:
 
 
 def workers_of(ray: Any, workers: Workers) -> int:
-    """How many workers there are: as many as are asked for, or as the cluster has room for.
+    """Return how many workers there are: as many as are asked for, or as the cluster has room for.
 
     Raises:
         InputError: there is not room for one, or for as many as were asked for.
@@ -119,12 +119,13 @@ def workers_of(ray: Any, workers: Workers) -> int:
 
 
 def machines(ray: Any) -> list[dict[str, float]]:
-    """What each machine of the cluster has, by names such as CPU and GPU."""
+    """Return what each machine of the cluster has, by names such as CPU and GPU."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _room(machine: Mapping[str, float], workers: Workers) -> int:
-    """How many workers one machine has room for: none is spread over two, nor a share of a GPU."""
+    """Return how many workers one machine has room for: none is spread over two, nor a share of a
+    GPU."""
     room = int(machine.get("CPU", 0)) // workers.cpus
     gpus = int(machine.get("GPU", 0))
     if not workers.gpus:

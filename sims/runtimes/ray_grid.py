@@ -129,12 +129,12 @@ class RayGrid(InProcessGrid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         """Push, then pull every reply."""
-        waiting, found = set(self.push_messages(messages)), []
+        waiting, result = set(self.push_messages(messages)), []
         while waiting:
             for reply in self.pull_messages(list(waiting)):
                 waiting.discard(reply.metadata.reply_to_message_id)
-                found.append(reply)
-        return found
+                result.append(reply)
+        return result
 
     def _read(self, reply: Any, message: Message) -> Message:
         try:

@@ -44,7 +44,8 @@ def keep(run: Path, prompts: Iterable[str]) -> None:
 
 
 def shown(run: Path, prompts: Sequence[str]) -> list[int] | None:
-    """Which of some prompts a run's users were shown, by place; None if it is not noted there.
+    """Return which of some prompts a run's users were shown, by place; None if it is not noted
+    there.
 
     Raises:
         InputError: what is noted there cannot be read.
@@ -54,8 +55,8 @@ def shown(run: Path, prompts: Sequence[str]) -> list[int] | None:
         return None
     hashes, key = frozenset(kept["hashes"]), kept["key"]
     # Runs of earlier versions noted other forms, which are still recognised.
-    found = zip(_hashes(key, prompts), _hashes(key, prompts, _plain), strict=True)
-    return [place for place, forms in enumerate(found) if not hashes.isdisjoint(forms)]
+    result = zip(_hashes(key, prompts), _hashes(key, prompts, _plain), strict=True)
+    return [place for place, forms in enumerate(result) if not hashes.isdisjoint(forms)]
 
 
 def _plain(prompt: str) -> str:

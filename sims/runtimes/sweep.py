@@ -114,8 +114,8 @@ def _check_shared(ray: Any, folder: Path) -> None:
                 node["NodeID"], soft=True
             )
             seen[node["NodeManagerAddress"]] = task.options(scheduling_strategy=here).remote(probe)
-        for address, found in seen.items():
-            if not ray.get(found):
+        for address, result in seen.items():
+            if not ray.get(result):
                 raise InputError(
                     f"{folder} is not there on the cluster's machine {address}: --out must lie on "
                     "a file system that all machines share"

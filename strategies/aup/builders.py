@@ -25,7 +25,7 @@ from murmuration.strategies.aup.schedule import Phase
 from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan, ThresholdRule
 from murmuration.strategies.contributions import client_update
 from murmuration.strategies.optimizers import PhasedSgd
-from murmuration.strategies.planning import Asked
+from murmuration.strategies.planning import PlanQuery
 from murmuration.strategies.settings import AupSettings, Settings
 from murmuration.strategies.spec import (
     ALL,
@@ -175,14 +175,14 @@ def build_centred(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     return built(context, ledger, AupThreshold, plan, account, down=2)
 
 
-def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
+def solve(asked: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     """The noise multiplier of the gradients from epsilon, and what else is released with it.
 
     Raises:
         InputError: something is missing or given too much.
         ValueError: sizes that cannot be, or a cohort that is too small for the filter.
     """
-    found, sizes = asked_numbers(asked), asked_sizes(asked, adjacency)
+    result, sizes = asked_numbers(asked), asked_sizes(asked, adjacency)
     if asked.variant == "published":
         if asked.hold_out:
             raise InputError(
@@ -198,11 +198,11 @@ def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
         )
         terms = {name: sizes[name] for name in ("epsilon", "delta", "adjacency")}
         as_published = PublishedPlan.for_epsilon(phases=phases, **terms)
-        return {**found, "noise_multiplier": as_published.noise_multipliers[-1]}
+        return {**result, "noise_multiplier": as_published.noise_multipliers[-1]}
     if asked.variant == "corrected":
         plan = CorrectedPlan.for_epsilon(**sizes)
         return {
-            **found,
+            **result,
             "noise_multiplier": plan.noise_multiplier,
             "least_weight": plan.mechanism.bar,
             **adaptive.attack_of(plan.charges, asked, adjacency),
@@ -210,7 +210,7 @@ def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
     if asked.adaptation == "above-threshold":
         tested = ThresholdPlan.for_epsilon(**sizes)
         return {
-            **found,
+            **result,
             "noise_multiplier": tested.noise_multiplier,
             "tests": tested.series,
             "test_epsilon": tested.test_epsilon,

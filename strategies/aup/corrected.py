@@ -89,7 +89,7 @@ class CorrectedPlan(CohortPlan):
 
     @cached_property
     def mechanism(self) -> FilteredMean:
-        """What each round runs and charges."""
+        """Return what each round runs and charges."""
         share, least = self._best_split()
         return FilteredMean(
             self.sampler,
@@ -144,9 +144,9 @@ class AupCorrected(SteppedStrategy):
         """One row a user."""
         return contributions.shapes(len(self.optimizer.theta))
 
-    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+    def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite rows; how long they are is not limited."""
-        return contributions.admits(sums)
+        return contributions.is_valid(sums)
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The noisy weighted mean, or zero where the test fails; charged to the ledger first."""
@@ -163,7 +163,7 @@ class AupCorrected(SteppedStrategy):
         return mean_D
 
     def notes(self) -> list[str]:
-        """How often the test failed, which is part of what was released."""
+        """Return how often the test failed, which is part of what was released."""
         if not self.failed_tests:
             return []
         return [

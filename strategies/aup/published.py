@@ -25,7 +25,7 @@ from typing import Any, cast
 import numpy as np
 
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.events import Event, OnPart, PoissonGaussian
+from murmuration.privacy.accounting.events import Event, ParallelEvent, PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger, LedgerOfPart
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import filtered_mean
@@ -118,7 +118,7 @@ class PublishedPlan:
         return AboveThreshold(0.8 * cohort, self.epsilon / 2.0, 1.0, self.adjacency)
 
     def event(self, number: int) -> PoissonGaussian:
-        """What the paper takes one noisy mean of a phase to cost."""
+        """Return what the paper takes one noisy mean of a phase to cost."""
         phase = self.phases[number - 1]
         return PoissonGaussian(phase.cohort / phase.users, self.noise_multipliers[number - 1])
 
@@ -131,28 +131,28 @@ class PublishedPlan:
 
     @property
     def charges(self) -> dict[Event, int]:
-        """What the paper takes the whole run to cost, by phase."""
-        found: dict[Event, int] = {}
+        """Return what the paper takes the whole run to cost, by phase."""
+        result: dict[Event, int] = {}
         for number, phase in enumerate(self.phases, start=1):
-            found[self._on_part(number, self.test(number).event)] = 1
-            found[self._on_part(number, self.event(number))] = phase.rounds
-        return found
+            result[self._on_part(number, self.test(number).event)] = 1
+            result[self._on_part(number, self.event(number))] = phase.rounds
+        return result
 
     @property
     def sampler(self) -> PoissonSampler:
-        """Everybody of those whom the coins of a phase choose; see ``AupPublished.invited``."""
+        """Everybody whom the coins of a phase choose; see ``AupPublished.sample_cohort``."""
         return PoissonSampler(1.0)
 
     @property
-    def told(self) -> dict[str, messages.Scalar]:
-        """What nodes are told of it: how many judgements of a user count."""
+    def node_config(self) -> dict[str, messages.Scalar]:
+        """Return what nodes are told of it: how many judgements of a user count."""
         return {"group-size": self.group_size, "retain": self.retain}
 
     def _on_part(self, number: int, event: Event) -> Event:
-        return event if len(self.phases) == 1 else OnPart(number, event)
+        return event if len(self.phases) == 1 else ParallelEvent(number, event)
 
     def ledger_of(self, number: int, ledger: Ledger) -> Ledger:
-        """Where a phase charges: its users are nobody else's."""
+        """Return where a phase charges: its users are nobody else's."""
         return ledger if len(self.phases) == 1 else cast(Ledger, LedgerOfPart(ledger, number))
 
     @property
@@ -198,11 +198,11 @@ class AupPublished(SteppedStrategy):
         """One row a user."""
         return contributions.shapes(len(self.optimizer.theta))
 
-    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+    def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite rows; how long they are is not limited."""
-        return contributions.admits(sums)
+        return contributions.is_valid(sums)
 
-    def invited(self, round_: int) -> np.ndarray:
+    def sample_cohort(self, round_: int) -> np.ndarray:
         """A Poisson cohort of the users of the round's phase; nobody once it was halted.
 
         Who is in a phase goes by the names of those who are there now: their places in the registry
@@ -286,7 +286,7 @@ class AupPublished(SteppedStrategy):
             )
 
     def notes(self) -> list[str]:
-        """What has been found out about the published algorithm."""
+        """Return what has been found out about the published algorithm."""
         return list(FINDINGS)
 
 

@@ -90,7 +90,7 @@ def theorem_4(
     phases = max(1, math.ceil(math.log2(max(2.0, math.log2(max(4, m * n))))))
     sizes = doubling(n, phases)
     wanted = np.array([float(m * size) ** 2 + m * size * math.sqrt(d) for size in sizes])
-    found = []
+    result = []
     for size, count in zip(sizes, _allocate(rounds, wanted), strict=True):
         log_terms = math.log(size * d * m) + epsilon + math.log(count / delta)
         rate = min(
@@ -99,8 +99,8 @@ def theorem_4(
             math.sqrt(size * m) / count,
         )
         radius = 4.0 * lipschitz * log_terms / math.sqrt(m)
-        found.append(Phase(size, size, count, rate * norm_bound / (4.0 * lipschitz), radius))
-    return tuple(found)
+        result.append(Phase(size, size, count, rate * norm_bound / (4.0 * lipschitz), radius))
+    return tuple(result)
 
 
 def _allocate(rounds: int, wanted: np.ndarray) -> list[int]:

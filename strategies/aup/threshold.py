@@ -86,7 +86,7 @@ class ThresholdPlan(RadiusPlan):
         )
 
     def mechanism_at(self, radius: float) -> GaussianSum:
-        """What a round with this radius runs and charges, besides the test."""
+        """Return what a round with this radius runs and charges, besides the test."""
         clip = UserClip(radius)
         return GaussianSum(self.sampler, clip, self.noise_multiplier, self.adjacency, self.discrete)
 

@@ -110,7 +110,7 @@ class Attendance:
 
     @property
     def anybody(self) -> bool:
-        """Whether anybody answered, if somebody was asked."""
+        """Return whether anybody answered, if somebody was asked."""
         return self._heard or not self._asked
 
     def check_any(self) -> None:
@@ -143,7 +143,8 @@ class Attendance:
 
 
 def needed(least: float, registered: int) -> int:
-    """How many nodes ``least`` asks for: a number or, below 1, a share of those registered."""
+    """Return how many nodes ``least`` asks for: a number or, below 1, a share of those
+    registered."""
     # Not a node more for the last bit of a product.
     return math.ceil(least * registered - 1e-9 if 0 < least < 1 else least)
 
@@ -165,17 +166,18 @@ def wait_until_online(
     deadline = time.monotonic() + timeout
     while True:
         online = set(grid.get_node_ids())
-        found = len(online if registered is None else online.intersection(registered))
-        if found >= enough:
+        result = len(online if registered is None else online.intersection(registered))
+        if result >= enough:
             return
         if time.monotonic() > deadline:
-            private = {"nodes online": found, "nodes needed": enough, "seconds": timeout}
+            private = {"nodes online": result, "nodes needed": enough, "seconds": timeout}
             raise RunAborted(Reason.FEW_NODES, private=private)
         time.sleep(LOOKS)
 
 
 def failed_node(reason: str, simulated: bool, **where: object) -> RunAborted:
-    """What ends a run that cannot do without a node; ``reason`` is as ``exchange`` tells it."""
+    """Return what ends a run that cannot do without a node; ``reason`` is as ``exchange`` tells
+    it."""
     if simulated:
         return RunAborted(Reason.NODE_FAILED, f"a node of this simulation failed: {reason}")
     private = {**where, "why": reason}

@@ -30,7 +30,8 @@ _CLOCKS = 120.0
 
 
 def message_ttl(timeout: float) -> float:
-    """How long a message may wait for its node, when its reply is waited for ``timeout`` seconds.
+    """Return how long a message may wait for its node, when its reply is waited for ``timeout``
+    seconds.
 
     Long enough for clocks that differ; a node that comes back later finds no stale work.
     """
@@ -96,7 +97,7 @@ def exchange(
 
 
 def _pulled(grid: Grid, ids: list[str], waiting: dict[str, int]) -> Iterator[Message]:
-    """What has arrived; of a reply that cannot be decoded the message is given up."""
+    """Return what has arrived; of a reply that cannot be decoded the message is given up."""
     try:
         yield from grid.pull_messages(ids)
     except UNDECODABLE:  # one reply must not hide the others

@@ -23,7 +23,7 @@ from murmuration.strategies.base import Participants, PrivateLog
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.availability import Attendance, Reason, RunAborted
 from murmuration.strategies.protocol.exchange import exchange
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.secure_rounds import Asker, masked_totals
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _INSTEAD = "how many judgements users have could not be asked; state --group-siz
 
 
 def client_update(
-    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: Examples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, how many of the asked users are in each bucket of the grid, (J,)."""
     counts_S = examples.counts_U.numpy()[work.users_S]

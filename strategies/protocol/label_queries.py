@@ -33,7 +33,7 @@ QUERY = "query.labels"
 _ROUNDING = 1e-9
 
 
-def request(promise: LabelPromise, asked: messages.Asked) -> RecordDict:
+def request(promise: LabelPromise, asked: messages.UserSelection) -> RecordDict:
     """Ask a node for randomized labels of some of its users."""
     terms = {"adjacency": Adjacency.REPLACE_LABELS.value, **promise.to_config()}
     return RecordDict(
@@ -44,7 +44,7 @@ def request(promise: LabelPromise, asked: messages.Asked) -> RecordDict:
     )
 
 
-def read_request(content: RecordDict) -> tuple[LabelPromise, messages.Asked]:
+def read_request(content: RecordDict) -> tuple[LabelPromise, messages.UserSelection]:
     """The promise, and whose labels are asked for.
 
     Raises:
@@ -57,7 +57,7 @@ def read_request(content: RecordDict) -> tuple[LabelPromise, messages.Asked]:
             f"randomized labels protect under {Adjacency.REPLACE_LABELS} only; the request names "
             f"{adjacency!r}"
         )
-    return LabelPromise.from_config(asked), messages.Asked.of(content)
+    return LabelPromise.from_config(asked), messages.UserSelection.of(content)
 
 
 def reply(labels: ToldLabels) -> RecordDict:
@@ -111,7 +111,8 @@ def check_promise(labels: ToldLabels, promise: LabelPromise) -> None:
 
 
 def places(labels: ToldLabels, items: PublicItems) -> np.ndarray:
-    """Which public judgement of the same users each label is about, (N,) int64, all different.
+    """Return which public judgement of the same users each label is about, (N,) int64, all
+    different.
 
     Raises:
         RegistryError: a label about nothing that was shown to its user.

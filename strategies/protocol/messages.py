@@ -80,7 +80,7 @@ class MalformedReply(ValueError):
 
 
 @dataclass(frozen=True)
-class Tried:
+class DeviceProbe:
     """What a node found when it tried a language model out on texts that are made up.
 
     ``tokens`` are what it can compute at a time, ``seconds`` what it took for an example as long as
@@ -107,7 +107,7 @@ class RegistryEntry:
     counts_U: np.ndarray | None
     randomized: bool = False
     places: int = 0
-    tried: Tried = Tried()
+    tried: DeviceProbe = DeviceProbe()
 
 
 def outgoing(
@@ -166,7 +166,7 @@ def read_registry(content: RecordDict) -> RegistryEntry:
         arrays, about = content.array_records["users"], content.config_records["registry"]
         place, places = about["place"], about.get("places", 0)
         randomized = about.get("randomized", False) is True
-        tried = Tried(about.get("tokens", 0), float(about.get("seconds", 0.0)))  # type: ignore[arg-type]
+        tried = DeviceProbe(about.get("tokens", 0), float(about.get("seconds", 0.0)))  # type: ignore[arg-type]
         keys_U = decoded(arrays["keys"])
         counts_U = decoded(arrays["counts"]) if "counts" in arrays else None
     except Exception as error:  # another machine's bytes can fail to decode in any way
@@ -181,7 +181,7 @@ def read_registry(content: RecordDict) -> RegistryEntry:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class UserSelection:
     """Users whom a request is about: ``names_S`` uint64, made with ``salt``."""
 
     salt: bytes
@@ -195,8 +195,8 @@ class Asked:
         return ConfigRecord({"salt": self.salt, "users": self.names_S.astype("<u8").tobytes()})
 
     @classmethod
-    def of(cls, content: RecordDict) -> Asked:
-        """Whom a request is about; ValueError for no names, or one given twice."""
+    def of(cls, content: RecordDict) -> UserSelection:
+        """Return whom a request is about; ValueError for no names, or one given twice."""
         record = content.config_records[COHORT]
         names, salt = record["users"], record["salt"]
         if not (isinstance(names, bytes) and isinstance(salt, bytes)) or len(names) % 8:
@@ -208,7 +208,7 @@ class Asked:
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class TrainRequest:
     """What a node is asked to do: compute for some of its users at a model.
 
     ``arrays`` holds ``theta`` (the model, (D,) float32) and whatever else the strategy's node half
@@ -240,7 +240,9 @@ def model_record(theta_D: np.ndarray) -> ArrayRecord:
     return array_record({"theta": theta_D.astype(np.float32)})
 
 
-def work_request(model: ArrayRecord, parameters: Mapping[str, Scalar], asked: Asked) -> RecordDict:
+def work_request(
+    model: ArrayRecord, parameters: Mapping[str, Scalar], asked: UserSelection
+) -> RecordDict:
     """Ask a node to work; ``model`` is encoded once and shared by all messages of a round."""
     return RecordDict(
         {
@@ -251,11 +253,11 @@ def work_request(model: ArrayRecord, parameters: Mapping[str, Scalar], asked: As
     )
 
 
-def read_work(content: RecordDict, users_S: np.ndarray = NOBODY) -> Work:
-    """What was asked, of users at these places."""
+def read_work(content: RecordDict, users_S: np.ndarray = NOBODY) -> TrainRequest:
+    """Return what was asked, of users at these places."""
     arrays = {name: decoded(a) for name, a in content.array_records["model"].items()}
     parameters = dict(content.config_records["parameters"])
-    return Work(arrays, parameters, users_S)  # type: ignore[arg-type]
+    return TrainRequest(arrays, parameters, users_S)  # type: ignore[arg-type]
 
 
 #: Among a request's parameters: of how many nodes' shares the noise on the sums is, and the
@@ -264,7 +266,7 @@ NOISE_PARTIES, _NOISE_ON = "noise-parties", "noise-on-"
 
 
 def noise_parameters(noise: NodeNoise | None) -> dict[str, Scalar]:
-    """How a request says what noise a node is to add; nothing where it is to add none."""
+    """Return how a request says what noise a node is to add; nothing where it is to add none."""
     if noise is None:
         return {}
     shares = {_NOISE_ON + name: share for name, share in noise.shares.items()}
@@ -272,7 +274,8 @@ def noise_parameters(noise: NodeNoise | None) -> dict[str, Scalar]:
 
 
 def read_noise(parameters: Mapping[str, Scalar]) -> tuple[int, dict[str, float]]:
-    """How many shares the noise of a round is, and the standard deviation of one on each sum.
+    """Return how many shares the noise of a round is, and the standard deviation of one on each
+    sum.
 
     None, and nothing, where nodes add no noise. Raises ValueError for anything else.
     """
@@ -295,12 +298,14 @@ _STEPS_OF = "steps-of-"
 
 
 def whole_parameters(steps: Mapping[str, float]) -> dict[str, Scalar]:
-    """How a request says which sums are to come as whole steps; of step 0: on no grid, so not."""
+    """Return how a request says which sums are to come as whole steps; of step 0: on no grid, so
+    not."""
     return {_STEPS_OF + name: step for name, step in steps.items() if step}
 
 
 def read_whole(parameters: Mapping[str, Scalar]) -> dict[str, float]:
-    """Which sums are to be sent as whole steps, and their steps; ValueError for other numbers."""
+    """Return which sums are to be sent as whole steps, and their steps; ValueError for other
+    numbers."""
     steps = {
         name.removeprefix(_STEPS_OF): step
         for name, step in parameters.items()
@@ -336,9 +341,9 @@ def read_sums(
         sums = {name: decoded(a) for name, a in content.array_records["sums"].items()}
     except Exception as error:  # another machine's bytes can fail to decode in any way
         raise MalformedReply(f"no sums in the reply: {error!r}") from None
-    found = {name: array.shape for name, array in sums.items()}
-    if found != dict(shapes):
-        raise MalformedReply(f"sums of shapes {dict(shapes)} were asked for, got {found}")
+    result = {name: array.shape for name, array in sums.items()}
+    if result != dict(shapes):
+        raise MalformedReply(f"sums of shapes {dict(shapes)} were asked for, got {result}")
     sums |= {name: in_units(sums[name], step) for name, step in steps.items() if name in sums}
     if not all(np.issubdtype(array.dtype, np.floating) for array in sums.values()):
         raise MalformedReply("sums must be floating-point numbers")
@@ -357,6 +362,6 @@ TALLY = "tally"
 def read_tally(content: RecordDict, tally: Tally, users: int) -> np.ndarray:
     """The sums of a node's held-out users, (F,); MalformedReply for what they cannot produce."""
     sum_F = read_sums(content, {TALLY: (tally.figures,)})[TALLY]
-    if not tally.admits(sum_F, users):
+    if not tally.is_valid(sum_F, users):
         raise MalformedReply(f"a tally that {users} users cannot produce")
     return sum_F

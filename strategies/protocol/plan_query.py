@@ -45,8 +45,8 @@ def request(parameters: Mapping[str, messages.Scalar], parties: int) -> RecordDi
     return RecordDict({_PARAMETERS: ConfigRecord(dict(parameters)), _PARTIES: how})
 
 
-def read_request(content: RecordDict) -> tuple[messages.Work, int]:
-    """What would be asked, about nobody, and among how many parties; see ``request``.
+def read_request(content: RecordDict) -> tuple[messages.TrainRequest, int]:
+    """Return what would be asked, about nobody, and among how many parties; see ``request``.
 
     Raises ValueError where that is no number.
     """
@@ -54,7 +54,7 @@ def read_request(content: RecordDict) -> tuple[messages.Work, int]:
     parties = content.config_records[_PARTIES][_PARTIES]
     if type(parties) is not int or parties < 0:
         raise ValueError(f"no number of parties: {parties!r}")
-    return messages.Work({}, parameters, messages.NOBODY), parties  # type: ignore[arg-type]
+    return messages.TrainRequest({}, parameters, messages.NOBODY), parties  # type: ignore[arg-type]
 
 
 def reply(rule: str) -> RecordDict:
@@ -85,7 +85,7 @@ class Answers:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """Which rules would refuse, each once."""
+        """Return which rules would refuse, each once."""
         return tuple(rule for rule in RULES if rule in self.refusing.values())
 
     def check(self, registry: Registry, min_nodes: float, *, masked: bool) -> None:
@@ -126,7 +126,7 @@ def ask(
     slow: Collection[int] = (),
 ) -> Answers:
     """Show every one of ``nodes`` what will be asked; what they said within ``timeout`` seconds."""
-    content, found = request(parameters, parties), Answers()
+    content, result = request(parameters, parties), Answers()
     outgoing = [messages.outgoing(content, QUERY, node, 0, message_ttl(timeout)) for node in nodes]
     waiting = set(nodes)
     for answer in exchange(grid, outgoing, timeout, slow):
@@ -138,8 +138,8 @@ def ask(
             if answer.has_error():
                 raise messages.MalformedReply(str(answer.error.reason))
             if rule := read_reply(answer.content):
-                found.refusing[node] = rule
+                result.refusing[node] = rule
         except messages.MalformedReply as error:
-            found.silent[node] = str(error)
-    found.silent |= dict.fromkeys(waiting, "no reply in time")
-    return found
+            result.silent[node] = str(error)
+    result.silent |= dict.fromkeys(waiting, "no reply in time")
+    return result

@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 QUERY, CONSENT = "query.items", "public-items"
 
 
-def request(asked: messages.Asked) -> RecordDict:
+def request(asked: messages.UserSelection) -> RecordDict:
     """Ask a node for the public items of some of its users."""
     about = ConfigRecord({"adjacency": Adjacency.REPLACE_LABELS.value})
     return RecordDict({"items": about, messages.COHORT: asked.to_record()})
 
 
-def read_request(content: RecordDict, node_config: Mapping[str, object]) -> messages.Asked:
-    """Whose items are asked for; ValueError where texts are not public."""
+def read_request(content: RecordDict, node_config: Mapping[str, object]) -> messages.UserSelection:
+    """Return whose items are asked for; ValueError where texts are not public."""
     adjacency = content.config_records["items"].get("adjacency")
     if adjacency != Adjacency.REPLACE_LABELS.value:
         raise ValueError(
@@ -61,7 +61,7 @@ def read_request(content: RecordDict, node_config: Mapping[str, object]) -> mess
             "this node does not give out prompts and responses; if they are public, start it with "
             f"node-config {CONSENT}=true"
         )
-    return messages.Asked.of(content)
+    return messages.UserSelection.of(content)
 
 
 def reply(judgements: Judgements) -> RecordDict:
@@ -128,7 +128,7 @@ class PublicItems:
         """
         asked = dict(registry.by_node(users_S))
         outgoing = [messages.outgoing(request(about), QUERY, node) for node, about in asked.items()]
-        found: dict[int, PublicItems] = {}
+        result: dict[int, PublicItems] = {}
         for answer in exchange(grid, outgoing, timeout):
             node = answer.metadata.src_node_id
             if answer.has_error():
@@ -137,12 +137,12 @@ class PublicItems:
                     raise failed_node(reason, simulated=False, node=node)
                 raise RegistryError(f"a node gave no public items: {reason}")
             try:
-                found[node] = read(answer.content, len(asked[node]), schema)
+                result[node] = read(answer.content, len(asked[node]), schema)
             except messages.MalformedReply as error:
                 raise RegistryError(f"a node's public items cannot be used: {error}") from None
-        if missing := len(asked) - len(found):
+        if missing := len(asked) - len(result):
             raise RegistryError(f"{missing} of {len(asked)} nodes did not answer in time")
-        together = cls._joined([found[node] for node in asked], schema)
+        together = cls._joined([result[node] for node in asked], schema)
         counts_N = registry.counts_N
         if counts_N is not None and (np.diff(together.start_S) != counts_N[users_S]).any():
             raise RegistryError("a node's public items are not as many as it registered")

@@ -59,7 +59,7 @@ class Registration:
 
     @property
     def by_ids(self) -> bool:
-        """Whether a claim counts or not whoever else is at the node."""
+        """Return whether a claim counts or not whoever else is at the node."""
         hosted = [*self.nodes.values(), self.other]
         return all(
             one.users == 0 or len(one.ids or ()) in range(1, one.users + 1) for one in hosted
@@ -68,7 +68,8 @@ class Registration:
     def held_to(
         self, answers: Mapping[int, RegistryEntry], keys: Mapping[int, bytes], salt: bytes
     ) -> dict[int, RegistryEntry]:
-        """What counts of nodes' answers, by node id; their ``keys`` are those that Flower checked.
+        """Return what counts of nodes' answers, by node id; their ``keys`` are those that Flower
+        checked.
 
         A user who is registered by id for another key counts nowhere else. A node of a deployment
         has no place of its own, whatever it says.
@@ -79,7 +80,7 @@ class Registration:
             if hosted.ids is not None
         }
         bound = np.concatenate([np.empty(0, dtype=np.uint64), *names.values()])
-        found = {}
+        result = {}
         for node, entry in answers.items():
             hosted = self.nodes.get(keys[node], self.other)
             names_U, first_U = np.unique(entry.keys_U, return_index=True)
@@ -87,10 +88,10 @@ class Registration:
             good_U = ~np.isin(names_U, bound) if mine is None else np.isin(names_U, mine)
             kept = np.sort(first_U[good_U][: hosted.users])  # of too many the smallest names
             counts_U = None if entry.counts_U is None else entry.counts_U[kept]
-            found[node] = replace(
+            result[node] = replace(
                 entry, place=-1, places=0, keys_U=entry.keys_U[kept], counts_U=counts_U
             )
-        return found
+        return result
 
 
 def keys_of(grid: Grid) -> dict[int, bytes]:

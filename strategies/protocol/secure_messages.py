@@ -85,7 +85,7 @@ _ENTRY = 2 * crypto.KEY_BYTES + _SIGNER + signing.SIGNATURE_BYTES
 
 
 def signed_text(session: bytes, keys: PublicKeys) -> bytes:
-    """What a node's agent puts its name to."""
+    """Return what a node's agent puts its name to."""
     return b"murmuration secure sum 2 keys\x00" + session + keys.sealing + keys.masking
 
 
@@ -115,7 +115,8 @@ def read_keys(content: RecordDict) -> Entry:
 
 
 def about(kind: str, content: RecordDict, steps: Mapping[str, float]) -> bytes:
-    """What a request to work of a ``kind`` would have summed, on the grids ``steps``: a hash.
+    """Return what a request to work of a ``kind`` would have summed, on the grids ``steps``: a
+    hash.
 
     The same for all nodes of a round; ProtocolError if the request is none.
     """
@@ -227,14 +228,14 @@ class MaskRequest:
             steps = [float(step) for step in record["steps"]]  # type: ignore[union-attr]
             parts = _cut(bytes(record["sealed"]), SEALED_BYTES)  # type: ignore[arg-type]
             sealed = dict(zip([int(other) for other in others], parts, strict=True))
-            found = cls(session_of(content), sealed, dict(zip(names, steps, strict=True)))
-            if len(sealed) < len(others) or len(found.steps) < len(names):
+            result = cls(session_of(content), sealed, dict(zip(names, steps, strict=True)))
+            if len(sealed) < len(others) or len(result.steps) < len(names):
                 raise ValueError("a place or a name comes twice")
         except (KeyError, TypeError, ValueError) as error:
             raise ProtocolError(f"not a request for a masked sum: {error}") from None
         if bits != grid.MODULUS_BITS:
             raise ProtocolError(f"sums are masked modulo 2^{grid.MODULUS_BITS}, not 2^{bits}")
-        return found
+        return result
 
     def whole(
         self, sums: Mapping[str, np.ndarray], shares: Mapping[str, float] = MappingProxyType({})
@@ -278,7 +279,7 @@ def unmask_request(session: bytes, arrived: Sequence[int]) -> RecordDict:
 
 
 def read_arrived(content: RecordDict) -> list[int]:
-    """Whose vectors arrived; ProtocolError for anything else."""
+    """Return whose vectors arrived; ProtocolError for anything else."""
     try:
         return [int(place) for place in content.config_records[RECORD]["arrived"]]  # type: ignore[union-attr,arg-type]
     except (KeyError, TypeError, ValueError) as error:
@@ -298,11 +299,11 @@ def read_opened(content: RecordDict, arrived: Sequence[int], gone: Sequence[int]
     """Shares of the seeds of ``arrived`` and the keys of ``gone``; MalformedReply otherwise."""
     with _malformed():
         record = content.config_records[RECORD]
-        found = []
+        result = []
         for name, places in (("seeds", arrived), ("keys", gone)):
             parts = _cut(bytes(record[name]), shamir.SHARE_BYTES)  # type: ignore[arg-type]
-            found.append(dict(zip(sorted(places), parts, strict=True)))
-        return Opened(*found)
+            result.append(dict(zip(sorted(places), parts, strict=True)))
+        return Opened(*result)
 
 
 @contextmanager

@@ -161,13 +161,13 @@ def _split(
     total_L: np.ndarray, steps: Mapping[str, float], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, np.ndarray]:
     """The totals by name, as values."""
-    found, first = {}, 0
+    result, first = {}, 0
     for name, step in steps.items():
         size = int(np.prod(shapes[name]))
         part = grids.from_whole(total_L[first : first + size], step)
-        found[name] = part.reshape(shapes[name])
+        result[name] = part.reshape(shapes[name])
         first += size
-    return found
+    return result
 
 
 class Asker:
@@ -202,7 +202,7 @@ class Asker:
         Raises:
             RunAborted: a node of a simulation failed.
         """
-        found: dict[int, Answer] = {}
+        result: dict[int, Answer] = {}
         silent = set(contents)
         outgoing = self._messages(kind, contents)
         replies = exchange(
@@ -213,19 +213,19 @@ class Asker:
             silent.discard(node)
             self._slow.discard(node)
             try:
-                if node not in contents or node in found:
+                if node not in contents or node in result:
                     raise messages.MalformedReply("a second reply, or one that was not asked for")
                 if reply.has_error():
                     reason = f"error {reply.error.code}: {reply.error.reason}"
                     raise messages.MalformedReply(reason)
-                found[node] = read(reply.content, node)
+                result[node] = read(reply.content, node)
             except messages.MalformedReply as error:
                 self._leave_out(node, f"{kind}: {error}")
         for node in silent:
             self._leave_out(node, f"no answer to {kind}")
             self._slow.add(node)
-        self._attendance.heard(bool(found))
-        return found
+        self._attendance.heard(bool(result))
+        return result
 
     def _leave_out(self, node: int, why: str) -> None:
         self._log({"round": self._round, "node": node, "left out": why})

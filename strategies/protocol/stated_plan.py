@@ -23,8 +23,8 @@ import numpy as np
 
 from murmuration.privacy.accounting import accountant, events
 from murmuration.privacy.accounting.composition import INTERVAL, of_several_runs
-from murmuration.privacy.accounting.events import Event, OnPart, PureDp, Unprotected
-from murmuration.privacy.accounting.grid_noise import OnGrid
+from murmuration.privacy.accounting.events import Event, ParallelEvent, PureDp, Unprotected
+from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import hold_out
@@ -97,7 +97,7 @@ class StatedPlan:
 
     @classmethod
     def from_json(cls, text: str) -> "StatedPlan":
-        """What was stated; ValueError if it is something else."""
+        """Return what was stated; ValueError if it is something else."""
         try:
             data = json.loads(text)
             if len(data["charges"]) > _MOST_KINDS:  # before any of them is looked at
@@ -121,7 +121,7 @@ class StatedPlan:
 
     @property
     def figures(self) -> int:
-        """How many releases about held-out users it pays for."""
+        """Return how many releases about held-out users it pays for."""
         return sum(n for event, n in self.charges if isinstance(event, HoldOut) and event.epsilon)
 
     @property
@@ -131,7 +131,8 @@ class StatedPlan:
         return max((event.share for event in held), default=0.0)
 
     def against_server(self, honest: int) -> "StatedPlan":
-        """What the server itself sees of the run, if so many nodes add their share of the noise.
+        """Return what the server itself sees of the run, if so many nodes add their share of the
+        noise.
 
         Nothing is promised (``Unprotected``) where not all of the noise is the nodes' own.
         """
@@ -139,27 +140,29 @@ class StatedPlan:
         return replace(self, charges=tuple(seen.items()))
 
     def epsilon(self) -> float:
-        """What the run costs if the server keeps to it; infinite where nothing is promised."""
+        """Return what the run costs if the server keeps to it; infinite where nothing is
+        promised."""
         return cost([self], self.delta)
 
 
 def _counted(charges: Iterable[tuple[Event, int]]) -> Counter[Event]:
-    found: Counter[Event] = Counter()
+    result: Counter[Event] = Counter()
     for event, count in charges:
-        found[event] += count
-    return found
+        result[event] += count
+    return result
 
 
 def charged(plans: Iterable[StatedPlan]) -> Counter[Event]:
-    """How often each event can happen to one user who is in all of these plans and all their parts.
+    """Return how often each event can happen to one user who is in all of these plans and all their
+    parts.
 
     That no user is in two parts is the server's word, and cannot be checked at a node.
     """
-    found: Counter[Event] = Counter()
+    result: Counter[Event] = Counter()
     for plan in plans:
         for event, count in plan.charges:
-            found[event.event if isinstance(event, OnPart) else event] += count
-    return found
+            result[event.event if isinstance(event, ParallelEvent) else event] += count
+    return result
 
 
 def cost(plans: list[StatedPlan], delta: float) -> float:
@@ -190,7 +193,8 @@ def cost(plans: list[StatedPlan], delta: float) -> float:
 
 
 def _releases(plan: StatedPlan) -> int:
-    """How many noisy sums a plan pays for: tests, choices and held-out users' figures are none.
+    """Return how many noisy sums a plan pays for: tests, choices and held-out users' figures are
+    none.
 
     Where there is no sum at all, a choice is what a round releases.
     """
@@ -200,7 +204,7 @@ def _releases(plan: StatedPlan) -> int:
 
 
 def _too_costly(event: Event) -> bool:
-    """Whether nobody could want to know what this costs, before anything is computed."""
+    """Return whether nobody could want to know what this costs, before anything is computed."""
     noise = float(getattr(event, "noise_multiplier", math.inf))
     return noise < _LEAST_NOISE or getattr(event, "group_size", 1) > _MOST_GROUP
 
@@ -209,7 +213,7 @@ def _spread(event: Event) -> float:
     """About the standard deviation of the loss of one run, and not much less than it."""
     from scipy import stats  # dear to import, for this alone
 
-    if isinstance(event, OnGrid):
+    if isinstance(event, DiscretizedGaussian):
         event = event.event
     noise = float(getattr(event, "noise_multiplier", math.inf))
     if math.isinf(noise):

@@ -34,10 +34,10 @@ class RegistryError(ValueError):
 def wait_for_nodes(grid: Grid, least: int, timeout: float) -> None:
     """Wait until at least so many nodes are online; RegistryError if they are not in time."""
     deadline = time.monotonic() + timeout
-    while (found := len(list(grid.get_node_ids()))) < least:
+    while (result := len(list(grid.get_node_ids()))) < least:
         if time.monotonic() > deadline:
             raise RegistryError(
-                f"{found} of at least {least} nodes are online after {timeout:g} seconds; start "
+                f"{result} of at least {least} nodes are online after {timeout:g} seconds; start "
                 "the others, or lower min-nodes"
             )
         time.sleep(0.5)
@@ -202,21 +202,22 @@ class Registry:
 
     def by_node(
         self, users_S: np.ndarray, *, empty: bool = False
-    ) -> Iterator[tuple[int, messages.Asked]]:
+    ) -> Iterator[tuple[int, messages.UserSelection]]:
         """Node ids with those of ``users_S`` (ascending) that they host; all, if ``empty``."""
         cuts = np.searchsorted(users_S, self.start)
         for place in np.arange(len(self.nodes)) if empty else np.flatnonzero(np.diff(cuts)):
             mine = users_S[cuts[place] : cuts[place + 1]]
-            yield self.nodes[place], messages.Asked(self.salt, self.keys_N[mine])
+            yield self.nodes[place], messages.UserSelection(self.salt, self.keys_N[mine])
 
     @property
     def randomized(self) -> bool:
-        """Whether labels on some node went through randomized response before they came to it."""
+        """Return whether labels on some node went through randomized response before they came to
+        it."""
         return any(entry.randomized for entry in self.entries.values())
 
     @property
     def simulated(self) -> bool:
-        """Whether the nodes are those of a simulation, where none fails but by mistake."""
+        """Return whether the nodes are those of a simulation, where none fails but by mistake."""
         return bool(self.entries) and all(entry.places > 0 for entry in self.entries.values())
 
     @property
@@ -245,10 +246,10 @@ def _held_to(
     salt: bytes,
     beyond: Absent | None,
 ) -> dict[int, messages.RegistryEntry]:
-    """What counts of the answers; what does not is reported."""
-    found = registration.held_to(answers, keys, salt)
+    """Return what counts of the answers; what does not is reported."""
+    result = registration.held_to(answers, keys, salt)
     for node, entry in answers.items():
-        claimed, counted = len(entry.keys_U), len(found[node].keys_U)
+        claimed, counted = len(entry.keys_U), len(result[node].keys_U)
         if beyond and counted < claimed:
             beyond(node, f"{claimed - counted} of {claimed} users it claims are not registered")
-    return found
+    return result

@@ -59,7 +59,7 @@ from murmuration.strategies.contributions import clip_of
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import released_once
 from murmuration.strategies.protocol import messages
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.settings import Solved
 from murmuration.strategies.spec import (
@@ -107,7 +107,7 @@ class LabelPlan(SumPlan):
         super().__post_init__()
 
     @classmethod
-    def least_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
+    def calibrate_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
         """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
         return noise_for_users(epsilon, plan)
 
@@ -145,19 +145,19 @@ class LabelMomentPlan(LabelPlan):
 
     @cached_property
     def mechanism(self) -> GaussianSum:
-        """What each round runs and charges: a Gaussian of sensitivity 2C over everybody."""
+        """Return what each round runs and charges: a Gaussian of sensitivity 2C over everybody."""
         return GaussianSum(
             self.sampler, self.clip, self.noise_multiplier, self.adjacency, self.discrete
         )
 
     @property
-    def told(self) -> dict[str, messages.Scalar]:
-        """What nodes are told of it: the clip norm."""
+    def node_config(self) -> dict[str, messages.Scalar]:
+        """Return what nodes are told of it: the clip norm."""
         return {"clip-norm": self.clip.norm}
 
 
 def client_update(
-    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: PairExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of their clipped scaled moments, (D,).
 

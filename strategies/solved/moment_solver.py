@@ -87,7 +87,7 @@ class MomentSolver:
                 centre_D = torch.from_numpy(moment.centre_D)
                 linear_D -= share * torch.from_numpy(moment.noisy_D) - extra_D
                 linear_D -= self._base.reweighted(part_U).gradient(centre_D)
-            found = minimise(
+            result = minimise(
                 self._base.reweighted(weight_U),
                 linear_D,
                 ridge=ridge,
@@ -95,8 +95,8 @@ class MomentSolver:
                 start_D=theta_D,
                 tolerance=1e-5 * (1.0 + float(linear_D.norm())),
             )
-            moved = float((found.theta_D - theta_D).norm())
-            theta_D = found.theta_D
+            moved = float((result.theta_D - theta_D).norm())
+            theta_D = result.theta_D
             if moved <= _STILL * float(theta_D.norm()):
                 break
         return theta_D.numpy()
@@ -128,7 +128,7 @@ class MomentSolver:
         return plain.reweighted(reciprocal(plain.spread_U(zero_D)))
 
     def _clipped(self, moment: Moment, theta_D: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """How clipping changes the expected sum if labels come from the model at θ.
+        """Return how clipping changes the expected sum if labels come from the model at θ.
 
         Returns:
             The weight of each user, mean clipping factor over public length (U,), and what the
@@ -185,7 +185,8 @@ def _factors(rows_BD: torch.Tensor, norm: float) -> torch.Tensor:
 
 
 def _draw(chances_JW: torch.Tensor, generator: np.random.Generator) -> torch.Tensor:
-    """Which other response is the best, one-hot (J, W); a row of zeros where the first is."""
+    """Return which other response is the best, one-hot (J, W); a row of zeros where the first
+    is."""
     edges_JW = chances_JW.cumsum(1)
     at_J1 = torch.from_numpy(generator.random(len(edges_JW)))[:, None]
     below_JW = at_J1 < edges_JW

@@ -45,7 +45,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import released_once
 from murmuration.strategies.protocol import messages
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings import ObjectiveSettings
 from murmuration.strategies.solved.label_moment import (
     PUBLIC_ITEMS,
@@ -97,22 +97,23 @@ class ObjectivePlan(LabelPlan):
 
     @property
     def clip(self) -> UserClip:
-        """What a user's vector is within: labels y − ½ move it by half of what labels y do."""
+        """Return what a user's vector is within: labels y − ½ move it by half of what labels y
+        do."""
         return UserClip((self.length or 1.0) / 2.0)
 
     @cached_property
     def mechanism(self) -> GaussianSum:
-        """What the round runs and charges."""
+        """Return what the round runs and charges."""
         return GaussianSum(self.sampler, self.clip, self.noise_multiplier, self.adjacency)
 
     @property
-    def told(self) -> dict[str, messages.Scalar]:
-        """What nodes are told of it: the bound on features."""
+    def node_config(self) -> dict[str, messages.Scalar]:
+        """Return what nodes are told of it: the bound on features."""
         return {"length": self.length}
 
 
 def client_update(
-    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: PairExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of their vectors, (D,); nothing is drawn.
 

@@ -44,7 +44,8 @@ TOLERANCE = 1e-7
 
 
 def reach(examples: PairExamples) -> torch.Tensor:
-    """How far, at most, a user's labels can move the mean of x·y over their pairs, (U,) float64.
+    """Return how far, at most, a user's labels can move the mean of x·y over their pairs, (U,)
+    float64.
 
     Looks at features only, and not at their signs. Labels move the mean by Xᵀs/m, |s_j| ≤ 1, whose
     length is at most that of the mean of ‖x‖, and at most ‖X‖·‖s‖/m ≤ ‖X‖/√m.
@@ -194,15 +195,15 @@ def _everything(
     zero_D = torch.zeros(x_RD.shape[1], dtype=torch.float64)
     linear_D = -loss.gradient(zero_D) - pull_D + torch.from_numpy(noise_D)
     beta = full.ridge if ridge is None else ridge
-    found = minimise(loss, linear_D, ridge=beta, tolerance=0.1 * full.tolerance)
+    result = minimise(loss, linear_D, ridge=beta, tolerance=0.1 * full.tolerance)
     # Half: what rounding may hide in the length of the gradient is far less than the other half.
-    if not found.residual <= 0.5 * full.tolerance:
+    if not result.residual <= 0.5 * full.tolerance:
         # Without its length, which depends on everybody's data and has no noise.
         raise ValueError(
             f"the minimisation stopped with a gradient above half the tolerance of "
             f"{full.tolerance:g}; nothing is released"
         )
-    theta_D = found.theta_D.numpy() + full.output_std * generator.standard_normal(x_RD.shape[1])
+    theta_D = result.theta_D.numpy() + full.output_std * generator.standard_normal(x_RD.shape[1])
     return theta_D * min(1.0, ball / max(float(np.linalg.norm(theta_D)), 1e-300))
 
 

@@ -82,13 +82,13 @@ def test_a_policy_that_others_load_and_what_is_told_of_it(asked, tmp_path):
 
 def test_held_out_prompts_are_not_trained_on(asked, tmp_path, monkeypatch):
     seen = []
-    honest = module.climb
+    honest = module.train_policy
 
-    def climb(base, prompts, *rest):
+    def train_policy(base, prompts, *rest):
         seen.extend(prompts)
         honest(base, prompts, *rest)
 
-    monkeypatch.setattr(module, "climb", climb)
+    monkeypatch.setattr(module, "train_policy", train_policy)
     align(asked(), [*PROMPTS, *PROMPTS], tmp_path / "out")
     rows = (tmp_path / "out/answers/step-000000.jsonl").read_text().splitlines()
     held = [json.loads(row)["prompt"] for row in rows]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from murmuration.alignment.comparison import (
-    Asked,
+    ComparisonRequest,
     PromptBootstrap,
     Side,
     compare,
@@ -40,7 +40,7 @@ class ByLength:
 
 def asked(prompts, **more):
     more = {"models": ["m.jsonl"], "against": "o.jsonl", "source": "here"} | more
-    return Asked(prompts=prompts, **more)
+    return ComparisonRequest(prompts=prompts, **more)
 
 
 def bootstrapped(values_TN, prompts, draws=4000, seed=1):
@@ -202,7 +202,9 @@ def test_drawn_at_another_temperature_it_is_no_divergence():
 @pytest.mark.parametrize("more", [{"models": []}, {"samples": 0}, {"prompts": ["p"]}])
 def test_settings_that_are_refused(more):
     with pytest.raises(InputError):
-        Asked(**{"models": ["m"], "against": "o", "prompts": ["p", "q"], "source": "s"} | more)
+        ComparisonRequest(
+            **{"models": ["m"], "against": "o", "prompts": ["p", "q"], "source": "s"} | more
+        )
 
 
 PROMPTS = ["what now ?", "save it", "buy today !"] * 4

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from murmuration.alignment.comparison import Asked, Side, compare
+from murmuration.alignment.comparison import ComparisonRequest, Side, compare
 from murmuration.alignment.judges import PopulationJudge
 from murmuration.alignment.page import page, round_ticks, short_names, visible
 from murmuration.preference.language.generation import PublicSeed
@@ -67,7 +67,7 @@ def compared(answers, prompts=None, judge=None, models=("m",), **more):
     prompts = prompts or [f"p{k} <b>" for k in range(len(answers))]
     sides = [Side(model, [[answer] for answer in answers], **more) for model in models]
     other = Side("runs/o/model", [["o"] for _ in answers])
-    asked = Asked([*models], other.model, prompts, "here <b>")
+    asked = ComparisonRequest([*models], other.model, prompts, "here <b>")
     return compare(asked, sides, other, judge or ByLength())
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.alignment.reinforce import Steps, climb
+from murmuration.alignment.reinforce import Steps, train_policy
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.generation import Sampling, Writer
@@ -29,7 +29,7 @@ def saves(prompts, responses):
 
 def run(base, folder, reward=saves, on_step=lambda _: False, every=100, **steps):
     how = Steps(**{"steps": 2, "batch": 8, "answers": 4, "rate": 0.02, "beta": 0.01, **steps})
-    climb(base, PROMPTS, reward, how, SAMPLING, 0, folder, on_step, every)
+    train_policy(base, PROMPTS, reward, how, SAMPLING, 0, folder, on_step, every)
     return base
 
 

@@ -52,7 +52,7 @@ class Liar:
             keys_U = np.array([user_key(one, salt) for one in self.ids], dtype=np.uint64)
             entry = RegistryEntry(0 if self.places else -1, keys_U, None, places=self.places)
             return messages.registry_reply(entry)
-        users = len(messages.Asked.of(content))
+        users = len(messages.UserSelection.of(content))
         self.asked.append(users)
         if kind == "evaluate":
             return messages.sums_reply({"tally": self.tally(users)})

@@ -8,7 +8,12 @@ import pytest
 
 from murmuration.client.agent.ledger import OwnLedger
 from murmuration.privacy.accounting import accountant, chained_record
-from murmuration.privacy.accounting.events import OnPart, PoissonGaussian, PureDp, Unprotected
+from murmuration.privacy.accounting.events import (
+    ParallelEvent,
+    PoissonGaussian,
+    PureDp,
+    Unprotected,
+)
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies.protocol.stated_plan import StatedPlan
@@ -119,8 +124,8 @@ def test_a_file_will_do_and_may_be_in_use(cli, folder):
 
 def test_parts_and_no_privacy(cli, tmp_path):
     with Ledger(tmp_path / "ledger.jsonl", budget=None, **TERMS) as ledger:
-        ledger.charge(OnPart(1, EVENT), round_=1, covers="sum")
-        ledger.charge(OnPart(2, PoissonGaussian(0.1, 2.0)), round_=2, covers="sum")
+        ledger.charge(ParallelEvent(1, EVENT), round_=1, covers="sum")
+        ledger.charge(ParallelEvent(2, PoissonGaussian(0.1, 2.0)), round_=2, covers="sum")
     _, found = shown(cli, tmp_path)
     assert found["parts"]["1"] < found["parts"]["2"] == found["epsilon"]
     with Ledger(tmp_path / "ledger.jsonl", budget=None, **TERMS) as ledger:

@@ -10,7 +10,7 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.attack_bounds import of_run
-from murmuration.strategies.planning import Asked, sampled_users
+from murmuration.strategies.planning import PlanQuery, sampled_users
 
 # Much noise, so that distributions are narrow and quick to compose.
 WHOLE = {"noise_multiplier": 20.0, "rounds": 30, "cohort": 40, "users": 400, "delta": 1e-5}
@@ -30,7 +30,7 @@ def whole():
 
 @pytest.mark.parametrize("missing", ["epsilon", "rounds", "cohort", "users"])
 def test_solves_for_each(whole, missing):
-    found = sampled_users(Asked("uls", **{**whole, missing: None}), Adjacency.ADD_REMOVE)
+    found = sampled_users(PlanQuery("uls", **{**whole, missing: None}), Adjacency.ADD_REMOVE)
     assert {name: found[name] for name in whole} == pytest.approx(whole)
     bounds = ("tpr_at_1_percent_fpr", "tpr_at_0_1_percent_fpr", "gdp_mu")
     charges = [(PoissonGaussian(0.1, 20.0), 30)]
@@ -40,13 +40,15 @@ def test_solves_for_each(whole, missing):
 
 
 def test_solves_for_the_noise(whole):
-    found = sampled_users(Asked("uls", **{**whole, "noise_multiplier": None}), Adjacency.ADD_REMOVE)
+    found = sampled_users(
+        PlanQuery("uls", **{**whole, "noise_multiplier": None}), Adjacency.ADD_REMOVE
+    )
     assert found["noise_multiplier"] == pytest.approx(20.0, rel=1e-3)
     assert spent(noise_multiplier=found["noise_multiplier"]) <= whole["epsilon"]
 
 
 def test_solves_for_delta(whole):
-    found = sampled_users(Asked("uls", **{**whole, "delta": None}), Adjacency.ADD_REMOVE)
+    found = sampled_users(PlanQuery("uls", **{**whole, "delta": None}), Adjacency.ADD_REMOVE)
     assert found["delta"] == pytest.approx(1e-5, rel=0.02)
 
 
@@ -54,14 +56,14 @@ def test_solves_for_delta(whole):
 def test_whole_numbers_are_the_last_that_fit(whole, missing, step):
     target = whole["epsilon"] * 1.01
     found = sampled_users(
-        Asked("uls", **{**whole, "epsilon": target, missing: None}), Adjacency.ADD_REMOVE
+        PlanQuery("uls", **{**whole, "epsilon": target, missing: None}), Adjacency.ADD_REMOVE
     )
     assert found["epsilon"] == spent(**{missing: found[missing]}) <= target
     assert spent(**{missing: found[missing] + step}) > target
 
 
 def test_adjacency_counts(whole):
-    found = sampled_users(Asked("uls", **{**whole, "epsilon": None}), Adjacency.REPLACE)
+    found = sampled_users(PlanQuery("uls", **{**whole, "epsilon": None}), Adjacency.REPLACE)
     assert found["epsilon"] == spent(Adjacency.REPLACE) > 1.5 * whole["epsilon"]
 
 
@@ -81,7 +83,7 @@ def test_adjacency_counts(whole):
 )
 def test_what_cannot_be_solved(whole, changes, message):
     with pytest.raises(InputError, match=message):
-        sampled_users(Asked("uls", **{**whole, **changes}), Adjacency.ADD_REMOVE)
+        sampled_users(PlanQuery("uls", **{**whole, **changes}), Adjacency.ADD_REMOVE)
 
 
 def options(**given):

@@ -17,7 +17,7 @@ from murmuration.privacy.mechanisms.tally import STEPS, Tally
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry, uls
 from murmuration.strategies.protocol import messages
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.spec import NodeHalf, clip_norm
 
 FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
@@ -92,7 +92,7 @@ def test_train_answers_with_the_node_halfs_sum_and_nothing_else(ask, store):
     found = messages.read_sums(reply.content, {"sum": (33,)})["sum"]
     expected = uls.client_update(
         store.examples(FEATURES),
-        Work({"theta": theta_D}, PARAMETERS, users_S),
+        TrainRequest({"theta": theta_D}, PARAMETERS, users_S),
         store.keys_U[users_S],
         Randomness(3),
     )["sum"]

@@ -108,7 +108,7 @@ def sums(store, users_S, strategy, model):
         "strategy": strategy, "round": 2, "group-size": 2, "clip-norm": 0.1, "model": model,
         "probability": 0.5, "length": 0.0, "local-steps": 2, "local-rate": 0.5, "bit-noise": 1.0,
     }  # fmt: skip
-    work = messages.Work({"theta": theta_D, "centre": theta_D * 0}, parameters, users_S)
+    work = messages.TrainRequest({"theta": theta_D, "centre": theta_D * 0}, parameters, users_S)
     examples = store.examples(FEATURES)
     return catalogue.node_halves()[strategy].client_update(
         examples, work, store.keys_U[users_S], Randomness(3)

@@ -16,7 +16,7 @@ from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
-from murmuration.strategies.protocol.messages import Asked
+from murmuration.strategies.protocol.messages import UserSelection
 
 HASHING = json.dumps(HashingFeatures(dimension=9).to_config())
 
@@ -162,7 +162,7 @@ def test_users_stand_where_their_names_do(small, users_S, salt):
 
 def test_who_is_not_here_stands_nowhere(small):
     assert small.where(asked([7, 1, 9])).tolist() == [-1, 1, -1]
-    other_salt = Asked(b"other", asked([0, 1, 2]).names_S)
+    other_salt = UserSelection(b"other", asked([0, 1, 2]).names_S)
     assert small.where(other_salt).tolist() == [-1, -1, -1]
     nobody = UserStore(small.judgements.select([]), place=-1)
     assert nobody.where(asked([0, 1])).tolist() == [-1, -1]

@@ -13,12 +13,12 @@ import numpy as np
 
 from murmuration.privacy.accounting.composition import OneWay
 from murmuration.privacy.accounting.convolution import Parts, convolve
-from murmuration.privacy.accounting.masses import Masses
+from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 
 _DIGITS = 50
 
 
-def _exact_power(masses: Masses, times: int) -> tuple[int, list[int]]:
+def _exact_power(masses: DiscretePMF, times: int) -> tuple[int, list[int]]:
     """Lowest index and masses of the sum of ``times`` draws."""
     lowest = int(masses.index_N[0])
     power = [0] * (int(masses.index_N[-1]) - lowest + 1)

@@ -12,11 +12,11 @@ from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.analytic_gaussian import delta_of
 from murmuration.privacy.accounting.events import (
+    DiscretizedGaussian,
     GroupGaussian,
     HoldOut,
     MixtureGaussian,
-    OnGrid,
-    OnPart,
+    ParallelEvent,
     PoissonGaussian,
     PureChoice,
     PureDp,
@@ -38,8 +38,8 @@ RUNS = {
     "hold-out": ([ULS, *COINS.charges.items()], ADD),
     "hold-out, replaced": ([ULS, *COINS.charges.items()], REPLACE),
     "choices and tests": ([ULS, (PureChoice(0.3), 2), (PureDp(0.2), 1)], ADD),
-    "parts": ([(OnPart(0, ULS[0]), 50), (OnPart(1, ULS[0]), 200)], ADD),
-    "grid": ([(OnGrid(ULS[0], 1000, 20), 200)], ADD),
+    "parts": ([(ParallelEvent(0, ULS[0]), 50), (ParallelEvent(1, ULS[0]), 200)], ADD),
+    "grid": ([(DiscretizedGaussian(ULS[0], 1000, 20), 200)], ADD),
     "tested": ([(TestedGaussian(0.2, 4.0, 1e-9), 200)], ADD),
     "labels": ([(RandomizedLabels(0.2, 0.0, 8), 1)], Adjacency.REPLACE_LABELS),
     "group": ([(GroupGaussian(20.0, 4, 0.05), 100)], ADD),

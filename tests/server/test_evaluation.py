@@ -20,8 +20,8 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.evaluation import (
     HeldOut,
-    at_the_end,
     examples_of_test,
+    final_evaluation,
     on_held_out,
     on_test,
     read_test,
@@ -177,7 +177,7 @@ def test_a_policy_is_measured_once_at_the_end(language_model, make_rows):
     handle = words.register_forward_pre_hook(
         lambda module, args: read.update([tuple(args[0].reshape(-1).tolist())])
     )
-    found, beside = at_the_end(theta_D.numpy(), test)
+    found, beside = final_evaluation(theta_D.numpy(), test)
     handle.remove()
     assert found == expected
     assert beside["policy_chosen_ratio"] == pytest.approx(float(test.ratios(theta_D)[:, 0].mean()))

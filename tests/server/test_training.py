@@ -85,7 +85,7 @@ class WatchedGrid:
             yield self.spoil(reply) if self.spoil and training_reply else reply
 
     def users(self, kind):
-        found = [messages.Asked.of(m.content).names_S.tolist() for m in self.asked[kind]]
+        found = [messages.UserSelection.of(m.content).names_S.tolist() for m in self.asked[kind]]
         return {user for users in found for user in users}
 
 

@@ -29,7 +29,7 @@ from murmuration.strategies import spec
 from murmuration.strategies.base import PRIVATE, SteppedStrategy
 from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.protocol import messages
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan, SumStrategy, everybody
 
 #: c_0 and c_1.
@@ -65,7 +65,7 @@ class BandedPlan(SumPlan):
 
 
 def client_update(
-    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: Examples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of their clipped averaged gradients, (D,)."""
     return {"sum": bounded_sum(examples, work, keys_S, source, clip_of(work))}

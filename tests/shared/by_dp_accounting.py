@@ -5,8 +5,8 @@ from dp_accounting import NeighboringRelation
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
+from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.events import Event
-from murmuration.privacy.accounting.masses import Masses
 from murmuration.privacy.adjacency import Adjacency
 
 RELATION = {
@@ -17,7 +17,7 @@ RELATION = {
 }
 
 
-def as_pmf(masses: Masses, interval: float) -> pld_pmf.PLDPmf:
+def as_pmf(masses: DiscretePMF, interval: float) -> pld_pmf.PLDPmf:
     """One direction."""
     if not len(masses.mass_N):
         return pld_pmf.SparsePLDPmf({0: 0.0}, interval, masses.infinite, True)
@@ -34,14 +34,14 @@ def loss_of(event: Event, adjacency: Adjacency, interval: float) -> pld.PrivacyL
     )
 
 
-def masses_of(pmf: pld_pmf.PLDPmf) -> Masses:
+def masses_of(pmf: pld_pmf.PLDPmf) -> DiscretePMF:
     """The library's distribution as ours."""
     if isinstance(pmf, pld_pmf.SparsePLDPmf):
         index_N = np.array(sorted(pmf._loss_probs), np.int64)
         mass_N = np.array([pmf._loss_probs[index] for index in index_N.tolist()], np.float64)
         kept_N = mass_N > 0.0
-        return Masses(index_N[kept_N], mass_N[kept_N], float(pmf._infinity_mass))
+        return DiscretePMF(index_N[kept_N], mass_N[kept_N], float(pmf._infinity_mass))
     dense = pmf.to_dense_pmf()
-    return Masses.dense(
+    return DiscretePMF.dense(
         dense._lower_loss, np.asarray(dense._probs, np.float64), dense._infinity_mass
     )

@@ -110,18 +110,18 @@ class WatchedGrid(LocalGrid):
             return reply
         if "cohort" not in message.content.config_records:
             return reply
-        about = messages.Asked.of(message.content)
+        about = messages.UserSelection.of(message.content)
         known = {user_key(name, about.salt): name for name in self._names}
         turn = kind, message.metadata.group_id
         asked = [known.get(name, "somebody") for name in about.names_S.tolist()]
         self.seen.asked.setdefault(turn, set()).update(asked)
         if kind in ("train", "evaluate") and self.probes:
             for place, name in enumerate(asked):
-                one = messages.Asked(about.salt, about.names_S[place : place + 1])
+                one = messages.UserSelection(about.salt, about.names_S[place : place + 1])
                 self.seen.alone[*turn, name] = self._alone(message, one)
         return reply
 
-    def _alone(self, message: Message, one: messages.Asked) -> dict[str, np.ndarray]:
+    def _alone(self, message: Message, one: messages.UserSelection) -> dict[str, np.ndarray]:
         """What the node says when it is asked about one of its users alone."""
         about, content = message.metadata, message.content
         content = messages.work_request(

@@ -209,12 +209,12 @@ def shared_normaliser(monkeypatch) -> None:
 def coins_by_place(monkeypatch) -> None:
     """Who is in goes by the place in the registry."""
 
-    def invited(self, round_):
+    def sample_cohort(self, round_):
         train = self.participants.train
         coins = self.source.stream("cohort", round_).random(len(train))
         return train[coins < self.sampler.probability]
 
-    monkeypatch.setattr(CohortStrategy, "invited", invited)
+    monkeypatch.setattr(CohortStrategy, "sample_cohort", sample_cohort)
 
 
 def refused_row(monkeypatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from murmuration.api.config import make_config as settings
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.reward import RewardModel
-from murmuration.privacy.accounting.grid_noise import OnGrid
+from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.sims.population.population import Population, write
@@ -72,9 +72,14 @@ def test_without_a_seed_noise_is_discrete_and_charged_as_such(data: str, tmp_pat
     assert result["epsilon"] <= 1.0
     assert not [text for text in result["warnings"] if "floating point" in text]
     events = [charge.event for charge in read_charges(tmp_path / "run" / "ledger.jsonl")]
-    assert [type(event) for event in events] == [HoldOut, OnGrid, OnGrid, HoldOut]
+    assert [type(event) for event in events] == [
+        HoldOut,
+        DiscretizedGaussian,
+        DiscretizedGaussian,
+        HoldOut,
+    ]
     for event in events[1:-1]:
-        assert isinstance(event, OnGrid)
+        assert isinstance(event, DiscretizedGaussian)
         assert event.dimension == result["dimension"]
     assert "discrete Gaussian" in (tmp_path / "run" / "report.html").read_text()
 

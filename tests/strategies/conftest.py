@@ -25,7 +25,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import Participants
 from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.users import Registry
 from murmuration.strategies.uls import Uls, UlsPlan
 
@@ -169,7 +169,7 @@ def ask(node_half, examples, theta_D=None, users_S=None, *, group_size=16, seed=
     users_S = np.arange(users) if users_S is None else np.asarray(users_S)
     theta_D = np.zeros(examples.dimension) if theta_D is None else np.asarray(theta_D)
     parameters = {"round": 1, "group-size": group_size, "clip-norm": 1.0, **parameters}
-    work = Work({"theta": theta_D.astype(np.float32)}, parameters, users_S)
+    work = TrainRequest({"theta": theta_D.astype(np.float32)}, parameters, users_S)
     keys_S = np.arange(users, dtype=np.uint64)[users_S] * np.uint64(7919)
     return node_half(examples, work, keys_S, Randomness(seed))["sum"]
 

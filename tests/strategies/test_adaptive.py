@@ -118,7 +118,7 @@ def count(examples, **parameters):
     users_S = np.arange(len(examples.counts_U))
     theta_D = np.zeros(examples.dimension, np.float32)
     parameters = {"round": 1, "group-size": 16, "clip-norm": 1.0, "middle": 0.5, **parameters}
-    work = messages.Work({"theta": theta_D}, parameters, users_S)
+    work = messages.TrainRequest({"theta": theta_D}, parameters, users_S)
     (found,) = adaptive.client_update(
         examples, work, users_S.astype(np.uint64), adaptive.Randomness(0)
     )["within"]
@@ -320,10 +320,10 @@ def test_sums_that_users_cannot_produce_are_left_out(world, make_examples):
     strategy = world(make_examples([1] * 4)).strategy
     norm = strategy.radius
     full = {"sum": np.array([norm * 3, 0, 0, 0, 0]), "within": np.array([1.5])}
-    assert strategy.admits(full, 3)
+    assert strategy.is_valid(full, 3)
     for name, value in (("sum", full["sum"] * 1.01), ("within", 1.6), ("within", -1.6)):
-        assert not strategy.admits({**full, name: np.atleast_1d(value)}, 3)
-    assert not strategy.admits({**full, "within": np.array([np.nan])}, 3)
+        assert not strategy.is_valid({**full, name: np.atleast_1d(value)}, 3)
+    assert not strategy.is_valid({**full, "within": np.array([np.nan])}, 3)
 
 
 def test_a_user_who_is_not_finite_is_left_out_alone(world, make_examples):

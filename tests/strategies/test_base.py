@@ -164,7 +164,7 @@ def test_sums_that_are_too_large_only_together_are_left_out(make_world, examples
     most = np.full(5, (2.0**52 - 1.0) * step)
     fake, pull = replace_sum(lambda sum_D: most), world.grid.pull_messages
     world.grid.pull_messages = lambda ids: (r for reply in pull(ids) for r in fake(reply))
-    strategy.admits = lambda sums, users: True
+    strategy.is_valid = lambda sums, users: True
     strategy.update = lambda round_, totals: seen.append(totals["sum"]) or 0.0
     strategy.start(world.grid, num_rounds=1)
     assert seen[0].tolist() == most.tolist()
@@ -175,8 +175,8 @@ def test_who_is_online_is_decided_before_the_coins(make_world, examples):
     """Too few: nothing is drawn, asked, charged or logged. Enough: who answers decides nothing."""
     world = make_world(examples, nodes=4, wrap=lambda g: FaultyGrid(g, honest), cohort=15)
     strategy, drawn = world.strategy, []
-    invited = strategy.invited
-    strategy.invited = lambda round_: drawn.append("coins") or invited(round_)
+    invited = strategy.sample_cohort
+    strategy.sample_cohort = lambda round_: drawn.append("coins") or invited(round_)
     strategy.min_nodes, strategy.timeout = 0.6, -1.0
     world.grid.get_node_ids = lambda: [1, 3]
     with pytest.raises(RunAborted) as caught:
@@ -275,7 +275,7 @@ def test_users_are_named_once_and_only_those_who_train(make_world, examples):
     world.strategy.start(world.grid, num_rounds=10)
     seen = set()
     for message in world.grid.sent:
-        names_S = messages.Asked.of(message.content).names_S
+        names_S = messages.UserSelection.of(message.content).names_S
         users = np.flatnonzero(np.isin(registry.keys_N, names_S)).tolist()
         first, after = registry.start[registry.nodes.index(message.metadata.dst_node_id) :][:2]
         assert all(first <= user < after for user in users)
@@ -408,10 +408,12 @@ def test_flowers_own_loop_arguments(make_world, examples):
 
 def test_a_round_that_is_run_again_meets_the_same_coins(make_world, examples):
     a, b = (make_world(examples, seed=4).strategy for _ in range(2))
-    assert [a.invited(t).tolist() for t in (1, 2, 1)] == [b.invited(t).tolist() for t in (1, 2, 1)]
-    assert a.invited(1).tolist() != a.invited(2).tolist()
+    assert [a.sample_cohort(t).tolist() for t in (1, 2, 1)] == [
+        b.sample_cohort(t).tolist() for t in (1, 2, 1)
+    ]
+    assert a.sample_cohort(1).tolist() != a.sample_cohort(2).tolist()
     fresh = make_world(examples, seed=None).strategy
-    assert fresh.invited(1).tolist() != fresh.invited(1).tolist()
+    assert fresh.sample_cohort(1).tolist() != fresh.sample_cohort(1).tolist()
 
 
 def test_nodes_take_gradients_at_the_current_iterate(make_world, examples):

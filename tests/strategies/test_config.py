@@ -60,10 +60,10 @@ def test_wrong_types_and_unknown_keys(settings, message):
 def test_delta_by_the_number_of_users():
     assert parse_delta("1e-6") == 1e-6
     config = RunConfig(delta=parse_delta("n^-1.1"))
-    assert config.settled(2500).delta == pytest.approx(2000**-1.1)  # a fifth is held out
-    assert replace(config, test="t").settled(2000).delta == pytest.approx(2000**-1.1)
-    assert replace(config, users=10**5).settled(2000).delta == pytest.approx(1e-5 * 10**-0.5)
-    assert RunConfig(cohort=500).settled(2000) == RunConfig(cohort=500)
+    assert config.resolved(2500).delta == pytest.approx(2000**-1.1)  # a fifth is held out
+    assert replace(config, test="t").resolved(2000).delta == pytest.approx(2000**-1.1)
+    assert replace(config, users=10**5).resolved(2000).delta == pytest.approx(1e-5 * 10**-0.5)
+    assert RunConfig(cohort=500).resolved(2000) == RunConfig(cohort=500)
     for text in ("0", "1", "-1e-5", "nan", "n^-2", ""):
         with pytest.raises(InputError, match="--delta must be"):
             parse_delta(text)
@@ -75,27 +75,27 @@ def test_delta_by_the_number_of_users():
 def test_a_cohort_left_out_follows_from_the_stated_number_of_users(users, cohort):
     config = RunConfig(users=users, test="t")
     for registered in (users, 10 * users, 7):  # which decide nothing
-        assert config.settled(registered).cohort == cohort
+        assert config.resolved(registered).cohort == cohort
     roster = RunConfig(adjacency="zero-out", test="t")
-    assert roster.settled(users).cohort == cohort
+    assert roster.resolved(users).cohort == cohort
     held_out = RunConfig(adjacency="zero-out", heldout=0.5)
-    assert held_out.settled(2 * users).cohort == cohort
-    assert RunConfig(strategy="nonprivate", test="t").settled(users).cohort == cohort
+    assert held_out.resolved(2 * users).cohort == cohort
+    assert RunConfig(strategy="nonprivate", test="t").resolved(users).cohort == cohort
 
 
 def test_a_private_number_of_users_decides_no_cohort():
     config = RunConfig(test="t")
-    assert {config.settled(registered).cohort for registered in (500, 501, 4000)} == {500}
+    assert {config.resolved(registered).cohort for registered in (500, 501, 4000)} == {500}
     with pytest.raises(InputError) as refused:
-        config.settled(171)
+        config.resolved(171)
     text = str(refused.value)
     assert "--users" in text and "--cohort" in text and "zero-out" in text and "171" not in text
-    assert RunConfig(test="t", cohort=17).settled(171).cohort == 17
+    assert RunConfig(test="t", cohort=17).resolved(171).cohort == 17
 
 
 def test_everybody_takes_part_where_there_are_no_cohorts():
     config = RunConfig(strategy="label-moment", adjacency="replace-labels", test="t")
-    assert config.settled(171).cohort == 171
+    assert config.resolved(171).cohort == 171
 
 
 def test_immutable_is_what_decides_the_result_or_its_cost():

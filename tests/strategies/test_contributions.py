@@ -12,14 +12,14 @@ from murmuration.preference.linear.gradients import windows
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.contributions import bounded_sum, retained, sampled
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 
 COUNTS = [1, 30, 3, 1, 8, 200, 2]
 
 
 def work(theta_D, users_S, group_size=16, round_=1, **more):
     parameters = {"round": round_, "group-size": group_size, **more}
-    return Work({"theta": np.asarray(theta_D, np.float32)}, parameters, np.asarray(users_S))
+    return TrainRequest({"theta": np.asarray(theta_D, np.float32)}, parameters, np.asarray(users_S))
 
 
 def keys(users_S):
@@ -128,7 +128,7 @@ def test_retained_judgements_are_all_that_is_ever_seen(make_examples, oracle):
     for seed in (0, None):
         seen = [set(), set(), set()]
         for round_ in range(40):
-            asked = Work({}, {**parameters, "round": round_}, np.arange(3))
+            asked = TrainRequest({}, {**parameters, "round": round_}, np.arange(3))
             rows_K, taken_S = sampled(examples, asked, keys(range(3)), Randomness(seed))
             assert taken_S.tolist() == [2, 2, 2]
             for user, rows in enumerate(rows_K.split(2)):
@@ -152,7 +152,7 @@ def test_what_is_retained_is_the_same_in_a_round_that_is_drawn_again():
 def test_without_retaining_everything_is_seen(make_examples):
     examples, seen = make_examples([40]), set()
     for round_ in range(300):
-        asked = Work({}, {"group-size": 4, "round": round_, "retain": 0}, np.arange(1))
+        asked = TrainRequest({}, {"group-size": 4, "round": round_, "retain": 0}, np.arange(1))
         seen |= set(sampled(examples, asked, keys([0]), Randomness(0))[0].tolist())
     assert seen == set(range(40))
 

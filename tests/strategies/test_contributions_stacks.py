@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from murmuration.strategies import contributions
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 
 
 def ask(examples, users_S=None, theta_D=None, group_size=16, **parameters):
@@ -15,7 +15,7 @@ def ask(examples, users_S=None, theta_D=None, group_size=16, **parameters):
     users = len(examples.counts_U)
     users_S = np.arange(users) if users_S is None else np.asarray(users_S, dtype=np.int64)
     theta_D = np.zeros(examples.dimension) if theta_D is None else theta_D
-    work = Work(
+    work = TrainRequest(
         {"theta": np.asarray(theta_D, dtype=np.float32)},
         {"round": 1, "group-size": group_size, **parameters},
         users_S,
@@ -74,7 +74,7 @@ def test_nobody_asked(make_examples):
     ],
 )
 def test_admits(stack, present, fits):
-    assert contributions.admits({"stack": np.array(stack), "present": np.array(present)}) == fits
+    assert contributions.is_valid({"stack": np.array(stack), "present": np.array(present)}) == fits
 
 
 def test_those_present():

@@ -102,7 +102,7 @@ def test_every_node_adds_its_share_asked_or_not(make_noisy):
     world.run(12)
     work = [m for m in watch.sent if m.metadata.message_type == "train"]
     assert len(work) == 12 * NODES
-    asked = [len(messages.Asked.of(m.content)) for m in work]
+    asked = [len(messages.UserSelection.of(m.content)) for m in work]
     assert asked.count(0) > 40
     nobody = [
         total

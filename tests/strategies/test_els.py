@@ -15,7 +15,7 @@ from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
-from murmuration.privacy.mechanisms.coins import heads
+from murmuration.privacy.mechanisms.coins import bernoulli
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import els, sums
 from murmuration.strategies.els import Els, ElsPlan, same_compute
@@ -122,7 +122,7 @@ def coins(rounds, users, places, probability, seed):
     source = Randomness(seed)
     return np.array(
         [
-            heads(source.example_words("example", t, keys_K, places_K), probability)
+            bernoulli(source.example_words("example", t, keys_K, places_K), probability)
             for t in range(rounds)
         ]
     ).reshape(rounds, users, places)
@@ -169,9 +169,9 @@ def test_a_coin_is_a_function_of_seed_round_user_and_place():
 
 def test_coins_are_exact_at_the_ends():
     words = np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], dtype=np.uint64)
-    assert heads(words, 1.0).all()
-    assert heads(words, 0.5).tolist() == [True, True, True, False, False]
-    assert heads(words, 2.0**-64).tolist() == [True, False, False, False, False]
+    assert bernoulli(words, 1.0).all()
+    assert bernoulli(words, 0.5).tolist() == [True, True, True, False, False]
+    assert bernoulli(words, 2.0**-64).tolist() == [True, False, False, False, False]
 
 
 # The node half
@@ -188,7 +188,7 @@ def expected_sum(examples, theta_D, group_size, norm, probability, oracle, seed=
         for row in rows.tolist():
             place = row - int(examples.start_U[user])
             word = source.example_words("example", round_, keys_S[[user]], np.array([place]))
-            if not heads(word, probability)[0]:
+            if not bernoulli(word, probability)[0]:
                 continue
             gradient_D = oracle(examples, theta_D, torch.tensor([row]))
             total_D += gradient_D * min(1.0, norm / max(float(gradient_D.norm()), 1e-30))
@@ -417,7 +417,7 @@ def test_denominator_is_the_nominal_batch(make_world, checks):
 
 def test_everybody_is_asked_every_round(make_world, make_examples):
     world = make_world(make_examples([1] * 9), **ELS, group_size=1, probability=0.01)
-    assert world.strategy.invited(1).tolist() == list(range(9))
+    assert world.strategy.sample_cohort(1).tolist() == list(range(9))
     world.run(3)
     assert [line["cohort"] for line in world.log if "cohort" in line] == [9, 9, 9]
 
@@ -502,7 +502,7 @@ def half(rows_of, total):
         rows_K, probability = rows_K.long(), work.number("probability")
         owner_K = np.repeat(keys_S, taken_S.numpy())
         words_K = source.example_words("example", round_, owner_K, np.arange(len(rows_K)))
-        kept_K = torch.from_numpy(heads(words_K, probability))
+        kept_K = torch.from_numpy(bernoulli(words_K, probability))
         x_KD = examples.x_RD[rows_K]
         slope_K = torch.sigmoid(x_KD @ work.tensor("theta")) - examples.y_R[rows_K]
         grads_KD = slope_K[:, None] * x_KD * kept_K[:, None]

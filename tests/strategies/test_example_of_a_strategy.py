@@ -20,7 +20,7 @@ from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.planning import Asked
+from murmuration.strategies.planning import PlanQuery
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
 
@@ -58,7 +58,7 @@ def work(**changes):
     plan = StatedPlan.of("run", Adjacency.ZERO_OUT, 1e-6, 20, {PoissonGaussian(0.5, 9.0): 20})
     parameters = {"strategy": "sign-uls", "round": 1, "features": FEATURES, "clip-norm": 1.0}
     parameters |= {"group-size": 4, PARAMETER: plan.to_json(), **changes}
-    return messages.Work({}, parameters, messages.NOBODY)
+    return messages.TrainRequest({}, parameters, messages.NOBODY)
 
 
 def test_it_is_short():
@@ -85,7 +85,9 @@ def test_everything_derives_from_it(example):
     assert RunConfig(strategy="sign-uls").rounds == 200
     with pytest.raises(InputError, match="--quantile is for --strategy adaptive and aup, not sign"):
         RunConfig(strategy="sign-uls", quantile=0.5)
-    asked = Asked("sign-uls", users=400, cohort=40, rounds=30, delta=1e-5, noise_multiplier=20.0)
+    asked = PlanQuery(
+        "sign-uls", users=400, cohort=40, rounds=30, delta=1e-5, noise_multiplier=20.0
+    )
     found = registry.named("sign-uls").solve(asked, Adjacency.ADD_REMOVE)
     assert 0.0 < found["epsilon"] < 1.0
 

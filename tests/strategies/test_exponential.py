@@ -27,7 +27,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.exponential import EXPONENTIAL, client_update
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.spec import base_config
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
@@ -52,7 +52,7 @@ def examples(choice_config, make_rows):
 
 def summed(examples, users=None, **parameters):
     users_S = np.arange(len(examples.counts_U)) if users is None else np.array(users)
-    work = Work({"theta": np.zeros(P, dtype=np.float32)}, parameters, users_S)
+    work = TrainRequest({"theta": np.zeros(P, dtype=np.float32)}, parameters, users_S)
     return client_update(examples, work, users_S.astype(np.uint64), Randomness(0))["sum"] * STEPS
 
 
@@ -257,4 +257,4 @@ def test_no_class_no_choice():
     assert EXPONENTIAL.chooses
     pairs = PairExamples(torch.ones(1, 2), torch.ones(1), torch.tensor([0, 1]))
     with pytest.raises(InputError, match="no class of policies"):
-        client_update(pairs, Work({}, {}, np.arange(1)), np.arange(1), Randomness(0))
+        client_update(pairs, TrainRequest({}, {}, np.arange(1)), np.arange(1), Randomness(0))

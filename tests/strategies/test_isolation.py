@@ -25,7 +25,7 @@ from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import ABSENT, pair_model, preference_model
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import registry
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from tests import language_models
 
 #: Model, kind of judgements, and how many others the widest of anybody's is over.
@@ -139,7 +139,7 @@ def contributed(strategy, given, names, model, kind, width):
     if strategy == "aup-centred":
         arrays["centre"] = np.linspace(-0.1, 0.1, DIMENSION, dtype=np.float32)
     examples = hosted([given[name] for name in names], kind, width)
-    work = Work(arrays, parameters, np.arange(len(names)))
+    work = TrainRequest(arrays, parameters, np.arange(len(names)))
     found = registry.node_halves()[strategy].client_update(
         examples, work, keys(names), Randomness(5)
     )

@@ -10,7 +10,7 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.strategies import registry
-from murmuration.strategies.planning import Asked
+from murmuration.strategies.planning import PlanQuery
 
 WHOLE = {
     "users": 400,
@@ -31,7 +31,7 @@ def solve(strategy, asked, adjacency):
 
 
 def asked(**changes):
-    return Asked("", **{**WHOLE, **changes})
+    return PlanQuery("", **{**WHOLE, **changes})
 
 
 def test_epsilon_and_back():

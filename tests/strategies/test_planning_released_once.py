@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.privacy.accounting.analytic_gaussian import least_noise
+from murmuration.privacy.accounting.analytic_gaussian import calibrate_noise
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies import registry
-from murmuration.strategies.planning import Asked
+from murmuration.strategies.planning import PlanQuery
 
 LABELS = Adjacency.REPLACE_LABELS
 
@@ -24,12 +24,12 @@ def asked(**change):
         "users": 1000, "group_size": None, "sampling_probability": None, "cohort": None,
         "rounds": None, "delta": 1e-5, "epsilon": 3.0, "noise_multiplier": None, **change,
     }  # fmt: skip
-    return Asked("", **values)
+    return PlanQuery("", **values)
 
 
 def test_noise_is_the_analytic_gaussians():
     found = solve("label-moment", asked(), LABELS)
-    assert found["noise_multiplier"] == pytest.approx(2 * least_noise(3.0, 1e-5), rel=1e-3)
+    assert found["noise_multiplier"] == pytest.approx(2 * calibrate_noise(3.0, 1e-5), rel=1e-3)
     assert (found["rounds"], found["cohort"], found["users"]) == (1, 1000, 1000)
     two = solve("label-moment", asked(rounds=2), LABELS)
     assert two["noise_multiplier"] == pytest.approx(

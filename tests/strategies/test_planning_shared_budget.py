@@ -15,7 +15,7 @@ from murmuration.strategies.adaptive import (
     AdaptivePlan,
     QuantileRule,
 )
-from murmuration.strategies.planning import Asked
+from murmuration.strategies.planning import PlanQuery
 
 SIZES = {"users": 1000, "cohort": 200, "rounds": 20, "delta": 1e-5}
 
@@ -26,7 +26,7 @@ def solve(strategy, variant, adaptation, asked, adjacency):
     return registry.named(strategy).solve(replace(asked, **own), adjacency)
 
 
-def asked(**change: float | None) -> Asked:
+def asked(**change: float | None) -> PlanQuery:
     values = {
         "group_size": None,
         "sampling_probability": None,
@@ -35,7 +35,7 @@ def asked(**change: float | None) -> Asked:
         **SIZES,
         **change,
     }
-    return Asked("", **values)  # type: ignore[arg-type]
+    return PlanQuery("", **values)  # type: ignore[arg-type]
 
 
 def plain_noise() -> float:

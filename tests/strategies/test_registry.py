@@ -11,7 +11,7 @@ from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings import setting
 from murmuration.strategies.spec import NodeHalf, Strategy
 from murmuration.strategies.uls import ULS
@@ -26,7 +26,7 @@ def test_gradients_are_those_of_the_model_that_is_asked_for(make_best_of, make_e
 
     def asked(examples, model):
         theta_D, users_S = np.linspace(-1, 1, 5, dtype=np.float32), np.arange(3)
-        work = Work({"theta": theta_D}, {**parameters, "model": model}, users_S)
+        work = TrainRequest({"theta": theta_D}, {**parameters, "model": model}, users_S)
         found = registry.node_halves()[name].client_update(
             examples, work, np.arange(3, dtype=np.uint64), Randomness(0)
         )

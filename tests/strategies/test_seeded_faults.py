@@ -78,7 +78,7 @@ def whole_judgements(examples, work, keys_S, source):
         [np.arange(*examples.start_U[u : u + 2].tolist()) for u in work.users_S]
         or [np.empty(0, dtype=np.int64)]
     )
-    asked = messages.Work(work.arrays, work.parameters, rows)
+    asked = messages.TrainRequest(work.arrays, work.parameters, rows)
     return {"sum": bounded_sum(singles, asked, rows.astype(np.uint64), source, UserClip(1.0))}
 
 

@@ -127,9 +127,9 @@ def test_twice_the_nominal_users_must_fit():
 def test_the_server_half_keeps_to_the_plan(make_world, make_examples):
     world = make_world(make_examples([1, 2, 3]), strategy=Uls, clip=UserClip(0.7))
     strategy, plan = world.strategy, world.strategy.plan
-    assert strategy.parameters() == plan.told
+    assert strategy.parameters() == plan.node_config
     assert strategy.parameters()["clip-norm"] == 0.7
     assert strategy.steps() == {"sum": UserClip(0.7).step}
-    assert strategy.admits({"sum": np.array([1.4, 0.0])}, 2)
-    assert not strategy.admits({"sum": np.array([1.41, 0.0])}, 2)
+    assert strategy.is_valid({"sum": np.array([1.4, 0.0])}, 2)
+    assert not strategy.is_valid({"sum": np.array([1.41, 0.0])}, 2)
     assert strategy.node_noise() is None

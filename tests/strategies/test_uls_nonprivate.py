@@ -54,8 +54,8 @@ def test_survives_nan(checks):
 
 def test_admits_what_is_finite(make_world, make_examples):
     strategy = make_world(make_examples([1, 2]), strategy=Twin).strategy
-    assert strategy.admits({"sum": np.full(3, 1e30)}, 1)
-    assert not strategy.admits({"sum": np.array([1.0, np.nan])}, 1)
+    assert strategy.is_valid({"sum": np.full(3, 1e30)}, 1)
+    assert not strategy.is_valid({"sum": np.array([1.0, np.nan])}, 1)
 
 
 def test_sizes_are_checked():

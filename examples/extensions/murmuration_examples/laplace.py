@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.accounting.masses import Masses
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import discrete_laplace
 from murmuration.privacy.mechanisms.clipping import UserClip
@@ -40,11 +40,11 @@ class SampledPure:
         if not (0.0 < self.probability <= 1.0 and 0.0 < self.epsilon <= 500.0):
             raise ValueError("probability must be in (0, 1], and epsilon in (0, 500]")
 
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """Return the worst loss of what is so private, rounded up."""
         del adjacency
         amplified = math.log1p(self.probability * math.expm1(self.epsilon))
-        return (Masses.worst(amplified * (1.0 + 1e-12), 0.0, interval),)
+        return (DiscretePMF.worst(amplified * (1.0 + 1e-12), 0.0, interval),)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class LaplaceSum:
 
     @property
     def event(self) -> SampledPure:
-        """What one release costs."""
+        """Return what one release costs."""
         return SampledPure(self.sampler.probability, self.epsilon)
 
     @property
@@ -94,13 +94,13 @@ class LaplacePlan(CohortPlan):
 
     @property
     def mechanism(self) -> LaplaceSum:
-        """What a round runs and charges."""
+        """Return what a round runs and charges."""
         sampler, epsilon = self.sampler, 1.0 / self.noise_multiplier
         return LaplaceSum(sampler, self.clip, self.dimension, epsilon, self.adjacency)
 
     @property
     def divisor(self) -> float:
-        """What sums are divided by."""
+        """Return what sums are divided by."""
         return self.cohort
 
     @property
@@ -110,7 +110,7 @@ class LaplacePlan(CohortPlan):
 
     @property
     def told(self) -> dict[str, Scalar]:
-        """What nodes are told."""
+        """Return what nodes are told."""
         return {"clip-norm": self.clip.norm, **super().told}
 
 

@@ -57,10 +57,10 @@ class Claim:
 
 def told(claims: Sequence[Claim]) -> list[str]:
     """Remarks: of how many claims about the same agree, then each."""
-    found = []
+    result = []
     for about in dict.fromkeys(claim.about for claim in claims):
         same = [claim for claim in claims if claim.about == about]
         agree = sum(claim.verdict == AGREES for claim in same)
-        found.append(f"{about}: {agree} of {len(same)} agree.")
-        found += map(str, same)
-    return found
+        result.append(f"{about}: {agree} of {len(same)} agree.")
+        result += map(str, same)
+    return result

@@ -118,7 +118,7 @@ def _spread(rewards_PN: np.ndarray) -> float:
 
 
 def rewards_of_seeds(sizes: Sizes, epsilons: Sequence[float], seeds: int) -> Found:
-    """What each seed's users come to: rewards by strategy and ε."""
+    """Return what each seed's users come to: rewards by strategy and ε."""
     tasks = [(sizes, seed, tuple(epsilons), PRIVATE) for seed in range(seeds)]
     return list(tracked(in_processes(compared, tasks), "rewards", seeds))
 

@@ -77,21 +77,21 @@ def judgements_each(
     with referred(path, quick) as folder:
         answers = written(folder, prompts, samples)
     tasks = [(users, tuple(each), seed) for seed in range(seeds)]
-    found = list(tracked(in_processes(one_seed, tasks), "rewards", seeds))
-    return measured(answers, found)
+    result = list(tracked(in_processes(one_seed, tasks), "rewards", seeds))
+    return measured(answers, result)
 
 
 def one_seed(task: tuple[int, Sequence[int], int]) -> dict[tuple[str, int], Learnt]:
     """Rewards by strategy and m: of how many users, the numbers of judgements, and a seed."""
     users, each, seed = task
     most = judged_in_training(users, max(each), seed)
-    found = {}
+    result = {}
     for m in each:
         people = People(Sizes(users, m), seed, first_of_each(most, m))
         for name in NAMES:
-            found[name, m] = people.learnt(name, EPSILON)
-        found[NONPRIVATE, m] = people.learnt(NONPRIVATE, None)
-    return found
+            result[name, m] = people.learnt(name, EPSILON)
+        result[NONPRIVATE, m] = people.learnt(NONPRIVATE, None)
+    return result
 
 
 def measured(answers: Answers, found: Found) -> Reproduction:

@@ -210,15 +210,15 @@ def compared(
     """Rewards of one seed, by strategy and ε: of sizes, a seed, ε's and strategies."""
     sizes, seed, epsilons, names = task
     people = People(sizes, seed)
-    found: dict[tuple[str, float | None], Learnt] = {
+    result: dict[tuple[str, float | None], Learnt] = {
         (name, epsilon): people.learnt(name, epsilon) for epsilon in epsilons for name in names
     }
-    found[NONPRIVATE, None] = people.learnt(NONPRIVATE, None)
-    return found
+    result[NONPRIVATE, None] = people.learnt(NONPRIVATE, None)
+    return result
 
 
 def halts(found: Sequence[Mapping[tuple[str, float | None], Learnt]]) -> list[str]:
-    """How many rounds published AUP took before its test said no, or there were no more."""
+    """Return how many rounds published AUP took before its test said no, or there were no more."""
     return [
         f"{name}, ε = {epsilon:g}: {fmean(one[name, epsilon].rounds for one in found):.1f} rounds, "
         "on average over seeds, until its test said no or none was left."

@@ -75,10 +75,10 @@ def step_times(quick: bool = False, *, steps: int = 100) -> Reproduction:
 
 
 def timed(steps: int, clock: Callable[[], float] = time.perf_counter) -> Seconds:
-    """How long so many steps of each took, after two that are not counted."""
+    """Return how long so many steps of each took, after two that are not counted."""
     trainings = {users: _training(users) for users in (USERS, halved())}
     texts = [text for row in Population().texts("train", USERS * EACH) for text in row[1:]]
-    found: dict[str, list[float]] = {name: [] for name in (*_SETTINGS, FEATURES)}
+    result: dict[str, list[float]] = {name: [] for name in (*_SETTINGS, FEATURES)}
     with ExitStack() as stack:
         calls: dict[str, Callable[[], Any]] = {FEATURES: lambda: features()([], texts)}
         for name, given in _SETTINGS.items():
@@ -93,8 +93,8 @@ def timed(steps: int, clock: Callable[[], float] = time.perf_counter) -> Seconds
                 begun = clock()
                 calls[name]()
                 if step >= 2:
-                    found[name].append(clock() - begun)
-    return found
+                    result[name].append(clock() - begun)
+    return result
 
 
 def halved() -> int:
@@ -156,7 +156,7 @@ def rows_of(seconds: Seconds) -> list[Row]:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Whether each claim agrees, by both ratios."""
+    """Return whether each claim agrees, by both ratios."""
     return [
         f"{said}: {'agrees' if agrees else 'DOES NOT AGREE'} ({how})."
         for column, how in (("ratio", "steps alone"), ("with_features", "with features"))

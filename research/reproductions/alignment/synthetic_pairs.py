@@ -92,11 +92,11 @@ def _rows(
     # Drawn apart from those that pairs are about, by another seed.
     asked = list(population.prompts("test", prompts, 1))
     tasks = [(base, one.pairs, asked, seed) for one in sources for seed in range(seeds)]
-    found = list(tracked(in_processes(policy, tasks), "policies", len(tasks)))
+    result = list(tracked(in_processes(policy, tasks), "policies", len(tasks)))
     others = [one for one in population.judgements("test") if not one.tie]
     rows: list[dict[str, Any]] = []
     for place, source in enumerate(sources):
-        won = found[place * seeds : (place + 1) * seeds]
+        won = result[place * seeds : (place + 1) * seeds]
         rows.append(
             {
                 "pairs": source.name,
@@ -128,9 +128,9 @@ def private_reward(epsilon: float, rounds: int, cohort: int) -> RewardModel:
             out=str(Path(folder) / "run"),
         )
         execute(config, quiet=True)
-        found = RewardModel.load(Path(config.out) / "model")
-    assert isinstance(found, RewardModel)  # of hashing features
-    return found
+        result = RewardModel.load(Path(config.out) / "model")
+    assert isinstance(result, RewardModel)  # of hashing features
+    return result
 
 
 def synthetic(base: str, judge: Reward, count: int) -> Source:
@@ -209,7 +209,7 @@ def head(pairs: Pairs) -> RewardModel:
 
 
 def accuracy(model: RewardModel, others: Sequence[Judgement]) -> float:
-    """How often a reward agrees with judgements of others, which are no ties; pooled."""
+    """Return how often a reward agrees with judgements of others, which are no ties; pooled."""
     said = [(one.prompt, one.chosen.text, one.rejected.text) for one in others]
     return model.accuracy(_judgements(said)).pooled
 
@@ -226,13 +226,14 @@ def _judgements(said: Sequence[tuple[str, str, str]]) -> Judgements:
 
 
 def policy(task: tuple[str, Pairs, Sequence[str], int]) -> Won:
-    """What a policy fitted to pairs by DPO wins: of a base, pairs, prompts to answer, a seed."""
+    """Return what a policy fitted to pairs by DPO wins: of a base, pairs, prompts to answer, a
+    seed."""
     base, pairs, asked, seed = task
     return Contest(base, pairs, asked, Population.crowd, seed).won("dpo", pairs.first_J)
 
 
 def remarks(rows: Rows) -> list[str]:
-    """What labels, heads and policies are worth, in words."""
+    """Return what labels, heads and policies are worth, in words."""
     by = {row["pairs"]: row for row in rows}
     mine, same, true, reward = (by[name] for name in (SYNTHETIC, RELABELLED, TRUE, REWARD))
     return [

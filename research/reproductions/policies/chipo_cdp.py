@@ -66,14 +66,14 @@ def chipo_cdp(
         sizes, epsilons, repetitions = (100, 1000, 10_000), tuple(epsilons)[::2], 5
     ratio_PSA, value_P = policies()
     loss_KP, gap_P = losses(ratio_PSA), value_P.max() - value_P
-    found: dict[tuple[Any, ...], list[tuple[float, float, float]]] = {}
+    result: dict[tuple[Any, ...], list[tuple[float, float, float]]] = {}
     for repetition in tracked(range(repetitions), "asking people", repetitions):
         people = asked(max(sizes), repetition)
         for level, cap in LEVELS.items():
             sums = _sums(people, loss_KP, cap, sizes)
             for n, (sum_P, units) in zip(sizes, sums, strict=True):
                 best = float(gap_P[sum_P == sum_P.min()].mean())
-                found.setdefault((level, None, None, n), []).append((best, 0.0, 0.0))
+                result.setdefault((level, None, None, n), []).append((best, 0.0, 0.0))
                 for adjacency, epsilon in itertools.product(ADJACENCIES, epsilons):
                     made = mechanism(epsilon, adjacency, cap)
                     chosen = (
@@ -81,7 +81,7 @@ def chipo_cdp(
                         made.expected_gap(sum_P) / units,
                         made.gap_bound() / units,
                     )
-                    found.setdefault((level, adjacency, epsilon, n), []).append(chosen)
+                    result.setdefault((level, adjacency, epsilon, n), []).append(chosen)
     return [
         {
             "level": level,
@@ -93,7 +93,7 @@ def chipo_cdp(
             "excess": fmean(excess for _, excess, _ in values),
             "bound": fmean(bound for _, _, bound in values),
         }
-        for (level, adjacency, epsilon, n), values in found.items()
+        for (level, adjacency, epsilon, n), values in result.items()
     ]
 
 
@@ -152,7 +152,7 @@ def losses(ratio_PSA: np.ndarray) -> np.ndarray:
 
 
 def asked(users: int, seed: int) -> list[np.ndarray]:
-    """Which kinds of judgement each of so many users gave, (J,) each, J heavy-tailed."""
+    """Return which kinds of judgement each of so many users gave, (J,) each, J heavy-tailed."""
     generator = np.random.default_rng([2505, seed])
     count_N = np.minimum(generator.geometric(0.2, users), MOST)
     total = int(count_N.sum())
@@ -172,13 +172,13 @@ def _sums(
 ) -> list[tuple[np.ndarray, int]]:
     """The sums (P,) of the first so many people, and how many users or judgements they are of."""
     made = mechanism(1.0, ADJACENCIES[0], cap)  # neither matters to what is contributed
-    total_P, units, found = np.zeros(POLICIES), 0, {}
+    total_P, units, result = np.zeros(POLICIES), 0, {}
     for count, kinds_J in enumerate(people, start=1):
         total_P += made.contribution(loss_KP[kinds_J])
         units += len(kinds_J) if cap else 1
         if count in sizes:
-            found[count] = total_P.copy(), units
-    return [found[n] for n in sizes]
+            result[count] = total_P.copy(), units
+    return [result[n] for n in sizes]
 
 
 def agrees(rows: Rows) -> bool:
@@ -217,22 +217,22 @@ def agrees(rows: Rows) -> bool:
 
 
 def _cost(rows: Rows, row: Any) -> float:
-    """How much more true reward is missed than without privacy."""
+    """Return how much more true reward is missed than without privacy."""
     (clean,) = where(rows, level=row["level"], n=row["n"], adjacency=None)
     return row["gap_mean"] - clean["gap_mean"]
 
 
 def _blind() -> float:
-    """What a policy misses that is drawn from the class without data."""
+    """Return what a policy misses that is drawn from the class without data."""
     value_P = policies()[1]
     return float((value_P.max() - value_P).mean())
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Whether it agrees, how many people it takes, and what the levels promise."""
+    """Return whether it agrees, how many people it takes, and what the levels promise."""
     private = [row for row in rows if row["adjacency"]]
     most = max(distinct(rows, "n"))
-    found = [
+    result = [
         f"Agrees by the rule: {'yes' if agrees(rows) else 'NO'}. A policy drawn blindly from the "
         f"class misses {_blind():.3f}; without privacy, {most:,} users' choice misses "
         + " and ".join(
@@ -250,17 +250,17 @@ def remarks(rows: Rows) -> list[str]:
                 if _cost(rows, row) <= _NEGLIGIBLE * _blind()
             ]
             told.append(f"{f'{min(enough):,}' if enough else f'> {most:,}'} at ε = {epsilon:g}")
-        found.append(
+        result.append(
             f"{level.capitalize()} level, {adjacency}: privacy costs under {_NEGLIGIBLE:.0%} of "
             f"that from so many users on: {', '.join(told)}."
         )
     largest = max(row["excess"] / row["bound"] for row in private)
-    found.append(f"The expected excess loss is at most {largest:.0%} of its bound.")
-    found.append(
+    result.append(f"The expected excess loss is at most {largest:.0%} of its bound.")
+    result.append(
         f"At item level ε is of one judgement: who gave {MOST} of them has {MOST} times as much "
         "(user_epsilon). Equal ε are other promises."
     )
-    return found
+    return result
 
 
 def plot(rows: Rows) -> Figure:

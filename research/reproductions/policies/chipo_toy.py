@@ -111,7 +111,7 @@ def chipo_toy(
 
 
 def judged(n: int, seed: int) -> np.ndarray:
-    """How often each response was preferred to each other, (A, A), of ``n`` judgements."""
+    """Return how often each response was preferred to each other, (A, A), of ``n`` judgements."""
     generator = np.random.default_rng([2407, seed])
     pairs_N2 = generator.choice(len(REFERENCE_A), (n, 2), p=REFERENCE_A)
     chance_N = special.expit(TRUE_A[pairs_N2[:, 0]] - TRUE_A[pairs_N2[:, 1]])
@@ -139,7 +139,7 @@ def fitted(wins_AA: np.ndarray, loss: str) -> np.ndarray:
         (slope_A,) = torch.autograd.grad(mean, reward)
         return float(mean.detach()), slope_A.numpy()
 
-    found = optimize.minimize(
+    result = optimize.minimize(
         mean_loss,
         np.full(len(wins_AA), R_MAX / 2),
         jac=True,
@@ -147,7 +147,7 @@ def fitted(wins_AA: np.ndarray, loss: str) -> np.ndarray:
         bounds=[(0.0, R_MAX)] * len(wins_AA),
         options={"maxiter": 2000, "ftol": 1e-14, "gtol": 1e-9},
     )
-    return found.x
+    return result.x
 
 
 def log_ratios(
@@ -180,7 +180,7 @@ def policy_gap(reward_A: np.ndarray, beta: float, *, chi: bool) -> float:
 
 
 def scarce(n: int) -> bool:
-    """Whether each rare response has few judgements, which is when the claim is made."""
+    """Return whether each rare response has few judgements, which is when the claim is made."""
     return 2 * n * REFERENCE_A[-1] < SCARCE
 
 
@@ -191,14 +191,14 @@ def agrees(rows: Rows) -> bool:
     beyond doubt (the interval of the paired difference is above zero); so does Square-DPO, and
     Square-χPO misses at most 1.5 times as much as χPO.
     """
-    found = [row for row in rows if "best_gap" in row and scarce(row["n"])]
+    result = [row for row in rows if "best_gap" in row and scarce(row["n"])]
     return (
-        bool(found)
+        bool(result)
         and all(
             row["times_chipo"] >= 1.5 and row["above_chipo_low"] > 0.0
-            for row in where(found, method=("DPO", "Square-DPO"))
+            for row in where(result, method=("DPO", "Square-DPO"))
         )
-        and all(row["times_chipo"] <= 1.5 for row in where(found, method="Square-χPO"))
+        and all(row["times_chipo"] <= 1.5 for row in where(result, method="Square-χPO"))
     )
 
 
@@ -211,7 +211,7 @@ def _lower(above_R: np.ndarray) -> float:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Whether the claim agrees, and where it does not hold."""
+    """Return whether the claim agrees, and where it does not hold."""
     best = [row for row in rows if "best_gap" in row]
     sizes = distinct(best, "n")
 
@@ -220,7 +220,7 @@ def remarks(rows: Rows) -> list[str]:
         return f"{row['best_gap']:.3f}"
 
     few, many = [n for n in sizes if scarce(n)], [n for n in sizes if not scarce(n)]
-    found = [
+    result = [
         f"Agrees by the rule: {'yes' if agrees(rows) else 'NO'}. Each at its best β, DPO misses "
         + "; ".join(f"{told('DPO', n)} (χPO {told('χPO', n)}) at n = {n:,}" for n in few)
         + f". The reference misses {REFERENCE_GAP:.3f}."
@@ -233,16 +233,16 @@ def remarks(rows: Rows) -> list[str]:
         and not (row["times_chipo"] >= 1.5 and row["above_chipo_low"] > 0.0)
     ]
     if failed:
-        found.append("Not worse than χPO by the rule: " + ", ".join(failed) + ".")
+        result.append("Not worse than χPO by the rule: " + ", ".join(failed) + ".")
     if many:
-        found.append(
+        result.append(
             "Where rare responses are no longer scarce, nothing is claimed: DPO misses "
             + "; ".join(f"{told('DPO', n)} (χPO {told('χPO', n)}) at n = {n:,}" for n in many)
             + "."
         )
     for method in ("DPO", "χPO"):
         worse = [row["beta"] for row in where(rows, method=method) if _worse_than_reference(row)]
-        found.append(
+        result.append(
             f"{method} does worse than the reference for some n at "
             + (f"β up to {max(worse):.3g}." if worse else "no β of the grid.")
         )
@@ -250,17 +250,17 @@ def remarks(rows: Rows) -> list[str]:
     for n in sizes:
         better = [beta for beta in BETAS if gap["DPO", n, beta] < gap["χPO", n, beta] - 1e-3]
         if better:
-            found.append(
+            result.append(
                 f"At equal β, DPO misses less than χPO at n = {n:,} for β from {min(better):.3g} "
                 f"to {max(better):.3g}: χ² holds a policy nearer to the reference."
             )
-    found.append(
+    result.append(
         f"No β is safe because it is small: at β = {min(BETAS):g} χPO, too, misses up to "
         f"{max(row['gap_mean'] for row in where(rows, method='χPO', beta=min(BETAS))):.2f}; and a "
         f"large one learns nothing: at β = {max(BETAS):g} all miss "
         f"{fmean(row['gap_mean'] for row in where(rows, beta=max(BETAS))):.2f}."
     )
-    return found
+    return result
 
 
 def _worse_than_reference(row: Any) -> bool:

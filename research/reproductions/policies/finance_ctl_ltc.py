@@ -83,8 +83,8 @@ def finance_ctl_ltc(
         texts, seeds, pairs, prompts = 1000, 2, 300, 50
     with reference(_exchanges(texts, np.random.default_rng(_PUBLIC))) as path:
         tasks = [(path, seed, pairs, prompts) for seed in range(seeds)]
-        found = list(tracked(in_processes(one_seed, tasks), "policies", seeds))
-    return table(found)
+        result = list(tracked(in_processes(one_seed, tasks), "policies", seeds))
+    return table(result)
 
 
 def finance_pairs(count: int, seed: int) -> Pairs:
@@ -118,21 +118,21 @@ def _exchanges(count: int | None, generator: np.random.Generator) -> Iterator[tu
 
 
 def one_seed(task: tuple[str, int, int, int]) -> dict[tuple[str, str], Won]:
-    """What policies of each setting and loss win: of a reference's folder, a seed, how many pairs,
-    and how many prompts."""
+    """Return what policies of each setting and loss win: of a reference's folder, a seed, how many
+    pairs, and how many prompts."""
     path, seed, count, asked = task
     pairs = finance_pairs(count, seed)
     contest = Contest(path, pairs, finance_prompts(asked, seed), CAUTIOUS, seed)
-    found = {}
+    result = {}
     for setting, corruption in SETTINGS.items():
         stated_J = corruption.stated(pairs.first_J, np.random.default_rng([seed, _LABELS]))
         for loss, name in LOSSES.items():
-            found[setting, loss] = contest.won(name, stated_J, corruption.flip_probability)
-    return found
+            result[setting, loss] = contest.won(name, stated_J, corruption.flip_probability)
+    return result
 
 
 def table(found: Sequence[Mapping[tuple[str, str], Won]]) -> list[dict[str, Any]]:
-    """What seeds found, as rows."""
+    """Return what seeds found, as rows."""
     wins = {cell: np.array([each[cell].wins for each in found]) for cell in PUBLISHED}
     cells = [
         {
@@ -173,8 +173,8 @@ def verdict(row: Row) -> str:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """What agrees with the paper by the rule, and how sure the paper can have been."""
-    found = [
+    """Return what agrees with the paper by the rule, and how sure the paper can have been."""
+    result = [
         f"{row['difference']}: {100 * row['value']:+.1f} points ({100 * row['low']:+.1f} to "
         f"{100 * row['high']:+.1f}), published {100 * row['published']:+.1f}: {verdict(row)}."
         for row in rows
@@ -182,7 +182,7 @@ def remarks(rows: Rows) -> list[str]:
     ]
     return [
         *cautions(rows),
-        *found,
+        *result,
         "The rule, fixed before the run: a published difference is agreed with if the interval of "
         "ours lies above zero, disagreed with if it lies below, and undecided otherwise.",
         "Intervals are for other pairs, coins, corruption and prompts, with this one reference.",

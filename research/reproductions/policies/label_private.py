@@ -68,30 +68,30 @@ def label_private(
         texts, epsilons, seeds, pairs, prompts = 1000, tuple(epsilons)[::2], 2, 200, 50
     with reference(Population().texts("train", texts)) as path:
         tasks = [(path, seed, tuple(epsilons), pairs, prompts) for seed in range(seeds)]
-        found = list(tracked(in_processes(one_seed, tasks), "policies", seeds))
+        result = list(tracked(in_processes(one_seed, tasks), "policies", seeds))
     return [
         {
             "epsilon": epsilon,
             "method": method,
-            **mean_sd("win_rate", [each[epsilon, method].wins for each in found]),
-            "unreadable": fmean(each[epsilon, method].unreadable for each in found),
+            **mean_sd("win_rate", [each[epsilon, method].wins for each in result]),
+            "unreadable": fmean(each[epsilon, method].unreadable for each in result),
             "true_labels": pairs * (1.0 - 2.0 * _flip(epsilon)) ** 2,
         }
-        for epsilon, method in found[0]
+        for epsilon, method in result[0]
     ]
 
 
 def one_seed(
     task: tuple[str, int, Sequence[float], int, int],
 ) -> dict[tuple[float | None, str], Won]:
-    """What policies win, by ε and method: of a reference's folder, a seed, ε's, how many pairs, and
-    how many prompts."""
+    """Return what policies win, by ε and method: of a reference's folder, a seed, ε's, how many
+    pairs, and how many prompts."""
     path, seed, epsilons, count, asked = task
     population = Population(seed=1000 + seed)
     prompts = list(population.prompts("train", asked))
     contest = Contest(path, judged(count, seed), prompts, population.crowd, seed)
     first_J = contest.pairs.first_J
-    found: dict[tuple[float | None, str], Won] = {
+    result: dict[tuple[float | None, str], Won] = {
         (None, method): contest.won(loss, first_J) for method, loss in CLEAN.items()
     }
     for epsilon in epsilons:
@@ -101,8 +101,8 @@ def one_seed(
             told_J, flip = stated_J, coins.flip_probability
             if method == TWO_STAGES:  # of whose labels none knows how likely they are false
                 told_J, flip = two_stages(contest, stated_J, flip), 0.0
-            found[epsilon, method] = contest.won(loss, told_J, flip)
-    return found
+            result[epsilon, method] = contest.won(loss, told_J, flip)
+    return result
 
 
 def judged(count: int, seed: int) -> Pairs:
@@ -149,10 +149,10 @@ def _flip(epsilon: float | None) -> float:
 
 def remarks(rows: Rows) -> list[str]:
     """Wins at each ε, the most first; whether others would stand in that order is not tested."""
-    found = []
+    result = []
     for epsilon in distinct(rows, "epsilon"):
         here = sorted(where(rows, epsilon=epsilon), key=lambda row: -row["win_rate_mean"])
-        found.append(
+        result.append(
             f"ε = {epsilon:g} a label, worth {here[0]['true_labels']:,.0f} true labels: "
             + ", ".join(f"{row['method']} {_said(row)}" for row in here)
             + "."
@@ -160,7 +160,7 @@ def remarks(rows: Rows) -> list[str]:
     clean = ", ".join(f"{row['method']} {_said(row)}" for row in where(rows, epsilon=None))
     return [
         *cautions(rows),
-        *found,
+        *result,
         f"True labels: {clean}.",
         "Wins over the reference, mean ± sd over seeds: differences of less than that are none.",
     ]

@@ -39,7 +39,7 @@ class Won(NamedTuple):
 
 
 def cautions(rows: Rows) -> list[str]:
-    """What to say of rows with an ``unreadable`` share where too little can be read."""
+    """Return what to say of rows with an ``unreadable`` share where too little can be read."""
     shares = [row["unreadable"] for row in rows if "unreadable" in row]
     if fmean(shares) <= 0.5:
         return []
@@ -88,17 +88,18 @@ class Contest:
         self._examples.refer(np.unique(self._examples.text_JK), together=True)
 
     def won(self, loss: str, first_J: np.ndarray, flip_probability: float = 0.0) -> Won:
-        """What a policy fitted to statements about all pairs writes, beside the reference."""
+        """Return what a policy fitted to statements about all pairs writes, beside the
+        reference."""
         base, theta_D = self._fit(loss, first_J, flip_probability)
         base.put(torch.from_numpy(theta_D))
         # With draws of its own: with the same ones, like models would say the same.
         answers = Writer(base.model, base.texts).write(self._prompts, SAMPLING, (self._seed, 1))
-        found = worth(self._prompts, answers, self._weights)
-        return Won(float(wins(found, self._reference).mean()), found.unreadable.value)
+        result = worth(self._prompts, answers, self._weights)
+        return Won(float(wins(result, self._reference).mean()), result.unreadable.value)
 
     def predicted(self, loss: str, first_J: np.ndarray, flip_probability: float) -> np.ndarray:
-        """Whether a policy fitted to statements about the first so many pairs prefers the first
-        response, of each of all pairs."""
+        """Return whether a policy fitted to statements about the first so many pairs prefers the
+        first response, of each of all pairs."""
         _, theta_D = self._fit(loss, first_J, flip_probability)
         return replace(self._examples, public=True).logits_R(torch.from_numpy(theta_D)).numpy() > 0
 

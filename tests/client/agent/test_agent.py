@@ -17,7 +17,7 @@ from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.client.labels.memory import TermsChanged
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.events import OnPart, PoissonGaussian
+from murmuration.privacy.accounting.events import ParallelEvent, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.hold_out import HoldOut
@@ -98,7 +98,7 @@ def test_a_second_run_over_the_budget_is_refused(make):
 def test_parts_that_a_server_calls_disjoint_are_added_up(make):
     """The user could be in every part: a server that lies about it must not get them for one."""
     event, parts = PoissonGaussian(0.5, 6.0), 4
-    charges = {OnPart(part, event): 10 for part in range(parts)}
+    charges = {ParallelEvent(part, event): 10 for part in range(parts)}
     plan = StatedPlan.of("run1", Adjacency.ZERO_OUT, 1e-6, 10 * parts, charges)
     as_stated, together = (
         accountant.epsilon(found, adjacency=plan.adjacency, delta=1e-6)

@@ -165,7 +165,8 @@ def everything(message, context):
     agent, found = context.node_config["agent"], []
     asked = dict(message.content.config_records["asked"])
     model = messages.model_record(np.zeros(33))
-    somebody = messages.Asked(b"salt", np.array([user_key("u000", b"salt")], dtype=np.uint64))
+    keys_S = np.array([user_key("u000", b"salt")], dtype=np.uint64)
+    somebody = messages.UserSelection(b"salt", keys_S)
     for kind, parameters in json.loads(asked["requests"]):
         content = messages.work_request(model, parameters, somebody)
         content["registry"] = ConfigRecord(

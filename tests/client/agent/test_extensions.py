@@ -17,7 +17,7 @@ EVENT = """
 from dataclasses import dataclass
 from typing import ClassVar
 
-from murmuration.privacy.accounting.masses import Masses
+from murmuration.privacy.accounting.discrete_pmf import Masses
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting.events import PoissonGaussian
-from murmuration.privacy.accounting.grid_noise import OnGrid
+from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import discrete_gaussian
 from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum
@@ -240,7 +240,7 @@ def test_a_node_without_an_agent_answers_by_its_owners_terms(terms, parties, rul
 
 
 def test_noise_that_a_node_cannot_draw(agent, monkeypatch):
-    event = OnGrid(PoissonGaussian(0.5, 6.0), 33, 20, 3)
+    event = DiscretizedGaussian(PoissonGaussian(0.5, 6.0), 33, 20, 3)
     noise = messages.noise_parameters(NodeNoise(3, {"sum": NoisySum(0.6, 1e-6, 0.1)}))
     plan = StatedPlan.of("run1", Adjacency.ZERO_OUT, 1e-6, 20, {event: 20})
     content = shown(parties=4, plan=plan, **noise)

@@ -32,7 +32,7 @@ def work(**changes):
     }
     parameters |= {name.replace("_", "-"): value for name, value in changes.items()}
     kept = {name: value for name, value in parameters.items() if value is not None}
-    return messages.Work({"theta": np.zeros(33)}, kept, np.array([0]))
+    return messages.TrainRequest({"theta": np.zeros(33)}, kept, np.array([0]))
 
 
 def test_what_is_allowed_passes():

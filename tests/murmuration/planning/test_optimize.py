@@ -13,7 +13,7 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import ExampleClip
 from murmuration.strategies.els import ElsPlan
-from murmuration.strategies.planning import Asked
+from murmuration.strategies.planning import PlanQuery
 
 ADD = Adjacency.ADD_REMOVE
 
@@ -37,7 +37,7 @@ def asked(**changes):
         "epsilon": 0.5,
         "noise_multiplier": None,
     }
-    return Asked("uls", **{**given, **changes})
+    return PlanQuery("uls", **{**given, **changes})
 
 
 @pytest.fixture(scope="module")

@@ -19,17 +19,17 @@ from murmuration.privacy.accounting.accountant import (
     noise_multiplier_for,
     rounds_for,
 )
+from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.events import (
     Event,
     HoldOut,
     MixtureGaussian,
-    OnPart,
+    ParallelEvent,
     PoissonGaussian,
     PureChoice,
     PureDp,
     Unprotected,
 )
-from murmuration.privacy.accounting.masses import Masses
 from murmuration.privacy.adjacency import Adjacency
 
 Q, T, DELTA = 540 / 2717, 200, 1e-5
@@ -66,8 +66,8 @@ class Pure:
     epsilon: float
     kind = "pure"
 
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
-        return (Masses.worst(self.epsilon, 0.0, interval),)
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
+        return (DiscretePMF.worst(self.epsilon, 0.0, interval),)
 
 
 def test_the_published_fixed_points(checks: SimpleNamespace) -> None:
@@ -408,7 +408,7 @@ def test_a_run_without_a_hold_out_beside_one_with_saves_nothing() -> None:
 def test_parts_of_two_runs_are_not_disjoint() -> None:
     terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
     gaussian = PoissonGaussian(0.1, 4.0)
-    first, second = ([(OnPart(part, gaussian), 50)] for part in (0, 1))
+    first, second = ([(ParallelEvent(part, gaussian), 50)] for part in (0, 1))
     together = accounting.epsilon(first, second, **terms)
     assert together == accounting.epsilon([(gaussian, 100)], **terms)
     assert together > accounting.epsilon([*first, *second], **terms)

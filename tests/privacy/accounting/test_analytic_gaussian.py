@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.analytic_gaussian import delta_of, least_noise
+from murmuration.privacy.accounting.analytic_gaussian import calibrate_noise, delta_of
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 
 
 def test_known_values():
-    assert least_noise(1.0, 1e-5) == pytest.approx(3.7306, abs=1e-4)
+    assert calibrate_noise(1.0, 1e-5) == pytest.approx(3.7306, abs=1e-4)
     # At epsilon 0 delta is a total variation distance: 2Φ(1/2s) − 1.
     assert delta_of(2.0, 0.0) == pytest.approx(2 * stats.norm.cdf(0.25) - 1)
     assert epsilon_of(1e9, 1e-5) == 0.0
@@ -36,7 +36,7 @@ def test_delta_is_what_the_definition_says(noise, epsilon):
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0, 10.0])
 @pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9])
 def test_the_accountant_agrees_and_supplies_the_two_of_a_swap(epsilon, delta):
-    noise = least_noise(epsilon, delta)
+    noise = calibrate_noise(epsilon, delta)
     for adjacency in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_LABELS):
         event = PoissonGaussian(1.0, noise * adjacency.vectors_changed)
         accounted = accountant.epsilon([(event, 1)], adjacency=adjacency, delta=delta)
@@ -45,14 +45,14 @@ def test_the_accountant_agrees_and_supplies_the_two_of_a_swap(epsilon, delta):
 
 
 def test_two_rounds_are_one_with_root_two_less_noise():
-    event = PoissonGaussian(1.0, 2.0 * math.sqrt(2.0) * least_noise(2.0, 1e-5))
+    event = PoissonGaussian(1.0, 2.0 * math.sqrt(2.0) * calibrate_noise(2.0, 1e-5))
     accounted = accountant.epsilon([(event, 2)], adjacency=Adjacency.REPLACE_LABELS, delta=1e-5)
     assert accounted == pytest.approx(2.0, rel=2e-3)
 
 
 @given(st.floats(1e-3, 50.0), st.floats(1e-12, 0.5))
 def test_least_noise_is_enough_and_hardly_more(epsilon, delta):
-    noise = least_noise(epsilon, delta)
+    noise = calibrate_noise(epsilon, delta)
     assert delta_of(noise, epsilon) <= delta
     assert delta_of(noise * 0.999, epsilon) > delta
 
@@ -68,13 +68,13 @@ def test_epsilon_inverts_delta(noise, delta):
 def test_extremes_do_not_overflow():
     assert delta_of(0.01, 1e4) >= 0.0
     assert 0.0 <= delta_of(1e-3, 700.0) <= 1.0
-    assert np.isfinite(least_noise(1e-6, 1e-15))
+    assert np.isfinite(calibrate_noise(1e-6, 1e-15))
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-5), (math.inf, 1e-5), (1.0, 0.0), (1, 1)])
 def test_impossible_promises(epsilon, delta):
     with pytest.raises(ValueError, match="must be"):
-        least_noise(epsilon, delta)
+        calibrate_noise(epsilon, delta)
 
 
 def test_impossible_noise():

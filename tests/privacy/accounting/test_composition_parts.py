@@ -2,7 +2,7 @@ import pytest
 
 from murmuration.privacy.accounting import accountant, events
 from murmuration.privacy.accounting.composition import by_part
-from murmuration.privacy.accounting.events import OnPart, PoissonGaussian, PureChoice, PureDp
+from murmuration.privacy.accounting.events import ParallelEvent, PoissonGaussian, PureChoice, PureDp
 from murmuration.privacy.accounting.ledger import BudgetExceeded, LedgerOfPart
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
@@ -17,22 +17,29 @@ def epsilon(*charges):
 def test_parts_cost_as_much_as_the_dearest():
     alone = {n: epsilon((GAUSSIAN, n)) for n in (50, 200)}
     assert alone[50] < alone[200]
-    assert epsilon((OnPart(1, GAUSSIAN), 50), (OnPart(2, GAUSSIAN), 200)) == alone[200]
-    assert epsilon((OnPart(1, GAUSSIAN), 200), (OnPart(2, GAUSSIAN), 50)) == alone[200]
+    assert (
+        epsilon((ParallelEvent(1, GAUSSIAN), 50), (ParallelEvent(2, GAUSSIAN), 200)) == alone[200]
+    )
+    assert (
+        epsilon((ParallelEvent(1, GAUSSIAN), 200), (ParallelEvent(2, GAUSSIAN), 50)) == alone[200]
+    )
 
 
 def test_one_part_composes_and_what_is_about_everybody_counts_for_each():
     together = epsilon((GAUSSIAN, 200), (PURE, 1))
-    assert epsilon((OnPart(3, GAUSSIAN), 200), (OnPart(3, PURE), 1)) == together
-    assert epsilon((OnPart(1, GAUSSIAN), 200), (OnPart(2, GAUSSIAN), 50), (PURE, 1)) == together
+    assert epsilon((ParallelEvent(3, GAUSSIAN), 200), (ParallelEvent(3, PURE), 1)) == together
+    assert (
+        epsilon((ParallelEvent(1, GAUSSIAN), 200), (ParallelEvent(2, GAUSSIAN), 50), (PURE, 1))
+        == together
+    )
     assert together > epsilon((GAUSSIAN, 200))
 
 
-@pytest.mark.parametrize("others", [[], [(OnPart(1, GAUSSIAN), 1)]])
+@pytest.mark.parametrize("others", [[], [(ParallelEvent(1, GAUSSIAN), 1)]])
 @pytest.mark.parametrize("held", [{}, HoldOut(0.2, 0.1).charges])
 def test_a_choice_in_a_part_is_added_to_the_rest_as_anywhere(others, held):
     choice = PureChoice(0.5)
-    inside = [(OnPart(0, choice), 4), (OnPart(0, GAUSSIAN), 50), *others]
+    inside = [(ParallelEvent(0, choice), 4), (ParallelEvent(0, GAUSSIAN), 50), *others]
     outside = [(choice, 4), (GAUSSIAN, 50)]
     assert epsilon(*inside, *held.items()) == epsilon(*outside, *held.items())
 
@@ -43,7 +50,9 @@ def test_without_parts_nothing_changes():
 
 
 def test_round_trip():
-    assert events.from_json(events.to_json(OnPart(2, GAUSSIAN))) == OnPart(2, GAUSSIAN)
+    assert events.from_json(events.to_json(ParallelEvent(2, GAUSSIAN))) == ParallelEvent(
+        2, GAUSSIAN
+    )
     with pytest.raises(ValueError, match="on-part"):
         events.from_json({"kind": "on-part"})
 
@@ -54,9 +63,9 @@ def test_a_ledger_of_a_part_charges_for_it(checks, tmp_path):
             mine = LedgerOfPart(ledger, part)
             assert mine.adjacency is ledger.adjacency
             mine.charge(PURE, round_=1, covers="test")
-        assert ledger.spent() == {OnPart(1, PURE): 1, OnPart(2, PURE): 1}
+        assert ledger.spent() == {ParallelEvent(1, PURE): 1, ParallelEvent(2, PURE): 1}
         assert ledger.epsilon() == pytest.approx(0.3, abs=1e-3)
         with pytest.raises(BudgetExceeded):
             LedgerOfPart(ledger, 2).charge(PURE, round_=2, covers="test")
     with checks.promise(tmp_path / "l", budget=0.5) as ledger:
-        assert ledger.spent() == {OnPart(1, PURE): 1, OnPart(2, PURE): 1}
+        assert ledger.spent() == {ParallelEvent(1, PURE): 1, ParallelEvent(2, PURE): 1}

@@ -19,8 +19,8 @@ from murmuration.privacy.accounting.composition import (
     composition,
 )
 from murmuration.privacy.accounting.convolution import ALLOWANCE, Uncertified, convolve
+from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.events import PoissonGaussian, PureDp
-from murmuration.privacy.accounting.masses import Masses
 from murmuration.privacy.adjacency import Adjacency
 
 ADD, SWAP = Adjacency.ADD_REMOVE, Adjacency.REPLACE
@@ -83,7 +83,7 @@ def test_any_distributions_of_several_kinds(
     for weights, lowest, infinite, times in drawn:
         weight_N = np.array(weights) + 1e-12
         mass_N = weight_N / weight_N.sum() * (1.0 - infinite) * (1.0 - 1e-12)
-        parts.append((Masses(lowest + np.arange(len(mass_N)), mass_N, infinite), times))
+        parts.append((DiscretePMF(lowest + np.arange(len(mass_N)), mass_N, infinite), times))
     checks.dominates_exactly(OneWay(parts, interval), close_to=1e-5)
 
 
@@ -232,7 +232,7 @@ def test_what_cannot_be_certified_is_refused_and_says_what_can() -> None:
 
 
 def test_infinite_losses_add_up() -> None:
-    masses = Masses(np.array([0]), np.array([0.9]), 0.1)
+    masses = DiscretePMF(np.array([0]), np.array([0.9]), 0.1)
     loss = convolve([(masses, 3)], interval=0.1, tilt=0.0, lowest=0, cells=16, beyond=1.0)
     assert loss.infinite == pytest.approx(1 - 0.9**3, rel=1e-9)
     assert loss.infinite >= 1 - 0.9**3

@@ -11,7 +11,11 @@ from scipy import stats
 
 from murmuration.privacy.accounting import accountant, events
 from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian, PureDp
-from murmuration.privacy.accounting.grid_noise import OnGrid, delta_overhead, shares_apart
+from murmuration.privacy.accounting.grid_noise import (
+    DiscretizedGaussian,
+    delta_overhead,
+    shares_apart,
+)
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 
@@ -104,14 +108,14 @@ def test_composed_it_is_at_least_the_continuous_cost_and_barely_more(adjacency: 
     def cost(event: events.Event) -> float:
         return accountant.epsilon([(event, 50)], adjacency=adjacency, delta=1e-5, interval=1e-3)
 
-    plain, fine = cost(GAUSSIAN), cost(OnGrid(GAUSSIAN, 100_000, 28))
+    plain, fine = cost(GAUSSIAN), cost(DiscretizedGaussian(GAUSSIAN, 100_000, 28))
     assert plain <= fine <= plain + 1e-5
-    coarse = cost(OnGrid(GAUSSIAN, 1000, 18))
+    coarse = cost(DiscretizedGaussian(GAUSSIAN, 1000, 18))
     assert coarse > fine + 1e-5
 
 
 def test_the_mass_that_is_moved_shows_in_delta_exactly() -> None:
-    event = OnGrid(GAUSSIAN, 1000, 10)
+    event = DiscretizedGaussian(GAUSSIAN, 1000, 10)
     loss, plain = (loss_of(e, Adjacency.ADD_REMOVE, 1e-3) for e in (event, GAUSSIAN))
     assert 1e-5 < event.delta_overhead < 1e-3
     for epsilon in (0.0, 0.5, 1.0, 3.0, 10.0):
@@ -130,7 +134,7 @@ def test_excess_grows_with_dimension_and_reach_and_falls_with_scale() -> None:
 
 def test_a_mixture_of_examples_has_a_discrete_form_too() -> None:
     mixture = MixtureGaussian(2.0, 4, 0.05)
-    event = OnGrid(mixture, 100, 28)
+    event = DiscretizedGaussian(mixture, 100, 28)
     for relation in (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT):
         plain, found = (
             accountant.epsilon([(e, 50)], adjacency=relation, delta=1e-6, interval=1e-3)
@@ -141,15 +145,20 @@ def test_a_mixture_of_examples_has_a_discrete_form_too() -> None:
         event.loss(Adjacency.REPLACE, 1e-3)
     # A user moves the sum by up to four clip norms.
     assert (
-        OnGrid(mixture, 2, 10).delta_overhead
-        > OnGrid(PoissonGaussian(0.05, 2.0), 2, 10).delta_overhead
+        DiscretizedGaussian(mixture, 2, 10).delta_overhead
+        > DiscretizedGaussian(PoissonGaussian(0.05, 2.0), 2, 10).delta_overhead
     )
 
 
 def test_it_is_written_to_ledgers_and_read_again() -> None:
-    for event in (OnGrid(GAUSSIAN, 7, 28), OnGrid(MixtureGaussian(2.0, 4, 0.05), 7, 20)):
+    for event in (
+        DiscretizedGaussian(GAUSSIAN, 7, 28),
+        DiscretizedGaussian(MixtureGaussian(2.0, 4, 0.05), 7, 20),
+    ):
         assert events.from_json(json.loads(json.dumps(events.to_json(event)))) == event
-        assert hash(event) == hash(OnGrid(event.event, event.dimension, event.precision))
+        assert hash(event) == hash(
+            DiscretizedGaussian(event.event, event.dimension, event.precision)
+        )
     with pytest.raises(ValueError):
         events.from_json({"kind": "on-grid", "event": {"kind": "?"}, "dimension": 1})
 
@@ -170,12 +179,12 @@ def test_what_nothing_can_be_said_about(
     event: object, dimension: int, precision: int, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        OnGrid(event, dimension, precision)  # type: ignore[arg-type]
+        DiscretizedGaussian(event, dimension, precision)  # type: ignore[arg-type]
 
 
 def test_group_privacy_has_none_that_composes() -> None:
     with pytest.raises(ValueError, match="other events cannot join"):
-        OnGrid(GroupGaussian(2.0, 4, 0.05), 10, 28).loss(Adjacency.ADD_REMOVE, 1e-3)  # type: ignore[arg-type]
+        DiscretizedGaussian(GroupGaussian(2.0, 4, 0.05), 10, 28).loss(Adjacency.ADD_REMOVE, 1e-3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("share", [0.5, 0.7, 1.0, 1.3])
@@ -202,19 +211,21 @@ def test_the_sum_of_shares_is_one_draw_but_for_tau(share: float, parties: int) -
 
 def test_noise_in_shares_costs_more_where_shares_are_small_and_no_more_where_they_are_not() -> None:
     small = [
-        OnGrid(PoissonGaussian(0.5, 4.0), 1, 0, parties).delta_overhead for parties in (1, 4, 9, 16)
+        DiscretizedGaussian(PoissonGaussian(0.5, 4.0), 1, 0, parties).delta_overhead
+        for parties in (1, 4, 9, 16)
     ]
     assert small == sorted(small)
     assert small[-1] > small[0] + 3 * shares_apart(4.0, 16) > small[0] + 0.02
     event = PoissonGaussian(0.5, 1.0)
     assert (
-        OnGrid(event, 10_000, 28, 1000).delta_overhead == OnGrid(event, 10_000, 28).delta_overhead
+        DiscretizedGaussian(event, 10_000, 28, 1000).delta_overhead
+        == DiscretizedGaussian(event, 10_000, 28).delta_overhead
     )
     with pytest.raises(ValueError, match="too coarse"):
-        OnGrid(PoissonGaussian(0.5, 4.0), 1, 0, 17)  # shares of less than one step
+        DiscretizedGaussian(PoissonGaussian(0.5, 4.0), 1, 0, 17)  # shares of less than one step
 
 
 @pytest.mark.parametrize("parties", [0, -1, 1.0, True])
 def test_parties_are_counted(parties: object) -> None:
     with pytest.raises(ValueError, match="at least one party"):
-        OnGrid(PoissonGaussian(0.5, 4.0), 1, 4, parties)  # type: ignore[arg-type]
+        DiscretizedGaussian(PoissonGaussian(0.5, 4.0), 1, 4, parties)  # type: ignore[arg-type]

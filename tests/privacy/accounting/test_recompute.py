@@ -11,11 +11,11 @@ from dp_accounting.pld import PLDAccountant
 
 from murmuration.privacy.accounting import events, recompute
 from murmuration.privacy.accounting.events import (
+    DiscretizedGaussian,
     GroupGaussian,
     HoldOut,
     MixtureGaussian,
-    OnGrid,
-    OnPart,
+    ParallelEvent,
     PoissonGaussian,
     PureChoice,
     PureDp,
@@ -70,7 +70,9 @@ def test_tests_are_counted_each_time():
 
 def test_a_user_pays_for_the_dearest_part():
     parts = told(
-        (OnPart(0, GAUSSIAN), 50), (OnPart(1, OnGrid(GAUSSIAN, 9, 20)), 100), (PureDp(0.1), 1)
+        (ParallelEvent(0, GAUSSIAN), 50),
+        (ParallelEvent(1, DiscretizedGaussian(GAUSSIAN, 9, 20)), 100),
+        (PureDp(0.1), 1),
     )
     alone = recompute.epsilon(told((GAUSSIAN, 100), (PureDp(0.1), 1)), **TERMS)
     assert recompute.epsilon(parts, **TERMS) == pytest.approx(alone, rel=1e-12)
@@ -80,7 +82,7 @@ def test_what_has_no_event_there_is_left_out_and_named():
     more = [
         *HoldOut(0.2, 0.5).charges.items(),
         (PureChoice(0.1), 1),
-        (OnPart(0, OnGrid(GAUSSIAN, 9, 20)), 5),
+        (ParallelEvent(0, DiscretizedGaussian(GAUSSIAN, 9, 20)), 5),
         (TestedGaussian(0.2, 4.0, 1e-9), 5),
         (GroupGaussian(4.0, 3, 0.2), 5),
         (RandomizedLabels(0.1), 1),

@@ -8,11 +8,11 @@ import pytest
 
 from murmuration.privacy.accounting import accountant, recompute, second_opinion
 from murmuration.privacy.accounting.events import (
+    DiscretizedGaussian,
     GroupGaussian,
     HoldOut,
     MixtureGaussian,
-    OnGrid,
-    OnPart,
+    ParallelEvent,
     PoissonGaussian,
     PureChoice,
     PureDp,
@@ -38,7 +38,13 @@ COINS = HoldOut(0.2, 1.5).charges.items()
         ([(MixtureGaussian(8.0, 4, 0.05), 100)], ADD),
         ([ULS, (PureDp(0.1), 5)], ADD),
         ([(PoissonGaussian(0.01, 30.0), 1000)], ADD),  # on a finer grid
-        ([(OnPart(0, OnGrid(ULS[0], 9, 24)), 20), (OnPart(1, ULS[0]), 40)], ADD),
+        (
+            [
+                (ParallelEvent(0, DiscretizedGaussian(ULS[0], 9, 24)), 20),
+                (ParallelEvent(1, ULS[0]), 40),
+            ],
+            ADD,
+        ),
         ([(TestedGaussian(0.2, 4.0, 1e-9), 40)], ADD),
         ([(GroupGaussian(20.0, 4, 0.05), 100)], ADD),
     ],
@@ -67,7 +73,11 @@ def test_training_alone_is_told_beside_rules_for_the_rest():
         ([(RandomizedLabels(0.3), 1)], Adjacency.REPLACE_LABELS, "nothing of this run"),
         ([(Unprotected(), 1)], ADD, "nothing of this run"),
         ([], ADD, "nothing of this run"),
-        ([(OnPart(0, OnGrid(MixtureGaussian(40.0, 33, 0.01), 9, 24)), 2)], ADD, "groups of 33"),
+        (
+            [(ParallelEvent(0, DiscretizedGaussian(MixtureGaussian(40.0, 33, 0.01), 9, 24)), 2)],
+            ADD,
+            "groups of 33",
+        ),
         ([(PoissonGaussian(1.0, 0.05), 1)], ADD, "epsilon is over 100"),
     ],
 )

@@ -176,15 +176,15 @@ def test_honest_sums_are_admitted(seed: int, users: int, norm: float, alike: boo
     if alike:  # everybody pulls one way: as long as a sum can get
         grads_BD = grads_BD[:1].repeat(users, 1)
     sum_D = UserClip(norm).clip_sum(grads_BD).numpy()
-    assert UserClip(norm).admits(sum_D, users)
-    assert UserClip(norm).admits(sum_D.astype(np.float32), users)
+    assert UserClip(norm).is_valid(sum_D, users)
+    assert UserClip(norm).is_valid(sum_D.astype(np.float32), users)
 
 
 def test_many_users_who_pull_one_way_are_admitted() -> None:
     users = 5_000
     for value in np.linspace(0.5, 2.0, 12).tolist():
         sum_D = UserClip(1.0).clip_sum(torch.full((users, 100), value))
-        assert UserClip(1.0).admits(sum_D.numpy(), users)
+        assert UserClip(1.0).is_valid(sum_D.numpy(), users)
 
 
 @pytest.mark.parametrize("users", [1, 3, 540])
@@ -192,9 +192,9 @@ def test_sums_that_are_too_long_are_not_admitted(users: int) -> None:
     direction_D = rows(0, 1, 30)[0].double().numpy()
     direction_D /= np.linalg.norm(direction_D)
     clip = UserClip(0.25)
-    assert clip.admits(direction_D * 0.25 * users * 0.999, users)
-    assert not clip.admits(direction_D * 0.25 * users * 1.01, users)
-    assert not clip.admits(direction_D * 0.25 * (users + 1), users)
+    assert clip.is_valid(direction_D * 0.25 * users * 0.999, users)
+    assert not clip.is_valid(direction_D * 0.25 * users * 1.01, users)
+    assert not clip.is_valid(direction_D * 0.25 * (users + 1), users)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e200, -1e308])
@@ -202,20 +202,20 @@ def test_sums_that_are_too_long_are_not_admitted(users: int) -> None:
 def test_sums_that_are_not_finite_or_overflow_are_not_admitted(bad: float, dtype: type) -> None:
     with np.errstate(over="ignore"):
         sum_D = np.array([0.1, bad, 0.1]).astype(dtype)
-    assert not UserClip(1.0).admits(sum_D, 10**6)
-    assert NoClip().admits(sum_D, 1) == bool(np.isfinite(sum_D).all())
+    assert not UserClip(1.0).is_valid(sum_D, 10**6)
+    assert NoClip().is_valid(sum_D, 1) == bool(np.isfinite(sum_D).all())
 
 
 def test_from_nobody_only_zero_is_admitted() -> None:
-    assert UserClip(1.0).admits(np.zeros(3), 0)
-    assert not UserClip(1.0).admits(np.array([1e-9, 0, 0]), 0)
+    assert UserClip(1.0).is_valid(np.zeros(3), 0)
+    assert not UserClip(1.0).is_valid(np.array([1e-9, 0, 0]), 0)
 
 
 def test_no_clip_leaves_vectors_as_they_are() -> None:
     grads_BD = rows(0, 5, 4, 1e6)
     sum_D = NoClip().clip_sum(grads_BD)
     assert torch.allclose(sum_D, grads_BD.double().sum(dim=0), rtol=1e-12)
-    assert NoClip().admits(np.full(3, 1e300), 1)
+    assert NoClip().is_valid(np.full(3, 1e300), 1)
 
 
 @pytest.mark.parametrize("norm", [0.0, -1.0, math.nan, math.inf])

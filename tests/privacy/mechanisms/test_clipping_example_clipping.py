@@ -66,10 +66,10 @@ def test_what_is_not_finite_counts_as_zero(bad):
 
 def test_admits_what_so_many_examples_can_produce():
     clip = ExampleClip(0.5)
-    assert clip.admits(np.array([1.0, 0.0]), 2)
-    assert not clip.admits(np.array([1.001, 0.0]), 2)
-    assert not clip.admits(np.array([np.nan, 0.0]), 2)
-    assert not clip.admits(np.array([1e300, 1e300]), 2)
+    assert clip.is_valid(np.array([1.0, 0.0]), 2)
+    assert not clip.is_valid(np.array([1.001, 0.0]), 2)
+    assert not clip.is_valid(np.array([np.nan, 0.0]), 2)
+    assert not clip.is_valid(np.array([1e300, 1e300]), 2)
 
 
 @pytest.mark.parametrize("norm", [0.0, -1.0, math.nan, math.inf])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from murmuration.privacy.mechanisms.coins import heads, user_words
+from murmuration.privacy.mechanisms.coins import bernoulli, user_words
 
 KEY = bytes(range(16))
 
@@ -77,10 +77,10 @@ def test_words_of_names_that_follow_each_other_are_uniform() -> None:
 
 def test_heads_are_never_too_likely() -> None:
     words = np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], dtype=np.uint64)
-    assert heads(words, 1.0).all()
-    assert heads(words, 0.5).tolist() == [True, True, True, False, False]
-    assert heads(words, 2.0**-64).tolist() == [True, False, False, False, False]
+    assert bernoulli(words, 1.0).all()
+    assert bernoulli(words, 0.5).tolist() == [True, True, True, False, False]
+    assert bernoulli(words, 2.0**-64).tolist() == [True, False, False, False, False]
     for tiny in (5e-324, 1e-300, 2.0**-65):
-        assert not heads(words, tiny).any()
+        assert not bernoulli(words, tiny).any()
     most = np.nextafter(1.0, 0.0)
-    assert heads(words, most).tolist() == [True, True, True, True, False]
+    assert bernoulli(words, most).tolist() == [True, True, True, True, False]

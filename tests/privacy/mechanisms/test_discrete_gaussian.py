@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian
-from murmuration.privacy.accounting.grid_noise import OnGrid
+from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import discrete_gaussian, grid
@@ -63,7 +63,7 @@ def test_the_release_has_the_promised_noise_on_the_grid(
     noisy_D = made.release(sum_D, round_=1, covers="sum", ledger=ledger, source=SYSTEM)
     checks.gaussian_noise(noisy_D - sum_D, made.std)
     grid.to_whole(noisy_D, made.clip.step)  # raises if a value is off the grid
-    assert made.event == OnGrid(PoissonGaussian(0.2, 2.0), 10_000, grid.PRECISION)
+    assert made.event == DiscretizedGaussian(PoissonGaussian(0.2, 2.0), 10_000, grid.PRECISION)
     assert ledger.spent() == {made.event: 1}
 
 
@@ -75,7 +75,7 @@ def test_noise_fits_the_bound_that_was_used(ledger: Ledger) -> None:
         noisy_D = made.release(zero_D, round_=1, covers=f"{norm}", ledger=ledger, source=SYSTEM)
         spread = noisy_D.std() / (2.0 * norm)
         assert 0.94 < spread < 1.06
-        assert isinstance(made.event, OnGrid)
+        assert isinstance(made.event, DiscretizedGaussian)
         assert made.std / made.clip.step >= made.event.scale
 
 
@@ -122,7 +122,7 @@ def test_discrete_noise_needs_an_event_that_has_it() -> None:
 
     clip = ExampleClip(1.0)
     made = ExampleSum(0.1, 4, clip, 2.0, Adjacency.ADD_REMOVE, discrete=DiscreteNoise(3))
-    assert isinstance(made.event, OnGrid)
+    assert isinstance(made.event, DiscretizedGaussian)
     with pytest.raises(ValueError, match="no discrete noise"):
         ExampleSum(0.1, 4, clip, 2.0, Adjacency.ADD_REMOVE, GroupGaussian, DiscreteNoise(3))
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from murmuration.privacy.accounting import accountant, events
 from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian, PureDp
-from murmuration.privacy.accounting.grid_noise import OnGrid
+from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid
@@ -147,7 +147,7 @@ def test_fewer_honest_nodes_are_less_noise_and_more_are_no_more(honest):
     "other",
     [
         PoissonGaussian(0.5, 4.0),
-        OnGrid(PoissonGaussian(0.5, 4.0), 100, 28),
+        DiscretizedGaussian(PoissonGaussian(0.5, 4.0), 100, 28),
         PureDp(0.1),
         HoldOut(0.2, 0.5),
     ],

@@ -155,7 +155,7 @@ def test_what_is_no_losses_adds_nothing(bad, cap):
 def test_a_users_part_is_whole_bounded_and_admitted(losses_JP, cap):
     made = mechanism(choices=4, cap=cap)
     found_P = made.contribution(losses_JP)
-    assert made.admits(found_P, 1)
+    assert made.is_valid(found_P, 1)
     if not cap:
         assert found_P.min() == 0.0
     largest = np.ptp(losses_JP.mean(axis=0))
@@ -166,12 +166,12 @@ def test_a_users_part_is_whole_bounded_and_admitted(losses_JP, cap):
 
 def test_sums_that_users_cannot_have_made_are_not_admitted():
     made = mechanism(choices=2)
-    assert made.admits(np.array([0.0, 3.0 * STEPS]), 3)
+    assert made.is_valid(np.array([0.0, 3.0 * STEPS]), 3)
     for wrong in ([0.0, 3.0 * STEPS + 1], [-1.0, 0.0], [0.5, 0.0], [math.nan, 0.0], [math.inf] * 2):
-        assert not made.admits(np.array(wrong), 3)
-    assert not made.admits(np.zeros(3), 3)
-    assert replace(made, cap=2).admits(np.array([0.0, 6.0 * STEPS]), 3)
-    assert not made.admits(np.zeros(2), 2**40)
+        assert not made.is_valid(np.array(wrong), 3)
+    assert not made.is_valid(np.zeros(3), 3)
+    assert replace(made, cap=2).is_valid(np.array([0.0, 6.0 * STEPS]), 3)
+    assert not made.is_valid(np.zeros(2), 2**40)
 
 
 @pytest.mark.parametrize("r_max", [0.1, 1.0, 3.0])

@@ -10,7 +10,7 @@ from murmuration.privacy.accounting.composition import of_several_runs
 from murmuration.privacy.accounting.events import (
     GroupGaussian,
     HoldOut,
-    OnPart,
+    ParallelEvent,
     PoissonGaussian,
     PureChoice,
     PureDp,
@@ -199,7 +199,7 @@ def test_a_choice_shifts_the_curve():
 
 
 def test_parts_count_as_their_dearest():
-    got = epsilon((OnPart(1, GAUSSIAN), 50), (OnPart(2, GAUSSIAN), 100), *held(0.2))
+    got = epsilon((ParallelEvent(1, GAUSSIAN), 50), (ParallelEvent(2, GAUSSIAN), 100), *held(0.2))
     assert got == epsilon((GAUSSIAN, 100), *held(0.2))
 
 
@@ -233,7 +233,7 @@ def test_a_user_who_is_held_out_for_certain_costs_randomized_response():
 
 
 def test_several_runs_compose_without_coins():
-    charges = [(GAUSSIAN, 100), (OnPart(1, GAUSSIAN), 5), *held(0.3)]
+    charges = [(GAUSSIAN, 100), (ParallelEvent(1, GAUSSIAN), 5), *held(0.3)]
     assert of_several_runs(charges) == [(GAUSSIAN, 105), (PureDp(0.3), 1)]
 
 

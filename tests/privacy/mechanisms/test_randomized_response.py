@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from murmuration.privacy.mechanisms.randomized_response import (
     LabelPromise,
     RandomizedResponse,
+    break_tie,
     composed_delta,
     composed_epsilon,
     per_label_epsilon,
-    settled,
 )
 
 EPSILONS = (1e-9, 1e-4, 0.06, 0.1, 1.0, 2.0, 8.0, 30.0, 44.0, 60.0, 1000.0)
@@ -103,12 +103,12 @@ def test_answers_are_as_frequent_as_they_should_be(epsilon, choices, truth):
 
 def test_ties_are_settled_evenly():
     words = np.random.default_rng(0).integers(0, WORDS, size=90_000, dtype=np.uint64)
-    found = np.array([settled((0, 2, 3), int(word)) for word in words])
+    found = np.array([break_tie((0, 2, 3), int(word)) for word in words])
     counts = np.bincount(found, minlength=4)
     assert counts[1] == 0
     assert np.abs(counts[[0, 2, 3]] - 30_000).max() < 4 * math.sqrt(20_000)
-    assert {settled((1,), word) for word in (0, WORDS - 1)} == {1}
-    assert [settled((0, 1), word) for word in (0, WORDS // 2 - 1, WORDS // 2, WORDS - 1)] == [
+    assert {break_tie((1,), word) for word in (0, WORDS - 1)} == {1}
+    assert [break_tie((0, 1), word) for word in (0, WORDS // 2 - 1, WORDS // 2, WORDS - 1)] == [
         *[0, 0, 1, 1]
     ]
 

@@ -23,8 +23,8 @@ def test_no_user_moves_a_tally_by_more_than_is_accounted_for(share, loss, other,
         assert np.abs(mine_F).sum() <= STEPS
         assert np.abs(mine_F - theirs_F).sum() <= 2 * STEPS
         assert (mine_F % 1.0 == 0.0).all()
-        assert tally.admits(mine_F, 1)
-        assert tally.admits(mine_F + theirs_F, 2)
+        assert tally.is_valid(mine_F, 1)
+        assert tally.is_valid(mine_F + theirs_F, 2)
 
 
 def test_figures_without_noise_are_the_mean_over_users():
@@ -57,10 +57,10 @@ def test_too_few_users_for_their_noise_are_no_figure(sum_F):
     ],
 )
 def test_what_so_many_users_cannot_produce_is_not_admitted(sum_F):
-    assert not PAIRS.admits(np.array(sum_F), 2)
-    assert PAIRS.admits(np.array([STEPS, STEPS]), 2)
-    assert not TOKENS.admits(np.array([*sum_F, 0.0]), 2)
-    assert not TOKENS.admits(np.array([STEPS / 2, 0.0, STEPS]), 2)  # more loss than one user has
+    assert not PAIRS.is_valid(np.array(sum_F), 2)
+    assert PAIRS.is_valid(np.array([STEPS, STEPS]), 2)
+    assert not TOKENS.is_valid(np.array([*sum_F, 0.0]), 2)
+    assert not TOKENS.is_valid(np.array([STEPS / 2, 0.0, STEPS]), 2)  # more loss than one user has
 
 
 def release(adjacency=Adjacency.ADD_REMOVE, epsilon=0.5, tally=PAIRS):

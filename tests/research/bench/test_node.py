@@ -59,7 +59,9 @@ def test_the_limit_computes_what_the_node_computes():
     examples = pair_examples(judgements, HashingFeatures(dimension=16))
     limit = bench.limit(examples, 20, clip=0.05)
     parameters = {"round": 1, "group-size": 16, "clip-norm": 0.05}
-    work = messages.Work({"theta": np.full(16, 0.01, np.float32)}, parameters, np.arange(20))
+    work = messages.TrainRequest(
+        {"theta": np.full(16, 0.01, np.float32)}, parameters, np.arange(20)
+    )
     node = uls.client_update(examples, work, np.arange(20, dtype=np.uint64), Randomness(0))["sum"]
     torch.testing.assert_close(limit(), torch.from_numpy(node).float(), rtol=1e-4, atol=1e-5)
 

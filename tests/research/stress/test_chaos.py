@@ -38,7 +38,7 @@ def test_harm_is_not_admitted(name):
     content, clip = rogue_node.HARMS[name](50), UserClip(0.1)
     with pytest.raises((messages.MalformedReply, ValueError)):
         sums = messages.read_sums(content, {"sum": (50,)})
-        if not clip.admits(sums["sum"], 8):
+        if not clip.is_valid(sums["sum"], 8):
             raise messages.MalformedReply("longer than the bound")
         grid.to_whole(sums["sum"], clip.step)
 

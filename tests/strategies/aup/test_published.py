@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.events import OnPart, PoissonGaussian, PureDp
+from murmuration.privacy.accounting.events import ParallelEvent, PoissonGaussian, PureDp
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies.aup.published import FINDINGS, AupPublished, PublishedPlan
 from murmuration.strategies.aup.schedule import Phase, constant_schedule
@@ -75,10 +75,10 @@ def test_noise_is_calibrated_at_half_of_epsilon_and_delta():
 
 def test_phases_are_charged_as_parts_and_one_phase_plainly():
     assert plan().charges == {
-        OnPart(1, PureDp(1.5)): 1,
-        OnPart(1, PoissonGaussian(0.5, 2.0)): 4,
-        OnPart(2, PureDp(1.5)): 1,
-        OnPart(2, PoissonGaussian(0.25, 2.0)): 6,
+        ParallelEvent(1, PureDp(1.5)): 1,
+        ParallelEvent(1, PoissonGaussian(0.5, 2.0)): 4,
+        ParallelEvent(2, PureDp(1.5)): 1,
+        ParallelEvent(2, PoissonGaussian(0.25, 2.0)): 6,
     }
     assert plan(TWO[:1]).charges == {PureDp(1.5): 1, PoissonGaussian(0.5, 2.0): 4}
 
@@ -112,7 +112,7 @@ def test_noise_limits_the_step_sizes_of_each_phase():
 
 def test_only_the_users_of_a_phase_are_asked_and_they_are_never_shared(world):
     made = world(phases=2, users=200, cohort=20, rounds=9).strategy
-    asked = [set(made.invited(round_).tolist()) for round_ in range(1, 10)]
+    asked = [set(made.sample_cohort(round_).tolist()) for round_ in range(1, 10)]
     first, second = set().union(*asked[:3]), set().union(*asked[3:])
     assert first and second and not first & second
     assert len(first | second) < 180  # a quarter of all are in no phase
@@ -131,7 +131,7 @@ def test_who_comes_or_goes_moves_nobody_into_another_phase(world):
     for participants in (made.participants, later):
         made.participants = participants
         for round_ in range(1, 31):
-            named = participants.registry.keys_N[made.invited(round_)].tolist()
+            named = participants.registry.keys_N[made.sample_cohort(round_)].tolist()
             asked[made.plan.place(round_)[0]] |= set(named)
     assert not asked[1] & asked[2]
     assert asked[2] & set(came.tolist()) and asked[2] - set(came.tolist())

@@ -29,7 +29,7 @@ def test_of_those_who_are_trained_on(make_grid, make_examples, nodes):
 
 def test_who_has_nothing_is_in_no_bucket(make_examples):
     """In the lowest they would have moved, not gone, which costs twice under zero-out."""
-    work = messages.Work({}, {}, np.arange(4))
+    work = messages.TrainRequest({}, {}, np.arange(4))
     keys_S = np.arange(4, dtype=np.uint64)
     found = group_size_histogram.client_update(
         make_examples([1, 0, 3, 0]), work, keys_S, Randomness(0)

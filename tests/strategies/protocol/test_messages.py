@@ -9,7 +9,12 @@ from named import asked
 
 from murmuration.privacy.mechanisms.tally import STEPS, Tally
 from murmuration.strategies.protocol import messages
-from murmuration.strategies.protocol.messages import Asked, MalformedReply, RegistryEntry, Tried
+from murmuration.strategies.protocol.messages import (
+    DeviceProbe,
+    MalformedReply,
+    RegistryEntry,
+    UserSelection,
+)
 
 KEYS = np.array([3, 2**64 - 1], dtype=np.uint64)
 
@@ -43,18 +48,18 @@ def test_a_registration_says_whether_labels_were_randomized():
 
 
 def test_a_registration_says_what_was_found_of_a_language_model():
-    told = messages.registry_reply(RegistryEntry(0, KEYS, None, tried=Tried(512, 0.5)))
-    assert messages.read_registry(told).tried == Tried(512, 0.5)
+    told = messages.registry_reply(RegistryEntry(0, KEYS, None, tried=DeviceProbe(512, 0.5)))
+    assert messages.read_registry(told).tried == DeviceProbe(512, 0.5)
     for name in ("tokens", "seconds"):
         del told.config_records["registry"][name]
-    assert messages.read_registry(told).tried == Tried()
+    assert messages.read_registry(told).tried == DeviceProbe()
 
 
 @pytest.mark.parametrize(
     ("tokens", "seconds"), [(-1, 1.0), (2**40, 1.0), (0.5, 1.0), (8, -1.0), (8, float("nan"))]
 )
 def test_what_no_node_could_have_found(tokens, seconds):
-    told = messages.registry_reply(RegistryEntry(0, KEYS, None, tried=Tried(tokens, seconds)))
+    told = messages.registry_reply(RegistryEntry(0, KEYS, None, tried=DeviceProbe(tokens, seconds)))
     with pytest.raises(MalformedReply, match="wrong shape"):
         messages.read_registry(told)
 
@@ -95,7 +100,7 @@ def test_work_round_trip():
     theta_D = np.arange(3) / 7
     model = messages.model_record(theta_D)
     content = messages.work_request(model, {"round": 2, "clip-norm": 0.5}, asked([4, 9]))
-    about = Asked.of(content)
+    about = UserSelection.of(content)
     assert (about.salt, about.names_S.tolist()) == (b"salt", asked([4, 9]).names_S.tolist())
     work = messages.read_work(content, np.array([7, 3]))
     assert work.arrays["theta"].dtype == np.float32
@@ -122,7 +127,7 @@ def test_nobody_is_named_twice_or_otherwise(users, salt):
     content = messages.work_request(messages.model_record(np.zeros(1)), {}, asked([0]))
     content["cohort"] = ConfigRecord({"users": users, "salt": salt})
     with pytest.raises(ValueError, match=r"twice|64 bits"):
-        Asked.of(content)
+        UserSelection.of(content)
 
 
 def test_sums_round_trip():

@@ -8,12 +8,12 @@ import pytest
 from murmuration.privacy.accounting.accountant import epsilon
 from murmuration.privacy.accounting.events import (
     GroupGaussian,
-    OnPart,
+    ParallelEvent,
     PoissonGaussian,
     PureChoice,
     PureDp,
 )
-from murmuration.privacy.accounting.grid_noise import OnGrid
+from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import DistributedNoise
@@ -44,7 +44,7 @@ def test_the_cost_is_computed_from_the_charges():
 
 def test_who_promises_nothing_costs_everything():
     assert cost([StatedPlan("a", Adjacency.ZERO_OUT, 1e-6, 5, ())], 1e-6) == math.inf
-    for event in (PoissonGaussian(1.0, 1e-9), OnPart(1, PoissonGaussian(1.0, 1e-9))):
+    for event in (PoissonGaussian(1.0, 1e-9), ParallelEvent(1, PoissonGaussian(1.0, 1e-9))):
         assert cost([plan(charges={event: 10})], 1e-6) == math.inf
 
 
@@ -52,22 +52,25 @@ def test_what_pays_for_fewer_releases_than_it_has_rounds_costs_everything():
     others = {PureDp(0.1): 5, PureChoice(0.1): 5, HoldOut(0.2, 0.1): 5}
     short = plan(charges={GAUSSIAN: 9, **others})
     assert cost([short], 1e-6) == cost([plan("b2"), short], 1e-6) == math.inf
-    assert cost([plan(charges={OnPart(1, GAUSSIAN): 4, OnPart(2, GAUSSIAN): 6})], 1e-6) < 10.0
+    assert (
+        cost([plan(charges={ParallelEvent(1, GAUSSIAN): 4, ParallelEvent(2, GAUSSIAN): 6})], 1e-6)
+        < 10.0
+    )
 
 
 @pytest.mark.parametrize(
     "charges",
     [
         {MixtureGaussian(4.0, 10**6, 0.01): 10},
-        {OnGrid(MixtureGaussian(4.0, 10**5, 0.01), 33, 28): 10},
+        {DiscretizedGaussian(MixtureGaussian(4.0, 10**5, 0.01), 33, 28): 10},
         {MixtureGaussian(0.5, 1000, 0.5): 10},
         {GroupGaussian(0.06, 2, 1.0): 1000},
         {PoissonGaussian(1.0, 1.0): 100_000},
-        {OnPart(1, PoissonGaussian(1.0, 0.06)): 1000},
+        {ParallelEvent(1, PoissonGaussian(1.0, 0.06)): 1000},
         {PureDp(1.0): 10**6, GAUSSIAN: 10},
         # Eight, none of which is wide by itself: this took minutes.
         {PoissonGaussian(1.0, 0.06 + i / 1000): 2 for i in range(8)},
-        {OnPart(i, PoissonGaussian(1.0, 0.06 + i / 1000)): 2 for i in range(8)},
+        {ParallelEvent(i, PoissonGaussian(1.0, 0.06 + i / 1000)): 2 for i in range(8)},
     ],
 )
 def test_what_would_keep_a_node_computing_for_long_is_refused_before(charges, monkeypatch):
@@ -94,11 +97,11 @@ def test_a_wide_loss_is_computed_on_a_coarser_grid_which_errs_upward():
 
 
 def test_parts_are_added_up_because_nobody_here_can_see_that_they_are_disjoint():
-    both = plan(charges={OnPart(1, GAUSSIAN): 10, OnPart(2, GAUSSIAN): 10}, rounds=20)
+    both = plan(charges={ParallelEvent(1, GAUSSIAN): 10, ParallelEvent(2, GAUSSIAN): 10}, rounds=20)
     assert cost([both], 1e-6) == pytest.approx(
         epsilon([(GAUSSIAN, 20)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
     )
-    one, other = (plan(f"run{n}", charges={OnPart(n, GAUSSIAN): 10}) for n in (1, 2))
+    one, other = (plan(f"run{n}", charges={ParallelEvent(n, GAUSSIAN): 10}) for n in (1, 2))
     assert cost([one, other], 1e-6) == pytest.approx(cost([both], 1e-6))
 
 
@@ -119,7 +122,7 @@ def test_a_share_held_out_beyond_half_is_not_believed():
         assert found.held_out == share
         assert math.isfinite(cost([found], 1e-6)) == believed
     assert plan().held_out == 0.0
-    hidden = plan(charges={GAUSSIAN: 10, OnPart(1, HoldOut(0.9, 0.1)): 1})
+    hidden = plan(charges={GAUSSIAN: 10, ParallelEvent(1, HoldOut(0.9, 0.1)): 1})
     assert hidden.held_out == 0.9
 
 
@@ -131,7 +134,10 @@ def test_how_many_releases_about_held_out_users_a_plan_pays_for():
 
 
 def test_charges_are_counted_over_plans_and_parts():
-    plans = [plan(charges={OnPart(1, GAUSSIAN): 4, GAUSSIAN: 6}), plan("b", charges={GAUSSIAN: 10})]
+    plans = [
+        plan(charges={ParallelEvent(1, GAUSSIAN): 4, GAUSSIAN: 6}),
+        plan("b", charges={GAUSSIAN: 10}),
+    ]
     assert charged(plans) == {GAUSSIAN: 20}
 
 
@@ -204,7 +210,7 @@ def test_what_the_server_itself_sees_of_a_plan():
     assert everybody.against_server(4).epsilon() == math.inf
 
 
-@pytest.mark.parametrize("second", [{HoldOut(0.3): 1}, {OnPart(1, HoldOut(0.2)): 1}])
+@pytest.mark.parametrize("second", [{HoldOut(0.3): 1}, {ParallelEvent(1, HoldOut(0.2)): 1}])
 def test_two_coins_are_two_runs_and_no_plan(second):
     charges = {GAUSSIAN: 10, HoldOut(0.2): 1, **second}
     with pytest.raises(ValueError, match="the events of several runs"):

@@ -12,14 +12,14 @@ import torch
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.analytic_gaussian import least_noise
+from murmuration.privacy.accounting.analytic_gaussian import calibrate_noise
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
 from murmuration.research.reproductions.btl import Population, without_labels
 from murmuration.strategies.optimizers import SolvedModel
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.solved import label_moment
 from murmuration.strategies.solved.label_moment import LabelMoment, LabelMomentPlan
 from murmuration.strategies.solved.moment_solver import MomentSolver
@@ -49,7 +49,7 @@ def test_plan_binds_everything():
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])
 def test_noise_is_that_of_the_analytic_gaussian_of_sensitivity_two_clip_norms(epsilon, rounds):
     made = LabelMomentPlan.for_epsilon(epsilon, **{**PLAN, "rounds": rounds})
-    exact = 2.0 * math.sqrt(rounds) * least_noise(epsilon, 1e-5)
+    exact = 2.0 * math.sqrt(rounds) * calibrate_noise(epsilon, 1e-5)
     assert exact <= made.noise_multiplier < exact * 1.001
     assert 0.999 * epsilon < made.epsilon() <= epsilon
 
@@ -84,7 +84,9 @@ def moments(examples, theta_D=None, users_S=None, clip=1.0, **parameters):
     users = len(examples.counts_U)
     users_S = np.arange(users) if users_S is None else np.asarray(users_S)
     theta_D = np.zeros(examples.dimension) if theta_D is None else np.asarray(theta_D)
-    work = Work({"theta": theta_D.astype(np.float32)}, {"clip-norm": clip, **parameters}, users_S)
+    work = TrainRequest(
+        {"theta": theta_D.astype(np.float32)}, {"clip-norm": clip, **parameters}, users_S
+    )
     return label_moment.client_update(examples, work, np.empty(0), None)["sum"]  # type: ignore[arg-type]
 
 
@@ -322,6 +324,6 @@ def test_it_needs_a_model_that_is_solved_for(make_filter_world, make_world, popu
 
 def test_nobody_admits_what_users_cannot_send(make_moment_world, population):
     strategy = make_moment_world(population.examples).strategy
-    assert strategy.admits({"sum": np.full(6, 0.8 / math.sqrt(6))}, 1)
-    assert not strategy.admits({"sum": np.full(6, 0.9 / math.sqrt(6))}, 1)
-    assert not strategy.admits({"sum": np.full(6, np.nan)}, 5)
+    assert strategy.is_valid({"sum": np.full(6, 0.8 / math.sqrt(6))}, 1)
+    assert not strategy.is_valid({"sum": np.full(6, 0.9 / math.sqrt(6))}, 1)
+    assert not strategy.is_valid({"sum": np.full(6, np.nan)}, 5)

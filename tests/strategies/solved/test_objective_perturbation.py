@@ -9,13 +9,13 @@ import torch
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.linear.examples import PairExamples
-from murmuration.privacy.accounting.analytic_gaussian import least_noise
+from murmuration.privacy.accounting.analytic_gaussian import calibrate_noise
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.research.reproductions.btl import Population, without_labels
 from murmuration.strategies.optimizers import SolvedModel
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.solved import objective_perturbation
 from murmuration.strategies.solved.objective_perturbation import (
     ObjectivePerturbation,
@@ -27,8 +27,8 @@ PLAN = {"users": 40, "delta": 1e-5, "adjacency": Adjacency.REPLACE_LABELS}
 
 def test_the_plan_is_a_gaussian_of_sensitivity_length():
     made = ObjectivePlan.for_epsilon(1.0, **PLAN, length=1.5)
-    assert made.std == pytest.approx(1.5 * least_noise(1.0, 1e-5), rel=1e-3)
-    assert made.std >= 1.5 * least_noise(1.0, 1e-5)
+    assert made.std == pytest.approx(1.5 * calibrate_noise(1.0, 1e-5), rel=1e-3)
+    assert made.std >= 1.5 * calibrate_noise(1.0, 1e-5)
     assert made.charges == {PoissonGaussian(1.0, made.noise_multiplier): 1}
     assert 0.999 < made.epsilon() <= 1.0
     assert ObjectivePlan.for_epsilon(1.0, **PLAN).clip.norm == 0.5
@@ -50,7 +50,9 @@ def test_other_adjacencies_are_refused(adjacency):
 
 def asked(examples, users_S=None, length=0.0):
     users_S = np.arange(len(examples.counts_U)) if users_S is None else np.asarray(users_S)
-    work = Work({"theta": np.zeros(examples.dimension, np.float32)}, {"length": length}, users_S)
+    work = TrainRequest(
+        {"theta": np.zeros(examples.dimension, np.float32)}, {"length": length}, users_S
+    )
     return objective_perturbation.client_update(examples, work, np.empty(0), None)["sum"]  # type: ignore[arg-type]
 
 

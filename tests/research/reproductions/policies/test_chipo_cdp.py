@@ -68,7 +68,7 @@ def test_what_is_averaged_is_what_the_mechanism_does(class_, cap):
     loss_KP, people = chipo_cdp.losses(ratio_PSA), chipo_cdp.asked(200, 0)
     made = chipo_cdp.mechanism(0.3, Adjacency.REPLACE, cap)
     sum_P = sum(made.contribution(loss_KP[kinds_J]) for kinds_J in people)
-    assert made.admits(sum_P, 200)
+    assert made.is_valid(sum_P, 200)
     with scratch_ledger(Adjacency.REPLACE) as ledger:
         chosen = [
             made.choose(sum_P, round_=i, covers="a", ledger=ledger, source=Randomness(0))

@@ -15,15 +15,15 @@ _ALL = 1.0 + 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Loss:
+class PrivacyLossDistribution:
     """Mass ``mass_N[i]`` at the loss ``start + i * interval``, and ``infinite`` at infinity.
 
     Formal guarantee (of whoever builds one): it dominates a pair of output distributions P, Q, in
     that P(S) − αQ(S) ≤ H_α = infinite + Σ mass · (1 − α e^(−loss))₊ for every event S and every
     α ≥ 0. Masses add up to at least one. Post-processing, mixing and composing keep the order, so
     that whatever is made of this distribution bounds what is made of P and Q. For neighbours in
-    the other order there is another ``Loss``; where one is made from this one, by exchanging the
-    roles of P and Q (mass · e^(−loss) at −loss), it dominates as well.
+    the other order there is another ``PrivacyLossDistribution``; where one is made from this one,
+    by exchanging the roles of P and Q (mass · e^(−loss) at −loss), it dominates as well.
     """
 
     start: float
@@ -73,8 +73,8 @@ class Loss:
         # e^ε = e^left + (e^right − e^left) · share, seen from the right end.
         left_out = (delta - above) / (below - above)
         right = self.start + last * self.interval
-        found = right + math.log1p(math.expm1(-step) * left_out)
-        return max(0.0, found + 8.0 * _U * (abs(found) + abs(right) + 1.0))
+        result = right + math.log1p(math.expm1(-step) * left_out)
+        return max(0.0, result + 8.0 * _U * (abs(result) + abs(right) + 1.0))
 
     @cached_property
     def _deltas_N(self) -> np.ndarray:

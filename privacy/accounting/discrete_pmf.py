@@ -22,7 +22,7 @@ _MOST_SURPLUS = 0.01  # more than one in all: what was rounded, if it is no mist
 
 
 @dataclass(frozen=True, eq=False)
-class Masses:
+class DiscretePMF:
     """One direction of one release: ``mass_N`` at ``index_N`` steps (rising), and at infinity."""
 
     index_N: np.ndarray
@@ -30,7 +30,7 @@ class Masses:
     infinite: float
 
     @classmethod
-    def dense(cls, lowest: int, mass_N: np.ndarray, infinite: float) -> "Masses":
+    def dense(cls, lowest: int, mass_N: np.ndarray, infinite: float) -> "DiscretePMF":
         """Mass at every step from ``lowest`` on; ValueError if it is no distribution."""
         sound = bool((mass_N >= 0.0).all()) and mass_N.sum() <= 1.0 + _MOST_SURPLUS
         if not (sound and 0.0 <= infinite <= 1.0):
@@ -41,7 +41,7 @@ class Masses:
         return cls(lowest + np.flatnonzero(kept_N), mass_N[kept_N], float(infinite))
 
     @classmethod
-    def worst(cls, epsilon: float, delta: float, interval: float) -> "Masses":
+    def worst(cls, epsilon: float, delta: float, interval: float) -> "DiscretePMF":
         """Of whatever is (``epsilon``, ``delta``)-DP (Kairouz et al. 2015), on the grid, upwards.
 
         Randomized response with two outcomes, or an infinite loss.
@@ -55,7 +55,7 @@ class Masses:
             return cls(np.array([low]), np.array([likely + rare]), delta)
         return cls(np.array([low, high]), np.array([rare, likely]), delta)
 
-    def moved_to_infinity(self, mass: float) -> "Masses":
+    def moved_to_infinity(self, mass: float) -> "DiscretePMF":
         """With ``mass`` taken from the lowest losses and put at an infinite one.
 
         Dominates whatever costs at most ``mass`` more than this at every α: see the end of the
@@ -66,11 +66,11 @@ class Masses:
         kept_N = left_N >= _LEAST_MASS
         lost = float(left_N[~kept_N].sum())
         infinite = min(self.infinite + mass + lost, 1.0 - ROUNDING)
-        return Masses(self.index_N[kept_N], left_N[kept_N], infinite)
+        return DiscretePMF(self.index_N[kept_N], left_N[kept_N], infinite)
 
     @property
     def surplus(self) -> float:
-        """How much more than one all masses are, which is too much but never wrong.
+        """Return how much more than one all masses are, which is too much but never wrong.
 
         Nearly nothing where ``between`` made them; what another event rounds up shows here.
         """
@@ -94,7 +94,7 @@ class Masses:
         largest = float(exponent_N.max())
         return largest + math.log(float(np.exp(exponent_N - largest).sum()))
 
-    def merged(self, factor: int, interval: float) -> "Masses":
+    def merged(self, factor: int, interval: float) -> "DiscretePMF":
         """On a grid of ``factor`` times this one's ``interval``, erring on the safe side.
 
         Each mass goes to the two coarse cells around it, with the same sums of mass and of
@@ -111,7 +111,7 @@ class Masses:
         kept_M = mass_M > 0.0
         index_M = first + np.flatnonzero(kept_M)
         upward = 1.0 + (2 * factor + 40) * ROUNDING
-        return Masses(index_M, mass_M[kept_M] * upward, self.infinite)
+        return DiscretePMF(index_M, mass_M[kept_M] * upward, self.infinite)
 
 
 def between(
@@ -122,7 +122,7 @@ def between(
     *,
     below: float = 0.0,
     cut: float = 0.0,
-) -> Masses:
+) -> DiscretePMF:
     """The loss of what has ``upper_N`` of P and ``lower_N`` of Q from each of N losses to the next.
 
     The losses rise from ``lowest`` in steps of ``interval``; after the last comes an infinite one,
@@ -140,4 +140,4 @@ def between(
     mass_N[1:] += to_next_N[:-1]
     mass_N[min(1, len(mass_N) - 1)] += below
     # Just short of one: something must be left to compose.
-    return Masses.dense(lowest, mass_N, min(float(to_next_N[-1]) + cut, 1.0 - ROUNDING))
+    return DiscretePMF.dense(lowest, mass_N, min(float(to_next_N[-1]) + cut, 1.0 - ROUNDING))

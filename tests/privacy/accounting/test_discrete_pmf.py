@@ -10,7 +10,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmuration.privacy.accounting.masses import Masses, between
+from murmuration.privacy.accounting.discrete_pmf import DiscretePMF, between
 
 
 @given(
@@ -48,7 +48,7 @@ def test_beyond_the_last_loss_counts_as_it_is() -> None:
 @pytest.mark.parametrize("epsilon", [0.0, 1e-9, 0.25, 0.2504, 3.0, 500.0])
 @pytest.mark.parametrize("delta", [0.0, 1e-6, 0.5])
 def test_the_worst_of_a_promise_is_the_librarys(epsilon: float, delta: float) -> None:
-    found = Masses.worst(epsilon, delta, 1e-3)
+    found = DiscretePMF.worst(epsilon, delta, 1e-3)
     theirs = pld.from_privacy_parameters(
         common.DifferentialPrivacyParameters(epsilon, delta), value_discretization_interval=1e-3
     )
@@ -59,14 +59,14 @@ def test_the_worst_of_a_promise_is_the_librarys(epsilon: float, delta: float) ->
 
 
 def test_no_promise_is_an_infinite_loss() -> None:
-    nothing = Masses.worst(0.0, 1.0, 1e-3)
+    nothing = DiscretePMF.worst(0.0, 1.0, 1e-3)
     assert nothing.infinite == 1.0
     assert len(nothing.mass_N) == len(nothing.index_N) == 0
 
 
 @pytest.mark.parametrize("mass", [0.0, 0.05, 0.3, 0.95])
 def test_what_is_moved_to_infinity_counts_in_full_at_every_epsilon(mass: float) -> None:
-    plain = Masses.dense(-3, np.array([0.1, 0.2, 0.3, 0.2, 0.1, 0.05, 0.05]), 0.0)
+    plain = DiscretePMF.dense(-3, np.array([0.1, 0.2, 0.3, 0.2, 0.1, 0.05, 0.05]), 0.0)
     moved = plain.moved_to_infinity(mass)
     assert moved.mass_N.sum() + moved.infinite == pytest.approx(1.0)
     assert moved.infinite == pytest.approx(mass)
@@ -80,7 +80,7 @@ def test_what_is_moved_to_infinity_counts_in_full_at_every_epsilon(mass: float) 
 
 
 def test_masses_that_would_underflow_are_infinite() -> None:
-    masses = Masses.dense(0, np.array([0.5, 1e-250, 0.5]), 0.0)
+    masses = DiscretePMF.dense(0, np.array([0.5, 1e-250, 0.5]), 0.0)
     assert masses.index_N.tolist() == [0, 2]
     assert 0.0 < masses.infinite < 1e-200
 
@@ -90,4 +90,4 @@ def test_masses_that_would_underflow_are_infinite() -> None:
 )
 def test_what_is_no_distribution_is_refused(mass: float, infinite: float) -> None:
     with pytest.raises(ValueError, match="not a distribution"):
-        Masses.dense(0, np.array([mass]), infinite)
+        DiscretePMF.dense(0, np.array([mass]), infinite)
