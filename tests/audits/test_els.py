@@ -30,7 +30,7 @@ def test_coins_that_come_up_too_often_are_found(monkeypatch):
     import murmuration.audits.els
 
     monkeypatch.setattr(
-        murmuration.audits.els, "heads", lambda words_N, p: np.ones(len(words_N), dtype=bool)
+        murmuration.audits.els, "bernoulli", lambda words_N, p: np.ones(len(words_N), dtype=bool)
     )
     found = audit_examples(Task(Adjacency.ADD_REMOVE, 1.0, 50_000, Randomness(0)))
     assert found.lower > found.claimed
