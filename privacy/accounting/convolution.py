@@ -40,7 +40,8 @@ three rounded terms. (5) The tail is Markov's inequality for e^{sj}. ∎
 
 The result is a ``PrivacyLossDistribution``: masses no smaller than p*, cell by cell, down to a
 lowest cell that holds all the rest; at infinity what the p_i have there and what lies beyond the
-window. Its H_α is at least that of p*, and so of the releases that the p_i dominate, for α ≥ e^lowest. From there down to
+window. Its H_α is at least that of p*, and so of the releases that the p_i dominate, for
+α ≥ e^lowest. From there down to
 1 at α = 0 it is a straight line, and theirs, which is convex in α and no larger at either end, lies
 under it. So it dominates them for every α ≥ 0.
 
