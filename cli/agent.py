@@ -61,8 +61,8 @@ def agent(
         kind, responses, max_judgements, max_characters, labels, one_user_per_row
     )
     named = about_data.renamed(columns, user_column)
-    with extensions.only(rules.extensions):
-        hosted = load_for_node(str(data.expanduser().absolute()), named, schema=schema)
+    extensions.restrict(rules.extensions)
+    hosted = load_for_node(str(data.expanduser().absolute()), named, schema=schema)
     store = UserStore(hosted, place=-1)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     serve(Agent(store, rules, state.expanduser()), socket.expanduser(), group=group, user=user)

@@ -16,6 +16,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 _ALLOWED: ContextVar[frozenset[str] | None] = ContextVar("allowed extensions", default=None)
+#: The same of the whole process, its later threads too, which begin without a context.
+_of_process: frozenset[str] | None = None
 
 
 class ExtensionError(ValueError):
@@ -32,9 +34,21 @@ def only(names: Iterable[str]) -> Iterator[None]:
         _ALLOWED.reset(before)
 
 
+def restrict(names: Iterable[str]) -> None:
+    """Import nothing but what these entry points name, as long as this process lives.
+
+    A later call can take names away, and give none back.
+    """
+    global _of_process
+    _of_process = frozenset(names) & (frozenset(names) if _of_process is None else _of_process)
+
+
 def allowed() -> frozenset[str] | None:
-    """Return the names of the ``only`` block that this is in; None outside of one."""
-    return _ALLOWED.get()
+    """Return the names that may be imported here, by ``only`` and ``restrict``; None: all."""
+    within = _ALLOWED.get()
+    if within is None or _of_process is None:
+        return _of_process if within is None else within
+    return within & _of_process
 
 
 class Group:

@@ -89,6 +89,12 @@ def ragged(users, seed=0):
     return counts.tolist()
 
 
+@pytest.fixture(autouse=True)
+def unrestricted(monkeypatch):
+    """What a command says of its process holds for its test alone."""
+    monkeypatch.setattr(extensions, "_of_process", None)
+
+
 @pytest.fixture(scope="session")
 def make_rows():
     """``rows(counts, seed=0, ties=False)``."""
@@ -265,7 +271,8 @@ def quick_runs(monkeypatch):
     """Runs write no plots; privacy is accounted for on a coarser grid, which errs upward, and what
     was accounted for once is not computed again."""
     import murmuration.server.training
-    from murmuration.privacy.accounting import accountant, recompute
+    from murmuration.privacy import extensions
+from murmuration.privacy.accounting import accountant, recompute
 
     exact = accountant.noise_multiplier_for
 

@@ -1,6 +1,7 @@
 """What other packages bring: what is imported when, what is refused, and in which words."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from packages import install
@@ -18,7 +19,7 @@ EVENT = """
 from dataclasses import dataclass
 from typing import ClassVar
 
-from murmuration.privacy.accounting.discrete_pmf import Masses
+from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Told:
     epsilon: float
 
     def loss(self, adjacency, interval):
-        return (Masses.worst(self.epsilon, 0.0, interval),)
+        return (DiscretePMF.worst(self.epsilon, 0.0, interval),)
 """
 
 
@@ -52,6 +53,26 @@ def installed(tmp_path, monkeypatch):
     for name in set(sys.modules) - before:
         if not name.startswith("murmuration"):
             del sys.modules[name]
+
+
+def test_a_restricted_process_gives_nothing_back(installed, monkeypatch):
+    """Threads begin without the block that they are started in."""
+    installed({GROUPS[0]: {"one": "one:IT", "two": "one:IT"}}, one="IT = 1")
+    monkeypatch.setattr(extensions, "_of_process", None)
+
+    def in_a_thread():
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(models.LOSSES.names).result()
+
+    with extensions.only(["one"]):
+        assert models.LOSSES.names() == ("one",)
+        assert in_a_thread() == ("one", "two")
+    extensions.restrict(["two"])
+    assert in_a_thread() == models.LOSSES.names() == ("two",)
+    with extensions.only(["one"]):
+        assert models.LOSSES.names() == ()
+    extensions.restrict(["one", "two"])
+    assert in_a_thread() == ("two",)
 
 
 def test_listing_names_imports_nothing(installed):

@@ -109,9 +109,9 @@ class LaplacePlan(CohortPlan):
         return self.mechanism.std / self.divisor
 
     @property
-    def told(self) -> dict[str, Scalar]:
+    def node_config(self) -> dict[str, Scalar]:
         """Return what nodes are told."""
-        return {"clip-norm": self.clip.norm, **super().told}
+        return {"clip-norm": self.clip.norm, **super().node_config}
 
 
 class LaplaceUls(uls.Uls):

@@ -17,7 +17,7 @@ EVENT = """
 from dataclasses import dataclass
 from typing import ClassVar
 
-from murmuration.privacy.accounting.discrete_pmf import Masses
+from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Rogue:
     epsilon: float
 
     def loss(self, adjacency, interval):
-        return (Masses.worst(self.epsilon, 0.0, interval),)
+        return (DiscretePMF.worst(self.epsilon, 0.0, interval),)
 """
 LOSS = """
 import torch
