@@ -27,6 +27,7 @@ from hypothesis import settings  # noqa: E402
 
 from murmuration.preference.linear.examples import PairExamples  # noqa: E402
 from murmuration.preference.models import ABSENT, preference_model  # noqa: E402
+from murmuration.privacy import extensions  # noqa: E402
 
 torch.set_num_threads(1)
 # No test is about time, and a busy machine would make some of these fail.
@@ -271,8 +272,7 @@ def quick_runs(monkeypatch):
     """Runs write no plots; privacy is accounted for on a coarser grid, which errs upward, and what
     was accounted for once is not computed again."""
     import murmuration.server.training
-    from murmuration.privacy import extensions
-from murmuration.privacy.accounting import accountant, recompute
+    from murmuration.privacy.accounting import accountant, recompute
 
     exact = accountant.noise_multiplier_for
 
