@@ -204,7 +204,7 @@ def run_canaries(
             rounds=_ROUNDS,
             cohort=round(SHARE * len(pairs)),
             users=len(pairs),
-            clip=CLIP,
+            clip_norm=CLIP,
             optimizer="sgd",
             momentum=0.0,
             warmup=0.0,

@@ -125,7 +125,7 @@ def test_one_answer_says_nothing_of_a_range():
 @pytest.mark.parametrize(
     ("guards", "said"),
     [
-        ({"length": "short"}, "--length must be one of none, penalise, match"),
+        ({"length": "short"}, "--length-control must be one of none, penalise, match"),
         ({"length_penalty": -1.0}, "--length-penalty"),
         ({"pessimism": float("nan")}, "--pessimism"),
     ],

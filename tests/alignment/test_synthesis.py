@@ -82,8 +82,8 @@ def test_sampled_labels_have_the_odds_of_the_reward(model, chance):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"pairs": "some"}, {"labels": "soft"}], ids=lambda w: next(iter(w))
+    ("wrong", "option"), [({"pairs": "some"}, "--pairs"), ({"labels": "soft"}, "--label-draw")]
 )
-def test_settings_that_there_are_not(wrong):
-    with pytest.raises(InputError, match=f"--{next(iter(wrong))}"):
+def test_settings_that_there_are_not(wrong, option):
+    with pytest.raises(InputError, match=option):
         Synthesis(**wrong)
