@@ -11,7 +11,7 @@ import math
 import numpy as np
 import torch
 
-from murmuration.preference.linear.gradients import Examples
+from murmuration.preference.kinds.model import TrainingExamples
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -33,7 +33,7 @@ class SignClip(UserClip):
 
 
 def client_update(
-    examples: Examples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
+    examples: TrainingExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of the signs of their gradients, (D,)."""
     return {"sum": bounded_sum(examples, work, keys_S, source, SignClip(work.number("clip-norm")))}

@@ -67,6 +67,7 @@ OWNER_RULES = (
     "secure_only",
     "min_parties",
     "parties",
+    "extensions",
     "honest_parties",
     "hold_out",
 )

@@ -22,7 +22,7 @@ from murmuration.strategies.spec import base_config
 pytestmark = pytest.mark.usefixtures("quick_runs")
 AT_HOME = {
     "strategy": "local-label", "adjacency": "replace-labels", "rounds": 1, "group_size": 0,
-    "epochs": 3, "batch": 16,
+    "epochs": 3, "batch_size": 16,
 }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from murmuration.preference.linear.gradients import Examples
+from murmuration.preference.kinds.model import TrainingExamples
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
@@ -49,7 +49,7 @@ class BandedPlan(SumPlan):
         return GaussianSum(self.sampler, self.clip, self.noise_multiplier, self.adjacency)
 
     @property
-    def told(self) -> dict[str, messages.Scalar]:
+    def node_config(self) -> dict[str, messages.Scalar]:
         """What nodes are told of it."""
         return {"clip-norm": self.clip.norm, "group-size": self.group_size}
 
@@ -65,7 +65,7 @@ class BandedPlan(SumPlan):
 
 
 def client_update(
-    examples: Examples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
+    examples: TrainingExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of their clipped averaged gradients, (D,)."""
     return {"sum": bounded_sum(examples, work, keys_S, source, clip_of(work))}
@@ -105,7 +105,7 @@ class Banded(SumStrategy, SteppedStrategy):
 def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
     """The plan, the strategy and the report's figures."""
     plan = BandedPlan.for_epsilon(
-        context.config.epsilon, clip=UserClip(context.config.clip or 0.1), **context.sizes
+        context.config.epsilon, clip=UserClip(context.config.clip_norm or 0.1), **context.sizes
     )
     optimizer = context.optimizer("sgd", plan.noise, 10.0 / plan.clip.norm)
     return spec.BuiltStrategy.of(

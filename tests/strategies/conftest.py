@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from agents import FEATURES
 from scipy import stats
 
 import murmuration.client.hosting
@@ -28,8 +29,6 @@ from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.users import Registry
 from murmuration.strategies.uls import Uls, UlsPlan
-
-FEATURES = "{}"
 
 
 @dataclass

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from agents import FEATURES
 from failing import Watched
 from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 
@@ -295,7 +296,7 @@ def test_nodes_are_told_public_parameters_only(make_world, examples):
     assert dict(content.config_records["parameters"]) == {
         "strategy": "uls",
         "round": 1,
-        "features": "{}",
+        "features": FEATURES,
         "model": "btl",
         "clip-norm": 1.0,
         "group-size": 16,

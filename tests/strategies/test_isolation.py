@@ -20,7 +20,7 @@ from murmuration.preference.language.base_model import BaseSettings, LanguageBas
 from murmuration.preference.likelihoods import Gaussian
 from murmuration.preference.linear import gradients
 from murmuration.preference.linear.examples import PairExamples
-from murmuration.preference.linear.gradients import user_gradients, windows
+from murmuration.preference.linear.gradients import windows
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import ABSENT, pair_model, preference_model
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -259,7 +259,7 @@ def test_a_users_vector_by_a_language_model_is_that_user_s_alone(bases, which, l
         if local:
             chunks = examples.user_gradients(theta_D, *taken, model, local)
         else:
-            chunks = user_gradients(examples, theta_D, *taken, model)
+            chunks = examples.user_gradients(theta_D, *taken, model)
         return [row.numpy().tobytes() for part in chunks for row in part.clone()]
 
     alone = {name: found([(name, rows)])[0] for name, rows in given}

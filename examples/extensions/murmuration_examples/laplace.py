@@ -123,7 +123,7 @@ class LaplaceUls(uls.Uls):
 
 def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
     """Return the plan, the strategy and the report's figures."""
-    clip = UserClip(context.config.clip or uls.DEFAULT_CLIP)
+    clip = UserClip(context.config.clip_norm or uls.DEFAULT_CLIP)
     plan = LaplacePlan.for_epsilon(
         context.config.epsilon, clip=clip, dimension=context.dimension, **context.cohort_sizes
     )
@@ -135,6 +135,10 @@ def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
         clip_norm=clip.norm,
         group_size=plan.group_size,
         bytes_per_user=spec.cohort_bytes(context),
+        account=(
+            "In each round every user took part by a coin of their own, with one vector clipped to "
+            f"length {clip.norm:g}. Laplace noise was added to each coordinate of their sum."
+        ),
     )
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from agents import FEATURES
 from flwr.app import Message
 
 from murmuration.privacy.mechanisms.median import GRID, histogram
@@ -18,11 +19,13 @@ LAST = ("train", 7)  # what is asked of the last of seven nodes
 @pytest.mark.parametrize("nodes", [1, 3, 7])
 def test_of_those_who_are_trained_on(make_grid, make_examples, nodes):
     grid = make_grid(make_examples(COUNTS), nodes)
-    registry = Registry.ask(grid, Randomness(0), features="{}")
+    registry = Registry.ask(grid, Randomness(0), features=FEATURES)
     train = np.array([0, 1, 3, 4, 5])
     participants = Participants(registry, train, np.array([2, 6]))
     log = []
-    found = group_size_histogram.ask(grid, participants, features="{}", log=log.append, timeout=5.0)
+    found = group_size_histogram.ask(
+        grid, participants, features=FEATURES, log=log.append, timeout=5.0
+    )
     np.testing.assert_array_equal(found, histogram(np.array(COUNTS)[train]))
     assert log == []
 
@@ -39,10 +42,12 @@ def test_who_has_nothing_is_in_no_bucket(make_examples):
 
 def test_fewer_than_were_asked_may_be_counted(make_grid, make_examples):
     grid = make_grid(make_examples(COUNTS), 1)
-    everybody, log = Participants.all(Registry.ask(grid, Randomness(0), features="{}")), []
+    everybody, log = Participants.all(Registry.ask(grid, Randomness(0), features=FEATURES)), []
     reply = messages.sums_reply({"sum": histogram(np.array([1, 3]))})
     grid = lying(grid, reply)
-    found = group_size_histogram.ask(grid, everybody, features="{}", log=log.append, timeout=5.0)
+    found = group_size_histogram.ask(
+        grid, everybody, features=FEATURES, log=log.append, timeout=5.0
+    )
     assert (found.sum(), log) == (2.0, [])
 
 
@@ -72,13 +77,13 @@ def lying(grid, reply):
 @pytest.mark.parametrize("wrong", [-1.0, 0.5, np.nan, 400.0])
 def test_what_cannot_be_a_histogram_counts_as_zero(make_grid, make_examples, wrong):
     grid = make_grid(make_examples(COUNTS), 2)
-    registry = Registry.ask(grid, Randomness(0), features="{}")
+    registry = Registry.ask(grid, Randomness(0), features=FEATURES)
     reply = messages.sums_reply({"sum": np.full(len(GRID), wrong)})
     log = []
     found = group_size_histogram.ask(
         lying(grid, reply),
         Participants.all(registry),
-        features="{}",
+        features=FEATURES,
         log=log.append,
         timeout=5.0,
     )
@@ -103,11 +108,11 @@ class Watched:
 
 
 def asked(grid, masked, log=None):
-    registry = Registry.ask(grid, Randomness(0), features="{}")
+    registry = Registry.ask(grid, Randomness(0), features=FEATURES)
     log = [] if log is None else log
     everybody = Participants.all(registry)
     return group_size_histogram.ask(
-        grid, everybody, features="{}", log=log.append, timeout=5.0, masked=masked
+        grid, everybody, features=FEATURES, log=log.append, timeout=5.0, masked=masked
     )
 
 

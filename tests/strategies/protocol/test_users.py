@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+from agents import FEATURES
 from flwr.app import Error, Message
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -156,17 +157,17 @@ class Answers:
 
 def test_ask(make_grid, make_examples):
     grid = make_grid(make_examples([1, 2, 3, 4, 5]), 2)
-    registry = Registry.ask(grid, Randomness(0), features="{}")
+    registry = Registry.ask(grid, Randomness(0), features=FEATURES)
     assert registry.nodes == (1, 2)
     assert registry.start.tolist() == [0, 2, 5]
     assert registry.counts_N is None
-    again = Registry.ask(grid, Randomness(0), features="{}", counts=True)
+    again = Registry.ask(grid, Randomness(0), features=FEATURES, counts=True)
     assert again.counts_N.tolist() == [1, 2, 3, 4, 5]
     assert again.keys_N.tolist() == registry.keys_N.tolist()
     # Names are salted: another run's cannot be compared.
-    other = Registry.ask(grid, Randomness(1), features="{}")
+    other = Registry.ask(grid, Randomness(1), features=FEATURES)
     assert not set(other.keys_N.tolist()) & set(registry.keys_N.tolist())
-    unseeded = [Registry.ask(grid, Randomness(None), features="{}").keys_N[0] for _ in "ab"]
+    unseeded = [Registry.ask(grid, Randomness(None), features=FEATURES).keys_N[0] for _ in "ab"]
     assert unseeded[0] != unseeded[1]
 
 
@@ -192,7 +193,7 @@ def empty(reply):
 def test_a_node_that_does_not_register_ends_the_run(make_grid, make_examples, spoil, message):
     grid = Answers(make_grid, make_examples([1, 2, 3]), spoil)
     with pytest.raises(ValueError, match=message):
-        Registry.ask(grid, Randomness(0), features="{}", timeout=0.1)
+        Registry.ask(grid, Randomness(0), features=FEATURES, timeout=0.1)
 
 
 class Asked:
@@ -230,7 +231,7 @@ def ask(monkeypatch):
         registry = Registry.ask(
             Asked(answers),
             Randomness(0),
-            features="{}",
+            features=FEATURES,
             timeout=0.2,
             absent=lambda node, why: absent.update({node: why}),
             **how,
@@ -250,7 +251,7 @@ def test_a_nodes_own_words_stand_alone():
         "Exception ClientAppException occurred. Message: row 2: it isn't short'>"
     )
     with pytest.raises(RegistryError, match=r"^a node did not register: row 2: it isn't short$"):
-        Registry.ask(Asked({1: wrapped}), Randomness(0), features="{}", timeout=1)
+        Registry.ask(Asked({1: wrapped}), Randomness(0), features=FEATURES, timeout=1)
 
 
 def test_who_fails_is_left_out_where_nodes_may_come_and_go(ask):
@@ -258,9 +259,13 @@ def test_who_fails_is_left_out_where_nodes_may_come_and_go(ask):
     assert set(registry.nodes) == {1, 4}
     assert "no data here" in absent[2]
     with pytest.raises(RegistryError, match="did not register"):
-        Registry.ask(Asked({1: entry(IDS[:2]), 2: "no"}), Randomness(0), features="{}", timeout=1)
+        Registry.ask(
+            Asked({1: entry(IDS[:2]), 2: "no"}), Randomness(0), features=FEATURES, timeout=1
+        )
     with pytest.raises(RegistryError, match="1 of 2 nodes"):
-        Registry.ask(Asked({1: entry(IDS[:2]), 2: None}), Randomness(0), features="{}", timeout=0.1)
+        Registry.ask(
+            Asked({1: entry(IDS[:2]), 2: None}), Randomness(0), features=FEATURES, timeout=0.1
+        )
 
 
 def test_where_every_owner_refuses_that_is_said(ask):
@@ -379,11 +384,11 @@ def test_nodes_of_a_simulation_that_start_later_are_waited_for():
     grid = Asked({7: entry(0)})
     late = {8: entry(2), 9: entry(1)}
     threading.Timer(0.3, lambda: grid.answers.update(late)).start()
-    registry = Registry.ask(grid, Randomness(0), features="{}", timeout=30)
+    registry = Registry.ask(grid, Randomness(0), features=FEATURES, timeout=30)
     assert registry.nodes == (7, 9, 8)
     assert len(registry) == 6
     with pytest.raises(RegistryError, match="1 of at least 2 nodes"):
-        Registry.ask(Asked({7: entry(0, 2)}), Randomness(0), features="{}", timeout=0.1)
+        Registry.ask(Asked({7: entry(0, 2)}), Randomness(0), features=FEATURES, timeout=0.1)
 
 
 def test_labels_of_one_node_that_were_randomized_show():

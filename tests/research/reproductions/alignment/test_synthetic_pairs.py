@@ -31,6 +31,9 @@ def written(exchanges, monkeypatch):
             return [answers[prompt][seed[1] % 2] for prompt in prompts]
 
     class Long:
+        def fits(self, prompts, responses):
+            return np.ones(len(responses), dtype=bool)
+
         def score(self, prompt, response):
             return np.array([len(text) for text in response], dtype=float)
 
