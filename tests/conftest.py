@@ -91,9 +91,13 @@ def ragged(users, seed=0):
 
 
 @pytest.fixture(autouse=True)
-def unrestricted(monkeypatch):
-    """What a command says of its process holds for its test alone."""
-    monkeypatch.setattr(extensions, "_of_process", None)
+def unrestricted():
+    """What a command says of its process holds for its test alone.
+
+    Without ``monkeypatch``, which would then be undone after the fixtures of every test.
+    """
+    yield
+    extensions._of_process = None
 
 
 @pytest.fixture(scope="session")

@@ -83,7 +83,8 @@ def test_over_the_socket_refusals_are_told_and_failures_are_not(served, monkeypa
         ask_agent(path, "train", work(round_=2))
     assert "secret" not in str(error.value)
     # Nor is a user's text in the log, which says what it was, and where.
-    assert "no answer to 'train': RuntimeError at\n" in caplog.text
+    # Its line ends are escaped once a command has set up the log of this process.
+    assert "no answer to 'train': RuntimeError at\n" in caplog.text.replace("\\n", "\n")
     assert "in broken" in caplog.text
     assert store.judgements.prompts[0] not in caplog.text
     with pytest.raises(Refused, match="its own log says why"):
