@@ -44,8 +44,9 @@ def write_bundle(
 ) -> Path:
     """Write a self-contained Flower app into `directory` (created; must be empty) and return it.
 
-    The code is our own packages or, with `app_dir`, every `.py` file below that folder. Flower
-    leaves out of a bundle what matches `test_*.py`, `*_test.py`, `lib/` or `build/`.
+    The code is our own packages or, with `app_dir`, every `.py` and `.md` file below that folder
+    (pages' templates are `.md`). Flower leaves out of a bundle what matches `test_*.py`,
+    `*_test.py`, `lib/` or `build/`.
     Raises FileExistsError when the directory holds something, and ValueError for a setting that
     Flower cannot carry (its run config knows bool, int, float and str, and 64-bit integers).
     """
@@ -88,7 +89,7 @@ def _own_files() -> Iterator[tuple[Path, Path]]:
 
 
 def _app_files(folder: Path) -> Iterator[tuple[Path, Path]]:
-    for file in sorted(folder.rglob("*.py")):
+    for file in sorted([*folder.rglob("*.py"), *folder.rglob("*.md")]):
         yield file, file.relative_to(folder)
 
 

@@ -123,3 +123,12 @@ def test_a_directory_in_use_is_left_alone(tmp_path):
     with pytest.raises(FileExistsError, match="not empty"):
         write_bundle(tmp_path, {})
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_bundle_of_another_folder_has_the_pages_templates(tmp_path):
+    """Without them a run ends when its model is trained and paid for."""
+    ours = write_bundle(tmp_path / "ours", {})
+    again = write_bundle(tmp_path / "again", {}, app_dir=ours)
+    templates = {file.relative_to(ours) for file in ours.rglob("templates/*")}
+    assert templates
+    assert templates <= {file.relative_to(again) for file in again.rglob("*")}
