@@ -35,6 +35,17 @@ REWARD_PRIVACY = (
 )
 AUDIT = "A file with what `murmuration audit TARGET --json` printed."
 
+Prompts = Annotated[str, typer.Option(help=PROMPTS)]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        help=rf"{LIMIT} \[default: all; 2000 of the population]", show_default=False, min=1
+    ),
+]
+Generations = Annotated[
+    int, typer.Option("--num-generations", "--samples", help=GENERATIONS, min=1)
+]
+RewardPrivacy = Annotated[str, typer.Option(help=REWARD_PRIVACY, show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help=JSON)]
 #: Of commands that write ``metrics.jsonl``.
 ReportTo = Annotated[
@@ -66,6 +77,12 @@ def help_of(name: str) -> str:
 def meaning(name: str) -> str:
     """Return the sentence that a setting's help begins with, for a command that adds its own."""
     return f"{help_of(name).partition('. ')[0].removesuffix('.')}."
+
+
+DrawSeed = Annotated[
+    int,
+    typer.Option(help=f"{meaning('seed')} Of the population's prompts and of all draws.", min=0),
+]
 
 
 class RenamedOption(TyperOption):

@@ -1,10 +1,10 @@
 """Learn what a crowd prefers without learning what anyone in it prefers.
 
 ``train`` makes a run; before, ``data`` looks at judgements and ``plan`` says what a run will cost;
-``compare`` runs strategies side by side. ``Run`` is a finished run and ``RewardModel`` what it has
-learnt; ``score``, ``align``, ``synthesize`` and ``winrate`` use that. Within ``online()`` a hub may
-be asked for what a folder names. Everything else is internal: it may change from one version to the
-next.
+``privatize`` randomizes labels; ``compare`` runs strategies side by side. ``Run`` is a finished run
+and ``RewardModel`` what it has learnt; ``score``, ``respond``, ``align``, ``synthesize`` and
+``winrate`` use that. Within ``online()`` a hub may be asked for what a folder names. Everything
+else is internal: it may change from one version to the next.
 
     import murmuration as mm
     mm.plan(epsilon=3, delta=1e-5, rounds=200, cohort=500, users=4800)["noise_multiplier"]
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from murmuration.api.comparing import compare
     from murmuration.api.judging import winrate
     from murmuration.api.looking import data
+    from murmuration.api.privatizing import privatize
+    from murmuration.api.responding import respond
     from murmuration.api.run import Run
     from murmuration.api.scoring import score
     from murmuration.api.synthesizing import SyntheticPreferences, synthesize
@@ -51,6 +53,8 @@ __all__ = [
     "data",
     "online",
     "plan",
+    "privatize",
+    "respond",
     "score",
     "synthesize",
     "train",
@@ -80,6 +84,8 @@ _PLACES = {
     "data": "murmuration.api.looking",
     "online": "murmuration.preference.online",
     "plan": "murmuration.planning.plan",
+    "privatize": "murmuration.api.privatizing",
+    "respond": "murmuration.api.responding",
     "score": "murmuration.api.scoring",
     "synthesize": "murmuration.api.synthesizing",
     "train": "murmuration.api.training",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from murmuration.api.rows import Source, locate, write_rows
+from murmuration.api.rows import Source, located_rows
 from murmuration.preference.data.rows import InputError
 from murmuration.quiet import quiet_libraries
 
@@ -76,9 +74,7 @@ def data(
         "max_characters": max_characters,
     }
     declared = {name: value for name, value in options.items() if value is not None}
-    if isinstance(source, str | os.PathLike):
-        return look_at(os.fspath(source), columns, declared, epsilon)
-    with tempfile.TemporaryDirectory() as folder:
-        write_rows({"data": source}, Path(folder), again=False)
-        summary = look_at(locate(source, "data", Path(folder)), columns, declared, epsilon)
-    return replace(summary, source="FILE")  # these rows, once they are written to one
+    with located_rows(source) as place:
+        summary = look_at(place, columns, declared, epsilon)
+    in_memory = not isinstance(source, str | os.PathLike)
+    return replace(summary, source="FILE") if in_memory else summary

@@ -148,5 +148,10 @@ class Run:
             return f"no promise: {error}"
 
 
+def model_folder(model: Run | str | os.PathLike[str]) -> str:
+    """Return the folder of a run's model; of a folder, or the name of a base, that itself."""
+    return str(model.path / "model") if isinstance(model, Run) else os.fspath(model)
+
+
 def _html(value: object) -> str:
     return escape(visible(str(value)))

@@ -3,7 +3,6 @@
 Everything here is exact and about the users' own data: for their owner's eyes alone.
 """
 
-import io
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +19,7 @@ from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.models import MODELS
 from murmuration.reporting.figures import counted
-from murmuration.reporting.live.tables import table_of
-from murmuration.reporting.live.terminal import Terminal
+from murmuration.reporting.live.tables import as_text, table_of
 from murmuration.strategies.settings import ROUNDS, Settings, usual_cohort
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 
@@ -63,9 +61,7 @@ class DataSummary:
     epsilon: float = Settings.epsilon
 
     def __str__(self) -> str:
-        terminal = Terminal(file=io.StringIO(), width=160)
-        terminal.print(self)
-        return terminal.file.getvalue() + self.command  # type: ignore[attr-defined]
+        return f"{as_text(self)}\n{self.command}"
 
     __repr__ = __str__
 
