@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from murmuration.api.comparing import compare
     from murmuration.api.judging import winrate
     from murmuration.api.looking import data
-    from murmuration.api.privatizing import privatize
-    from murmuration.api.responding import respond
+    from murmuration.api.privatizing import PrivatizedLabels, privatize
+    from murmuration.api.responding import Responses, respond
     from murmuration.api.run import Run
     from murmuration.api.scoring import score
     from murmuration.api.synthesizing import SyntheticPreferences, synthesize
     from murmuration.api.training import train
+    from murmuration.planning.compare import StrategyComparison
+    from murmuration.planning.data_summary import DataSummary
     from murmuration.planning.plan import plan
     from murmuration.preference.language.generation import Sampling
     from murmuration.preference.online import online
@@ -39,13 +41,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlignedPolicy",
+    "DataSummary",
     "Guards",
+    "PrivatizedLabels",
+    "Responses",
     "RewardModel",
     "Run",
     "Sampling",
     "Settings",
     "Steps",
     "Strategy",
+    "StrategyComparison",
     "Supervised",
     "SyntheticPreferences",
     "align",
@@ -70,13 +76,17 @@ if not (_HERE / "privacy").is_dir():
 #: Where names are that are imported when they are asked for: some need libraries that take seconds.
 _PLACES = {
     "AlignedPolicy": "murmuration.api.aligning",
+    "DataSummary": "murmuration.planning.data_summary",
     "Guards": "murmuration.alignment.rewards",
+    "PrivatizedLabels": "murmuration.api.privatizing",
+    "Responses": "murmuration.api.responding",
     "RewardModel": "murmuration.preference.reward",
     "Run": "murmuration.api.run",
     "Sampling": "murmuration.preference.language.generation",
     "Settings": "murmuration.strategies.settings",
     "Steps": "murmuration.alignment.reinforce",
     "Strategy": "murmuration.strategies.spec",
+    "StrategyComparison": "murmuration.planning.compare",
     "Supervised": "murmuration.alignment.supervised",
     "SyntheticPreferences": "murmuration.api.synthesizing",
     "align": "murmuration.api.aligning",
