@@ -6,7 +6,8 @@ it is declared as an option's second name, or as its setting's ``former``.
 """
 
 import copy
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Annotated, Any
 
@@ -83,6 +84,26 @@ DrawSeed = Annotated[
     int,
     typer.Option(help=f"{meaning('seed')} Of the population's prompts and of all draws.", min=0),
 ]
+
+
+def add_parameters(
+    command: Callable[..., Any], parameters: Sequence[inspect.Parameter], before: str = ""
+) -> None:
+    """Give a command more parameters, whose values it takes as keywords that it does not name.
+
+    Typer reads options from the signature.
+
+    Args:
+        command: a function with ``**`` keywords.
+        parameters: keyword-only ones.
+        before: the keyword-only parameter before which help has them; by default all.
+    """
+    signature = inspect.signature(command)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    place = [p.name for p in own].index(before) if before else 0
+    all_ = [*own[:place], *parameters, *own[place:]]
+    command.__signature__ = signature.replace(parameters=all_)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in all_}
 
 
 class RenamedOption(TyperOption):

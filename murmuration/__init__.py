@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from murmuration.alignment.reinforce import Steps
     from murmuration.alignment.rewards import Guards
     from murmuration.alignment.supervised import Supervised
-    from murmuration.api.aligning import AlignedPolicy, align
+    from murmuration.api.aligning import align
     from murmuration.api.comparing import compare
     from murmuration.api.judging import winrate
     from murmuration.api.looking import data
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from murmuration.strategies.spec import Strategy
 
 __all__ = [
-    "AlignedPolicy",
     "DataSummary",
     "Guards",
     "PrivatizedLabels",
@@ -75,7 +74,6 @@ if not (_HERE / "privacy").is_dir():
 
 #: Where names are that are imported when they are asked for: some need libraries that take seconds.
 _PLACES = {
-    "AlignedPolicy": "murmuration.api.aligning",
     "DataSummary": "murmuration.planning.data_summary",
     "Guards": "murmuration.alignment.rewards",
     "PrivatizedLabels": "murmuration.api.privatizing",

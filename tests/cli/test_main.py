@@ -206,6 +206,7 @@ def test_no_command_is_left_out():
         "options",
         "setting_options",
         "about_data",
+        "alignment_options",
         "sampling",
     }
     assert names == set(main.COMMANDS)
