@@ -5,7 +5,7 @@ read. What comes out costs nobody anything further, so its card carries the rewa
 
 A folder ``OUT`` holds:
 
-    config.json       what was alignment for, with digests of what was read
+    config.json       what was asked for, with digests of what was read
     sft/              where demonstrations were learnt first: the base after that, and a card
     reference.jsonl   the reference's answers that guards were fitted to
     metrics.jsonl     a line for each evaluation
@@ -74,7 +74,7 @@ _ANSWERS = 4  # of the reference to each prompt, for guards
 
 @dataclass(frozen=True)
 class Alignment:
-    """What is alignment for.
+    """What is asked for.
 
     Attributes:
         reward: RUN/model of a reward.
@@ -125,7 +125,7 @@ class Alignment:
         return {"format": FORMAT, **asdict(self), "seed": self.seed.value}
 
 
-Said = Callable[[str], None]
+OnStatus = Callable[[str], None]
 
 
 def align(
@@ -137,14 +137,14 @@ def align(
     resume: bool = False,
     demonstrations: Rows = (),
     base_promise: Promise | None = None,
-    on_status: Said = lambda text: None,
+    on_status: OnStatus = lambda text: None,
 ) -> dict[str, Any]:
     """Train a policy into a folder; return what ``result.json`` says.
 
     Args:
-        alignment: what is alignment for.
+        alignment: what is asked for.
         prompts: public ones.
-        out: must not be there, unless ``resume``; then it must have been alignment for the same.
+        out: must not be there, unless ``resume``; then it must have been begun with the same.
         promise: what users of the base, the reward, and a truth that is a model were promised.
         resume: go on from the last checkpoint.
         demonstrations: public prompts with answers, which are learnt first, as
@@ -270,7 +270,7 @@ def _learnt(
     promise: Promise,
     config: Mapping[str, Any],
     out: Path,
-    on_status: Said,
+    on_status: OnStatus,
 ) -> dict[str, Any]:
     """Learn demonstrations into ``OUT/sft``, unless it is there, whole; return what is told of
     it."""
@@ -343,7 +343,7 @@ def _guarded(
     prompts: Sequence[str],
     out: Path,
     mark: Mapping[str, str],
-    on_status: Said,
+    on_status: OnStatus,
 ) -> GuardedReward:
     """The reward that is climbed, with guards fitted to the reference's answers, which are kept."""
     file, many = out / "reference.jsonl", _ANSWERS
@@ -397,7 +397,7 @@ class _Watch:
         evaluator: Evaluator,
         out: Path,
         mark: Mapping[str, str],
-        on_status: Said,
+        on_status: OnStatus,
         sofar: _SoFar,
     ) -> None:
         self._alignment, self._base, self._evaluator = alignment, base, evaluator

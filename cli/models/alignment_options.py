@@ -23,94 +23,85 @@ _VALUES = {
     "sampling": Sampling(),
 }
 _OWN, _BETWEEN = Alignment("", "", ""), "__"
+
+
+def _of(*names: str, **declared: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    return names, declared
+
+
 #: By panel: for each field its option; ``steps__batch`` is the field ``batch`` of ``steps``.
-_OPTIONS: Mapping[str, Mapping[str, dict[str, Any]]] = {
+_OPTIONS = {
     "Demonstrations first": {
-        "supervised__source": {
-            "names": ("--sft",),
-            "help": "Public demonstrations to learn first: a file (or other source) with `prompt` "
-            "and `response` (or `completion`) in each row, or `messages`.",
-            "show_default": False,
-        },
-        "sft_privacy": {
-            "help": "As --reward-privacy, for rows of --sft that models of private runs wrote.",
-        },
-        "supervised__epochs": {
-            "names": ("--sft-epochs",),
-            "help": "Passes over the demonstrations.",
-        },
-        "supervised__batch": {
-            "names": ("--sft-batch-size", "--sft-batch"),
-            "help": "Demonstrations in a step.",
-        },
-        "supervised__rate": {
-            "names": ("--sft-learning-rate",),
-            "help": "Largest learning rate for demonstrations.",
-        },
+        "supervised__source": _of(
+            "--sft",
+            help="Public demonstrations to learn first: a file (or other source) with `prompt` and "
+            "`response` (or `completion`) in each row, or `messages`.",
+            show_default=False,
+        ),
+        "sft_privacy": _of(
+            help="As --reward-privacy, for rows of --sft that models of private runs wrote."
+        ),
+        "supervised__epochs": _of("--sft-epochs", help="Passes over the demonstrations."),
+        "supervised__batch": _of(
+            "--sft-batch-size", "--sft-batch", help="Demonstrations in a step."
+        ),
+        "supervised__rate": _of(
+            "--sft-learning-rate", help="Largest learning rate for demonstrations."
+        ),
     },
     "Training": {
-        "steps__method": {
-            "names": ("--method",),
-            "help": "Policy-gradient method.",
-            "click_type": click.Choice(METHODS),
-        },
-        "steps__steps": {"names": ("--steps",), "help": "Training steps."},
-        "steps__batch": {
-            "names": ("--batch-size", "--batch"),
-            "help": "Batch size of a step. In answers.",
-        },
-        "steps__answers": {"names": ("--num-generations", "--answers"), "help": GENERATIONS},
-        "steps__rate": {
-            "names": ("--learning-rate",),
-            "help": f"{meaning('learning_rate')} Of the LoRA layers.",
-        },
-        "steps__beta": {
-            "names": ("--kl-coef", "--beta"),
-            "help": "Penalty for each nat of KL divergence.",
-        },
-        "steps__optimizer": {
-            "names": ("--optimizer",),
-            "help": "Optimizer.",
-            "click_type": click.Choice(OPTIMIZERS),
-        },
+        "steps__method": _of(
+            "--method", help="Policy-gradient method.", click_type=click.Choice(METHODS)
+        ),
+        "steps__steps": _of("--steps", help="Training steps."),
+        "steps__batch": _of("--batch-size", "--batch", help="Batch size of a step. In answers."),
+        "steps__answers": _of("--num-generations", "--answers", help=GENERATIONS),
+        "steps__rate": _of(
+            "--learning-rate", help=f"{meaning('learning_rate')} Of the LoRA layers."
+        ),
+        "steps__beta": _of("--kl-coef", "--beta", help="Penalty for each nat of KL divergence."),
+        "steps__optimizer": _of(
+            "--optimizer", help="Optimizer.", click_type=click.Choice(OPTIMIZERS)
+        ),
     },
     "Guards against gaming the reward": {
-        "guards__clip": {
-            "names": ("--clip-rewards/--no-clip-rewards", "--clip/--no-clip"),
-            "help": "Clip rewards to the range of the reference's answers.",
-        },
-        "guards__length": {
-            "names": ("--length-control", "--length"),
-            "help": "`penalise`: subtract for answers longer than the reference's. `match`: "
-            "subtract what length alone explains.",
-            "click_type": click.Choice(LENGTHS),
-        },
-        "guards__length_penalty": {
-            "names": ("--length-penalty",),
-            "help": "`penalise`: subtracted for each doubling.",
-        },
-        "guards__pessimism": {
-            "names": ("--pessimism",),
-            "help": "Subtracted for answers as unusual as the reference's are on average.",
-        },
-        "kl_budget": {"help": "KL divergence, in nats, at which training ends; 0: no limit."},
+        "guards__clip": _of(
+            "--clip-rewards/--no-clip-rewards",
+            "--clip/--no-clip",
+            help="Clip rewards to the range of the reference's answers.",
+        ),
+        "guards__length": _of(
+            "--length-control",
+            "--length",
+            help="`penalise`: subtract for answers longer than the reference's. `match`: subtract "
+            "what length alone explains.",
+            click_type=click.Choice(LENGTHS),
+        ),
+        "guards__length_penalty": _of(
+            "--length-penalty", help="`penalise`: subtracted for each doubling."
+        ),
+        "guards__pessimism": _of(
+            "--pessimism",
+            help="Subtracted for answers as unusual as the reference's are on average.",
+        ),
+        "kl_budget": _of(help="KL divergence, in nats, at which training ends; 0: no limit."),
     },
     "How it is evaluated": {
-        "truth": {
-            "help": "A true reward to compare with: `population`, another reward model's folder, "
-            "or `none`. \\[default: population, of its own prompts]",
-            "show_default": False,
-        },
-        "evaluate_every": {"help": "Steps between evaluations."},
-        "evaluate_on": {"help": "Prompts held out for evaluation."},
+        "truth": _of(
+            help="A true reward to compare with: `population`, another reward model's folder, or "
+            "`none`. \\[default: population, of its own prompts]",
+            show_default=False,
+        ),
+        "evaluate_every": _of(help="Steps between evaluations."),
+        "evaluate_on": _of(help="Prompts held out for evaluation."),
     },
     PANEL: {
-        "sampling__temperature": {"names": ("--temperature",), "help": TEMPERATURE},
-        "sampling__top_p": {"names": ("--top-p",), "help": TOP_P},
-        "sampling__max_new_tokens": {"names": ("--max-new-tokens",), "help": MAX_NEW_TOKENS},
+        "sampling__temperature": _of("--temperature", help=TEMPERATURE),
+        "sampling__top_p": _of("--top-p", help=TOP_P),
+        "sampling__max_new_tokens": _of("--max-new-tokens", help=MAX_NEW_TOKENS),
     },
     "What is trained": {
-        name: {"help": help_of(name)}
+        name: _of(help=help_of(name))
         for name in ("lora_rank", "lora_alpha", "lora_targets", "max_tokens")
     },
 }
@@ -119,9 +110,9 @@ _OPTIONS: Mapping[str, Mapping[str, dict[str, Any]]] = {
 def alignment_parameters() -> list[inspect.Parameter]:
     """Return a command's parameters for these options, ordered by their panels."""
     return [
-        _parameter(name, rich_help_panel=panel, **declared)
+        _parameter(name, names, {"rich_help_panel": panel, **declared})
         for panel, options in _OPTIONS.items()
-        for name, declared in options.items()
+        for name, (names, declared) in options.items()
     ]
 
 
@@ -135,7 +126,7 @@ def alignment_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
     return keywords
 
 
-def _parameter(name: str, names: tuple[str, ...] = (), **declared: Any) -> inspect.Parameter:
+def _parameter(name: str, names: tuple[str, ...], declared: Mapping[str, Any]) -> inspect.Parameter:
     value, _, field = name.rpartition(_BETWEEN)
     default = getattr(_VALUES.get(value, _OWN), field, "")
     kind = Annotated[type(default), Option(*names, **declared)]
