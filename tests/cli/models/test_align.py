@@ -77,7 +77,7 @@ def test_the_policy_carries_what_its_reward_promised(
     assert run.ledger == murmuration.Run.load(model.parent).ledger != []
     assert np.isfinite(run.model.score(["loan ?"], ["save it"])).all()
     assert run.plot().axes[0].get_ylabel() == "over the reference, logits"
-    assert "reward +" in repr(run) and "reward by divergence" in run._repr_html_()
+    assert ", reward " in repr(run) and "reward by divergence" in run._repr_html_()
     code, stdout, _ = cli("report", out)
     assert (code, "all steps were made" in stdout) == (0, True)
     assert "User-level DP: ε = 2.00" in run.report.read_text()
