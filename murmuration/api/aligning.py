@@ -134,7 +134,7 @@ def align(
 
     if (reward is None) == (judgements is None):
         raise InputError("give --reward, a model's folder, or --reward-data to train one first")
-    folder, source = Path(out), (supervised or Supervised()).source
+    folder, source = Path(out).expanduser(), (supervised or Supervised()).source
     with (
         status(progress, "", lasting=_is_evaluation) as say,
         # Before a reward is trained.

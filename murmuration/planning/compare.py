@@ -6,7 +6,7 @@ A strategy without a guarantee under the adjacency is listed as refused, never q
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -87,12 +87,12 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class StrategyComparison:
-    """Strategies side by side. As text it is what ``murmuration compare`` prints.
+class StrategyComparison(Sequence[Cell]):
+    """Strategies side by side: cells, and as text what ``murmuration compare`` prints.
 
     Attributes:
         path: the folder of all runs, the table and the plot.
-        cells: one for each strategy and epsilon; iterating over the comparison gives them, too.
+        cells: one for each strategy and epsilon.
         adjacency: which data sets are neighbours.
         delta: that of all runs.
         composed_epsilon: what releasing all private runs would cost, had their seeds been secret.
@@ -104,8 +104,11 @@ class StrategyComparison:
     delta: float
     composed_epsilon: float
 
-    def __iter__(self) -> Iterator[Cell]:
-        return iter(self.cells)
+    def __getitem__(self, place: Any) -> Any:
+        return self.cells[place]
+
+    def __len__(self) -> int:
+        return len(self.cells)
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``murmuration compare --json`` prints."""
