@@ -3,7 +3,7 @@
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import click
 import typer
@@ -85,7 +85,7 @@ def compare(
         budgets = [float(value) for value in epsilon.split(",")]
     except ValueError:
         raise InputError(f"--epsilons {epsilon!r}: numbers separated by commas") from None
-    settings = {
+    settings: dict[str, Any] = {
         "model": model,
         "columns": about_data.renamed(columns, user_column) or None,
         "one_user_per_row": one_user_per_row,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -174,7 +174,7 @@ def respond(
     )
 
 
-def _write(path: Path, rows: list[dict[str, object]], mark: Mapping[str, str]) -> None:
+def _write(path: Path, rows: Sequence[Mapping[str, object]], mark: Mapping[str, str]) -> None:
     from murmuration.alignment.writing import json_lines, writing
     from murmuration.privacy.durable_files import replace_file
 

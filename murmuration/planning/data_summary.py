@@ -5,7 +5,7 @@ Everything here is exact and about the users' own data: for their owner's eyes a
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,8 +65,8 @@ class DataSummary:
 
     __repr__ = __str__
 
-    def __rich_console__(self, *_: object) -> Iterator[RenderableType]:
-        yield Text(_OWN, style="yellow")
+    def __rich__(self) -> Group:
+        parts: list[RenderableType] = [Text(_OWN, style="yellow")]
         for title, body in (
             ("What the data hold", self._contents()),
             ("Judgements a user", self._users()),
@@ -75,9 +75,9 @@ class DataSummary:
             ("Rows that would be refused", self._refused()),
             ("Settings for a run", self._settings()),
         ):
-            yield Text(f"\n{title}", style="bold")
-            yield Padding(body, (0, 0, 0, 2), expand=False)
-        yield Text("\nCommand", style="bold")
+            parts.append(Text(f"\n{title}", style="bold"))
+            parts.append(Padding(body, (0, 0, 0, 2), expand=False))
+        return Group(*parts, Text("\nCommand", style="bold"))
 
     @property
     def command(self) -> str:
