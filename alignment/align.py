@@ -11,8 +11,10 @@ A folder ``OUT`` holds:
     metrics.jsonl     a line for each evaluation
     answers/          what was written to the evaluation's prompts, by step
     model/            the policy: LoRA layers of the base, and a card
-    result.json       what came of it; plots lie beside it
+    result.json       what came of it
+    report.html, plots/
     checkpoints/      to go on from; removed at the end
+    private/lock      as of every run (``server.run_folder``)
 
 Training ends early where the divergence passes its budget, or where the reward that is climbed and
 the true one part: the first goes on rising while the second is worse than it was, beyond chance, at
@@ -29,16 +31,17 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from murmuration.alignment.evaluation import (
+    BUDGET,
+    PARTED,
     POPULATION,
     Evaluation,
     Evaluator,
@@ -46,8 +49,9 @@ from murmuration.alignment.evaluation import (
     kl_is,
     truth_of,
 )
-from murmuration.alignment.iterates import files_of
+from murmuration.alignment.iterates import files_of as iterate_files
 from murmuration.alignment.reinforce import Steps, last_checkpoint, train_policy
+from murmuration.alignment.report import WHY, card, learnt_card, write_report
 from murmuration.alignment.rewards import AnswerReward, GuardedReward, Guards
 from murmuration.alignment.supervised import Rows, Supervised, supervise
 from murmuration.alignment.writing import answer_lines, json_lines, writing
@@ -58,17 +62,14 @@ from murmuration.preference.language.generation import PublicSeed, Sampling, Wri
 from murmuration.preference.language.loading import contents_of, resolve_base
 from murmuration.preference.language.reward import save_language_model
 from murmuration.privacy.durable_files import replace_file
-from murmuration.server.run_lock import RunInUse, RunLock
+from murmuration.privacy.promise import Promise
+from murmuration.reporting.promise import details
+from murmuration.reporting.run_files import read_json
+from murmuration.server.lineage import files_of, mark_of
+from murmuration.server.run_folder import RunFolder, check_place
 
 FORMAT = "murmuration-aligned-1"
-PARTED, BUDGET = "parted", "kl"
 _ANSWERS = 4  # of the reference to each prompt, for guards
-#: What reasons of ending are called.
-WHY = {
-    "": "all steps were made",
-    BUDGET: "the divergence from the base passed its budget",
-    PARTED: "the reward went on rising while the true reward fell",
-}
 
 
 @dataclass(frozen=True)
@@ -124,99 +125,92 @@ class Alignment:
         return {"format": FORMAT, **asdict(self), "seed": self.seed.value}
 
 
-Said = Callable[[str], None]
-
-
-@dataclass(frozen=True, eq=False)
-class Demonstrations:
-    """Public prompts with answers, and what stands beside what they make of the base: its README.md
-    from what is known by then, and more files, as of `align`."""
-
-    rows: Rows
-    card: Callable[[Mapping[str, Any]], str] = lambda result: ""
-    beside: Callable[[Path], Mapping[str, bytes]] | None = None
+OnStatus = Callable[[str], None]
 
 
 def align(
-    asked: Alignment,
+    alignment: Alignment,
     prompts: Sequence[str],
     out: Path,
+    promise: Promise,
     *,
     resume: bool = False,
-    demonstrations: Demonstrations | None = None,
-    card: Callable[[Mapping[str, Any]], str] = lambda result: "",
-    beside: Callable[[Path], Mapping[str, bytes]] | None = None,
-    promise: Mapping[str, Any] | None = None,
-    mark: Mapping[str, str] = MappingProxyType({}),
-    said: Said = lambda text: None,
+    demonstrations: Rows = (),
+    base_promise: Promise | None = None,
+    on_status: OnStatus = lambda text: None,
 ) -> dict[str, Any]:
-    """Train a policy into a folder; what ``result.json`` says.
+    """Train a policy into a folder; return what ``result.json`` says.
 
     Args:
-        asked: what for.
+        alignment: what is asked for.
         prompts: public ones.
-        out: must not be there, unless ``resume``; then it must have been asked for the same.
+        out: must not be there, unless ``resume``; then it must have been begun with the same.
+        promise: what users of the base, the reward, and a truth that is a model were promised.
         resume: go on from the last checkpoint.
-        demonstrations: what is learnt first, of ``asked.supervised``.
-        card: README.md of the model, from the result.
-        beside: more files of the model, by name, from its folder.
-        promise: what its users were promised, for the result.
-        mark: what each row of answers says of the runs behind them.
-        said: is told what is being done.
+        demonstrations: public prompts with answers, which are learnt first, as
+            ``alignment.supervised`` says.
+        base_promise: what users of the base and of the demonstrations were promised.
+        on_status: is told what is being done.
 
     Raises:
         InputError: what cannot be used, and why; or nothing was learnt. What was done by then is
             kept for ``resume``.
     """
-    distinct = list(dict.fromkeys(prompts))
-    if len(distinct) < asked.evaluate_on + asked.steps.batch // asked.steps.answers:
+    distinct, of_a_step = list(dict.fromkeys(prompts)), alignment.steps.prompts
+    if len(distinct) < alignment.evaluate_on + of_a_step:
         raise InputError(
-            f"--prompts {asked.prompts}: {len(distinct):,} different prompts; --evaluate-on "
-            f"{asked.evaluate_on} and a step's {asked.steps.batch // asked.steps.answers} need more"
+            f"--prompts {alignment.prompts}: {len(distinct):,} different prompts; --evaluate-on "
+            f"{alignment.evaluate_on} and a step's {of_a_step} need more"
         )
-    config = {
-        **asked.to_json(),
-        **_digests(asked, distinct, demonstrations.rows if demonstrations else ()),
-    }
-    _check_place(config, out, resume)
-    if resume and (out / "result.json").exists():
-        return json.loads((out / "result.json").read_text(encoding="utf-8"))
-    order = np.random.default_rng([asked.seed.value, 0]).permutation(len(distinct)).tolist()
-    held = [distinct[place] for place in order[: asked.evaluate_on]]
-    trained = [distinct[place] for place in order[asked.evaluate_on :]]
-    said("loading")
-    reward = AnswerReward.load(asked.reward, iterates=asked.guards.pessimism > 0)
-    asked.guards.check(reward)
-    truth = truth_of(asked.truth) if asked.truth else None
-    base = _base(asked, asked.base, "sft" if demonstrations else "policy")
-    base.texts.openings(held[:1], asked.sampling.max_new_tokens)  # or says what does not fit
-    with closing(_begin(config, out)):
-        began, learnt = time.monotonic(), None
+    config = {**alignment.to_json(), **_digests(alignment, distinct, demonstrations)}
+    same = partial(_check_same, config)
+    check_place(out, resume, same)
+    if resume and (finished := read_json(out / "result.json")):
+        return finished
+    order = np.random.default_rng([alignment.seed.value, 0]).permutation(len(distinct)).tolist()
+    held = [distinct[place] for place in order[: alignment.evaluate_on]]
+    trained = [distinct[place] for place in order[alignment.evaluate_on :]]
+    on_status("loading")
+    reward = AnswerReward.load(alignment.reward, iterates=alignment.guards.pessimism > 0)
+    alignment.guards.check(reward)
+    truth = truth_of(alignment.truth) if alignment.truth else None
+    base = _base(alignment, alignment.base, "sft" if demonstrations else "policy")
+    # Or says what does not fit.
+    base.texts.openings(held[:1], alignment.sampling.max_new_tokens)
+    with RunFolder(out, resume=resume, check_same=same) as folder:
+        if folder.is_new:
+            _write_json(folder, "config.json", config)
+        with writing(f"--out {out}"):
+            for name in ("answers", "checkpoints"):
+                (out / name).mkdir(exist_ok=True)
+        began, learnt, mark = time.monotonic(), None, mark_of(promise)
         if demonstrations:
-            learnt = _learnt(asked, base, demonstrations, config, out, said)
-            base = _base(asked, str(out / "sft"), "policy")
-        guarded = _guarded(asked, base, reward, trained, out, mark, said)
-        evaluator = Evaluator(base, held, reward, truth, asked.sampling, asked.seed.value)
+            learnt = _learnt(
+                alignment, base, demonstrations, base_promise or promise, config, out, on_status
+            )
+            base = _base(alignment, str(out / "sft"), "policy")
+        guarded = _guarded(alignment, base, reward, trained, out, mark, on_status)
+        evaluator = Evaluator(base, held, reward, truth, alignment.sampling, alignment.seed.value)
         sofar = _SoFar(guarded, reward, began)
-        watch = _Watch(asked, base, evaluator, out, mark, said, sofar)
+        watch = _Watch(alignment, base, evaluator, out, mark, on_status, sofar)
         watch.start()
         if not watch.stopped:  # as it may have by a crash
             train_policy(
                 base,
                 trained,
                 guarded,
-                asked.steps,
-                asked.sampling,
-                asked.seed.value,
+                alignment.steps,
+                alignment.sampling,
+                alignment.seed.value,
                 out / "checkpoints",
                 watch,
-                asked.evaluate_every,
+                alignment.evaluate_every,
             )
         chosen = watch.chosen()
         if not chosen.step:
             raise InputError(
-                f"nothing was learnt: {WHY[watch.stopped]} at step {watch.found[-1].step}, before "
-                f"any policy that is better than the base ({out / 'metrics.jsonl'}): lower "
+                f"nothing was learnt: {WHY[watch.stopped]} at step {watch.evaluations[-1].step}, "
+                f"before any policy that is better than the base ({out / 'metrics.jsonl'}): lower "
                 "--learning-rate, raise --kl-coef, evaluate more often, or guard the reward"
             )
         watch.restore(chosen.step)
@@ -224,7 +218,7 @@ def align(
             **config,
             "stopped": watch.stopped,
             "saved_step": chosen.step,
-            "reference": watch.found[0].to_json(),
+            "reference": watch.evaluations[0].to_json(),
             "policy": chosen.to_json(),
             "learnt": learnt,
             "prompts_trained": len(trained),
@@ -234,84 +228,88 @@ def align(
             "range": [guarded.low, guarded.high],
             "slope": guarded.slope,
             "seconds": round(sofar.seconds, 1),
-            "kl_is": kl_is(asked.sampling),
+            "kl_is": kl_is(alignment.sampling),
             "resumed": resume,
-            "promise": dict(promise) if promise is not None else None,
+            "promise": promise.to_json(),
         }
         with writing(out / "model"):
             save_language_model(
                 out / "model",
                 base,
                 base.theta(),
-                card=card(result),
+                card=card(result, promise),
                 overwrite=(out / "model").exists(),
-                beside=beside,
+                beside=lambda folder: files_of(promise, folder, details(promise)),
             )
-        _write(out / "result.json", _json(result))
+        with writing(out / "report.html"):
+            write_report(out, result, promise)
+        _write_json(folder, "result.json", result)
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
         return result
 
 
-def _base(asked: Alignment, path: str, task: str) -> LanguageBase:
+def _base(alignment: Alignment, path: str, task: str) -> LanguageBase:
     return LanguageBase(
         BaseSettings(
             path=path,
             task=task,
             train="lora",
-            rank=asked.lora_rank,
-            alpha=asked.lora_alpha,
-            targets=asked.lora_targets,
-            max_tokens=asked.max_tokens,
+            rank=alignment.lora_rank,
+            alpha=alignment.lora_alpha,
+            targets=alignment.lora_targets,
+            max_tokens=alignment.max_tokens,
             dtype="float32",
         )
     )
 
 
 def _learnt(
-    asked: Alignment,
+    alignment: Alignment,
     base: LanguageBase,
-    shown: Demonstrations,
+    demonstrations: Rows,
+    promise: Promise,
     config: Mapping[str, Any],
     out: Path,
-    said: Said,
+    on_status: OnStatus,
 ) -> dict[str, Any]:
-    """Learn demonstrations into ``OUT/sft``, unless it is there, whole; what is told of it."""
+    """Learn demonstrations into ``OUT/sft``, unless it is there, whole; return what is told of
+    it."""
     file = out / "checkpoints" / "sft.json"
     if not (out / "sft").exists():
         theta_D, loss = supervise(
             base,
-            shown.rows,
-            asked.supervised,
-            asked.seed.value,
+            demonstrations,
+            alignment.supervised,
+            alignment.seed.value,
             out / "checkpoints" / "sft.pt",
-            lambda done, of: said(f"demonstrations: step {done:,} of {of:,}"),
+            lambda done, of: on_status(f"demonstrations: step {done:,} of {of:,}"),
         )
-        result = {"demonstrations": len(shown.rows), "loss": loss, "dimension": base.dimension}
+        result = {"demonstrations": len(demonstrations), "loss": loss, "dimension": base.dimension}
         _write(file, json_lines([result]))
         with writing(out / "sft"):
             save_language_model(
                 out / "sft",
                 base,
                 theta_D,
-                card=shown.card({**config, "learnt": result}),
-                beside=shown.beside,
+                card=learnt_card({**config, "learnt": result}, promise),
+                beside=lambda folder: files_of(promise, folder, details(promise)),
             )
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def _digests(asked: Alignment, prompts: Sequence[str], demonstrations: Rows) -> dict[str, str]:
+def _digests(alignment: Alignment, prompts: Sequence[str], demonstrations: Rows) -> dict[str, str]:
     """Of all that is read: a folder that is gone on with must have been begun with the same, as its
     card tells one reward's promise."""
-    folder = asked.truth not in ("", POPULATION)
+    folder = alignment.truth not in ("", POPULATION)
     iterates = [
         hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in (files_of(asked.reward) if asked.guards.pessimism else [])
+        for file in (iterate_files(alignment.reward) if alignment.guards.pessimism else [])
     ]
     return {
-        "base_digest": contents_of(resolve_base(asked.base)).digest,
-        "reward_digest": digest_of(Path(asked.reward)),
+        "base_digest": contents_of(resolve_base(alignment.base)).digest,
+        "reward_digest": digest_of(Path(alignment.reward)),
         "iterates_digest": _digest(iterates) if iterates else "",
-        "truth_digest": digest_of(Path(asked.truth).expanduser()) if folder else "",
+        "truth_digest": digest_of(Path(alignment.truth).expanduser()) if folder else "",
         "prompts_digest": _digest(list(prompts)),
         "demonstrations_digest": _digest(list(demonstrations)) if demonstrations else "",
     }
@@ -321,54 +319,31 @@ def _digest(texts: Sequence[Any]) -> str:
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
 
-def _check_place(config: Mapping[str, Any], out: Path, resume: bool) -> None:
-    """InputError for a folder that is there already, or, to go on, was begun with other things."""
-    if not resume:
-        if out.exists() and not (out.is_dir() and _nothing_in(out)):
-            raise InputError(f"--out {out} is there already; choose another, or --resume")
-        return
+def _check_same(config: Mapping[str, Any], settings: Path) -> None:
+    """Raise InputError for a folder that was begun with other things."""
     try:
-        before = json.loads((out / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise InputError(f"--resume: {out} holds no alignment: no config.json") from None
+        before = json.loads(settings.read_text(encoding="utf-8"))
+        former = before["format"]
+    except (OSError, ValueError, KeyError, TypeError):
+        former = None
+    if former != FORMAT:
+        raise InputError(f"--resume: {settings.parent} holds no alignment")
     for name in sorted(config.keys() | before.keys()):
         if before.get(name) != json.loads(json.dumps(config.get(name))):
             raise InputError(
-                f"--resume: {out} was begun with another {name}: {before.get(name)!r}, not "
-                f"{config.get(name)!r}"
+                f"--resume: {settings.parent} was begun with another {name}: "
+                f"{before.get(name)!r}, not {config.get(name)!r}"
             )
 
 
-def _nothing_in(out: Path) -> bool:
-    """Return whether a folder is empty but for what one has that ended before its first file was
-    there."""
-    entries = {*out.iterdir(), *(out / "answers").glob("*")}
-    return entries <= {out / "answers", out / "checkpoints"}
-
-
-def _begin(config: Mapping[str, Any], out: Path) -> RunLock:
-    """Make the folder, if it is not there, and take it."""
-    try:
-        with writing(f"--out {out}"):
-            lock = RunLock(out / "checkpoints")  # where nothing stays
-            (out / "answers").mkdir(exist_ok=True)
-    except RunInUse:
-        raise InputError(
-            f"--out {out} is in use by another process; wait for it to end, or choose another"
-        ) from None
-    if not (out / "config.json").exists():
-        _write(out / "config.json", _json(config))
-    return lock
-
-
 def _guarded(
-    asked: Alignment,
+    alignment: Alignment,
     base: LanguageBase,
     reward: AnswerReward,
     prompts: Sequence[str],
     out: Path,
     mark: Mapping[str, str],
-    said: Said,
+    on_status: OnStatus,
 ) -> GuardedReward:
     """The reward that is climbed, with guards fitted to the reference's answers, which are kept."""
     file, many = out / "reference.jsonl", _ANSWERS
@@ -377,14 +352,14 @@ def _guarded(
         asked_R = [prompt for prompt in prompts for _ in range(many)]
 
         def progress(done: int, of: int) -> None:
-            said(f"the reference's answers: {done:,} of {of:,}")
+            on_status(f"the reference's answers: {done:,} of {of:,}")
 
-        answers = writer.write(asked_R, asked.sampling, (asked.seed.value, 0), progress)
+        answers = writer.write(asked_R, alignment.sampling, (alignment.seed.value, 0), progress)
         _write(file, answer_lines(asked_R, [[answer] for answer in answers], mark))
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     answers = [row["response"] for row in rows]
     answers_PK = [answers[at : at + many] for at in range(0, len(answers), many)]
-    return GuardedReward(reward, asked.guards, prompts, answers_PK)
+    return GuardedReward(reward, alignment.guards, prompts, answers_PK)
 
 
 class _SoFar:
@@ -405,11 +380,11 @@ class _SoFar:
             "seconds": self.seconds,
         }
 
-    def go_on(self, found: Mapping[str, Any]) -> None:
-        """From what an earlier process had counted."""
-        self._guarded.clipped, self._guarded.seen = int(found["clipped"]), int(found["seen"])
-        self._reward.too_long = int(found["too_long"])
-        self._began -= float(found["seconds"])
+    def go_on(self, before: Mapping[str, Any]) -> None:
+        """Continue from what an earlier process had counted."""
+        self._guarded.clipped, self._guarded.seen = int(before["clipped"]), int(before["seen"])
+        self._reward.too_long = int(before["too_long"])
+        self._began -= float(before["seconds"])
 
 
 class _Watch:
@@ -417,17 +392,17 @@ class _Watch:
 
     def __init__(
         self,
-        asked: Alignment,
+        alignment: Alignment,
         base: LanguageBase,
         evaluator: Evaluator,
         out: Path,
         mark: Mapping[str, str],
-        said: Said,
+        on_status: OnStatus,
         sofar: _SoFar,
     ) -> None:
-        self._asked, self._base, self._evaluator = asked, base, evaluator
-        self._out, self._mark, self._said, self._sofar = out, mark, said, sofar
-        self.found: list[Evaluation] = []
+        self._alignment, self._base, self._evaluator = alignment, base, evaluator
+        self._out, self._mark, self._on_status, self._sofar = out, mark, on_status, sofar
+        self.evaluations: list[Evaluation] = []
         self.stopped = ""
 
     def start(self) -> None:
@@ -441,16 +416,16 @@ class _Watch:
                 answers = [json.loads(row)["response"] for row in text.splitlines()]
                 self._evaluator.remember(result.step, answers)
                 self._add(result)
-        if self.found:
-            self._sofar.go_on(json.loads(self._counts(self.found[-1].step).read_bytes()))
+        if self.evaluations:
+            self._sofar.go_on(json.loads(self._counts(self.evaluations[-1].step).read_bytes()))
         else:
             self(0)
-        check_readable(self.found[0], self._asked.base)
+        check_readable(self.evaluations[0], self._alignment.base)
 
     def __call__(self, step: int) -> bool:
         """Evaluate the policy as it is; whether to stop."""
         result = self._evaluator(
-            step, lambda done, of: self._said(f"step {step}: {done:,} of {of:,} answers")
+            step, lambda done, of: self._on_status(f"step {step}: {done:,} of {of:,} answers")
         )
         answers = [[answer] for answer in self._evaluator.answers[step]]
         lines = answer_lines(self._evaluator.prompts, answers, self._mark)
@@ -459,13 +434,13 @@ class _Watch:
             save_file({"theta_D": self._base.theta()}, self._theta(step))
         _write(self._counts(step), json_lines([self._sofar.to_json()]))
         self._add(result)
-        _write(self._out / "metrics.jsonl", json_lines(one.to_json() for one in self.found))
-        self._said(self._told(result))
+        _write(self._out / "metrics.jsonl", json_lines(one.to_json() for one in self.evaluations))
+        self._on_status(self._status_text(result))
         return bool(self.stopped)
 
-    def _add(self, found: Evaluation) -> None:
-        self.found.append(found)
-        if self._asked.kl_budget and found.kl > self._asked.kl_budget:
+    def _add(self, one: Evaluation) -> None:
+        self.evaluations.append(one)
+        if self._alignment.kl_budget and one.kl > self._alignment.kl_budget:
             self.stopped = BUDGET
         elif self._parted():
             self.stopped = PARTED
@@ -473,29 +448,29 @@ class _Watch:
     def _parted(self) -> bool:
         """Return whether at the last two evaluations the proxy was above, and the truth below,
         where the truth was best."""
-        if len(self.found) < 3 or self.found[0].truth is None:
+        if len(self.evaluations) < 3 or self.evaluations[0].truth is None:
             return False
-        best = max(self.found[:-2], key=_truth)
+        best = max(self.evaluations[:-2], key=_truth)
         return all(
             one.proxy > best.proxy and self._evaluator.worse(one.step, best.step)
-            for one in self.found[-2:]
+            for one in self.evaluations[-2:]
         )
 
     def chosen(self) -> Evaluation:
         """The evaluation whose policy is saved."""
         if self.stopped == PARTED:
-            return max(self.found, key=_truth)
-        budget = self._asked.kl_budget or math.inf
-        return [one for one in self.found if one.kl <= budget or not one.step][-1]
+            return max(self.evaluations, key=_truth)
+        budget = self._alignment.kl_budget or math.inf
+        return [one for one in self.evaluations if one.kl <= budget or not one.step][-1]
 
     def restore(self, step: int) -> None:
         """Put the policy of an evaluation back."""
         self._base.put(load_file(self._theta(step))["theta_D"])
 
-    def _told(self, one: Evaluation) -> str:
+    def _status_text(self, one: Evaluation) -> str:
         truth = "" if one.truth is None else f", true reward {one.truth:+.2f}"
-        told = kl_is(self._asked.sampling)
-        return f"step {one.step}: reward {one.proxy:+.2f}, {told} {one.kl:.2f}{truth}"
+        kind = kl_is(self._alignment.sampling)
+        return f"step {one.step}: reward {one.proxy:+.2f}, {kind} {one.kl:.2f}{truth}"
 
     def _lines(self) -> list[dict[str, Any]]:
         try:
@@ -522,8 +497,9 @@ def _truth(one: Evaluation) -> float:
     return -math.inf if one.truth is None else one.truth
 
 
-def _json(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content, indent=2, allow_nan=False).encode() + b"\n"
+def _write_json(folder: RunFolder, name: str, content: Mapping[str, Any]) -> None:
+    with writing(folder.path / name):
+        folder.write_json(name, content)
 
 
 def _write(file: Path, content: bytes) -> None:

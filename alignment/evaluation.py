@@ -25,6 +25,8 @@ from murmuration.sims.population.win_rate import worth
 from murmuration.sims.population.wording import STRENGTHS
 
 POPULATION = "population"
+#: Why training may end before its last step.
+PARTED, BUDGET = "parted", "kl"
 _NORMAL = 1.959964
 
 

@@ -202,7 +202,7 @@ def _kl_plot(models: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[
                 "name": name,
                 "x": _mark(model["kl"], ticks[0], ticks[-1]),
                 "y": _up(_mark(model["win_rate"], low, high)),
-                "said": _interval(model["kl"], "{:.2f}"),
+                "said": interval(model["kl"], "{:.2f}"),
             }
             for number, (name, model) in enumerate(known, start=1)
         ],
@@ -223,7 +223,8 @@ def round_ticks(low: float, high: float) -> list[float]:
     return [float(round(step * k, 12)) for k in range(int(first), int(last) + 1)]
 
 
-def _interval(figure: Sequence[float | None], form: str) -> str:
+def interval(figure: Sequence[float | None], form: str) -> str:
+    """Return a value and its interval, if it has one, each as ``form`` says."""
     value, low, high = ("–" if part is None else form.format(part) for part in figure)
     return value if figure[1] is None else f"{value} ({low} to {high})"
 
@@ -248,7 +249,7 @@ def _policy() -> str:
 
 _TEMPLATES = html_templates(
     Path(__file__).with_name("templates"),
-    {"visible": visible, "figure": _interval, "share": _share, "points": _points},
+    {"visible": visible, "figure": interval, "share": _share, "points": _points},
 )
 _PAGE = _TEMPLATES.get_template("comparison.html")
 _STYLE = _TEMPLATES.get_template("comparison.css").render()

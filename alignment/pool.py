@@ -9,10 +9,12 @@ Legend: P prompts, N answers to each.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from murmuration.alignment.rewards import AnswerReward
+from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.reward import SavedReward
 from murmuration.preference.reward import RewardModel
@@ -36,6 +38,14 @@ class Pool:
     rewards_PN: np.ndarray
 
 
+def load_reward(option: str, folder: Path) -> Reward:
+    """Return a saved reward model; an InputError names the option that says where it is."""
+    try:
+        return RewardModel.load(str(folder))
+    except InputError as error:
+        raise InputError(f"{option} {error}") from None
+
+
 def draw(
     writer: Writer,
     reward: Reward,
@@ -52,6 +62,19 @@ def draw(
     Raises:
         InputError: as the writer and the reward raise it, or a reward is not finite.
     """
+    answers = write_samples(writer, prompts, samples, sampling, seed, progress)
+    return Pool(prompts, answers, rewards(reward, prompts, answers))
+
+
+def write_samples(
+    writer: Writer,
+    prompts: Sequence[str],
+    samples: int,
+    sampling: Sampling,
+    seed: int,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> list[list[str]]:
+    """Return ``samples`` answers to each prompt; arguments as of ``draw``."""
     written = []
     for sample in range(samples):
 
@@ -59,8 +82,7 @@ def draw(
             progress(before + answers, samples * of)
 
         written.append(writer.write(prompts, sampling, (seed, sample), done))
-    answers = [list(row) for row in zip(*written, strict=True)]
-    return Pool(prompts, answers, rewards(reward, prompts, answers))
+    return [list(row) for row in zip(*written, strict=True)]
 
 
 def rewards(reward: Reward, prompts: Sequence[str], answers: Sequence[Sequence[str]]) -> np.ndarray:

@@ -74,6 +74,11 @@ class Steps:
         if not (math.isfinite(self.beta) and self.beta >= 0):
             raise InputError(f"--kl-coef must not be negative; got {self.beta}")
 
+    @property
+    def prompts(self) -> int:
+        """Return how many prompts a step has."""
+        return self.batch // self.answers
+
 
 def train_policy(
     base: LanguageBase,
@@ -104,9 +109,9 @@ def train_policy(
         InputError: TRL is not installed, there are fewer prompts than a step takes, or a step is
             not finite.
     """
-    if len(prompts) < steps.batch // steps.answers:  # of which TRL would make no step, and no word
+    if len(prompts) < steps.prompts:  # of which TRL would make no step, and no word
         raise InputError(
-            f"{len(prompts):,} prompts are fewer than the {steps.batch // steps.answers:,} of a "
+            f"{len(prompts):,} prompts are fewer than the {steps.prompts:,} of a "
             "step: give more, or lower --batch-size"
         )
     try:

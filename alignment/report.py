@@ -1,27 +1,90 @@
-"""What is told of an alignment: plots of reward against divergence, and the policy's card."""
+"""What is told of an alignment: report, plot of reward and divergence, the policy's card."""
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from math import hypot
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+from rich.console import Group
+from rich.text import Text
 
-from murmuration.alignment.align import WHY
+from murmuration.alignment.evaluation import BUDGET, PARTED
 from murmuration.preference.data.sources import is_hub_name
+from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.promise import Promise
 from murmuration.reporting.card_head import head, loading
-from murmuration.reporting.jinja import joined_lines, markdown_templates
+from murmuration.reporting.figures import duration, share_text
+from murmuration.reporting.jinja import html_templates, joined_lines, markdown_templates
+from murmuration.reporting.live.tables import table_of
 from murmuration.reporting.promise import Details, details, paragraphs, table
 
+#: What reasons of ending are called.
+WHY = {
+    "": "all steps were made",
+    BUDGET: "the divergence from the base passed its budget",
+    PARTED: "the reward went on rising while the true reward fell",
+}
 
-def draw(out: Path) -> None:
-    """``reward_kl.png`` in an alignment's folder, from its ``metrics.jsonl``."""
-    text = (out / "metrics.jsonl").read_text(encoding="utf-8")
-    result = json.loads((out / "result.json").read_text(encoding="utf-8"))
-    rows = [json.loads(line) for line in text.splitlines()]
-    figure(rows, int(result["saved_step"]), result["kl_is"]).savefig(out / "reward_kl.png", dpi=120)
+
+def write_report(folder: Path, result: Mapping[str, Any], promise: Promise) -> Path:
+    """Write ``plots/reward_kl.png`` and ``report.html`` of an alignment; return the latter.
+
+    Args:
+        folder: that of the alignment, with its ``metrics.jsonl``.
+        result: the figures of ``result.json``.
+        promise: as of ``card``.
+    """
+    png = BytesIO()
+    rows = evaluations(folder)
+    figure(rows, int(result["saved_step"]), result["kl_is"]).savefig(png, dpi=160)
+    (folder / "plots").mkdir(exist_ok=True)
+    replace_file(folder / "plots" / "reward_kl.png", png.getvalue())
+    uri = f"data:image/png;base64,{b64encode(png.getvalue()).decode('ascii')}"
+    page = _PAGE.render(
+        result=result,
+        base=_public_name(str(result["base"])),
+        why=WHY[result["stopped"]],
+        promise=[text.replace("**", "") for text in paragraphs(promise)],
+        warnings=[_NO_BETTER] if result["policy"]["proxy"] <= 0 else [],
+        images={"reward_kl": (uri, uri)},
+    )
+    replace_file(folder / "report.html", page.encode())
+    return folder / "report.html"
+
+
+def evaluations(folder: Path) -> list[dict[str, Any]]:
+    """Return a line for each evaluation of an alignment."""
+    text = (folder / "metrics.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def summary(result: Mapping[str, Any], folder: Path) -> Group:
+    """Return what a terminal shows of an alignment that has ended."""
+    headings = {
+        "": "",
+        "step": "step",
+        "proxy": "reward",
+        "kl": result["kl_is"],
+        "truth": "true reward",
+        "unreadable": "cannot be read",
+        "words": "words",
+    }
+    rows = [
+        {"": name, **{key: result[name][key] for key in headings if key}}
+        for name in ("reference", "policy")
+    ]
+    lines = [_NO_BETTER] if result["policy"]["proxy"] <= 0 else []
+    lines.append(
+        f"{WHY[result['stopped']]}; the policy of step {result['saved_step']} is in {folder}/model"
+    )
+    return Group(table_of(rows, headings), *map(Text, lines))
+
+
+_NO_BETTER = "the policy's reward is no better than the base's: it learned nothing that helps"
 
 
 def figure(rows: Sequence[Mapping[str, Any]], saved: int, kl_is: str = "KL") -> Figure:
@@ -43,9 +106,9 @@ def figure(rows: Sequence[Mapping[str, Any]], saved: int, kl_is: str = "KL") -> 
         (panels[1], "step", "step"),
     ):
         places = [row[name] for row in rows]
-        for told, (colour, values, errors) in lines.items():
+        for name_of_line, (colour, values, errors) in lines.items():
             axes.errorbar(
-                places, values, errors, color=colour, marker="o", ms=3.5, lw=1.3, label=told
+                places, values, errors, color=colour, marker="o", ms=3.5, lw=1.3, label=name_of_line
             )
         at = next(row[name] for row in rows if row["step"] == saved)
         axes.axvline(at, color="0.6", ls=":", lw=1, label="saved")
@@ -102,6 +165,9 @@ def _public_name(base: str) -> str:
     return base if is_hub_name(base) and not Path(base).exists() else ""
 
 
-_CARDS = markdown_templates(Path(__file__).with_name("templates"), {"signed": "{:+.2f}".format})
+_TEMPLATES, _SIGNED = Path(__file__).with_name("templates"), "{:+.2f}".format
+_CARDS = markdown_templates(_TEMPLATES, {"signed": _SIGNED})
+_FILTERS = {"signed": _SIGNED, "share": share_text, "duration": duration}
+_PAGE = html_templates(_TEMPLATES, _FILTERS).get_template("report.html")
 _POLICY = _CARDS.get_template("policy_card.md")
 _DEMONSTRATIONS = _CARDS.get_template("demonstrations_card.md")

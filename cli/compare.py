@@ -1,29 +1,21 @@
 """``murmuration compare``: which strategy for my users?"""
 
 import json
-import math
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import click
 import typer
-from rich.table import Table
 
-from murmuration.api.config import make_config
+from murmuration.api.comparing import compare as compare_strategies
 from murmuration.cli import about_data
 from murmuration.cli.options import WHERE, Json, help_of, meaning
-from murmuration.planning.compare import HEADINGS, Cell, composed_epsilon, write
-from murmuration.planning.compare import compare as compared
 from murmuration.preference.choices import LENGTHS
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.rows import InputError
 from murmuration.preference.models import models
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.reporting.live.runs_progress import RunsProgress
 from murmuration.reporting.live.terminal import Terminal
-from murmuration.sims.runtimes.sweep import OnRun, Outcome, on_cluster, one_by_one
-from murmuration.strategies.config import RunConfig
 
 
 class Where(StrEnum):
@@ -93,12 +85,7 @@ def compare(
         budgets = [float(value) for value in epsilon.split(",")]
     except ValueError:
         raise InputError(f"--epsilons {epsilon!r}: numbers separated by commas") from None
-    names = [name.strip() for name in strategies.split(",") if name.strip()]
-    if seeds < 1 or not names:
-        raise InputError("--seeds must be at least 1 and --strategies must name one")
-    given = {
-        "data": about_data.located(data, split, data_config),
-        "test": test,
+    settings: dict[str, Any] = {
         "model": model,
         "columns": about_data.renamed(columns, user_column) or None,
         "one_user_per_row": one_user_per_row,
@@ -115,42 +102,22 @@ def compare(
         "features": features,
         "length": length,
     }
-    base = make_config({**given, "out": str(out / "runs")})
-    if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / "runs").is_dir()):
-        raise InputError(f"--out {out} holds something else; choose another folder")
-    out.mkdir(parents=True, exist_ok=True)
-    console = Terminal(stderr=as_json)
-    with RunsProgress() as progress:
-
-        def run_all(configs: Sequence[RunConfig], on_run: OnRun) -> list[Outcome]:
-            progress.begin(len(configs))
-            if runtime is Where.RAY:
-                return on_cluster(configs, on_run, cpus_per_run)
-            return one_by_one(configs, on_run)
-
-        cells = compared(base, names, budgets, seeds, out, progress, run_all)
-    composed = composed_epsilon(cells, adjacency, delta)
-    write(cells, composed, base, out)
-    console.print(_table(base, cells))
-    if composed:
-        console.print(
-            f"All of it together would cost ε = {composed:.3g}, had the seeds been secret. They "
-            "are public: release none of it."
-        )
-    console.print(f"table, plot and runs: {out}")
+    comparison = compare_strategies(
+        [name.strip() for name in strategies.split(",") if name.strip()],
+        budgets,
+        out=out,
+        data=about_data.located(data, split, data_config),
+        test=test,
+        seeds=seeds,
+        runtime=runtime.value,
+        cpus_per_run=cpus_per_run,
+        progress=True,
+        **settings,
+    )
+    Terminal(stderr=as_json).print(comparison)
     if as_json:
-        rows = [cell.row() for cell in cells]
-        finite = composed if math.isfinite(composed) else None
-        print(json.dumps({"rows": rows, "composed_epsilon": finite, "out": str(out)}))
-    if failed := next((cell.failed for cell in cells if cell.failed), None):
+        print(json.dumps(comparison.to_json()))
+    if failed := next((cell.failed for cell in comparison if cell.failed), None):
         errors = Terminal(stderr=True, highlight=False)
         errors.print(f"error: some runs failed, the first: {failed}", style="red")
         raise typer.Exit(1)
-
-
-def _table(base: RunConfig, cells: list[Cell]) -> Table:
-    table = Table(*HEADINGS, title=f"{base.adjacency}, δ = {base.delta:g}")
-    for cell in cells:
-        style = ("bold red" if cell.failed else "yellow") if cell.missing else ""
-        table.add_row(*cell.line(), style=style)
-    return table

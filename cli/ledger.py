@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from murmuration.api.ledgers import verify
 from murmuration.cli.options import Json
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting.chained_record import Head
-from murmuration.privacy.accounting.terms import Caveat
-from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
+from murmuration.reporting.live import ledger_view
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.sims.runtimes.people import Paid, book
 
@@ -104,8 +102,8 @@ def _say(report: Mapping[str, Any], as_json: bool) -> None:
         console.print(Text.assemble(("NOT WHOLE: ", "bold red"), text))
     if "kind" not in report:
         return
-    console.print(_table(report))
-    for line in _lines(report):
+    console.print(ledger_view.table(report))
+    for line in ledger_view.lines(report):
         console.print(Text(line))
     console.print(Text.assemble("head  ", (report["head"], "bold")))
     console.print(Text("Keep it elsewhere: --expect HEAD shows whether anything was rolled back."))
@@ -118,77 +116,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(entry) for entry in value]
     return "infinite" if value == math.inf else value
-
-
-def _table(report: Mapping[str, Any]) -> Table:
-    if report["kind"] == "run":
-        heads = ("what", "event", "times", "rounds", "again", "ε alone")
-        rows = [
-            (
-                *(row["covers"], _event(row["event"]), f"{row['times']:,}", row["rounds"]),
-                *(str(row["again"] or ""), epsilon_text(row["epsilon"])),
-            )
-            for row in report["events"]
-        ]
-    else:
-        heads = ("run", "adjacency", "δ", "rounds", "answered", "ε as stated")
-        rows = [
-            (
-                *(plan["run"], plan["adjacency"], delta_text(plan["delta"])),
-                *(f"{plan['rounds']:,}", f"{plan['answered']:,}", epsilon_text(plan["epsilon"])),
-            )
-            for plan in report["plans"]
-        ]
-    table = Table(*heads, box=None)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
-
-
-def _lines(report: Mapping[str, Any]) -> list[str]:
-    """What it comes to, in words."""
-    if report["kind"] == "owner":
-        answered = ", ".join(f"{n:,} × {kind}" for kind, n in sorted(report["answered"].items()))
-        result = [f"answered {answered or 'nothing'}; refused {report['refused']:,}"]
-        if report["epsilon"] is not None:
-            result.append(
-                f"ε {epsilon_text(report['epsilon'])} at δ {delta_text(report['delta'])}, if all "
-                "servers keep to what they stated"
-            )
-        return result
-
-    def labelled(epsilon: float) -> str:
-        return with_seed_known(epsilon_text(epsilon), Caveat.SEEDED in report["caveats"])
-
-    result = [f"ε of part {part}: {labelled(epsilon)}" for part, epsilon in report["parts"].items()]
-    budget = report["budget_epsilon"]
-    of = "" if budget is None else f" of {budget:g} ({report['budget_left']:.3g} left)"
-    result.append(
-        f"ε {labelled(report['epsilon'])}{of} at δ {delta_text(report['delta'])}, under "
-        f"{report['adjacency']}"
-    )
-    if (seen := report["epsilon_against_server"]) is not None:
-        result.append(
-            f"ε {labelled(seen)} against the server itself, if as many nodes added their "
-            "shares of the noise as the run assumes"
-        )
-    result += [f"written: {path}" for path in report.get("written", ())]
-    result += [
-        f"LOST, and the plan charged again: {what}; the budget started again after it"
-        for what in report["losses"]
-    ]
-    return result
-
-
-def _event(event: Mapping[str, Any]) -> str:
-    """Its kind and parameters in a few words."""
-    said = []
-    for name, value in event.items():
-        if name == "kind":
-            continue
-        if isinstance(value, Mapping):
-            said.append(_event(value))
-        else:
-            number = f"{value:.6g}" if isinstance(value, float) else str(value)
-            said.append(f"{name.replace('_', ' ')} {number}")
-    return f"{event['kind']}: {', '.join(said)}" if said else str(event["kind"])

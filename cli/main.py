@@ -6,15 +6,13 @@ results go to stdout, progress to stderr.
 """
 
 import sys
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any
 
 import click
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup
 
-from murmuration.preference.data.errors import InputError
+from murmuration.cli.commands import COMMANDS, imported
 from murmuration.preference.escaping import visible
 from murmuration.quiet import quiet_libraries
 from murmuration.reporting.live.terminal import Terminal, guard_streams
@@ -22,64 +20,6 @@ from murmuration.reporting.live.terminal import Terminal, guard_streams
 # Before anything is imported that reads it. What a benchmark compares with is measured as it comes,
 # and is faster so on a quiet machine.
 quiet_libraries(threads_sleep=sys.argv[1:2] != ["bench"])
-
-
-#: What the list says of each command: what its own help begins with. The command is what the module
-#: ``cli.NAME`` (or ``cli.models.NAME``) calls NAME: a function, or a ``typer.Typer`` of
-#: several commands.
-COMMANDS = {
-    "run": "Train a private reward model in simulation, or a language model with --task.",
-    "plan": (
-        "Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out."
-    ),
-    "data": (
-        "Look at judgements before a budget is spent: what they hold, what a run would make of "
-        "them."
-    ),
-    "score": (
-        "Score responses to a prompt: the higher, the better liked. Only differences mean anything."
-    ),
-    "respond": "Write responses to prompts with a language model that says the next token.",
-    "synthesize": (
-        "Let a policy answer public prompts, and a private reward say which answers are better."
-    ),
-    "winrate": "Compare models' answers with another's: how often each wins, by a judge.",
-    "align": (
-        "Align a language model with a private reward, on public prompts: no further epsilon."
-    ),
-    "export": "Write a model to a folder that is meant to be shared: no private files, no paths.",
-    "push": "Send a model to a hub: what `murmuration export` writes, and nothing else.",
-    "compare": (
-        "Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error "
-        "bars."
-    ),
-    "report": "Write the report of a run again, or compare runs: a page and a table.",
-    "reproduce": "Rerun a figure or table of the papers, or one of our own.",
-    "privatize": (
-        "Randomize the labels of judgements, once and for all, and record how likely each is false."
-    ),
-    "bounds": "Evaluate the papers' upper and lower bounds on the error of the reward model.",
-    "agent": "Answer a node's requests from its users' data, within the owner's policy.",
-    "ledger": "Show a ledger, verify it, and say what was spent; exit 1 if it is not whole.",
-    "base": "Train a small language model on the embedded population's public text.",
-    "policies": "Commit a class of policies, from which a run chooses one.",
-    "population": (
-        "Write train, test and unseen-topic judgements of a synthetic population, and its truth."
-    ),
-    "audit": "Attack mechanisms: lower bounds on epsilon, beside what is claimed.",
-    "bench": "Measure speed on this machine, beside what limits it.",
-    "deploy": "Deploy on separate machines: write keys and commands, run a client, look after it.",
-}
-#: Those that load what files name.
-_LOADING = frozenset(
-    {"align", "export", "push", "respond", "run", "score", "synthesize", "winrate"}
-)
-#: Those that only a checkout has: they lie in ``research.commands``.
-_OF_RESEARCH = frozenset({"bench", "reproduce"})
-#: Those about models that are there, or are made without users: they lie in ``cli.models``.
-_OF_MODELS = frozenset(
-    {"align", "base", "export", "policies", "push", "respond", "score", "synthesize", "winrate"}
-)
 
 
 class _Commands(TyperGroup):
@@ -103,71 +43,6 @@ class _Commands(TyperGroup):
             # Click calls it final, and prints it itself
             error.message = visible(error.message)  # pyright: ignore[reportAttributeAccessIssue]
             raise
-
-
-def imported(name: str) -> click.Command:
-    """The command of a name, from its file."""
-    if name in _OF_RESEARCH and find_spec("murmuration.research") is None:
-        raise InputError(
-            f"murmuration {name} needs a checkout of the repository: what it runs is not installed"
-        )
-    room = "cli.models" if name in _OF_MODELS else "cli"
-    room = "research.commands" if name in _OF_RESEARCH else room
-    file = import_module(f"murmuration.{room}.{name}")
-    result = getattr(file, name)
-    holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    if isinstance(result, typer.Typer):
-        holder.add_typer(result, name=name)
-    else:
-        holder.command(name, cls=getattr(file, "COMMAND", TyperCommand))(result)
-    made = _finished(typer.main.get_group(holder).commands[name])
-    if name in _LOADING:
-        made.params.append(_online_option())
-    return made
-
-
-def _online_option() -> click.Option:
-    """`--online`, the same for all commands that load what a file names."""
-
-    def say(ctx: click.Context, _: click.Parameter, said: bool) -> None:
-        from murmuration.preference.online import online
-
-        if said:
-            ctx.with_resource(online())
-
-    told = (
-        "Ask the hub for a base or encoder that a file names, without a token. Otherwise only this "
-        "machine's cache is looked at. What you name yourself is asked for anyway."
-    )
-    return TyperOption(
-        param_decls=["--online"],
-        callback=say,
-        help=told,
-        default=False,
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-    )
-
-
-def _finished(command: click.Command) -> click.Command:
-    """The command with former names of its options hidden (``cli.options``), and with the help of
-    its arguments, which Typer 0.20 loses under Click 8.5.
-
-    Flower takes no later Typer.
-    """
-    from murmuration.cli.options import with_former_names
-
-    for below in getattr(command, "commands", {}).values():
-        _finished(below)
-    command.params = [with_former_names(parameter) for parameter in command.params]
-    declared = get_type_hints(command.callback, include_extras=True) if command.callback else {}
-    for parameter in command.params:
-        if isinstance(parameter, TyperArgument) and parameter.help is None:
-            told = [each.help for each in get_args(declared[parameter.name or ""])
-                    if isinstance(each, typer.models.ArgumentInfo)]  # fmt: skip
-            parameter.help = told[0]
-    return command
 
 
 app = typer.Typer(

@@ -6,7 +6,8 @@ it is declared as an option's second name, or as its setting's ``former``.
 """
 
 import copy
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Annotated, Any
 
@@ -35,6 +36,17 @@ REWARD_PRIVACY = (
 )
 AUDIT = "A file with what `murmuration audit TARGET --json` printed."
 
+Prompts = Annotated[str, typer.Option(help=PROMPTS)]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        help=rf"{LIMIT} \[default: all; 2000 of the population]", show_default=False, min=1
+    ),
+]
+Generations = Annotated[
+    int, typer.Option("--num-generations", "--samples", help=GENERATIONS, min=1)
+]
+RewardPrivacy = Annotated[str, typer.Option(help=REWARD_PRIVACY, show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help=JSON)]
 #: Of commands that write ``metrics.jsonl``.
 ReportTo = Annotated[
@@ -66,6 +78,32 @@ def help_of(name: str) -> str:
 def meaning(name: str) -> str:
     """Return the sentence that a setting's help begins with, for a command that adds its own."""
     return f"{help_of(name).partition('. ')[0].removesuffix('.')}."
+
+
+DrawSeed = Annotated[
+    int,
+    typer.Option(help=f"{meaning('seed')} Of the population's prompts and of all draws.", min=0),
+]
+
+
+def add_parameters(
+    command: Callable[..., Any], parameters: Sequence[inspect.Parameter], before: str = ""
+) -> None:
+    """Give a command more parameters, whose values it takes as keywords that it does not name.
+
+    Typer reads options from the signature.
+
+    Args:
+        command: a function with ``**`` keywords.
+        parameters: keyword-only ones.
+        before: the keyword-only parameter before which help has them; by default all.
+    """
+    signature = inspect.signature(command)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    place = [p.name for p in own].index(before) if before else 0
+    all_ = [*own[:place], *parameters, *own[place:]]
+    command.__signature__ = signature.replace(parameters=all_)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in all_}
 
 
 class RenamedOption(TyperOption):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,17 +37,25 @@ def report(
     Nothing is asked or measured anew, so nothing is spent. Of a run that has not ended it says what
     is missing, and what the ledger holds so far.
     """
+    from murmuration.api.reporting import write_report
     from murmuration.reporting.comparison import HEADINGS, read_run, warnings_of
 
-    seen = [read_run(run.expanduser()) for run in runs]
-    if len(seen) > 1:
+    folders = [run.expanduser() for run in runs]
+    if any(map(_is_alignment, folders)):
+        if len(runs) > 1 or nonprivate or audit or out:
+            raise InputError("the report of an alignment is its own: name its folder alone")
+        _of_alignment(folders[0], as_json)
+        return
+    if len(folders) > 1:
         if nonprivate or audit:
             raise InputError("--nonprivate and --audit are about one run; name one")
+        seen = [read_run(folder) for folder in folders]
         path = _compared(seen, out or Path("runs-compared.html"))
     elif out:
         raise InputError("--out is for several runs: the report of one lies in its folder")
     else:
-        path = _of_one(runs[0].expanduser(), seen[0], nonprivate, audit)
+        path, run = write_report(folders[0], nonprivate=nonprivate, audit=audit)
+        seen = [run]
     told = warnings_of(seen)
     if as_json:
         rows = [dict(zip(HEADINGS, run.line(), strict=True)) for run in seen]
@@ -81,48 +90,23 @@ def _compared(seen: Sequence[Any], path: Path) -> Path:
     return path
 
 
-def _of_one(folder: Path, seen: Any, nonprivate: Path | None, audit: Path | None) -> Path:
-    from murmuration.privacy.durable_files import replace_file
-    from murmuration.reporting.comparison import comparison_page, read_run
-    from murmuration.reporting.report import write_report
-    from murmuration.reporting.run_files import read_json, read_metrics
-    from murmuration.server.run_lock import RunInUse, RunLock
+def _is_alignment(folder: Path) -> bool:
+    from murmuration.reporting.run_files import read_json
+    from murmuration.server.lineage import is_alignment
 
-    twin = None
-    if nonprivate:
-        other = read_run(nonprivate.expanduser())
-        if other.private or not other.result:
-            raise InputError(f"--nonprivate {nonprivate}: not a finished run without privacy")
-        if _digest(other.result) != _digest(seen.result):
-            raise InputError(
-                f"--nonprivate {nonprivate}: its accuracy was measured on another test"
-            )
-        twin = other.result
-    audited = read_json(audit.expanduser(), *_OF_AUDIT) if audit else None
-    if audit and not audited:
-        raise InputError(f"--audit {audit}: no such file")
-    if (twin or audited) and not (seen.result and seen.private):
-        raise InputError("--nonprivate and --audit need a finished private run")
-    try:
-        lock = RunLock(folder)
-    except RunInUse:
-        raise InputError(f"{folder} is in use: its report can be written when it ends") from None
-    except OSError as error:
-        raise InputError(f"{folder} cannot be used: {error.strerror}") from None
-    try:
-        if seen.result and not seen.missing:
-            return write_report(folder, seen.result, read_metrics(folder), twin=twin, audit=audited)
-        path = folder / "report.html"
-        replace_file(path, comparison_page([seen]).encode())
-        return path
-    except OSError as error:
-        raise InputError(f"{folder} cannot be written: {error.strerror}") from None
-    finally:
-        lock.close()
+    with suppress(InputError):  # it is damaged, which is said of a run that it might be
+        return is_alignment(read_json(folder / "result.json"))
+    return False
 
 
-_OF_AUDIT = ("target", "adjacency", "epsilon_claimed", "epsilon_lower", "confidence")
+def _of_alignment(folder: Path, as_json: bool) -> None:
+    from murmuration.alignment.report import summary
+    from murmuration.api.reporting import write_alignment_report
+    from murmuration.reporting.run_files import read_json
 
-
-def _digest(result: dict[str, Any]) -> object:
-    return (result.get("baselines") or {}).get("test_digest")
+    page, result = write_alignment_report(folder), read_json(folder / "result.json")
+    if as_json:
+        print(json.dumps({"result": result, "page": str(page)}))
+        return
+    Terminal(highlight=False).print(summary(result, folder))
+    print(f"page: {page}")

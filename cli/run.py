@@ -1,6 +1,5 @@
 """``murmuration run``: one training run in simulation, from judgements to a reward model."""
 
-import inspect
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from murmuration.cli import about_data
-from murmuration.cli.options import JSON, WHERE, ReportTo, RunName
+from murmuration.cli.options import JSON, WHERE, ReportTo, RunName, add_parameters
 from murmuration.cli.setting_options import RunCommand, setting_parameters
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.sims.runtimes.runtime import Runtime
@@ -111,8 +110,4 @@ def run(
 #: Its class, whose help depends on the strategy and the task that are named.
 COMMAND = RunCommand
 
-# Typer reads options from the signature; those of settings take the place of ``given``.
-_SIGNATURE = inspect.signature(run)
-_FIXED = [p for p in _SIGNATURE.parameters.values() if p.kind is not p.VAR_KEYWORD]
-run.__signature__ = _SIGNATURE.replace(parameters=[*setting_parameters(), *_FIXED])  # type: ignore[attr-defined]
-run.__annotations__ = {p.name: p.annotation for p in run.__signature__.parameters.values()}  # type: ignore[attr-defined]
+add_parameters(run, setting_parameters())

@@ -1,10 +1,10 @@
 """Learn what a crowd prefers without learning what anyone in it prefers.
 
 ``train`` makes a run; before, ``data`` looks at judgements and ``plan`` says what a run will cost;
-``compare`` runs strategies side by side. ``Run`` is a finished run and ``RewardModel`` what it has
-learnt; ``score``, ``align``, ``synthesize`` and ``winrate`` use that. Within ``online()`` a hub may
-be asked for what a folder names. Everything else is internal: it may change from one version to the
-next.
+``privatize`` randomizes labels; ``compare`` runs strategies side by side. ``Run`` is a finished run
+and ``RewardModel`` what it has learnt; ``score``, ``respond``, ``align``, ``synthesize`` and
+``winrate`` use that. Within ``online()`` a hub may be asked for what a folder names. Everything
+else is internal: it may change from one version to the next.
 
     import murmuration as mm
     mm.plan(epsilon=3, delta=1e-5, rounds=200, cohort=500, users=4800)["noise_multiplier"]
@@ -20,14 +20,18 @@ if TYPE_CHECKING:
     from murmuration.alignment.reinforce import Steps
     from murmuration.alignment.rewards import Guards
     from murmuration.alignment.supervised import Supervised
-    from murmuration.api.aligning import AlignedPolicy, align
+    from murmuration.api.aligning import align
     from murmuration.api.comparing import compare
     from murmuration.api.judging import winrate
     from murmuration.api.looking import data
+    from murmuration.api.privatizing import PrivatizedLabels, privatize
+    from murmuration.api.responding import Responses, respond
     from murmuration.api.run import Run
     from murmuration.api.scoring import score
     from murmuration.api.synthesizing import SyntheticPreferences, synthesize
     from murmuration.api.training import train
+    from murmuration.planning.compare import StrategyComparison
+    from murmuration.planning.data_summary import DataSummary
     from murmuration.planning.plan import plan
     from murmuration.preference.language.generation import Sampling
     from murmuration.preference.online import online
@@ -36,14 +40,17 @@ if TYPE_CHECKING:
     from murmuration.strategies.spec import Strategy
 
 __all__ = [
-    "AlignedPolicy",
+    "DataSummary",
     "Guards",
+    "PrivatizedLabels",
+    "Responses",
     "RewardModel",
     "Run",
     "Sampling",
     "Settings",
     "Steps",
     "Strategy",
+    "StrategyComparison",
     "Supervised",
     "SyntheticPreferences",
     "align",
@@ -51,6 +58,8 @@ __all__ = [
     "data",
     "online",
     "plan",
+    "privatize",
+    "respond",
     "score",
     "synthesize",
     "train",
@@ -65,14 +74,17 @@ if not (_HERE / "privacy").is_dir():
 
 #: Where names are that are imported when they are asked for: some need libraries that take seconds.
 _PLACES = {
-    "AlignedPolicy": "murmuration.api.aligning",
+    "DataSummary": "murmuration.planning.data_summary",
     "Guards": "murmuration.alignment.rewards",
+    "PrivatizedLabels": "murmuration.api.privatizing",
+    "Responses": "murmuration.api.responding",
     "RewardModel": "murmuration.preference.reward",
     "Run": "murmuration.api.run",
     "Sampling": "murmuration.preference.language.generation",
     "Settings": "murmuration.strategies.settings",
     "Steps": "murmuration.alignment.reinforce",
     "Strategy": "murmuration.strategies.spec",
+    "StrategyComparison": "murmuration.planning.compare",
     "Supervised": "murmuration.alignment.supervised",
     "SyntheticPreferences": "murmuration.api.synthesizing",
     "align": "murmuration.api.aligning",
@@ -80,6 +92,8 @@ _PLACES = {
     "data": "murmuration.api.looking",
     "online": "murmuration.preference.online",
     "plan": "murmuration.planning.plan",
+    "privatize": "murmuration.api.privatizing",
+    "respond": "murmuration.api.responding",
     "score": "murmuration.api.scoring",
     "synthesize": "murmuration.api.synthesizing",
     "train": "murmuration.api.training",

@@ -20,7 +20,10 @@ Filters = Mapping[str, Callable[..., str]]
 
 
 def html_templates(folder: Path, filters: Filters | None = None) -> Environment:
-    """Return the templates of HTML in a folder, in which every value is escaped."""
+    """Return the templates of HTML in a folder, in which every value is escaped.
+
+    They may build on those of this room.
+    """
     return _environment(folder, filters, autoescape=True)
 
 
@@ -36,7 +39,7 @@ def joined_lines(template: Template, *values: Mapping[str, Any], **more: Any) ->
 
 def _environment(folder: Path, filters: Filters | None, **options: Any) -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(folder),
+        loader=FileSystemLoader([folder, TEMPLATES]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

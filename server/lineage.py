@@ -237,15 +237,22 @@ def _mentions_runs(file: Path) -> bool:
         return any(PRIVATE_RUNS.encode() in line for line in lines)
 
 
+def is_alignment(result: Mapping[str, Any]) -> bool:
+    """Return whether a ``result.json`` is that of an alignment, rather than of training."""
+    return "reward_digest" in result
+
+
 def promise_of_run(folder: Path) -> Promise:
     """Return what a finished run promises, with what its base cost.
 
     Raises:
         InputError: there is no finished run, or its files do not fit each other.
     """
-    if not (result := read_json(folder / "result.json", "ledger_head")):
+    if not (result := read_json(folder / "result.json")):
         raise InputError(f"{folder}: no finished run: it has no result.json")
     try:
+        if is_alignment(result):  # which released nothing itself
+            return _read(str(folder / "model"), folder / "model", {})
         own = Promise((_of_result(folder, result),))
         if (folder / "model" / FILE).exists():
             return covering(_read(str(folder / "model"), folder / "model", {}), own)

@@ -1,4 +1,4 @@
-"""The folder a run writes: what may be shown, and, apart from it, what may not.
+"""The folder that a run of training writes: what may be shown, and apart from it what may not.
 
     config.json     the settings (public; the seed is not among them), and a keyed hash that ties
                     seed and keys to them
@@ -16,13 +16,11 @@
                     prompts, rows that were given in memory, what of a strategy's state was not
                     released, the folder's lock: not for release
 
-Every file is replaced whole or appended a line at a time, so a crash leaves nothing half-written.
-One process at a time has a folder: nothing is written or removed without its lock.
+What it has in common with other runs' folders is in ``server.run_folder``.
 """
 
 import contextlib
 import json
-import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -51,42 +49,16 @@ from murmuration.reporting.run_files import (
 )
 from murmuration.server import checkpoints, resuming
 from murmuration.server.checkpoints import Checkpoint
-from murmuration.server.run_lock import RunInUse, RunLock
+from murmuration.server.run_folder import RunFolder
 from murmuration.strategies.config import CHECK, RunConfig, present_names
 from murmuration.strategies.spec import Value
 
-PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end
-
-#: What stands in private/ before the run's settings.
-_FIRST = ("seed.json", "keys.json", "lock", "data.jsonl", "test.jsonl")
 #: What has a secret key of its own (``RunDirectory.secret``).
 _SECRETS = ("hold-out coins", "registry salt", "run name")
 
 
-def check_free(path: Path) -> None:
-    """InputError where a folder cannot be that of a new run; changes nothing."""
-    if (path / "config.json").exists():
-        raise InputError(
-            f"--out {path} holds a run already; continue it with --resume, or choose another folder"
-        )
-    if _occupied(path):
-        raise InputError(f"--out {path} is not empty; choose another folder")
-
-
-def _occupied(folder: Path) -> bool:
-    """Return whether it holds more than what a run leaves that is killed in its first step."""
-    private = folder / "private"
-
-    def ours(path: Path) -> bool:
-        mine = path.parent == private and path.name.strip(".").startswith(_FIRST)
-        return mine or path == private or path.name.startswith(".config.json.")
-
-    result = folder.rglob("*") if folder.is_dir() else [folder]
-    return folder.exists() and not all(ours(path) for path in result)
-
-
-class RunDirectory:
-    """An open run directory, whose lock is held until ``close``.
+class RunDirectory(RunFolder):
+    """An open folder of a run of training, whose lock is held until ``close``.
 
     Args:
         config: its ``out`` names the folder; with ``resume`` it must hold the same run.
@@ -97,58 +69,23 @@ class RunDirectory:
     """
 
     def __init__(self, config: RunConfig) -> None:
-        # Where links lead, so that nothing is moved or removed but the folder itself.
-        self.path = Path(os.path.realpath(Path(config.out).expanduser()))
-        self.private = self.path / "private"
         self._config = config
-        self._settings = self.path / "config.json"
         self._ledger: Ledger | None = None
-        try:
-            self._check_place()  # before the lock, which makes the folder, and again with it
-            self._lock = RunLock(self.path, patience=PATIENCE if config.resume else 0.0)
-        except RunInUse as error:
-            raise InputError(str(error)) from error
-        except OSError as error:
-            raise InputError(f"--out {self.path} cannot be used: {error.strerror}") from None
-        try:
-            self._check_place()
-            self._new = not self._settings.exists()
-            self.private.chmod(0o700)
-            (self.path / "aborted.json").unlink(missing_ok=True)
-            if self._new:
+        super().__init__(config.out, resume=config.resume, check_same=self._check_same)
+        if self.is_new:
+            with self._closed_on_error():
                 self.write_json("private/seed.json", {"seed": config.seed})
                 keys = {purpose: secrets.token_hex(32) for purpose in _SECRETS}
                 self.write_json("private/keys.json", keys)
                 settings = config.immutable_fields()
                 check = check_of({"settings": settings, "seed": config.seed}, keys)
                 self.write_json("config.json", {**settings, CHECK: check})
-        except BaseException as error:
-            self.close()
-            if isinstance(error, OSError):
-                why = f"--out {self.path} cannot be used: {error.strerror}"
-                raise InputError(why) from None
-            raise
-
-    def __enter__(self) -> "RunDirectory":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let go of the folder, and of its ledger."""
         if self._ledger is not None:
             self._ledger.close()
-        self._lock.close()
-
-    def _check_place(self) -> None:
-        """Whether the folder is this run's, or free; changes nothing."""
-        if not self._config.resume:
-            check_free(self.path)
-        elif self._settings.exists():
-            self._check_same(self._settings)
-        else:
-            raise InputError(f"--resume: there is no run in {self.path}")
+        super().close()
 
     def _check_same(self, settings: Path) -> None:
         if _unchained(self.ledger_path):
@@ -182,7 +119,7 @@ class RunDirectory:
 
     def discard_if_unused(self) -> None:
         """Remove a folder that this run made and released nothing into, so it can be reused."""
-        if not self._new or self._released():
+        if not self.is_new or self._released():
             return
         # Under another name first: whoever begins a run here meanwhile makes a folder anew.
         aside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.discarded")
@@ -395,11 +332,6 @@ class RunDirectory:
     @property
     def _keys(self) -> dict[str, str]:
         return {name: self._kept(name).hex() for name in _SECRETS}
-
-    def write_json(self, name: str, data: Mapping[str, Any]) -> None:
-        """Replace a JSON file."""
-        text = json.dumps(data, indent=2, allow_nan=False) + "\n"
-        replace_file(self.path / name, text.encode())
 
     def log_private(self, line: Mapping[str, object]) -> None:
         """Append to the log that is not for release."""

@@ -93,7 +93,7 @@ print(w.TYPES.read_text(encoding="utf-8") == w.types())
     [
         ("murmuration.audits.targets", "TARGETS"),
         ("murmuration.research.reproductions.registry", "ENTRIES"),
-        ("murmuration.cli.main", "COMMANDS"),
+        ("murmuration.cli.commands", "COMMANDS"),
         ("murmuration.preference.models", "_OURS"),
         ("murmuration.privacy.accounting.events", "_KINDS"),
         ("murmuration.strategies.registry", "OURS"),

@@ -15,6 +15,7 @@ from murmuration.sims.runtimes.app_bundle import BUNDLED
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 MOST_ENTRIES = 20  # of a folder: what one sees at a glance
+MOST_LINES = 150  # of a command: it parses, calls and prints
 
 #: Whom each room may name. A longer name is one module of a room: no other of it may be named.
 ARROWS = {
@@ -215,6 +216,16 @@ def test_no_folder_is_crowded():
         if (count := sum(p.name != "__pycache__" for p in folder.iterdir())) > MOST_ENTRIES
     }
     assert crowded == {}
+
+
+def test_commands_are_short():
+    """What computes is in the library, where programs find it, too."""
+    long = {
+        str(file.relative_to(ROOT)): lines
+        for file in sorted((ROOT / "cli").rglob("*.py"))
+        if (lines := len(file.read_text(encoding="utf-8").splitlines())) > MOST_LINES
+    }
+    assert set(long) <= {"cli/deploy.py"}, long
 
 
 def test_every_folder_of_code_is_a_package_that_ships_or_is_research():

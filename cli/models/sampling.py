@@ -2,23 +2,13 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
-_PANEL = "How it writes"
+PANEL = "How it writes"
+TEMPERATURE = "Sampling temperature; 0: always the likeliest token."
+TOP_P = "Draw from the likeliest tokens that have this probability together."
+MAX_NEW_TOKENS = "The most tokens of an answer."
 
-Temperature = Annotated[
-    float,
-    typer.Option(
-        help="Sampling temperature; 0: always the likeliest token.", rich_help_panel=_PANEL
-    ),
-]
-TopP = Annotated[
-    float,
-    typer.Option(
-        help="Draw from the likeliest tokens that have this probability together.",
-        rich_help_panel=_PANEL,
-    ),
-]
-MaxNewTokens = Annotated[
-    int, typer.Option(help="The most tokens of an answer.", rich_help_panel=_PANEL)
-]
+Temperature = Annotated[float, Option(help=TEMPERATURE, rich_help_panel=PANEL)]
+TopP = Annotated[float, Option(help=TOP_P, rich_help_panel=PANEL)]
+MaxNewTokens = Annotated[int, Option(help=MAX_NEW_TOKENS, rich_help_panel=PANEL)]

@@ -10,12 +10,13 @@ import typer
 from murmuration.cli.models.sampling import MaxNewTokens, Temperature, TopP
 from murmuration.cli.options import (
     GENERATIONS,
-    LIMIT,
-    PROMPTS,
     PROMPTS_PUBLIC,
     REWARD,
-    REWARD_PRIVACY,
+    DrawSeed,
     Json,
+    Limit,
+    Prompts,
+    RewardPrivacy,
     meaning,
 )
 from murmuration.preference.language.generation import Sampling
@@ -32,19 +33,9 @@ def synthesize(
             "--generator", "--policy", help="The model that writes answers: a folder, or a base."
         ),
     ],
-    prompts: Annotated[
-        str,
-        typer.Option(help=PROMPTS),
-    ],
+    prompts: Prompts,
     out: Annotated[Path, typer.Option(help=f"{meaning('out')} The folder.")],
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            help=rf"{LIMIT} \[default: all; 2000 of the population]",
-            show_default=False,
-            min=1,
-        ),
-    ] = None,
+    limit: Limit = None,
     samples: Annotated[
         int, typer.Option("--num-generations", "--samples", help=GENERATIONS, min=2)
     ] = 4,
@@ -67,19 +58,8 @@ def synthesize(
     temperature: Temperature = _DEFAULT.temperature,
     top_p: TopP = _DEFAULT.top_p,
     max_new_tokens: MaxNewTokens = _DEFAULT.max_new_tokens,
-    seed: Annotated[
-        int,
-        typer.Option(
-            help=f"{meaning('seed')} Of the population's prompts and of all draws.", min=0
-        ),
-    ] = 0,
-    reward_privacy: Annotated[
-        str,
-        typer.Option(
-            help=REWARD_PRIVACY,
-            show_default=False,
-        ),
-    ] = "",
+    seed: DrawSeed = 0,
+    reward_privacy: RewardPrivacy = "",
     policy_privacy: Annotated[
         str,
         typer.Option(
@@ -89,13 +69,7 @@ def synthesize(
             show_default=False,
         ),
     ] = "",
-    prompts_public: Annotated[
-        bool,
-        typer.Option(
-            "--prompts-public",
-            help=PROMPTS_PUBLIC,
-        ),
-    ] = False,
+    prompts_public: Annotated[bool, typer.Option("--prompts-public", help=PROMPTS_PUBLIC)] = False,
     as_json: Json = False,
 ) -> None:
     """Let a policy answer public prompts, and a private reward say which answers are better.

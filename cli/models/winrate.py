@@ -1,21 +1,20 @@
 """``murmuration winrate``: whose answers a judge likes better, and a page to look at."""
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from murmuration.alignment.comparison import Comparison, says_nothing
+from murmuration.alignment.comparison_text import comparison_text
 from murmuration.alignment.judges import POPULATION
 from murmuration.api.judging import PAGE
 from murmuration.api.judging import winrate as compare_answers
 from murmuration.cli.models.sampling import MaxNewTokens, Temperature, TopP
-from murmuration.cli.options import GENERATIONS, LIMIT, PROMPTS, Json, meaning
+from murmuration.cli.options import LIMIT, PROMPTS, Generations, Json, meaning
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import Sampling
-from murmuration.reporting.live.tables import console, table_of
+from murmuration.reporting.live.tables import console
 from murmuration.sims.population.prompts import NAMES
 
 _DEFAULT = Sampling()
@@ -69,9 +68,7 @@ def winrate(
         Path | None,
         typer.Option(help=f"{meaning('out')} Folder for result, answers, verdicts and a page."),
     ] = None,
-    samples: Annotated[
-        int, typer.Option("--num-generations", "--samples", help=GENERATIONS, min=1)
-    ] = 1,
+    samples: Generations = 1,
     kl: Annotated[
         bool, typer.Option("--kl/--no-kl", help="Estimate each model's KL divergence from OTHER.")
     ] = True,
@@ -104,8 +101,10 @@ def winrate(
     )
     if as_json:
         print(json.dumps(comparison.result))
-    else:
-        _tell(comparison, out)
+        return
+    console().print(comparison_text(comparison.result))
+    if out:
+        print(f"look at {out / PAGE}")
 
 
 def _price(text: str) -> tuple[float, float] | None:
@@ -116,56 +115,3 @@ def _price(text: str) -> tuple[float, float] | None:
     except ValueError:
         raise InputError(f"--judge-price {text!r}: write IN,OUT, as in 0.5,1.5") from None
     return come, go
-
-
-def _tell(found: Comparison, out: Path | None) -> None:
-    result, said = found.result, console()
-    truth = "reward" in result["against"]
-    headings = {"model": "model", "wins": "wins", "ties": "ties", "words": "words"}
-    if truth:
-        headings |= {"reward": "true reward, of what can be read", "unreadable": "cannot be read"}
-    if any(model["kl"] for model in result["models"]):
-        headings["kl"] = "log-ratio, nats"
-    rows = [_row(model, result) for model in (*result["models"], result["against"])]
-    said.print(table_of(rows, headings))
-    count, of = result["prompts"]["count"], result["prompts"]["source"]
-    for model in result["models"]:
-        wins = _wins(model, result)
-        said.print(
-            f"{model['model']} wins {wins} against "
-            f"{result['against']['model']}, of {count:,} prompts of {of}",
-            markup=False,
-        )
-    said.print(f"judge: {result['judge']['how']}", markup=False)
-    for text in result["caveats"]:
-        said.print(f"- {text}", markup=False)
-    if "cost" in result["judge"]:
-        judged = result["judge"]
-        said.print(f"cost: {judged['cost']:g}, of which now {judged['cost_now']:g}", markup=False)
-    if out:
-        said.print(f"look at {out / PAGE}", markup=False)
-
-
-def _wins(model: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    if says_nothing(model, result):
-        return "– (nothing can be read)"
-    return _said(model["win_rate"], ".1%")
-
-
-def _row(model: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
-    row = {"model": model["model"], "words": model["words"]}
-    row |= {"wins": "", "ties": "", "kl": ""}
-    if "win_rate" in model:  # not the one that they are compared with
-        pairs = model["wins"] + model["ties"] + model["losses"]
-        row["wins"] = _wins(model, result)
-        row["ties"] = format(model["ties"] / pairs, ".1%")
-        row["kl"] = _said(model["kl"], ".2f") if model["kl"] else "–"
-    if "reward" in result["against"]:
-        row["reward"] = _said(model["reward"], "+.3f")
-        row["unreadable"] = _said(model["unreadable"], ".1%")
-    return row
-
-
-def _said(figure: Sequence[float | None], form: str) -> str:
-    value, low, high = ("–" if part is None else format(part, form) for part in figure)
-    return value if figure[1] is None else f"{value} ({low} to {high})"

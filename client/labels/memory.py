@@ -70,6 +70,21 @@ class Spend:
     items: tuple[str, ...]
     epsilon: float
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``murmuration privatize --show-state --json`` says of a user."""
+        return {
+            "user_id": self.user_id,
+            "privacy_level": self.promise.level,
+            "epsilon": self.promise.epsilon,
+            "delta": self.promise.delta,
+            "cap": self.promise.cap or None,
+            "epsilon_per_label": self.per_label,
+            "epsilon_spent": self.epsilon,
+            "may_tell": self.labels,
+            "told": len(self.items),
+            "items": list(self.items),
+        }
+
 
 class LabelState:
     """The labels told so far, in a file or (``path=None``) in this process."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from murmuration.api.rows import Source
-from murmuration.api.run import Run
+from murmuration.api.run import Run, model_folder
 from murmuration.preference.data.rows import InputError
 from murmuration.quiet import quiet_libraries
 
@@ -20,28 +18,6 @@ if TYPE_CHECKING:
     from murmuration.alignment.rewards import Guards
     from murmuration.alignment.supervised import Supervised
     from murmuration.preference.language.generation import Sampling
-    from murmuration.privacy.promise import Promise
-
-
-@dataclass(frozen=True)
-class AlignedPolicy:
-    """A language model that was aligned with a private reward.
-
-    Attributes:
-        path: its folder, as ``out`` of ``align``; the policy itself is in ``model``.
-        result: what ``murmuration align --json`` prints.
-        promise: what may be claimed of it, of all runs that it was made from.
-    """
-
-    path: Path
-    result: Mapping[str, Any]
-    promise: Promise
-
-    @property
-    def metrics(self) -> list[dict[str, Any]]:
-        """Return a line for each evaluation."""
-        lines = (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines]
 
 
 def align(
@@ -76,13 +52,13 @@ def align(
     progress: bool = False,
     report_to: str | None = None,
     run_name: str | None = None,
-) -> AlignedPolicy:
+) -> Run:
     """Align a language model with a private reward, on public prompts: no further epsilon.
 
     A policy that is trained on a reward can game it: watch the true reward, which needs ``truth``.
 
         >>> from murmuration import Guards, Sampling, Steps, align
-        >>> policy = align(
+        >>> run = align(
         ...     "runs/reward/model",
         ...     base="tiny",
         ...     prompts="population:seen",
@@ -96,7 +72,7 @@ def align(
         ...     evaluate_every=1,
         ...     evaluate_on=8,
         ... )
-        >>> policy.promise.private
+        >>> run.promise.private
         True
 
     Args:
@@ -137,37 +113,37 @@ def align(
         run_name: As in ``train``.
 
     Returns:
-        The policy.
+        The finished run, whose ``model`` is the policy, and whose ``promise`` is that of all runs
+        that it was made from.
 
     Raises:
         InputError: what cannot be used, and why; or nothing was learnt.
     """
     quiet_libraries()
-    from murmuration.alignment.align import Alignment, Demonstrations
+    from murmuration.alignment.align import Alignment
     from murmuration.alignment.align import align as align_on
     from murmuration.alignment.evaluation import POPULATION
     from murmuration.alignment.public_prompts import public_prompts, refuse_private_of
     from murmuration.alignment.reinforce import Steps
-    from murmuration.alignment.report import card, draw, learnt_card
     from murmuration.alignment.rewards import Guards
-    from murmuration.alignment.supervised import Supervised
+    from murmuration.alignment.supervised import Rows, Supervised
     from murmuration.preference.language.generation import PublicSeed, Sampling
+    from murmuration.reporting.live.status import status
     from murmuration.reporting.live.tracking import tracked
-    from murmuration.reporting.promise import details
-    from murmuration.server.lineage import files_of, lineage_of_rows, lineage_of_saved, mark_of
+    from murmuration.server.lineage import lineage_of_rows, lineage_of_saved
 
     if (reward is None) == (judgements is None):
         raise InputError("give --reward, a model's folder, or --reward-data to train one first")
-    folder, source = Path(out), (supervised or Supervised()).source
+    folder, source = Path(out).expanduser(), (supervised or Supervised()).source
     with (
-        _status(progress) as say,
+        status(progress, "", lasting=_is_evaluation) as say,
         # Before a reward is trained.
         tracked(folder, report_to, run_name, resume=resume, step="step"),
     ):
         if judgements is not None:
             reward = _trained_reward(judgements, epsilon, delta, folder, resume, say)
         assert reward is not None
-        model = reward.path / "model" if isinstance(reward, Run) else Path(reward)
+        model = Path(model_folder(reward))
         models = [model, base]
         of_base = lineage_of_saved("--base", base, "--base-privacy", base_privacy, may_be_base=True)
         if source:
@@ -204,58 +180,33 @@ def align(
         if max_tokens is not None:
             alignment = replace(alignment, max_tokens=max_tokens)
         texts = public_prompts(prompts, limit, seed, models, declared_public=prompts_public)
-        demonstrations = None
+        rows: Rows = ()
         if source:
             rows = alignment.supervised.rows()
             refuse_private_of(
                 [prompt for prompt, _ in rows], source, models, prompts_public, option="--sft"
             )
-            demonstrations = Demonstrations(
-                rows,
-                lambda result: learnt_card(result, of_base),
-                lambda folder: files_of(of_base, folder, details(of_base)),
-            )
         result = align_on(
             alignment,
             texts,
             folder,
-            demonstrations=demonstrations,
+            promise,
+            demonstrations=rows,
+            base_promise=of_base,
             resume=resume and (judgements is None or folder.exists()),  # or it ended before
-            card=lambda result: card(result, promise),
-            beside=lambda folder: files_of(promise, folder, details(promise)),
-            promise=promise.to_json(),
-            mark=mark_of(promise),
-            said=say,
+            on_status=say,
         )
-    draw(folder)
-    return AlignedPolicy(folder, result, promise)
+    return Run(folder, result)
 
 
-@contextmanager
-def _status(progress: bool) -> Iterator[Callable[[str], None]]:
-    """Return what is told what is being done: shows it where that is wanted, steps in lines that
-    stay."""
-    if not progress:
-        yield lambda text: None
-        return
-    from rich.markup import escape
-
-    from murmuration.reporting.live.tables import console
-
-    with console(stderr=True).status("") as status:
-
-        def say(text: str) -> None:
-            status.update(escape(text))
-            if text.startswith("step ") and "reward" in text:
-                status.console.print(text, markup=False)
-
-        yield say
+def _is_evaluation(text: str) -> bool:
+    return text.startswith("step ") and "reward" in text
 
 
 def _truth(given: str | None, prompts: str) -> str:
     from murmuration.alignment.evaluation import POPULATION
 
-    if given is None:
+    if not given:
         return POPULATION if prompts.startswith("population:") else ""
     if given in ("none", POPULATION):
         return given.replace("none", "")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from murmuration.api.rows import Source, write_rows
 from murmuration.preference.data.rows import InputError
@@ -13,7 +14,9 @@ from murmuration.quiet import quiet_libraries
 
 if TYPE_CHECKING:
     from murmuration.api.settings import RunSettings
-    from murmuration.planning.compare import Cell
+    from murmuration.planning.compare import StrategyComparison
+    from murmuration.sims.runtimes.sweep import OnRun, Outcome
+    from murmuration.strategies.config import RunConfig
 
 
 def compare(
@@ -24,26 +27,33 @@ def compare(
     data: Source | None = None,
     test: Source | None = None,
     seeds: int = 3,
+    runtime: Literal["local", "ray"] | str = "local",
+    cpus_per_run: int = 1,
+    progress: bool = False,
     **settings: Unpack[RunSettings],
-) -> list[Cell]:
-    """Run strategies at equal budgets, one run after the other.
+) -> StrategyComparison:
+    """Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error bars.
 
         >>> from murmuration import compare
         >>> pair = {"prompt": "What now?", "chosen": "Save it.", "rejected": "Bet on it."}
         >>> rows = [{"user_id": f"user {n}", **pair} for n in range(200)]
-        >>> cells = compare(
+        >>> comparison = compare(
         ...     ["uls", "nonprivate"], [1.0], out="runs/side-by-side", data=rows, rounds=2, seeds=1
         ... )
-        >>> [(cell.strategy, cell.epsilon) for cell in cells]
+        >>> [(cell.strategy, cell.epsilon) for cell in comparison]
         [('uls', 1.0), ('nonprivate', None)]
 
     Args:
         strategies: Their names; of a variant as in ``aup:published``.
         epsilons: Privacy budgets.
-        out: Folder for the runs; those that are there already are read.
+        out: Folder for all runs, the table and the plot; runs that are there already are read.
         data: What to train on, as in ``train``.
         test: What to measure accuracy on, as in ``train``.
         seeds: Runs of each strategy and budget, each with another seed.
+        runtime: local: one run after the other. ray: side by side, here or on the cluster at
+            RAY_ADDRESS; all its machines must then see ``out`` and the files.
+        cpus_per_run: With ray, processors of one run.
+        progress: Whether to show how many runs have ended.
         **settings: As in ``train``.
 
     Returns:
@@ -54,15 +64,42 @@ def compare(
     """
     quiet_libraries()
     from murmuration.api.config import config_of
+    from murmuration.planning.compare import StrategyComparison, composed_epsilon, write
     from murmuration.planning.compare import compare as compare_configs
+    from murmuration.privacy.adjacency import Adjacency
+    from murmuration.reporting.live.runs_progress import RunsProgress
+    from murmuration.sims.runtimes.sweep import on_cluster, one_by_one
 
-    names, budgets, folder = list(strategies), list(epsilons), Path(out).expanduser().absolute()
+    names, budgets, folder = list(strategies), list(epsilons), Path(out).expanduser()
     if seeds < 1 or not names:
-        raise InputError("seeds must be at least 1 and strategies must name one")
+        raise InputError("--seeds must be at least 1 and --strategies must name one")
+    if runtime not in ("local", "ray"):
+        raise InputError(f"runtime must be local or ray; got {runtime!r}")
     sources = {
         name: source for name, source in (("data", data), ("test", test)) if source is not None
     }
-    base = config_of(sources, folder, settings)
+    base = config_of(sources, folder.absolute(), settings)
+    if folder.is_file() or (_entries(folder) and not (folder / "runs").is_dir()):
+        raise InputError(f"--out {folder} holds something else; choose another folder")
     write_rows(sources, folder, again=(folder / "runs").exists())
     folder.mkdir(parents=True, exist_ok=True)
-    return compare_configs(base, names, budgets, seeds, folder)
+    with RunsProgress() if progress else nullcontext() as shown:
+
+        def run_all(configs: Sequence[RunConfig], on_run: OnRun) -> list[Outcome]:
+            if shown:
+                shown.begin(len(configs))
+            if runtime == "ray":
+                return on_cluster(configs, on_run, cpus_per_run)
+            return one_by_one(configs, on_run)
+
+        on_run = shown or (lambda name: None)
+        cells = compare_configs(base, names, budgets, seeds, folder, on_run, run_all)
+    adjacency = Adjacency(base.adjacency)
+    composed = composed_epsilon(cells, adjacency, base.delta)
+    write(cells, composed, base, folder)
+    return StrategyComparison(folder, cells, adjacency, base.delta, composed)
+
+
+def _entries(folder: Path) -> set[str]:
+    """Return what a folder holds beside rows that were given in memory."""
+    return {path.name for path in folder.iterdir()} - {"private"} if folder.is_dir() else set()

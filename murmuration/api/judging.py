@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,13 +81,14 @@ def winrate(
     )
     from murmuration.alignment.judges import judge_of
     from murmuration.preference.language.generation import PublicSeed, Sampling
+    from murmuration.reporting.live.status import status
     from murmuration.sims.population.prompts import NAMES, prompts_of
 
     compared = [models] if isinstance(models, str) else list(models)
     folder = Path(out) if out else None
     if folder:
         _check_ours(folder)
-    with _status(progress) as say:
+    with status(progress) as say:
         judging = judge_of(
             judge,
             model=judge_model,
@@ -118,20 +118,6 @@ def winrate(
     if folder:
         _write(folder, comparison)
     return comparison
-
-
-@contextmanager
-def _status(progress: bool) -> Iterator[Callable[[str], None]]:
-    """Return what is told what is being done: shows it where that is wanted."""
-    if not progress:
-        yield lambda text: None
-        return
-    from rich.markup import escape
-
-    from murmuration.reporting.live.tables import console
-
-    with console(stderr=True).status("loading") as status:
-        yield lambda text: status.update(escape(text))
 
 
 def _check_ours(out: Path) -> None:

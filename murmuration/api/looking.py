@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from murmuration.api.rows import Source, locate, write_rows
+from murmuration.api.rows import Source, located_rows
+from murmuration.preference.data.rows import InputError
 from murmuration.quiet import quiet_libraries
 
 if TYPE_CHECKING:
-    from murmuration.planning.look import Look
+    from murmuration.planning.data_summary import DataSummary
 
 
 def data(
@@ -24,16 +24,19 @@ def data(
     max_judgements: int | None = None,
     max_characters: int | None = None,
     one_user_per_row: bool | None = None,
-) -> Look:
+    epsilon: float | None = None,
+) -> DataSummary:
     """Look at judgements before a budget is spent: what they hold, which rows would be refused.
 
     This is for their owner's eyes only: it is exact, and no epsilon covers it. Nothing is kept.
 
         >>> from murmuration import data
         >>> pair = {"prompt": "What now?", "chosen": "Save it.", "rejected": "Bet on it."}
-        >>> look = data([{"user_id": f"user {n}", **pair} for n in range(200)])
-        >>> len(look.judgements), look.schema.kind, dict(look.reasons)
+        >>> summary = data([{"user_id": f"user {n}", **pair} for n in range(200)])
+        >>> len(summary.judgements), summary.schema.kind, dict(summary.reasons)
         (200, 'pairs', {})
+        >>> "200 judgements by 200 users" in str(summary)
+        True
 
     Args:
         source: Judgements, as data of ``train``.
@@ -45,17 +48,24 @@ def data(
         max_judgements: Most judgements of a user.
         max_characters: Most characters of a text.
         one_user_per_row: There is no column of users: each row counts as a user of its own.
+        epsilon: The budget that you have in mind, for which settings are advised; by default that
+            of ``train``.
 
     Returns:
-        What the rows hold.
+        What the rows hold, what settings suit them, and a command that trains on them. As text it
+        is what ``murmuration data`` prints.
 
     Raises:
-        InputError: the source cannot be read.
+        InputError: the source cannot be read, or ``epsilon`` is not positive.
     """
     quiet_libraries()
     from murmuration.planning.look import look_at
+    from murmuration.strategies.settings import Settings
 
-    given = {
+    epsilon = Settings.epsilon if epsilon is None else epsilon
+    if not epsilon > 0.0:
+        raise InputError(f"--epsilon must be a positive number; got {epsilon}")
+    options = {
         "one_user_per_row": one_user_per_row,
         "kind": kind,
         "responses": responses,
@@ -63,9 +73,8 @@ def data(
         "max_judgements": max_judgements,
         "max_characters": max_characters,
     }
-    declared = {name: value for name, value in given.items() if value is not None}
-    if isinstance(source, str | os.PathLike):
-        return look_at(os.fspath(source), columns, declared)
-    with tempfile.TemporaryDirectory() as folder:
-        write_rows({"data": source}, Path(folder), again=False)
-        return look_at(locate(source, "data", Path(folder)), columns, declared)
+    declared = {name: value for name, value in options.items() if value is not None}
+    with located_rows(source) as place:
+        summary = look_at(place, columns, declared, epsilon)
+    in_memory = not isinstance(source, str | os.PathLike)
+    return replace(summary, source="FILE") if in_memory else summary

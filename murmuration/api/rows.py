@@ -8,8 +8,9 @@ resumed on the same rows only.
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,6 +37,17 @@ def locate(source: Source, name: str, folder: Path) -> str:
     if isinstance(source, str | os.PathLike):
         return os.fspath(source)
     return str(folder.absolute() / "private" / f"{name}.jsonl")
+
+
+@contextmanager
+def located_rows(source: Source) -> Iterator[str]:
+    """Return the place of a source; rows that are in memory are in a file until the end."""
+    if isinstance(source, str | os.PathLike):
+        yield os.fspath(source)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        write_rows({"data": source}, Path(folder), again=False)
+        yield locate(source, "data", Path(folder))
 
 
 def write_rows(sources: Mapping[str, Source], folder: Path, *, again: bool) -> None:

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """A finished run. In a notebook it shows its promise, its accuracy and its plot.
+    """A finished run of training or alignment. In a notebook it shows its promise, what came of it
+    and its plot.
 
     Attributes:
         path: its folder.
-        result: what ``murmuration run --json`` prints.
+        result: what ``murmuration run --json`` or ``murmuration align --json`` prints.
     """
 
     path: Path
@@ -43,7 +44,7 @@ class Run:
         """Return the run in a folder.
 
         Args:
-            folder: that of a run, as ``out`` of ``train``.
+            folder: that of a run, as ``out`` of ``train`` or ``align``.
 
         Raises:
             InputError: there is none, or it is not finished.
@@ -76,16 +77,22 @@ class Run:
     def ledger(self) -> list[Charge]:
         """Return what was charged for each release, in order; the ledger is verified at each call.
 
+        An alignment releases nothing: its charges are those of the runs that it was made from.
+
         Raises:
             LedgerError: it cannot be read, or is not what was written.
         """
         from murmuration.privacy.accounting.ledger import read_charges
 
-        return read_charges(self.path / "ledger.jsonl")
+        ledgers = [self.path / "ledger.jsonl"]
+        if self._is_alignment:
+            ledgers = sorted((self.path / "model").glob("ledger-*.jsonl"))
+        return [charge for ledger in ledgers for charge in read_charges(ledger)]
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """Return a line for each round, from accounted releases only."""
+        """Return a line for each round, from accounted releases only; of an alignment for each
+        evaluation."""
         path = self.path / "metrics.jsonl"
         if not path.exists():
             return []
@@ -109,32 +116,48 @@ class Run:
         return self.path / "report.html"
 
     def plot(self) -> Figure:
-        """Return a figure of held-out accuracy over rounds, and under it epsilon so far."""
+        """Return a figure of held-out accuracy over rounds, and under it epsilon so far; of an
+        alignment of its rewards over divergence and over steps."""
+        if self._is_alignment:
+            from murmuration.alignment.report import figure
+
+            return figure(self.metrics, self.result["saved_step"], self.result["kl_is"])
         from murmuration.reporting.plots import accuracy_figure
 
         return accuracy_figure(self.result, self.metrics)
 
     def __repr__(self) -> str:
-        return f"Run({str(self.path)!r}, {self._accuracy}, {self._promised.partition(';')[0]})"
+        return f"Run({str(self.path)!r}, {self._came_to}, {self._promised.partition(';')[0]})"
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: a table and the plot. All text is escaped."""
         rows = {
-            "strategy": self.result.get("strategy"),
+            "strategy": self.result.get("strategy", "alignment"),
             "privacy": self._promised,
-            "result": self._accuracy,
-            "rounds": self.result.get("rounds"),
+            "result": self._came_to,
+            "rounds": self.result.get("rounds", self.result.get("saved_step")),
             "folder": self.path,
         }
+        plot, text = "accuracy", "accuracy by round"
+        if self._is_alignment:
+            plot, text = "reward_kl", "reward by divergence"
         cells = (f"<tr><th>{name}</th><td>{_html(value)}</td></tr>" for name, value in rows.items())
         image = ""
         with suppress(OSError):
-            png = base64.b64encode((self.path / "plots" / "accuracy.png").read_bytes()).decode()
-            image = f'<img alt="accuracy by round" width="464" src="data:image/png;base64,{png}">'
+            png = base64.b64encode((self.path / "plots" / f"{plot}.png").read_bytes()).decode()
+            image = f'<img alt="{text}" width="464" src="data:image/png;base64,{png}">'
         return f"<table>{''.join(cells)}</table>{image}"
 
     @property
-    def _accuracy(self) -> str:
+    def _is_alignment(self) -> bool:
+        from murmuration.server.lineage import is_alignment
+
+        return is_alignment(self.result)
+
+    @property
+    def _came_to(self) -> str:
+        if self._is_alignment:
+            return f"reward {self.result['policy']['proxy']:+.2f}"
         accuracy = self.result.get("heldout_accuracy")
         return "accuracy not measured" if accuracy is None else f"accuracy {accuracy:.4f}"
 
@@ -146,6 +169,11 @@ class Run:
             return str(self.promise)
         except InputError as error:
             return f"no promise: {error}"
+
+
+def model_folder(model: Run | str | os.PathLike[str]) -> str:
+    """Return the folder of a run's model; of a folder, or the name of a base, that itself."""
+    return str(model.path / "model") if isinstance(model, Run) else os.fspath(model)
 
 
 def _html(value: object) -> str:

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from murmuration.api.run import Run
+from murmuration.api.run import Run, model_folder
 from murmuration.preference.data.rows import InputError
 from murmuration.quiet import quiet_libraries
 
@@ -120,8 +120,7 @@ def _scorer(model: Run | str | os.PathLike[str], base: str) -> Any:
     quiet_libraries()
     from murmuration.preference.language.likelihood import load_scorer
 
-    folder = model.path / "model" if isinstance(model, Run) else model
-    return load_scorer(os.fspath(folder), base)
+    return load_scorer(model_folder(model), base)
 
 
 def _scored_lines(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from murmuration.api.run import Run
+from murmuration.api.run import Run, model_folder
 from murmuration.preference.data.rows import InputError
 from murmuration.quiet import quiet_libraries
 
@@ -95,24 +94,21 @@ def synthesize(
     """
     quiet_libraries()
     from murmuration.alignment.data_set import Made, save
-    from murmuration.alignment.pool import draw
+    from murmuration.alignment.pool import draw, load_reward
     from murmuration.alignment.public_prompts import public_prompts
     from murmuration.alignment.synthesis import Synthesis, preferences
     from murmuration.preference.language.checkpoint import digest_of
     from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
     from murmuration.preference.language.loading import contents_of, resolve_base
-    from murmuration.preference.reward import RewardModel
+    from murmuration.reporting.live.status import status
     from murmuration.server.lineage import lineage_of_saved
     from murmuration.sims.population.prompts import PREFIX
 
     sampling, folder = sampling or Sampling(), Path(out)
     if folder.exists() or folder.is_symlink():
         raise InputError(f"--out {folder} is there already; choose another folder")
-    model = reward.path / "model" if isinstance(reward, Run) else Path(reward).expanduser()
-    try:
-        judge = RewardModel.load(str(model))
-    except InputError as error:
-        raise InputError(f"--reward {error}") from None
+    model = Path(model_folder(reward)).expanduser()
+    judge = load_reward("--reward", model)
     promise = lineage_of_saved("--reward", str(model), "--reward-privacy", reward_privacy)
     promise |= lineage_of_saved(
         "--generator", policy, "--generator-privacy", policy_privacy, may_be_base=True
@@ -121,7 +117,11 @@ def synthesize(
         prompts, limit, seed, models=(model, policy), declared_public=prompts_public
     )
     how = Synthesis(pairs, labels, PublicSeed(seed), judge.model)
-    with _counting(progress) as count:
+    with status(progress) as say:
+
+        def count(done: int, of: int) -> None:
+            say(f"{done:,} of {of:,} answers" if done < of else "scoring")
+
         writer = Writer.load(policy)
         rows = preferences(draw(writer, judge, asked, samples, sampling, seed, count), how)
         path = resolve_base(policy)
@@ -139,17 +139,3 @@ def synthesize(
         )
         save(folder, rows, made, promise)
     return SyntheticPreferences(folder, len(rows.rows), dict(rows.left_out), promise)
-
-
-@contextmanager
-def _counting(progress: bool) -> Iterator[Callable[[int, int], None]]:
-    """Return what is told how many answers there are of how many: shows it where that is wanted."""
-    if not progress:
-        yield lambda done, of: None
-        return
-    from murmuration.reporting.live.tables import console
-
-    with console(stderr=True).status("loading") as status:
-        yield lambda done, of: status.update(
-            f"{done:,} of {of:,} answers" if done < of else "scoring"
-        )

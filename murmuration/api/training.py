@@ -75,7 +75,7 @@ def train(
     """
     quiet_libraries()
     from murmuration.api.config import config_of, run_folder
-    from murmuration.server.run_directory import check_free
+    from murmuration.server.run_folder import check_free
 
     try:
         runtime = Runtime(runtime)

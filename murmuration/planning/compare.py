@@ -13,11 +13,15 @@ from statistics import fmean, stdev
 from typing import Any
 
 from matplotlib.figure import Figure
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.ledger import read_spent
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.reporting.live.tables import as_text
 from murmuration.sims.runtimes.sweep import Failed, OnRun, Outcome, one_by_one
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
@@ -80,6 +84,57 @@ class Cell:
             accuracy = f"{row['accuracy_mean']:.4f}" + ("" if off is None else f" ± {off:.4f}")
         rounds, whole = f"{row['rounds']:.0f}", (row["gradients"], row["bytes_per_user"])
         return (*name, accuracy, rounds, *(f"{number:,.0f}" for number in whole))
+
+
+@dataclass(frozen=True)
+class StrategyComparison(Sequence[Cell]):
+    """Strategies side by side: cells, and as text what ``murmuration compare`` prints.
+
+    Attributes:
+        path: the folder of all runs, the table and the plot.
+        cells: one for each strategy and epsilon.
+        adjacency: which data sets are neighbours.
+        delta: that of all runs.
+        composed_epsilon: what releasing all private runs would cost, had their seeds been secret.
+    """
+
+    path: Path
+    cells: Sequence[Cell]
+    adjacency: Adjacency
+    delta: float
+    composed_epsilon: float
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.cells[place]
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``murmuration compare --json`` prints."""
+        composed = self.composed_epsilon
+        return {
+            "rows": [cell.row() for cell in self.cells],
+            "composed_epsilon": composed if math.isfinite(composed) else None,
+            "out": str(self.path),
+        }
+
+    def __rich__(self) -> Group:
+        table = Table(*HEADINGS, title=f"{self.adjacency}, δ = {self.delta:g}")
+        for cell in self.cells:
+            style = ("bold red" if cell.failed else "yellow") if cell.missing else ""
+            table.add_row(*cell.line(), style=style)
+        lines = [f"table, plot and runs: {self.path}"]
+        if self.composed_epsilon:
+            lines.insert(
+                0,
+                f"All of it together would cost ε = {self.composed_epsilon:.3g}, had the seeds "
+                "been secret. They are public: release none of it.",
+            )
+        return Group(table, *map(Text, lines))
+
+    def __str__(self) -> str:
+        return as_text(self)
 
 
 def compare(

@@ -1,9 +1,11 @@
 """Tables at the terminal."""
 
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
+from rich.console import RenderableType
 from rich.table import Table
 
 from murmuration.reporting.live.terminal import Terminal
@@ -13,6 +15,13 @@ def console(*, stderr: bool = False, width: int = 160) -> Terminal:
     """A console; where nobody looks, in a pipe, so wide that tables do not wrap."""
     made = Terminal(stderr=stderr)
     return made if made.is_terminal else Terminal(stderr=stderr, width=width)
+
+
+def as_text(content: RenderableType) -> str:
+    """Return what a console shows of some content, as plain text."""
+    file = StringIO()
+    Terminal(file=file, width=160).print(content)
+    return file.getvalue().rstrip("\n")
 
 
 def cell(value: Any) -> str:

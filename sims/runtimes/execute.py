@@ -29,7 +29,8 @@ from murmuration.reporting.live.progress import RoundProgress
 from murmuration.reporting.run_files import former_nodes
 from murmuration.server.app import app as server_app
 from murmuration.server.result import as_published
-from murmuration.server.run_directory import RunDirectory, check_free
+from murmuration.server.run_directory import RunDirectory
+from murmuration.server.run_folder import check_free
 from murmuration.server.run_lock import RunInUse, RunLock
 from murmuration.sims.runtimes import people
 from murmuration.sims.runtimes.flower import FlowerRunFailed, run_flower

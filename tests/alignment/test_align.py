@@ -9,7 +9,7 @@ import pytest
 from damage import no_file_above
 
 from murmuration.alignment import align as module
-from murmuration.alignment.align import Alignment, Demonstrations, align
+from murmuration.alignment.align import Alignment
 from murmuration.alignment.reinforce import Steps
 from murmuration.alignment.rewards import Guards
 from murmuration.alignment.supervised import Supervised
@@ -18,6 +18,7 @@ from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood, load_scorer
 from murmuration.preference.reward import RewardModel
+from murmuration.privacy.promise import Promise
 
 pytest.importorskip("peft")
 pytest.importorskip("trl")
@@ -27,6 +28,12 @@ PROMPTS = [f"{name} {more}" for name in NAMES for more in ("?", "!", "now ?", "w
 
 
 SHORT = Sampling(max_new_tokens=5)
+PUBLIC = Promise().declared_public()
+
+
+def align(asked, prompts, out, said=lambda text: None, **more):
+    """The alignment with a reward that was declared public; ``said`` hears what is being done."""
+    return module.align(asked, prompts, out, PUBLIC, on_status=said, **more)
 
 
 @pytest.fixture
@@ -63,16 +70,16 @@ def metrics(out):
 
 def test_a_policy_that_others_load_and_what_is_told_of_it(asked, tmp_path):
     out = tmp_path / "out"
-    result = align(asked(), PROMPTS, out, card=lambda found: f"saved {found['saved_step']}")
+    result = align(asked(), PROMPTS, out)
     names = sorted(path.name for path in out.iterdir())
-    assert names == ["answers", "config.json", "metrics.jsonl", "model", "reference.jsonl",
-                     "result.json"]  # fmt: skip
+    assert names == ["answers", "config.json", "metrics.jsonl", "model", "plots", "private",
+                     "reference.jsonl", "report.html", "result.json"]  # fmt: skip
     assert json.loads((out / "result.json").read_text()) == result
     assert [line["step"] for line in metrics(out)] == [0, 2, 4, 6]
     assert (result["stopped"], result["saved_step"]) == ("", 6)
     assert result["policy"] == metrics(out)[-1]
     assert result["policy"]["kl"] > 0 == result["reference"]["kl"]
-    assert (out / "model" / "README.md").read_text() == "saved 6\n"
+    assert "Saved after 6 of 6 steps" in (out / "model" / "README.md").read_text()
     # The folder writes what was evaluated last, as that was drawn.
     rows = [json.loads(row) for row in (out / "answers/step-000006.jsonl").read_text().splitlines()]
     written = Writer.load(out / "model").write([row["prompt"] for row in rows], SHORT, (0, 7))
@@ -205,12 +212,12 @@ def test_killed_and_continued_it_is_the_policy_of_a_run_that_was_not(asked, tmp_
 def test_what_is_refused(asked, tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "a").touch()
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="is not empty"):
         align(asked(), PROMPTS, tmp_path / "there")
     with pytest.raises(InputError, match="24 different prompts; --evaluate-on 23"):
         align(asked(evaluate_on=23), PROMPTS, tmp_path / "few")
     assert not (tmp_path / "few").exists()
-    with pytest.raises(InputError, match="holds no alignment"):
+    with pytest.raises(InputError, match="there is no run in"):
         align(asked(), PROMPTS, tmp_path / "none", resume=True)
     with pytest.raises(InputError, match="leave no room for a prompt"):
         align(asked(sampling=Sampling(max_new_tokens=500)), PROMPTS, tmp_path / "long")
@@ -382,9 +389,9 @@ def test_two_processes_do_not_share_a_folder(asked, tmp_path):
 
 def test_a_place_that_cannot_be_written(asked, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="is not empty"):
         align(asked(), PROMPTS, tmp_path / "file")
-    with pytest.raises(InputError, match=r"--out .* cannot be written"):
+    with pytest.raises(InputError, match=r"--out .* cannot be used"):
         align(asked(), PROMPTS, tmp_path / "file" / "out")
 
 
@@ -400,7 +407,7 @@ SHOWN = [(f"{name} now ?", "put some aside first") for name in ("loan", "buy", "
 
 def with_demonstrations(asked, out, **more):
     wanted = asked(supervised=Supervised("shown.jsonl", epochs=20, batch=4, rate=0.3))
-    return align(wanted, PROMPTS, out, demonstrations=Demonstrations(SHOWN), **more)
+    return align(wanted, PROMPTS, out, demonstrations=SHOWN, **more)
 
 
 def test_what_was_learnt_first_is_the_reference_and_the_policy_needs_no_other_folder(
@@ -455,7 +462,7 @@ def test_it_goes_on_only_with_the_demonstrations_that_it_was_begun_with(asked, t
             PROMPTS,
             tmp_path / "out",
             resume=True,
-            demonstrations=Demonstrations(SHOWN[:3]),
+            demonstrations=SHOWN[:3],
         )
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from murmuration.alignment.report import card, draw, figure
+from murmuration.alignment.report import card, figure, write_report
 from murmuration.privacy.accounting.chained_record import Head
 from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency
@@ -17,9 +17,11 @@ ROWS = [
 RESULT = {
     "base": "org/writer", "base_digest": "ab", "reward_digest": "cd", "reward": "runs/a/model",
     "lora_rank": 16, "dimension": 16384,
-    "steps": {"method": "rloo", "steps": 20}, "prompts_trained": 500, "saved_step": 10,
-    "kl_is": "KL", "stopped": "parted", "evaluate_on": 200, "truth": "population",
-    "policy": {"proxy": 1.0, "kl": 0.5, "truth": -0.4}, "reference": {"truth": -1.2},
+    "steps": {"method": "rloo", "steps": 20, "rate": 0.001, "beta": 0.1},
+    "prompts_trained": 500, "saved_step": 10, "kl_is": "KL", "stopped": "parted",
+    "evaluate_on": 200, "truth": "population",
+    "policy": {"proxy": 1.0, "kl": 0.5, "truth": -0.4, "words": 9.0}, "clipped": 0.1,
+    "reference": {"truth": -1.2, "words": 8.0}, "learnt": None, "seconds": 9.0,
 }  # fmt: skip
 
 
@@ -46,11 +48,17 @@ def test_without_a_truth_there_is_one_line():
     assert len(figure(rows, 0).axes[0].containers) == 1
 
 
-def test_it_is_drawn_beside_the_metrics(tmp_path):
+def test_a_report_lies_beside_the_metrics_with_the_promise_and_the_plot(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    (tmp_path / "result.json").write_text(json.dumps(RESULT))
-    draw(tmp_path)
-    assert (tmp_path / "reward_kl.png").read_bytes().startswith(b"\x89PNG")
+    page = write_report(tmp_path, RESULT, ONCE).read_text()
+    assert (tmp_path / "plots" / "reward_kl.png").read_bytes().startswith(b"\x89PNG")
+    assert "User-level DP: ε = 3.00, δ = 1e-5, add-remove." in page
+    assert "the reward went on rising" in page and "the reference&#39;s: -1.20" in page
+    assert "--batch-users" in page and "runs/a" not in page
+    assert "no better than the base" not in page
+    worse = RESULT | {"policy": RESULT["policy"] | {"proxy": -0.1, "truth": None}}
+    page = write_report(tmp_path, worse, ONCE).read_text()
+    assert "no better than the base" in page and "True reward" not in page
 
 
 def test_a_card_has_the_rewards_promise_and_says_how_it_ended():

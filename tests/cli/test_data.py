@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from murmuration.cli import data as command
+from murmuration.planning import advice
 from murmuration.planning.advice import Features
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("quick_runs")
 def here(tmp_path, monkeypatch):
     """An empty folder; features that need no weights, whatever is installed."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(command.advice, "works", lambda features: False)
+    monkeypatch.setattr(advice, "works", lambda features: False)
     return tmp_path
 
 
@@ -100,9 +100,9 @@ def test_rows_without_a_person_are_called_out(cli, crowd, here):
 
 def test_features_are_in_the_command_where_they_can_be_used(cli, crowd, monkeypatch):
     assert "--features" not in advised(cli("data", crowd)[1])
-    advice = Features("hashing:64", "a trial")
-    monkeypatch.setattr(command.advice, "features_for", lambda people, epsilon: advice)
-    monkeypatch.setattr(command.advice, "works", lambda features: True)
+    chosen = Features("hashing:64", "a trial")
+    monkeypatch.setattr(advice, "features_for", lambda people, epsilon: chosen)
+    monkeypatch.setattr(advice, "works", lambda features: True)
     words = advised(cli("data", crowd)[1])
     assert words[words.index("--features") + 1] == "hashing:64"
     assert runs(cli, words)["dimension"] < 200

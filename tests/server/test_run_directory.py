@@ -19,7 +19,7 @@ from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.reporting.run_files import check_of
-from murmuration.server import run_directory
+from murmuration.server import run_folder
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.run_lock import RunLock
 from murmuration.strategies.config import CHECK, RunConfig
@@ -432,7 +432,7 @@ def test_what_is_released_once_is_kept(config):
 
 
 def test_a_folder_in_use_is_refused_and_left_alone(config, monkeypatch):
-    monkeypatch.setattr(run_directory, "PATIENCE", 0.2)
+    monkeypatch.setattr(run_folder, "PATIENCE", 0.2)
     with RunDirectory(config) as first:
         before = {path: path.read_bytes() for path in first.path.rglob("*") if path.is_file()}
         for again in (replace(config, resume=True), replace(config, resume=True, seed=7)):

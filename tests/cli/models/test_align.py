@@ -4,8 +4,10 @@ import json
 import shutil
 import sys
 
+import numpy as np
 import pytest
 
+import murmuration
 from murmuration.preference.data.rows import InputError
 from murmuration.reporting.live.tracking import TRACKERS, Channel
 from murmuration.server.lineage import lineage_of_model
@@ -56,7 +58,7 @@ def test_the_policy_carries_what_its_reward_promised(
     assert sorted(heard) == [0, 1, 2]
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert heard[2]["proxy"] == lines[2]["proxy"]
-    assert (out / "reward_kl.png").exists()
+    assert (out / "plots" / "reward_kl.png").exists()
     epsilon = json.loads((model.parent / "result.json").read_text())["epsilon"]
     (run,) = lineage_of_model("policy", str(out / "model"), "advice").runs
     assert run.epsilon == epsilon
@@ -65,10 +67,25 @@ def test_the_policy_carries_what_its_reward_promised(
     assert run.terms.caveats >= {"simulation, seed known", "exact number of users"}
     assert "SIMULATION, SEED KNOWN" in text and "exact number of users" in text
     assert str(tmp_path) not in text
+    # In a run's folder, which programs read as any other; and those of earlier versions, which had
+    # neither page nor lock.
+    shutil.rmtree(out / "private")
+    (out / "report.html").unlink()
+    run = murmuration.Run.load(out)
+    assert str(run.promise).startswith("User-level DP: ε = 2.00, δ = 0.001")
+    assert [line["step"] for line in run.metrics] == [0, 1, 2]
+    assert run.ledger == murmuration.Run.load(model.parent).ledger != []
+    assert np.isfinite(run.model.score(["loan ?"], ["save it"])).all()
+    assert run.plot().axes[0].get_ylabel() == "over the reference, logits"
+    assert ", reward " in repr(run) and "reward by divergence" in run._repr_html_()
+    code, stdout, _ = cli("report", out)
+    assert (code, "all steps were made" in stdout) == (0, True)
+    assert "User-level DP: ε = 2.00" in run.report.read_text()
+    assert cli("report", out, model.parent)[0] == 2
     # It is there, so it is not made again; and a finished one is told again.
     code, _, lines = cli(*given, *FEW)
     assert (code, len(lines)) == (2, 1)
-    assert "is there already" in lines[0]
+    assert "holds a run already; continue it with --resume" in lines[0]
     assert cli(*given, *FEW, "--resume", "--json")[0] == 0
 
 

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from murmuration.planning import judgement_statistics as statistics
 from murmuration.planning import look
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import Schema
@@ -101,54 +102,56 @@ def test_rules_that_know_nothing_of_the_prompt():
     rows = [pair("a", "long one", "short")] * 3 + [pair("b", "short", "long one")]
     rows += [pair("c", "equal", "alike"), pair("d", "a long tie here", "no", tie=True)]
     judgements = judged(rows)
-    guess, longer = look.guessing(judgements), look.longer_wins(judgements)
+    guess, longer = statistics.guessing(judgements), statistics.longer_wins(judgements)
     assert (guess.pooled, guess.by_user, guess.rows) == (0.5, 0.5, 5)
     assert longer.pooled == pytest.approx(3.5 / 5) and longer.by_user == pytest.approx(1.5 / 3)
-    assert look.nearly_equal(judgements) == pytest.approx(1 / 5)
+    assert statistics.nearly_equal(judgements) == pytest.approx(1 / 5)
 
 
 def test_rules_over_several_responses():
     shown = {"user_id": "a", "prompt": "p", "responses": ["a a a a", "bbbbbbbb", "c c c c", "d"]}
     rows = [{**shown, "best": best} for best in (0, 1)] + [{**shown, "best": [0, 2]}]
     judgements = judged(rows, kind="top-1", responses=4)
-    assert look.guessing(judgements).pooled == 0.25 and look.guessing(judgements).rows == 2
-    assert look.longer_wins(judgements).pooled == pytest.approx((0.5 + 0.0) / 2)
+    assert (
+        statistics.guessing(judgements).pooled == 0.25 and statistics.guessing(judgements).rows == 2
+    )
+    assert statistics.longer_wins(judgements).pooled == pytest.approx((0.5 + 0.0) / 2)
 
 
 def test_ties_alone_leave_nothing_to_guess():
-    guess = look.guessing(judged([pair("a", "x", "y", tie=True)]))
+    guess = statistics.guessing(judged([pair("a", "x", "y", tie=True)]))
     assert guess.rows == 0 and np.isnan(guess.pooled)
 
 
 def test_users_by_how_many_judgements_they_have():
     counts_U = np.array([0, 1, 1, 2, 3, 4, 5, 9, 40])
-    bins = dict(look.histogram(counts_U))
+    bins = dict(statistics.histogram(counts_U))
     assert bins == {"0": 1, "1": 2, "2": 1, "3–4": 2, "5–8": 1, "9–16": 1, "17–32": 0, "33–64": 1}
-    assert list(look.histogram(np.array([1, 2]))) == [("1", 1), ("2", 1)]
+    assert list(statistics.histogram(np.array([1, 2]))) == [("1", 1), ("2", 1)]
     generator = np.random.default_rng(0)
     many_U = generator.integers(0, 3000, 500)
-    assert sum(users for _, users in look.histogram(many_U)) == 500
+    assert sum(users for _, users in statistics.histogram(many_U)) == 500
 
 
 def test_a_heavy_tail():
     counts_U = np.array([100] + [1] * 100 + [0] * 99)
-    assert look.shares(counts_U) == {
+    assert statistics.shares(counts_U) == {
         "the largest user": 0.5, "1 % of users": 101 / 200, "10 % of users": 119 / 200
     }  # fmt: skip
-    assert look.shares(np.array([3])) == {"the largest user": 1.0}
+    assert statistics.shares(np.array([3])) == {"the largest user": 1.0}
 
 
 def test_scripts_and_languages():
     texts = ["The cat and the dog have not met.", "Der Hund ist nicht mit der Katze.",
              "Кошка и собака не знакомы.", "猫と犬はまだ会っていない", "12 + 3"]  # fmt: skip
     rows = [{**pair("a", text, "x"), "prompt": text} for text in texts]
-    scripts, languages = look.written_in(judged(rows))
+    scripts, languages = statistics.written_in(judged(rows))
     assert scripts["Latin"] == 4 and scripts["Cyrillic"] == 2 and scripts["no letters"] == 2
     assert languages == {"English": 2, "German": 2}
 
 
 def test_few_words_say_nothing_of_a_language():
-    _, languages = look.written_in(judged([{**pair("a", "Okay", "x"), "prompt": "Go?"}]))
+    _, languages = statistics.written_in(judged([{**pair("a", "Okay", "x"), "prompt": "Go?"}]))
     assert languages == {"unclear": 2}
 
 

@@ -1,0 +1,108 @@
+"""The report of a run that has ended, written again, as programs ask for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from murmuration.preference.data.rows import InputError
+from murmuration.quiet import quiet_libraries
+
+if TYPE_CHECKING:
+    from murmuration.reporting.comparison import RunSeen
+
+_OF_AUDIT = ("target", "adjacency", "epsilon_claimed", "epsilon_lower", "confidence")
+
+
+def write_report(
+    run: str | os.PathLike[str],
+    *,
+    nonprivate: str | os.PathLike[str] | None = None,
+    audit: str | os.PathLike[str] | None = None,
+) -> tuple[Path, RunSeen]:
+    """Write the report of a run of training again, or say what is missing of one.
+
+    Args:
+        run: its folder.
+        nonprivate: folder of the run without privacy on the same data, to show beside it.
+        audit: a file with what ``murmuration audit TARGET --json`` printed.
+
+    Returns:
+        The report's path, and the run as its folder holds it.
+
+    Raises:
+        InputError: what cannot be used, and why.
+    """
+    quiet_libraries()
+    from murmuration.privacy.durable_files import replace_file
+    from murmuration.reporting import report
+    from murmuration.reporting.comparison import comparison_page, read_run
+    from murmuration.reporting.run_files import read_json, read_metrics
+
+    folder = Path(run).expanduser()
+    seen, twin = read_run(folder), None
+    if nonprivate:
+        other = read_run(Path(nonprivate).expanduser())
+        if other.private or not other.result:
+            raise InputError(f"--nonprivate {nonprivate}: not a finished run without privacy")
+        if _digest(other.result) != _digest(seen.result):
+            raise InputError(
+                f"--nonprivate {nonprivate}: its accuracy was measured on another test"
+            )
+        twin = other.result
+    audited = read_json(Path(audit).expanduser(), *_OF_AUDIT) if audit else None
+    if audit and not audited:
+        raise InputError(f"--audit {audit}: no such file")
+    if (twin or audited) and not (seen.result and seen.private):
+        raise InputError("--nonprivate and --audit need a finished private run")
+    with _locked(folder):
+        if seen.result and not seen.missing:
+            metrics = read_metrics(folder)
+            path = report.write_report(folder, seen.result, metrics, twin=twin, audit=audited)
+        else:
+            path = folder / "report.html"
+            replace_file(path, comparison_page([seen]).encode())
+    return path, seen
+
+
+def write_alignment_report(run: str | os.PathLike[str]) -> Path:
+    """Write the report of an alignment again; return its path.
+
+    Args:
+        run: its folder.
+
+    Raises:
+        InputError: it has not ended, its files do not fit each other, or it is in use.
+    """
+    quiet_libraries()
+    from murmuration.alignment import report
+    from murmuration.api.run import Run
+
+    aligned = Run.load(run)
+    with _locked(aligned.path):
+        return report.write_report(aligned.path, aligned.result, aligned.promise)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    from murmuration.server.run_lock import RunInUse, RunLock
+
+    try:
+        lock = RunLock(folder)
+    except RunInUse:
+        raise InputError(f"{folder} is in use: its report can be written when it ends") from None
+    except OSError as error:
+        raise InputError(f"{folder} cannot be used: {error.strerror}") from None
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror}") from None
+    finally:
+        lock.close()
+
+
+def _digest(result: dict[str, Any]) -> object:
+    return (result.get("baselines") or {}).get("test_digest")

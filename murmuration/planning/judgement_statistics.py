@@ -1,0 +1,151 @@
+"""Statistics of judgements, exact, for their owner alone: lengths, shares, scripts, languages."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
+
+import numpy as np
+
+from murmuration.preference.data.judgements import Judgements
+from murmuration.reporting.baselines import NEAR
+
+_TEXTS = 5_000  # that are looked at for their script and language
+#: Frequent words that are no words, or rare ones, of the others.
+_WORDS = {
+    "English": "the and is you that it for with are this have not",
+    "German": "der die und ist das nicht ich ein zu mit den auf",
+    "French": "le les et est des une pour que dans pas vous du",
+    "Spanish": "el los y es las una por que para con del se",
+    "Portuguese": "o os e é uma para não com que do da em",
+    "Italian": "il di che è la un per non con sono della gli",
+    "Dutch": "de het en een van niet dat op te zijn voor met",
+}
+_OF_LANGUAGE = {language: frozenset(words.split()) for language, words in _WORDS.items()}
+
+
+@dataclass(frozen=True)
+class Guess:
+    """How often a rule that knows nothing of the prompt is right about judgements without a tie.
+
+    Attributes:
+        pooled: over judgements.
+        by_user: mean over users of each user's mean.
+        rows: how many judgements.
+    """
+
+    pooled: float
+    by_user: float
+    rows: int
+
+
+def decided(judgements: Judgements) -> np.ndarray:
+    """(R,) bool: which judgements are no ties."""
+    tied_R = judgements.y_R == 0.5 if judgements.kind == "pairs" else judgements.y_R < 1.0
+    many_R = np.array([len(shown) > 1 for shown in judgements.responses], dtype=bool)
+    return ~tied_R & many_R
+
+
+def guessing(judgements: Judgements) -> Guess:
+    """Of one response chosen by chance."""
+    right_R = np.array([1.0 / max(1, len(shown)) for shown in judgements.responses])
+    return _guess(judgements, right_R, decided(judgements))
+
+
+def longer_wins(judgements: Judgements) -> Guess:
+    """Of the response with most words; of several with as many one by chance."""
+    right_R = np.zeros(len(judgements))
+    for row, shown in enumerate(judgements.responses):
+        lengths = _words(shown)
+        if lengths and lengths[0] == max(lengths):
+            right_R[row] = 1.0 / lengths.count(lengths[0])
+    return _guess(judgements, right_R, decided(judgements))
+
+
+def nearly_equal(judgements: Judgements) -> float:
+    """The share of judgements without a tie whose two longest responses differ by at most ``NEAR``
+    of the longer one, in words."""
+    kept_R = decided(judgements)
+    near = 0
+    for row in np.flatnonzero(kept_R).tolist():
+        second, first = sorted(_words(judgements.responses[row]))[-2:]
+        near += first - second <= NEAR * first
+    return near / max(1, int(kept_R.sum()))
+
+
+def _words(shown: Sequence[str]) -> list[int]:
+    return [len(str(text).split()) for text in shown]
+
+
+def _guess(judgements: Judgements, right_R: np.ndarray, kept_R: np.ndarray) -> Guess:
+    user_R = np.repeat(np.arange(len(judgements.user_ids)), judgements.counts_U)
+    users = len(judgements.user_ids)
+    right_U = np.bincount(user_R[kept_R], right_R[kept_R], minlength=users)
+    rows_U = np.bincount(user_R[kept_R], minlength=users)
+    there_U = rows_U > 0
+    rows = int(rows_U.sum())
+    if not rows:
+        return Guess(float("nan"), float("nan"), 0)
+    by_user = float((right_U[there_U] / rows_U[there_U]).mean())
+    return Guess(float(right_R[kept_R].mean()), by_user, rows)
+
+
+def shares(counts_U: np.ndarray) -> dict[str, float]:
+    """Return which share of all judgements the largest users have: the largest, 1 % and 10 % of
+    them."""
+    ordered_U = np.sort(counts_U)[::-1]
+    total = max(1, int(ordered_U.sum()))
+    users = len(ordered_U)
+    parts = {"the largest user": 1, "1 % of users": users // 100, "10 % of users": users // 10}
+    return {name: float(ordered_U[:most].sum()) / total for name, most in parts.items() if most}
+
+
+def histogram(counts_U: np.ndarray) -> list[tuple[str, int]]:
+    """Return how many users have how many judgements, in bins that double: their names, and
+    counts."""
+    tops = [0, 1]
+    while tops[-1] < int(counts_U.max(initial=0)):
+        tops.append(2 * tops[-1])
+    result = []
+    for below, top in pairwise([-1, *tops]):
+        name = f"{top:,}" if top == below + 1 else f"{below + 1:,}–{top:,}"
+        result.append((name, int(((counts_U > below) & (counts_U <= top)).sum())))
+    return result if result[0][1] else result[1:]
+
+
+def written_in(judgements: Judgements) -> tuple[Counter[str], Counter[str]]:
+    """In which script texts are, by most of their letters; and texts in Latin letters in which
+    language, by frequent words alone, `unclear` where these do not say."""
+    scripts: Counter[str] = Counter()
+    languages: Counter[str] = Counter()
+    prompts, responses = judgements.prompts, judgements.responses
+    every = max(1, 2 * len(prompts) // _TEXTS)
+    texts = (
+        text
+        for prompt, shown in zip(prompts[::every], responses[::every], strict=True)
+        for text in (prompt, *islice(shown, 1))
+    )
+    for text in texts:
+        script = _script(str(text)[:400])
+        scripts[script] += 1
+        if script == "Latin":
+            languages[_language(str(text)[:400])] += 1
+    return scripts, languages
+
+
+def _script(text: str) -> str:
+    letters = [letter for letter in text if letter.isalpha()]
+    names = Counter(unicodedata.name(letter, "UNKNOWN").split()[0] for letter in letters)
+    return names.most_common(1)[0][0].capitalize() if names else "no letters"
+
+
+def _language(text: str) -> str:
+    words = [word.strip(".,;:!?\"'()").lower() for word in text.split()]
+    hits = {
+        language: sum(word in known for word in words) for language, known in _OF_LANGUAGE.items()
+    }
+    first, second = sorted(hits.values())[-1:-3:-1]
+    if first == second:
+        return "unclear"
+    return max(hits, key=lambda language: hits[language])
