@@ -19,7 +19,8 @@ from murmuration.preference.data.rows import InputError
 from murmuration.preference.models import MODELS
 from murmuration.reporting.live.tables import console as terminal
 from murmuration.reporting.live.tables import table_of
-from murmuration.strategies.settings import ROUNDS, Settings, usual_cohort
+from murmuration.strategies.settings.run import Settings
+from murmuration.strategies.settings.sampling import ROUNDS, usual_cohort
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 
 _OWN = (

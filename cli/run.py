@@ -12,7 +12,7 @@ from murmuration.cli.options import JSON, WHERE, ReportTo, RunName
 from murmuration.cli.setting_options import RunCommand, setting_parameters
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.sims.runtimes.runtime import Runtime
-from murmuration.strategies.settings import OUTPUT, RUNTIME
+from murmuration.strategies.settings.declaration import OUTPUT, RUNTIME
 
 
 def run(

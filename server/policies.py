@@ -102,7 +102,7 @@ def with_class(lineage: Promise, config: RunConfig) -> Promise:
 def _check_added(name: str, lineage: Promise, config: RunConfig) -> None:
     """InputError where earlier runs on people who may be this run's have no epsilon to add."""
     disjoint = {run.terms.run for run in lineage.runs} if config.disjoint else set()
-    unit = Unit.LABEL if config.level == "item" else Unit.USER
+    unit = Unit.LABEL if config.protects_items else Unit.USER
     terms = RunTerms(
         unit=unit, population=config.population, disjoint_from=frozenset(disjoint - {""})
     )

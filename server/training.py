@@ -386,4 +386,4 @@ def _of_disk(error: OSError, folder: RunDirectory) -> str:
 
 def _budget(config: RunConfig) -> float | None:
     """Return what a user may spend. What is promised about items says nothing about users."""
-    return None if config.strategy == "nonprivate" or config.level == "item" else config.epsilon
+    return None if config.strategy == "nonprivate" or config.protects_items else config.epsilon

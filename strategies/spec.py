@@ -38,7 +38,8 @@ from murmuration.strategies.optimizers import (
 )
 from murmuration.strategies.planning import Solve, not_planned
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings import Retained, Settings
+from murmuration.strategies.settings.run import Settings
+from murmuration.strategies.settings.shared import NoSettings, Retained
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan
 
 #: What a release can give: JSON.
@@ -105,11 +106,6 @@ def not_declared(settings: Settings) -> str:
 def named_alone(settings: Settings) -> str:
     """The same, for sentences that name what there is no noise on a grid for."""
     return f"--strategy {settings.strategy}"
-
-
-@dataclass(frozen=True)
-class NoSettings:
-    """A strategy without settings of its own."""
 
 
 @dataclass(frozen=True)

@@ -93,8 +93,7 @@ def log(config):
 
 def of(config, strategy, variant):
     """Settings under which a strategy runs for some rounds."""
-    return replace(
-        config,
+    return config.changed(
         strategy=strategy,
         variant=variant,
         adjacency=min(registry.named(strategy).adjacencies).value,

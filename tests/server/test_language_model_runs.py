@@ -45,7 +45,7 @@ def config(lora_config):
     ids=lambda changes: "-".join(map(str, changes.values())),
 )
 def test_every_strategy_trains_layers(config, changes):
-    config = replace(config, **changes)
+    config = config.changed(**changes)
     result = run(config)
     assert result["rounds"] == 2
     assert result["epsilon"] is None or 1.5 < result["epsilon"] <= 2.0
@@ -63,7 +63,7 @@ def test_at_first_only_the_head_learns(config, strategy):
     """At no other cost: rounds, noise and charges are those of a run in which all learns."""
     config = replace(config, strategy=strategy, head_first=1.0)
     if strategy == "dp-fedavg":
-        config = replace(config, local_steps=2, local_rate=0.1)
+        config = config.changed(local_steps=2, local_rate=0.1)
     result = run(config)
     begin, end = language_base(base_config(config)).head_part
     learnt_D = theta(config)

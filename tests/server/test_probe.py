@@ -64,7 +64,7 @@ def test_every_strategy_has_one(config, built, strategy):
 @pytest.mark.parametrize("variant", ["corrected", "published"])
 def test_of_the_filters(config, built, variant):
     wide = replace(config, cohort=50, users=50, epsilon=200.0, clip_norm=50.0)
-    assert built(replace(wide, strategy="aup", variant=variant))[3] == FLOOR
+    assert built(wide.changed(strategy="aup", variant=variant))[3] == FLOOR
 
 
 @pytest.mark.parametrize("task", ["reward", "sft", "text"])

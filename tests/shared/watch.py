@@ -165,7 +165,7 @@ class Watch:
         ``unannounced``, as soon as everybody is registered.
         """
         out = self.folder / f"run-{next(self._numbers)}"
-        settings = RunConfig(**{**config, "out": str(out / "out")})
+        settings = RunConfig.from_run_config({**config, "out": str(out / "out")})
         node_configs = [
             {
                 "task": settings.task,
@@ -179,7 +179,10 @@ class Watch:
             for node in sorted(population)
         ]
         if settings.strategy == "local-label":
-            terms = {"label-epsilon": settings.epsilon, "label-level": settings.level or "user"}
+            terms = {
+                "label-epsilon": settings.epsilon,
+                "label-level": "item" if settings.protects_items else "user",
+            }
             node_configs = [{**own, **terms} for own in node_configs]
         grid = WatchedGrid(settings, node_configs, names)
         grid.probes = not settings.secure_aggregation

@@ -145,7 +145,7 @@ def test_a_run_gives_what_it_always_gave(case, crowd, crowd_test, tmp_path, monk
         "out": str(tmp_path / "run"),
     }
     more = a_class() if case == "exponential" else {}
-    config = RunConfig(**{**given, **CASES[case], **more})
+    config = RunConfig.from_run_config({**given, **CASES[case], **more})
     execute(
         config, runtime=Runtime.LOCAL, users_per_node=10 if "masked" in case else None, quiet=True
     )

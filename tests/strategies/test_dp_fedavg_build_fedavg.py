@@ -1,6 +1,5 @@
 """DP-FedAvg, and the options that every user-level strategy shares, from settings to a run."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,7 @@ def run(tmp_path, crowd):
         config = RunConfig(
             data=crowd, epsilon=0.5, delta=1e-3, rounds=4, cohort=10, users=40, seed=3
         )
-        config = replace(config, out=str(out), **changes)
+        config = config.changed(out=str(out), **changes)
         result = train(config, LocalGrid(client_app, 1, config.to_run_config()))
         return result, RewardModel.load(out / "model").theta_D
 

@@ -74,7 +74,7 @@ def test_the_median_is_released_once_and_paid_for(config):
 
 
 def test_a_given_group_size_costs_nothing(config):
-    result = run(replace(config, group_size=3, sampling_probability=0.05))
+    result = run(config.changed(group_size=3, sampling_probability=0.05))
     rounds = [MixtureGaussian(result["noise_multiplier"], 3, 0.05)] * 4
     assert charges(result) == [HELD_OUT[0], *rounds, HELD_OUT[1]]
     assert 0.4995 < result["epsilon"] <= 0.5
