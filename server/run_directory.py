@@ -100,19 +100,17 @@ class RunDirectory:
         # Where links lead, so that nothing is moved or removed but the folder itself.
         self.path = Path(os.path.realpath(Path(config.out).expanduser()))
         self.private = self.path / "private"
-        self._config = config
-        self._settings = self.path / "config.json"
         self._ledger: Ledger | None = None
         try:
-            self._check_place()  # before the lock, which makes the folder, and again with it
+            self._check_place(config)  # before the lock, which makes the folder, and again with it
             self._lock = RunLock(self.path, patience=PATIENCE if config.resume else 0.0)
         except RunInUse as error:
             raise InputError(str(error)) from error
         except OSError as error:
             raise InputError(f"--out {self.path} cannot be used: {error.strerror}") from None
         try:
-            self._check_place()
-            self._new = not self._settings.exists()
+            self._check_place(config)
+            self._new = not (self.path / "config.json").exists()
             self.private.chmod(0o700)
             (self.path / "aborted.json").unlink(missing_ok=True)
             if self._new:
@@ -141,16 +139,17 @@ class RunDirectory:
             self._ledger.close()
         self._lock.close()
 
-    def _check_place(self) -> None:
-        """Whether the folder is this run's, or free; changes nothing."""
-        if not self._config.resume:
+    def _check_place(self, config: RunConfig) -> None:
+        """Check that the folder is this run's, or free; changes nothing."""
+        if not config.resume:
             check_free(self.path)
-        elif self._settings.exists():
-            self._check_same(self._settings)
+        elif (self.path / "config.json").exists():
+            self._check_same(config)
         else:
             raise InputError(f"--resume: there is no run in {self.path}")
 
-    def _check_same(self, settings: Path) -> None:
+    def _check_same(self, config: RunConfig) -> None:
+        settings = self.path / "config.json"
         if _unchained(self.ledger_path):
             raise InputError(
                 f"{self.path} was made by an earlier version of Murmuration, whose ledger cannot "
@@ -162,7 +161,7 @@ class RunDirectory:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{self.path} cannot be resumed: {error}") from None
         check = before.pop(CHECK, None)
-        now = {**self._config.immutable_fields(), "seed": self._config.seed}
+        now = {**config.immutable_fields(), "seed": config.seed}
         present = present_names(before)
         changed = sorted(name for name in now if present.get(name) != now[name])
         if changed:
@@ -199,7 +198,8 @@ class RunDirectory:
             charges = read_charges(ledger)
         except LedgerError:
             return True
-        return any(charge.event != HoldOut(self._config.heldout) for charge in charges)
+        coins = (isinstance(one.event, HoldOut) and not one.event.epsilon for one in charges)
+        return not all(coins)
 
     def open_ledger(
         self,
@@ -207,12 +207,13 @@ class RunDirectory:
         adjacency: Adjacency,
         delta: float,
         budget: float | None,
+        accept_loss: bool = False,
         terms: RunTerms | None = None,
     ) -> Ledger:
-        """The run's ledger, which agrees with what else the run has left.
+        """Return the run's ledger, which agrees with what else the run has left.
 
         Raises:
-            LedgerLoss: it does not, and the run was not told to go on all the same.
+            LedgerLoss: it does not, and the loss is not accepted.
             LedgerError: it is in use, or of another promise.
         """
         self._ledger = resuming.open_ledger(
@@ -222,7 +223,7 @@ class RunDirectory:
             adjacency=adjacency,
             delta=delta,
             budget=budget,
-            accept_loss=self._config.accept_ledger_loss,
+            accept_loss=accept_loss,
             terms=terms,
         )
         return self._ledger
@@ -285,9 +286,14 @@ class RunDirectory:
         Raises:
             InputError: the run's file of keys is gone or damaged.
         """
-        if self._config.seed >= 0:
-            return Randomness(self._config.seed).key(purpose)
-        return self._kept(purpose)
+        seed = self._seed
+        return self._kept(purpose) if seed is None else Randomness(seed).key(purpose)
+
+    @property
+    def _seed(self) -> int | None:
+        """Return the run's seed; None where it draws from the operating system."""
+        seed = self._read_json("private/seed.json", "seed").get("seed", -1)
+        return seed if seed >= 0 else None
 
     def _kept(self, purpose: str) -> bytes:
         kept = self._read_json("private/keys.json", purpose)
@@ -317,7 +323,7 @@ class RunDirectory:
                 digits, so that no replay would be recognised and each be charged again.
         """
         before = former_nodes(self.path) or nodes
-        if before != nodes and self._config.seed >= 0:
+        if before != nodes and self._seed is not None:
             raise InputError(
                 f"--resume with other settings: the users were on {before} nodes and are now on "
                 f"{nodes}, which a seeded run cannot repeat; use the same --users-per-node"

@@ -21,6 +21,7 @@ from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.kinds.model import Examples, Model
 from murmuration.preference.language.checkpoint import weights_digest
+from murmuration.preference.language.policy_class import policy_of
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.accounting.spending import Spending
 from murmuration.privacy.accounting.terms import Caveat, caveat_sentences
@@ -95,10 +96,9 @@ def train(
         if (result := folder.finished()) is not None:
             return result  # asking held-out users again would be one more release
         try:
-            base = base_config(config)
             # Whose weights are for nodes; without a test they are needed once, to be saved.
-            model = model or base_of(base, weights=bool(config.test))
-            return _train(config, str(base.get("path", "")), grid, folder, model, on_metrics)
+            model = model or base_of(base_config(config), weights=bool(config.test))
+            return _train(config, grid, folder, model, on_metrics)
         except RunAborted as aborted:
             folder.abort(aborted.reason, aborted.sentence, aborted.private)
             raise
@@ -115,15 +115,16 @@ def train(
 
 def _train(
     config: RunConfig,
-    base: str,
     grid: Grid,
     folder: RunDirectory,
     model: Model,
     on_metrics: OnMetrics,
 ) -> dict[str, object]:
-    """One run on what the folder ``base`` holds, if that is not empty; as ``train``."""
+    """Run what ``train`` opened the folder and loaded the model for."""
+    described = model.to_config()
+    base = str(described.get("path", ""))
     of_base = lineage_of("--base" if config.base else "--features", base, config.base_privacy)
-    lineage = with_class(of_base, config)
+    lineage = with_class(of_base, map(policy_of, described.get("policies", ())), config)
     of_rows = lineage_of_data(config.data, config.base_privacy, has_base=bool(base))
     whose = _whose(config, of_rows, bool(lineage.runs))
     lineage = covering(lineage, of_rows)
@@ -132,7 +133,7 @@ def _train(
     test = (
         examples_of_test(test_data, model, on_bad_rows(config)) if test_data is not None else None
     )
-    described = folder.keep_base(model.to_config())
+    described = folder.keep_base(described)
     asked, config = config, replace(config, timeout=config.timeout or FLOOR)
     taking_part = participants(config, grid, folder, json.dumps(described))
     tried = [entry.tried for entry in taking_part.registry.entries.values()]
@@ -154,6 +155,7 @@ def _train(
         adjacency=Adjacency(config.adjacency),
         delta=config.delta,
         budget=_budget(config),
+        accept_loss=config.accept_ledger_loss,
         terms=terms_of(context, config, folder.run_id, lineage),
     )
     with ledger:

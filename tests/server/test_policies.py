@@ -194,7 +194,7 @@ def trained(choice_config, tmp_path):
 def of_class(config, file, *models, **changes):
     commit(file, [str(model) for model in models], public=True)
     config = replace(config, policies=str(file), **changes)
-    return with_class(lineage_of(config), config)
+    return with_class(lineage_of(config), read_class(config.policies), config)
 
 
 def test_what_policies_cost_these_users_is_added(trained, choice_config, four_policies, tmp_path):
