@@ -12,12 +12,12 @@ from local_runs import run, theta
 from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app
+from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.kinds import language as kinds
 from murmuration.preference.language.base_model import language_base
 from murmuration.preference.reward import RewardModel
-from murmuration.server import training
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import base_config
@@ -117,7 +117,7 @@ def test_an_unseeded_run_goes_on_from_its_last_round(config, tmp_path):
     # An unseeded run is saved every round; a seeded one about once a second.
     broken = replace(broken, seed=-1)
     with pytest.raises(KeyboardInterrupt):
-        train(broken, Stopping(client_app, 1, broken.to_run_config()))
+        run_training(broken, Stopping(client_app, 1, broken.to_run_config()))
     assert int(load_file(Path(broken.out) / "checkpoint" / "state.safetensors")["round"][0]) == 2
     half = theta(broken)
     result = run(replace(broken, resume=True))
@@ -312,13 +312,13 @@ def test_the_size_that_was_asked_for_is_taken(config, monkeypatch):
 def test_the_server_has_no_base_before_there_is_something_to_save(config, part, monkeypatch):
     """Without a test: the nodes are other processes here, whose base is another's."""
     config = replace(config, test="", heldout=0.3, train=part, lora_rank=2 * (part == "lora"))
-    seen, real = [], training.base_of
+    seen, real = [], base_of
 
     def watched(described, weights=True):
         seen.append((weights, real(described, weights)))
         return seen[-1][1]
 
-    monkeypatch.setattr(training, "base_of", watched)
+    monkeypatch.setattr("murmuration.server.run.base_of", watched)
     result = run(config)
     (first, outline), (second, whole) = seen
     assert (first, second) == (False, True)

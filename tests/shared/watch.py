@@ -32,6 +32,7 @@ from neighbours import CHANGED, DECLARED, GONE, USERS, Change, after, everybody,
 import murmuration.client.hosting
 import murmuration.client.store
 import murmuration.privacy.accounting.ledger
+import murmuration.server.run
 import murmuration.server.run_directory
 import murmuration.server.training
 import murmuration.strategies.aup.published
@@ -197,7 +198,7 @@ class Watch:
             _noise_alone(patched, seen)
             _coarsely(patched)
             try:
-                murmuration.server.training.train(settings, grid)
+                murmuration.server.run.run_training(settings, grid)
             except InputError as error:
                 seen.refused = str(error)
         murmuration.client.store._kept.clear()

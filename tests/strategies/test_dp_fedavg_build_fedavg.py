@@ -9,7 +9,7 @@ from murmuration.client.app import app as client_app
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.events import HoldOut, PoissonGaussian
 from murmuration.privacy.accounting.ledger import read_charges
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 
@@ -26,7 +26,7 @@ def run(tmp_path, crowd):
             data=crowd, epsilon=0.5, delta=1e-3, rounds=4, cohort=10, users=40, seed=3
         )
         config = config.changed(out=str(out), **changes)
-        result = train(config, LocalGrid(client_app, 1, config.to_run_config()))
+        result = run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
         return result, RewardModel.load(out / "model").theta_D
 
     return make

@@ -15,7 +15,7 @@ from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.median import GRID
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import els, sums
 from murmuration.strategies.config import RunConfig
@@ -44,7 +44,7 @@ def config(tmp_path, crowd):
 
 
 def run(config, nodes=1):
-    return train(config, LocalGrid(client_app, nodes, config.to_run_config()))
+    return run_training(config, LocalGrid(client_app, nodes, config.to_run_config()))
 
 
 def charges(result):

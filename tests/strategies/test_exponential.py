@@ -24,7 +24,7 @@ from murmuration.privacy.mechanisms.exponential_mechanism import (
     span_of,
 )
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.exponential import EXPONENTIAL, client_update
 from murmuration.strategies.protocol.messages import TrainRequest
@@ -35,7 +35,7 @@ P = 4
 
 
 def run(choice_config, nodes=1):
-    return train(choice_config, LocalGrid(client_app, nodes, choice_config.to_run_config()))
+    return run_training(choice_config, LocalGrid(client_app, nodes, choice_config.to_run_config()))
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from murmuration.privacy.accounting.events import RandomizedLabels
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.reporting.report import page
+from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
-from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
@@ -40,7 +40,7 @@ def config(tmp_path, crowd):
 
 
 def run(config, nodes=1):
-    return train(config, LocalGrid(client_app, nodes, config.to_run_config()))
+    return run_training(config, LocalGrid(client_app, nodes, config.to_run_config()))
 
 
 def charges(result):
