@@ -79,7 +79,7 @@ def pyproject(text: str) -> str:
     return text[:start] + tomli_w.dumps(_defaults()) + text[text.index(_NEXT, start) :]
 
 
-def _defaults() -> dict[str, bool | int | float | str]:
+def _defaults() -> dict[str, Any]:
     return {field.name.replace("_", "-"): field.default for field in SETTINGS.values()}
 
 

@@ -54,25 +54,6 @@ class Origin:
     of_models: bool
     whose: str
 
-    @classmethod
-    def of(cls, config: RunConfig, described: Mapping[str, Any]) -> "Origin":
-        """Return that of a run on what its model's description names.
-
-        Raises:
-            InputError: what an earlier run cost is not known, or cannot be added.
-        """
-        base = str(described.get("path", ""))
-        of_base = lineage_of("--base" if config.base else "--features", base, config.base_privacy)
-        of_base = with_class(of_base, map(policy_of, described.get("policies", ())), config)
-        of_rows = lineage_of_data(config.data, config.base_privacy, has_base=bool(base))
-        if config.policies:
-            whose = "THE BASE, OR POLICIES OF THE CLASS, WERE"
-        elif not of_rows.runs:
-            whose = "THE BASE WAS"
-        else:
-            whose = f"{'THE BASE, OR ' if of_base.runs else ''}MODELS THAT WROTE THE DATA WERE"
-        return cls(covering(of_base, of_rows), bool(of_rows.runs), whose)
-
 
 def run_training(
     config: RunConfig,
@@ -101,7 +82,7 @@ def run_training(
         # Whose weights are for nodes; without a test they are needed once, to be saved.
         model = model or base_of(base_config(config), weights=bool(config.test))
         described = model.to_config()
-        origin = Origin.of(config, described)
+        origin = _origin(config, described)
         data = read_test(config)
         test = None if data is None else examples_of_test(data, model, on_bad_rows(config))
         trained = train(config, grid, folder, model, origin.lineage, test, on_metrics)
@@ -155,6 +136,25 @@ def _opened(config: RunConfig) -> Iterator[RunDirectory]:
             if error.errno is None or isinstance(error, ConnectionError | TimeoutError):
                 raise  # not of a disk
             raise InputError(_of_disk(error, folder)) from error
+
+
+def _origin(config: RunConfig, described: Mapping[str, Any]) -> Origin:
+    """Return what a run stands on whose model has this description.
+
+    Raises:
+        InputError: what an earlier run cost is not known, or cannot be added.
+    """
+    base = str(described.get("path", ""))
+    of_base = lineage_of("--base" if config.base else "--features", base, config.base_privacy)
+    of_base = with_class(of_base, map(policy_of, described.get("policies", ())), config)
+    of_rows = lineage_of_data(config.data, config.base_privacy, has_base=bool(base))
+    if config.policies:
+        whose = "THE BASE, OR POLICIES OF THE CLASS, WERE"
+    elif not of_rows.runs:
+        whose = "THE BASE WAS"
+    else:
+        whose = f"{'THE BASE, OR ' if of_base.runs else ''}MODELS THAT WROTE THE DATA WERE"
+    return Origin(covering(of_base, of_rows), bool(of_rows.runs), whose)
 
 
 def _of_disk(error: OSError, folder: RunDirectory) -> str:

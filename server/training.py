@@ -148,7 +148,8 @@ def train(
             if test is not None
             else (on_held_out(theta_D, context, built.strategy, ledger), {})
         )
-        result = result_of(context, built, ledger, figure, pace, folder.path) | beside
+        result: dict[str, Any] = result_of(context, built, ledger, figure, pace, folder.path)
+        result |= beside
     result["features"] = {**described, **model.details}
     result["versions"] = versions()
     if choice := model.choice(theta_D, test):
