@@ -256,7 +256,7 @@ def spent_by_round(config):
     ids=lambda changes: " ".join(map(str, changes.values())),
 )
 def test_metrics_show_what_the_ledger_composes_to(config, crowd_test, changes):
-    changed = replace(config, **{"rounds": 24, "test": crowd_test, **changes})
+    changed = config.changed(**{"rounds": 24, "test": crowd_test, **changes})
     result = run_training(changed, LocalGrid(client_app, 1, changed.to_run_config()))
     found = spent_by_round(changed)
     assert len(found) == result["rounds"]

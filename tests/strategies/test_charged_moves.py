@@ -152,7 +152,7 @@ def config(tmp_path, crowd, crowd_test, quick_runs):
 
 
 def run(config, **changes):
-    config = dataclasses.replace(config, **changes)
+    config = config.changed(**changes)
     return run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
 
 
