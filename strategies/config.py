@@ -46,14 +46,10 @@ from murmuration.strategies.spec import Strategy, check_masks, check_noise
 CHECK = "check"
 #: The named choice ``--delta n^-1.1``: always below 1 / users.
 DELTA_EXPONENT = -1.1
-
-
 #: What single strategies declare: by name the field, and which strategies have it.
 OWN_SETTINGS = by_setting(
     {strategy.name: strategy.settings for strategy in registry.strategies().values()}
 )
-
-
 #: Every setting that there is, by its name.
 SETTINGS = {field.name: field for field in declared(Settings)} | {
     name: field for name, (field, _) in OWN_SETTINGS.items()
