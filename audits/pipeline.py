@@ -42,7 +42,7 @@ from murmuration.preference.kinds.linear import LinearModel
 from murmuration.preference.kinds.model import Model
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.auditing import Measured, Scores, Target, Task, derived, one_run_bound
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
@@ -216,7 +216,7 @@ def run_canaries(
             **learner.settings,
         )
         nodes = grid(client_app, _NODES, config.to_run_config())
-        result = train(config, nodes, learner.base)
+        result = run_training(config, nodes, learner.base)
         metrics = (folder / "run/metrics.jsonl").read_text(encoding="utf-8")
         lines = [json.loads(line) for line in metrics.splitlines()]
         final_D, black_M = learner.released(folder / "run/model")

@@ -4,7 +4,7 @@ Made from what every run is set by, and of no strategy: the owner's agent has th
 at no strategy of another package that its owner's policy does not allow.
 """
 
-from dataclasses import Field, fields
+from dataclasses import Field
 from typing import Annotated, Any
 
 import click
@@ -12,21 +12,22 @@ import typer
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.schema import Schema
-from murmuration.strategies.settings import DATA, Settings, about, option
+from murmuration.strategies.settings.declaration import DATA, about, declared, option
+from murmuration.strategies.settings.run import Settings
 
 
-def option_of(declared: "Field[Any]", **more: Any) -> Any:
+def option_of(field: "Field[Any]", **more: Any) -> Any:
     """The option of a setting: its name, type, help and choices; keywords are typer's."""
-    told, plain = about(declared), about(declared).help.replace("[", r"\[")  # which is markup
+    told, plain = about(field), about(field).help.replace("[", r"\[")  # which is markup
     if told.choices:
         more = {"click_type": click.Choice(told.names), **more}
-    of_bool = isinstance(declared.default, bool)
-    names = [option(declared.name)] if of_bool or told.former else []
+    of_bool = isinstance(field.default, bool)
+    names = [option(field.name)] if of_bool or told.former else []
     names += [option(told.former)] if told.former else []
     return typer.Option(*names, help=plain, show_default=False, **more)
 
 
-_OPTIONS = {field.name: option_of(field) for field in fields(Settings)}
+_OPTIONS = {field.name: option_of(field) for field in declared(Settings)}
 OneUserPerRow = Annotated[bool | None, _OPTIONS["one_user_per_row"]]
 Columns = Annotated[str | None, _OPTIONS["columns"]]
 Kind = Annotated[str | None, _OPTIONS["kind"]]

@@ -8,7 +8,7 @@ from murmuration.api.looking import data as look_at_data
 from murmuration.cli import about_data
 from murmuration.cli.options import meaning
 from murmuration.reporting.live.tables import console
-from murmuration.strategies.settings import Settings
+from murmuration.strategies.settings.run import Settings
 
 
 def data(

@@ -1,6 +1,5 @@
 """``murmuration deploy``: the same apps on separate machines. It writes and explains."""
 
-import dataclasses
 import sys
 import time
 from dataclasses import replace
@@ -38,7 +37,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.reporting.live.tracking import tracked
 from murmuration.server.registration import registration_for
 from murmuration.strategies import registry
-from murmuration.strategies.config import FORMER, RunConfig, refuse_seed
+from murmuration.strategies.config import FORMER, SETTINGS, refuse_seed
 
 deploy = typer.Typer(
     help="Deploy on separate machines: write keys and commands, run a client, look after it.",
@@ -311,14 +310,13 @@ def run(
 
 def parsed(settings: list[str]) -> dict[str, Any]:
     """``name=value`` texts as settings of a run; InputError for a name or value that is none."""
-    fields = {field.name: field for field in dataclasses.fields(RunConfig)}
     result: dict[str, Any] = {}
     for text in settings:
         name, separator, value = text.partition("=")
         written = name.strip().replace("-", "_")
-        field = fields.get(FORMER.get(written, written))
+        field = SETTINGS.get(FORMER.get(written, written))
         if not separator or field is None:
-            raise InputError(f"--set {text}: use NAME=VALUE with one of {', '.join(fields)}")
+            raise InputError(f"--set {text}: use NAME=VALUE with one of {', '.join(SETTINGS)}")
         kind = type(field.default)
         try:
             result[field.name] = value == "true" if kind is bool else kind(value)

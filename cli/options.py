@@ -8,7 +8,6 @@ it is declared as an option's second name, or as its setting's ``former``.
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from typing import Annotated, Any
 
 import click
@@ -16,9 +15,10 @@ import typer
 from typer.core import TyperOption
 
 from murmuration.reporting.live.tracker_names import CHOICES
-from murmuration.strategies.settings import OUTPUT, Settings, about
+from murmuration.strategies.settings.declaration import OUTPUT, about, declared
+from murmuration.strategies.settings.run import Settings
 
-_HELP = {field.name: about(field).help for field in fields(Settings)}
+_HELP = {field.name: about(field).help for field in declared(Settings)}
 #: What help begins with, of options that are no settings.
 JSON = "Print the result as one JSON line."
 WHERE = "Where it runs."

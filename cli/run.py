@@ -11,7 +11,7 @@ from murmuration.cli.options import JSON, WHERE, ReportTo, RunName, add_paramete
 from murmuration.cli.setting_options import RunCommand, setting_parameters
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.sims.runtimes.runtime import Runtime
-from murmuration.strategies.settings import OUTPUT, RUNTIME
+from murmuration.strategies.settings.declaration import OUTPUT, RUNTIME
 
 
 def run(

@@ -6,7 +6,7 @@ reads a command's options from its signature, which is why one is made here.
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import Field, fields
+from dataclasses import Field
 from importlib.metadata import entry_points
 from typing import Annotated, Any
 
@@ -15,18 +15,19 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 from murmuration.cli.about_data import option_of
-from murmuration.strategies.settings import (
+from murmuration.strategies.settings.catalogue import OF_STRATEGIES
+from murmuration.strategies.settings.declaration import (
     ENTRY_POINTS,
     MODEL,
-    OF_STRATEGIES,
     OF_STRATEGY,
     PANELS,
     TRAINING,
-    Settings,
     about,
     by_setting,
-    parse_delta,
+    declared,
 )
+from murmuration.strategies.settings.privacy import parse_delta
+from murmuration.strategies.settings.run import Settings
 
 
 def of_strategies() -> Mapping[str, type]:
@@ -43,7 +44,7 @@ def of_strategies() -> Mapping[str, type]:
 
 #: What single strategies declare: by name the field, and which strategies have it.
 OWN = by_setting(of_strategies())
-_DECLARED = {field.name: field for field in fields(Settings)} | {
+_DECLARED = {field.name: field for field in declared(Settings)} | {
     name: field for name, (field, _) in OWN.items()
 }
 
@@ -59,10 +60,10 @@ def of_setting(name: str, **more: Any) -> Any:
     return option_of(_DECLARED[name], **more)
 
 
-def panel_of(declared: "Field[Any]") -> str:
+def panel_of(field: "Field[Any]") -> str:
     """Return the panel of ``--help`` in which a setting stands."""
-    _, names = OWN.get(declared.name, (declared, ()))
-    return f"{OF_STRATEGY} {', '.join(names)}" if names else about(declared).panel
+    _, names = OWN.get(field.name, (field, ()))
+    return f"{OF_STRATEGY} {', '.join(names)}" if names else about(field).panel
 
 
 def setting_parameters() -> list[inspect.Parameter]:
@@ -126,13 +127,13 @@ class RunCommand(TyperCommand):
 
     def _shown(self, given: Mapping[str, Any]) -> set[str]:
         """Return the names of what most runs need, and the strategy and the task that are named."""
-        declared = _DECLARED.values()
-        shown = {*self.COMMON, *(field.name for field in declared if about(field).common)}
+        settings = _DECLARED.values()
+        shown = {*self.COMMON, *(field.name for field in settings if about(field).common)}
         if strategy := given.get("strategy"):
             shown |= {name for name, (_, names) in OWN.items() if strategy in names}
-            shown |= {field.name for field in declared if panel_of(field) == TRAINING}
+            shown |= {field.name for field in settings if panel_of(field) == TRAINING}
         if given.get("task"):
-            shown |= {f.name for f in declared if panel_of(f) == MODEL or about(f).base}
+            shown |= {f.name for f in settings if panel_of(f) == MODEL or about(f).base}
         return shown
 
     @staticmethod

@@ -37,7 +37,8 @@ from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.settings import MOST_COHORT, about
+from murmuration.strategies.settings.declaration import about
+from murmuration.strategies.settings.sampling import MOST_COHORT
 from murmuration.strategies.spec import RunContext, base_config
 
 #: Features that need nothing but a number.

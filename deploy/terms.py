@@ -20,7 +20,7 @@ import tomli_w
 from murmuration.client.agent.policy import Policy
 from murmuration.preference.data.judgements import InputError
 from murmuration.strategies.config import RunConfig, present_names
-from murmuration.strategies.settings import usual_cohort
+from murmuration.strategies.settings.sampling import usual_cohort
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 from murmuration.strategies.uls import DEFAULT_CLIP
 

@@ -9,7 +9,7 @@ A test compares them with what would be written.
 import json
 import textwrap
 from collections.abc import Iterator
-from dataclasses import Field, fields
+from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ import tomli_w
 from murmuration.cli.setting_options import panel_of
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies import registry
-from murmuration.strategies.config import RunConfig
-from murmuration.strategies.settings import PANELS, about, option
+from murmuration.strategies.config import SETTINGS, RunConfig
+from murmuration.strategies.settings.declaration import PANELS, about, option
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, PYPROJECT = ROOT / "docs" / "reference" / "settings.md", ROOT / "pyproject.toml"
@@ -56,7 +56,7 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "For `aup` this is said of its centred variant, the default. The published variant's"
     yield "guarantee is not proven ([the page on AUP](../research/aup.md))."
-    settings = list(fields(RunConfig))
+    settings = list(SETTINGS.values())
     panels = dict.fromkeys([*PANELS, *map(panel_of, settings)])
     for panel in panels:
         yield ""
@@ -79,8 +79,8 @@ def pyproject(text: str) -> str:
     return text[:start] + tomli_w.dumps(_defaults()) + text[text.index(_NEXT, start) :]
 
 
-def _defaults() -> dict[str, bool | int | float | str]:
-    return {field.name.replace("_", "-"): field.default for field in fields(RunConfig)}
+def _defaults() -> dict[str, Any]:
+    return {field.name.replace("_", "-"): field.default for field in SETTINGS.values()}
 
 
 def types() -> str:
@@ -98,7 +98,7 @@ def types() -> str:
     ]
     settings = [
         field
-        for field in fields(RunConfig)
+        for field in SETTINGS.values()
         if not about(field).deployed and field.name not in IN_SIGNATURES
     ]
     by_class: dict[str, list[Field[Any]]] = {}

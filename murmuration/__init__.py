@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from murmuration.preference.language.generation import Sampling
     from murmuration.preference.online import online
     from murmuration.preference.reward import RewardModel
-    from murmuration.strategies.settings import Settings
+    from murmuration.strategies.settings.run import Settings
     from murmuration.strategies.spec import Strategy
 
 __all__ = [
@@ -81,7 +81,7 @@ _PLACES = {
     "RewardModel": "murmuration.preference.reward",
     "Run": "murmuration.api.run",
     "Sampling": "murmuration.preference.language.generation",
-    "Settings": "murmuration.strategies.settings",
+    "Settings": "murmuration.strategies.settings.run",
     "Steps": "murmuration.alignment.reinforce",
     "Strategy": "murmuration.strategies.spec",
     "StrategyComparison": "murmuration.planning.compare",

@@ -8,7 +8,7 @@ business where a report is passed on.
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from murmuration.privacy.accounting.ledger_lines import LedgerError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.reporting.run_files import read_json
 from murmuration.reporting.spent import rows_of
-from murmuration.strategies.config import CHECK, RunConfig, present_names
+from murmuration.strategies.config import CHECK, SETTINGS, RunConfig, present_names
 
 _MOST_PARTS = 12
 _PATH = re.compile(r"(?<![\w:/.])~?/(?:[^\s/:,;()'\"]+/)+([^\s/:,;()'\"]+)")
@@ -69,7 +69,8 @@ def command(settings: Mapping[str, Any]) -> str:
     """The command line of settings: those that are not defaults, paths by their last name."""
     if not settings:
         return ""
-    defaults = asdict(RunConfig())
+    defaults = {name: field.default for name, field in SETTINGS.items()}
+    defaults["rounds"] = RunConfig().rounds
     said = ["murmuration", "run"]
     for name, value in settings.items():
         if name in ("seed", "out", "resume") or name not in defaults or value == defaults[name]:

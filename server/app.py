@@ -19,7 +19,7 @@ from murmuration.privacy.promise import epsilon_text
 from murmuration.reporting.figures import share_text
 from murmuration.reporting.run_files import settings_of
 from murmuration.server.replies import decode_each_by_itself
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.strategies.config import RunConfig, refuse_seed
 from murmuration.strategies.protocol.availability import RunAborted
 
@@ -41,7 +41,7 @@ def main(grid: Grid, context: Context) -> None:
         config = RunConfig.from_run_config(settings)
         if isinstance(grid, HttpGrid):
             refuse_seed(config)
-        result = train(config, grid, on_metrics=_log_rounds(config.rounds))
+        result = run_training(config, grid, on_metrics=_log_rounds(config.rounds))
     log(logging.INFO, "model, ledger and report: %s", result["out"])
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.checkpoint import ADAPTER, folder_of
 from murmuration.preference.language.loading import contents_of, resolve_base
-from murmuration.preference.language.policy_class import Policy, read_class, write_class
+from murmuration.preference.language.policy_class import Policy, write_class
 from murmuration.privacy.accounting.chained_record import NO_LINES
 from murmuration.privacy.accounting.terms import RunTerms, Unit
 from murmuration.privacy.adjacency import Adjacency
@@ -72,8 +72,8 @@ def _committed(text: str, public: bool) -> Policy:
     return Policy(name, path, contents_of(path).digest, heads, not heads or lineage.public)
 
 
-def with_class(lineage: Promise, config: RunConfig) -> Promise:
-    """And the runs that the policies of a run's class came from, if it has one.
+def with_class(lineage: Promise, policies: Iterable[Policy], config: RunConfig) -> Promise:
+    """Return a lineage with the runs that the policies of a run's class came from.
 
     All of them: which policy is chosen depends on the others, too.
 
@@ -81,9 +81,7 @@ def with_class(lineage: Promise, config: RunConfig) -> Promise:
         InputError: a policy does not stand on what was committed, or on runs on people who may be
             this run's, and whose cost cannot be added.
     """
-    if not config.policies:
-        return lineage
-    for policy in read_class(config.policies):
+    for policy in policies:
         result = lineage_of_model(f"policy {policy.name!r}:", policy.path, _UNKNOWN)
         if sorted(str(run.head) for run in result.runs) != sorted(policy.lineage):
             raise InputError(
@@ -102,7 +100,7 @@ def with_class(lineage: Promise, config: RunConfig) -> Promise:
 def _check_added(name: str, lineage: Promise, config: RunConfig) -> None:
     """InputError where earlier runs on people who may be this run's have no epsilon to add."""
     disjoint = {run.terms.run for run in lineage.runs} if config.disjoint else set()
-    unit = Unit.LABEL if config.level == "item" else Unit.USER
+    unit = Unit.LABEL if config.protects_items else Unit.USER
     terms = RunTerms(
         unit=unit, population=config.population, disjoint_from=frozenset(disjoint - {""})
     )

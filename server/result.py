@@ -21,7 +21,8 @@ from murmuration.reporting.facts import in_words, of_rows
 from murmuration.reporting.provenance import name_of
 from murmuration.server.evaluation import HeldOut
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.settings import Settings, user_isolation
+from murmuration.strategies.settings.model import user_isolation
+from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import BuiltStrategy, RunContext
 
 _MOST_LOSS = 700.0  # nats; the perplexity of more is no floating-point number
@@ -54,7 +55,7 @@ def terms_of(context: RunContext, config: RunConfig, run: str, lineage: Promise)
         Caveat.ROWS_ARE_USERS: config.one_user_per_row,
         Caveat.CLEAN_LABELS: config.as_published,
     }
-    item = config.private and config.level == "item"
+    item = config.private and config.protects_items
     row = Unit.ROW if config.one_user_per_row else Unit.USER
     return RunTerms(
         run=run,

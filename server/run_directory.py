@@ -24,6 +24,7 @@ import json
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +70,10 @@ class RunDirectory(RunFolder):
     """
 
     def __init__(self, config: RunConfig) -> None:
-        self._config = config
         self._ledger: Ledger | None = None
-        super().__init__(config.out, resume=config.resume, check_same=self._check_same)
+        super().__init__(
+            config.out, resume=config.resume, check_same=partial(self._check_same, config)
+        )
         if self.is_new:
             with self._closed_on_error():
                 self.write_json("private/seed.json", {"seed": config.seed})
@@ -87,7 +89,7 @@ class RunDirectory(RunFolder):
             self._ledger.close()
         super().close()
 
-    def _check_same(self, settings: Path) -> None:
+    def _check_same(self, config: RunConfig, settings: Path) -> None:
         if _unchained(self.ledger_path):
             raise InputError(
                 f"{self.path} was made by an earlier version of Murmuration, whose ledger cannot "
@@ -99,7 +101,7 @@ class RunDirectory(RunFolder):
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{self.path} cannot be resumed: {error}") from None
         check = before.pop(CHECK, None)
-        now = {**self._config.immutable_fields(), "seed": self._config.seed}
+        now = {**config.immutable_fields(), "seed": config.seed}
         present = present_names(before)
         changed = sorted(name for name in now if present.get(name) != now[name])
         if changed:
@@ -136,7 +138,8 @@ class RunDirectory(RunFolder):
             charges = read_charges(ledger)
         except LedgerError:
             return True
-        return any(charge.event != HoldOut(self._config.heldout) for charge in charges)
+        coins = (isinstance(one.event, HoldOut) and not one.event.epsilon for one in charges)
+        return not all(coins)
 
     def open_ledger(
         self,
@@ -144,12 +147,13 @@ class RunDirectory(RunFolder):
         adjacency: Adjacency,
         delta: float,
         budget: float | None,
+        accept_loss: bool = False,
         terms: RunTerms | None = None,
     ) -> Ledger:
-        """The run's ledger, which agrees with what else the run has left.
+        """Return the run's ledger, which agrees with what else the run has left.
 
         Raises:
-            LedgerLoss: it does not, and the run was not told to go on all the same.
+            LedgerLoss: it does not, and the loss is not accepted.
             LedgerError: it is in use, or of another promise.
         """
         self._ledger = resuming.open_ledger(
@@ -159,7 +163,7 @@ class RunDirectory(RunFolder):
             adjacency=adjacency,
             delta=delta,
             budget=budget,
-            accept_loss=self._config.accept_ledger_loss,
+            accept_loss=accept_loss,
             terms=terms,
         )
         return self._ledger
@@ -222,9 +226,14 @@ class RunDirectory(RunFolder):
         Raises:
             InputError: the run's file of keys is gone or damaged.
         """
-        if self._config.seed >= 0:
-            return Randomness(self._config.seed).key(purpose)
-        return self._kept(purpose)
+        seed = self._seed
+        return self._kept(purpose) if seed is None else Randomness(seed).key(purpose)
+
+    @property
+    def _seed(self) -> int | None:
+        """Return the run's seed; None where it draws from the operating system."""
+        seed = self._read_json("private/seed.json", "seed").get("seed", -1)
+        return seed if seed >= 0 else None
 
     def _kept(self, purpose: str) -> bytes:
         kept = self._read_json("private/keys.json", purpose)
@@ -254,7 +263,7 @@ class RunDirectory(RunFolder):
                 digits, so that no replay would be recognised and each be charged again.
         """
         before = former_nodes(self.path) or nodes
-        if before != nodes and self._config.seed >= 0:
+        if before != nodes and self._seed is not None:
             raise InputError(
                 f"--resume with other settings: the users were on {before} nodes and are now on "
                 f"{nodes}, which a seeded run cannot repeat; use the same --users-per-node"

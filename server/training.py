@@ -1,4 +1,4 @@
-"""One run, from the registry to the report; the same over every grid.
+"""Training, from the registry to the figures; the same over every grid.
 
 Checkpoints: a seeded simulation replays lost rounds bit for bit at no cost, so it is saved about
 once a second, or as often as writing takes a twentieth of the time. Elsewhere every round that is
@@ -12,42 +12,26 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Any
 
 import numpy as np
 from flwr.serverapp import Grid
 
-from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.kinds.model import Examples, Model
-from murmuration.preference.language.checkpoint import weights_digest
-from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
+from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.spending import Spending
-from murmuration.privacy.accounting.terms import Caveat, caveat_sentences
+from murmuration.privacy.accounting.terms import Caveat
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.promise import Promise, ReleasedRun
-from murmuration.reporting.baselines import (
-    MOST_BY_A_LANGUAGE_MODEL,
-    MOST_SCORED,
-    on_public_test,
-)
-from murmuration.reporting.facts import WORDS
-from murmuration.reporting.model_card import model_card
-from murmuration.reporting.promise import details, earlier_runs, first_sentence
-from murmuration.reporting.report import write_report
+from murmuration.privacy.promise import Promise
 from murmuration.server.checkpoints import Checkpoint, InBackground
 from murmuration.server.evaluation import (
-    examples_of_test,
     final_evaluation,
-    on_bad_rows,
     on_held_out,
     on_test,
-    read_test,
 )
-from murmuration.server.lineage import covering, files_of, lineage_of, lineage_of_data
 from murmuration.server.participants import participants, refresh
-from murmuration.server.policies import with_class
 from murmuration.server.probe import FLOOR, deadline
 from murmuration.server.refusals import check_refusals, show_newcomers
 from murmuration.server.result import Pace, result_of, terms_of
@@ -59,7 +43,7 @@ from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 from murmuration.strategies.registry import build
-from murmuration.strategies.spec import BuiltStrategy, RunContext, base_config, trains_layers
+from murmuration.strategies.spec import BuiltStrategy, RunContext, trains_layers
 
 #: Hears a line of ``metrics.jsonl``.
 OnMetrics = Callable[[Mapping[str, object]], None]
@@ -76,62 +60,44 @@ class _Clock:
     saved: float
 
 
+@dataclass(frozen=True)
+class Trained:
+    """What rounds gave.
+
+    Attributes:
+        theta_D: what was learnt.
+        result: the figures, and what there is to know before they are believed.
+    """
+
+    theta_D: np.ndarray
+    result: dict[str, Any]
+
+
 def train(
     config: RunConfig,
     grid: Grid,
-    model: Model | None = None,
-    on_metrics: OnMetrics = lambda line: None,
-) -> dict[str, object]:
-    """Run ``config`` over ``grid``; returns the result, which also stands in ``result.json``.
-
-    ``model`` takes the place of what the config names to be learnt;
-    ``on_metrics`` hears each line of ``metrics.jsonl``.
-
-    Raises:
-        InputError: settings, data or run directory that cannot be used; one line.
-        RunAborted: nodes failed, or were not there; there is no result, and the run can be resumed.
-    """
-    with RunDirectory(config) as folder:
-        if (result := folder.finished()) is not None:
-            return result  # asking held-out users again would be one more release
-        try:
-            base = base_config(config)
-            # Whose weights are for nodes; without a test they are needed once, to be saved.
-            model = model or base_of(base, weights=bool(config.test))
-            return _train(config, str(base.get("path", "")), grid, folder, model, on_metrics)
-        except RunAborted as aborted:
-            folder.abort(aborted.reason, aborted.sentence, aborted.private)
-            raise
-        except (ValueError, BudgetExceeded) as error:
-            folder.discard_if_unused()
-            if isinstance(error, InputError):
-                raise
-            raise InputError(" ".join(str(error).split())) from error
-        except OSError as error:
-            if error.errno is None or isinstance(error, ConnectionError | TimeoutError):
-                raise  # not of a disk
-            raise InputError(_of_disk(error, folder)) from error
-
-
-def _train(
-    config: RunConfig,
-    base: str,
-    grid: Grid,
     folder: RunDirectory,
     model: Model,
-    on_metrics: OnMetrics,
-) -> dict[str, object]:
-    """One run on what the folder ``base`` holds, if that is not empty; as ``train``."""
-    of_base = lineage_of("--base" if config.base else "--features", base, config.base_privacy)
-    lineage = with_class(of_base, config)
-    of_rows = lineage_of_data(config.data, config.base_privacy, has_base=bool(base))
-    whose = _whose(config, of_rows, bool(lineage.runs))
-    lineage = covering(lineage, of_rows)
+    lineage: Promise,
+    test: Examples | None = None,
+    on_metrics: OnMetrics = lambda line: None,
+) -> Trained:
+    """Train a model over ``grid``.
+
+    Args:
+        config: the run's settings.
+        grid: where its nodes are.
+        folder: the run's, open.
+        model: to be trained.
+        lineage: the earlier runs that this one stands on.
+        test: the public test; without it, a share of the users is held out.
+        on_metrics: hears each line of ``metrics.jsonl``.
+
+    Raises:
+        InputError, ValueError, BudgetExceeded: settings that cannot be used; one line.
+        RunAborted: nodes failed, or were not there; the run can be resumed.
+    """
     source = Randomness(config.seed if config.seed >= 0 else None)
-    test_data = read_test(config)
-    test = (
-        examples_of_test(test_data, model, on_bad_rows(config)) if test_data is not None else None
-    )
     described = folder.keep_base(model.to_config())
     asked, config = config, replace(config, timeout=config.timeout or FLOOR)
     taking_part = participants(config, grid, folder, json.dumps(described))
@@ -154,6 +120,7 @@ def _train(
         adjacency=Adjacency(config.adjacency),
         delta=config.delta,
         budget=_budget(config),
+        accept_loss=config.accept_ledger_loss,
         terms=terms_of(context, config, folder.run_id, lineage),
     )
     with ledger:
@@ -181,61 +148,13 @@ def _train(
             if test is not None
             else (on_held_out(theta_D, context, built.strategy, ledger), {})
         )
-        result = result_of(context, built, ledger, figure, pace, folder.path) | beside
+        result: dict[str, Any] = result_of(context, built, ledger, figure, pace, folder.path)
+        result |= beside
     result["features"] = {**described, **model.details}
     result["versions"] = versions()
     if choice := model.choice(theta_D, test):
-        result["choice"] |= choice  # type: ignore[operator]
-    own = ReleasedRun.read(folder.ledger_path)
-    promise = lineage | Promise((own,))
-    result["promise"] = promise.to_json()
-    result["private"] = result["private"] and not promise.seeded  # nor is what stands on such a run
-    first = [*earlier_runs(promise, own, whose), *_merged(model.to_config())]
-    theirs = caveat_sentences(promise.caveats - own.terms.caveats)
-    result["warnings"] = [*first, *theirs, *result["warnings"]]  # type: ignore[misc]
-    model = model.loaded()
-    score = partial(_scores, model, theta_D) if model.trains else None
-    if test_data is not None and config.task in ("reward", "policy"):
-        most = MOST_BY_A_LANGUAGE_MODEL if config.base else MOST_SCORED
-        judgements = test_data.as_judgements("users' texts are not judged")
-        result["baselines"] = on_public_test(judgements, score, most)
-    account = first_sentence(str(result["account"])) if config.private else None
-    told = details(promise, result=result, sampling=account, rows=WORDS[config.task].rows[:-1])
-    place, card = folder.path / "model", model_card(result, told)
-    beside = None  # its run's ledger lies beside it
-    if model.holds_promise or of_rows.runs:
-        beside = partial(files_of, promise, details=told)
-    model.save(place, theta_D, config.model, card, overwrite=True, beside=beside)
-    result["weights"] = weights_digest(folder.path / "model")
-    write_report(folder.path, result, folder.metrics())
-    folder.write_json("result.json", result)
-    return result
-
-
-def _scores(
-    model: Model, theta_D: np.ndarray, prompts: Sequence[str], responses: Sequence[str]
-) -> np.ndarray:
-    """Return the rewards of R prompts with R responses at θ, (R,)."""
-    return model.scores([theta_D], prompts, responses)[0]
-
-
-def _whose(config: RunConfig, of_rows: Promise, of_base: bool) -> str:
-    """Return what was trained on the users of earlier runs."""
-    if config.policies:
-        return "THE BASE, OR POLICIES OF THE CLASS, WERE"
-    if not of_rows.runs:
-        return "THE BASE WAS"
-    return f"{'THE BASE, OR ' if of_base else ''}MODELS THAT WROTE THE DATA WERE"
-
-
-def _merged(described: Mapping[str, object]) -> list[str]:
-    """That the base is an adapter, and what was done with it."""
-    if not described.get("merged"):
-        return []
-    return [
-        f"The base {described['path']} is an adapter: it was merged into the weights of "
-        f"{described['merged']} before training, and the model is saved whole."
-    ]
+        result["choice"] |= choice
+    return Trained(theta_D, result)
 
 
 def _probed(
@@ -376,14 +295,6 @@ def _rounds(
     return Pace(strategy.rounds_done - before, time.monotonic() - clock.started)
 
 
-def _of_disk(error: OSError, folder: RunDirectory) -> str:
-    """Return what a disk that is full, or fails, means for a run."""
-    return (
-        f"{error.filename or folder.path} cannot be written or read: {error.strerror}; every "
-        "release is on the ledger: mend that, and continue with --resume"
-    )
-
-
 def _budget(config: RunConfig) -> float | None:
     """Return what a user may spend. What is promised about items says nothing about users."""
-    return None if config.strategy == "nonprivate" or config.level == "item" else config.epsilon
+    return None if config.strategy == "nonprivate" or config.protects_items else config.epsilon

@@ -40,7 +40,8 @@ from murmuration.strategies.optimizers import OptimizerSettings
 from murmuration.strategies.planning import PlanQuery, attack_figures
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings import AdaptiveSettings, Quantile
+from murmuration.strategies.settings.adaptive import AdaptiveSettings
+from murmuration.strategies.settings.shared import Quantile
 from murmuration.strategies.spec import (
     ALL,
     BuiltStrategy,

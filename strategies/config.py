@@ -1,19 +1,19 @@
 """What a run is asked to do: one frozen object, from a command line, a file, or Flower's run
 config.
 
-Its fields are the settings of every run (``strategies.settings``) and those that single strategies
-declare. Every one is a public parameter except ``seed``. Names in the run config are the field
-names with dashes; the same keys stand in pyproject.toml, because Flower refuses an override of a
-key that does not exist there.
+Its fields are the settings of every run (``strategies.settings``), and in ``own`` those that its
+strategy declares. Every one is a public parameter except ``seed``. Names in the run config are the
+field names with dashes, the strategy's among the others; the same keys, and those of every other
+strategy that is here, stand in pyproject.toml, because Flower refuses an override of a key that
+does not exist there.
 """
 
-import dataclasses
 import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from murmuration.preference.choices import JUDGED
 from murmuration.preference.data.rows import InputError
@@ -28,15 +28,17 @@ from murmuration.preference.policy_losses import (
 )
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies import registry
-from murmuration.strategies.settings import (
-    ROUNDS,
+from murmuration.strategies.settings.declaration import (
     Scalar,
-    Settings,
     about,
     by_setting,
+    check_values,
+    declared,
     option,
-    parse_delta,
 )
+from murmuration.strategies.settings.privacy import parse_delta
+from murmuration.strategies.settings.run import Settings
+from murmuration.strategies.settings.sampling import ROUNDS
 from murmuration.strategies.spec import Strategy, check_masks, check_noise
 
 #: In a ``config.json``, beside the settings: what ties them to the run's secret keys
@@ -44,36 +46,72 @@ from murmuration.strategies.spec import Strategy, check_masks, check_noise
 CHECK = "check"
 #: The named choice ``--delta n^-1.1``: always below 1 / users.
 DELTA_EXPONENT = -1.1
-
-
 #: What single strategies declare: by name the field, and which strategies have it.
 OWN_SETTINGS = by_setting(
     {strategy.name: strategy.settings for strategy in registry.strategies().values()}
 )
+#: Every setting that there is, by its name.
+SETTINGS = {field.name: field for field in declared(Settings)} | {
+    name: field for name, (field, _) in OWN_SETTINGS.items()
+}
+#: Present names of settings, by the former ones.
+FORMER = {about(field).former: name for name, field in SETTINGS.items() if about(field).former}
 
 
 @dataclass(frozen=True)
-class _Checked(Settings):
-    """Settings that a run could use; InputError, naming the option, for others."""
+class RunConfig(Settings):
+    """The settings of one run.
+
+    Raises:
+        InputError: settings that no run could use; it names the option.
+    """
 
     def __post_init__(self) -> None:
         strategy = registry.named(self.strategy)
         if self.rounds == 0:
             object.__setattr__(self, "rounds", strategy.rounds[0] if strategy.rounds else ROUNDS)
-        self.check_values()
+        if self.own == type(self.own)():  # another strategy's defaults stand for this one's
+            object.__setattr__(self, "own", strategy.settings())
+        if type(self.own) is not strategy.settings:
+            raise InputError(f"{self.own!r} are no settings of --strategy {self.strategy}")
+        check_values(self)
+        check_values(self.own)
         strategy.check(self)
-        _check_together(self, strategy)  # type: ignore[arg-type]
+        _check_together(self, strategy)
 
     @classmethod
     def from_run_config(cls, run_config: Mapping[str, Scalar]) -> "RunConfig":
-        """From names with dashes; unknown ones and wrong types raise InputError."""
+        """Return the config of settings by name, with dashes or underscores.
+
+        Raises:
+            InputError: unknown names, wrong types, or settings of other strategies than the one
+                that is named.
+        """
         values: dict[str, Any] = {}
-        known = {field.name for field in dataclasses.fields(cls)}
         for name, value in present_names(run_config).items():
-            if name not in known:
-                raise InputError(f"unknown setting {name!r}; known: {', '.join(sorted(known))}")
+            if name not in SETTINGS:
+                raise InputError(f"unknown setting {name!r}; known: {', '.join(sorted(SETTINGS))}")
             values[name] = typed(name, value)
-        return cls(**values)  # type: ignore[return-value]
+        strategy = registry.named(values.get("strategy", cls.strategy))
+        own: dict[str, Any] = {}
+        for name, (field, names) in OWN_SETTINGS.items():
+            value = values.pop(name, field.default)
+            if strategy.name in names:
+                own[name] = value
+            elif value != field.default:
+                raise InputError(
+                    f"{option(name)} is for --strategy {' and '.join(names)}, not {strategy.name}"
+                )
+        return cls(**values, own=strategy.settings(**own))
+
+    def changed(self, **settings: Scalar) -> "RunConfig":
+        """Return the config with other settings, those of single strategies among them.
+
+        Raises:
+            InputError: as ``from_run_config``.
+        """
+        changes = {name.replace("_", "-"): value for name, value in settings.items()}
+        return self.from_run_config({**self.to_run_config(), **changes})
 
     def resolved(self, registered: int) -> "RunConfig":
         """With what depends on how many users there are: delta, if it is n^-1.1, and the cohort, if
@@ -101,7 +139,7 @@ class _Checked(Settings):
                 "cohort follows, or give --cohort; or, where the list of users is public, "
                 "--adjacency zero-out"
             )
-        return replace(self, delta=delta, cohort=cohort)  # type: ignore[return-value]
+        return replace(self, delta=delta, cohort=cohort)
 
     def immutable_fields(self) -> dict[str, Scalar]:
         """Return what a resumed run may not change: everything that decides the result or its cost.
@@ -109,46 +147,12 @@ class _Checked(Settings):
         Of what single strategies declare only what this one does, so that a package that brings
         another, or is gone, keeps no run from going on.
         """
-        own = {name for name, (_, having) in OWN_SETTINGS.items() if self.strategy in having}
         return {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if not about(field).changeable and (field.name in own or field.name not in OWN_SETTINGS)
+            field.name: getattr(part, field.name)
+            for part in (self, self.own)
+            for field in declared(type(part))
+            if not about(field).changeable
         }
-
-
-if TYPE_CHECKING:
-
-    class RunConfig(_Checked):
-        """The settings of one run; those of single strategies are known when it runs."""
-
-        def __init__(self, **settings: Scalar) -> None: ...
-
-        def __getattr__(self, name: str) -> Any: ...
-
-else:
-    RunConfig = dataclasses.make_dataclass(
-        "RunConfig",
-        [
-            (
-                name,
-                type(field.default),
-                dataclasses.field(default=field.default, metadata=field.metadata),
-            )
-            for name, (field, _) in OWN_SETTINGS.items()
-        ],
-        bases=(_Checked,),
-        frozen=True,
-        namespace={"__doc__": "The settings of one run.", "__module__": __name__},
-    )
-
-
-#: Present names of settings, by the former ones.
-FORMER = {
-    about(field).former: field.name
-    for field in dataclasses.fields(RunConfig)
-    if about(field).former
-}
 
 
 def read_settings(path: Path) -> dict[str, Scalar]:
@@ -166,11 +170,10 @@ def read_settings(path: Path) -> dict[str, Scalar]:
         raise InputError(f"{path} holds no settings")
     begun = result.pop(CHECK, None)  # of a config.json
     settings = present_names(result, str(path))
-    known = {field.name: field for field in dataclasses.fields(RunConfig)}
     of_a_run = path.suffix == ".json"
     for name, value in settings.items():
-        if name not in known or (about(known[name]).deployed and not of_a_run):
-            offered = sorted(n for n, field in known.items() if not about(field).deployed)
+        if name not in SETTINGS or (about(SETTINGS[name]).deployed and not of_a_run):
+            offered = sorted(n for n, field in SETTINGS.items() if not about(field).deployed)
             raise InputError(f"{path}: unknown setting {name!r}; known: {', '.join(offered)}")
         if name == "delta" and isinstance(value, str):
             settings[name] = parse_delta(value)
@@ -204,7 +207,7 @@ def present_names(settings: Mapping[str, Any], where: str = "") -> dict[str, Any
         name = FORMER.get(written, written)
         if name in present:
             place = f"{where}: " if where else ""
-            former = about(next(f for f in dataclasses.fields(RunConfig) if f.name == name)).former
+            former = about(SETTINGS[name]).former
             raise InputError(f"{place}{former} is the former name of {name}: give one of them")
         present[name] = value
     return present
@@ -212,8 +215,7 @@ def present_names(settings: Mapping[str, Any], where: str = "") -> dict[str, Any
 
 def typed(name: str, value: object, where: str = "") -> Any:
     """A setting's value in its type; InputError, naming it, for one of another."""
-    field = name.replace("-", "_")
-    default = next(f.default for f in dataclasses.fields(RunConfig) if f.name == field)
+    default = SETTINGS[name.replace("-", "_")].default
     if isinstance(default, float) and type(value) is int:
         return float(value)
     if type(value) is not type(default):
@@ -222,7 +224,7 @@ def typed(name: str, value: object, where: str = "") -> Any:
     return value
 
 
-def refuse_seed(config: "RunConfig") -> None:
+def refuse_seed(config: RunConfig) -> None:
     """InputError if a run with real nodes has a seed: who knows it can subtract the noise."""
     if config.seed >= 0:
         raise InputError(
@@ -231,14 +233,9 @@ def refuse_seed(config: "RunConfig") -> None:
         )
 
 
-def _check_together(config: "RunConfig", strategy: Strategy) -> None:
+def _check_together(config: RunConfig, strategy: Strategy) -> None:
     """InputError, naming the option, for settings that have no meaning together."""
-    for name, (field, names) in OWN_SETTINGS.items():
-        if getattr(config, name) != field.default and config.strategy not in names:
-            raise InputError(
-                f"{option(name)} is for --strategy {' and '.join(names)}, not {config.strategy}"
-            )
-    for field in dataclasses.fields(Settings) if not config.base else ():
+    for field in declared(Settings) if not config.base else ():
         if about(field).base and getattr(config, field.name) != field.default:
             raise InputError(
                 f"{option(field.name)} is about a language model: name one with --base"
@@ -298,7 +295,7 @@ def _check_together(config: "RunConfig", strategy: Strategy) -> None:
         raise InputError(str(error)) from None
 
 
-def _check_thumbs(config: "RunConfig", strategy: Strategy) -> None:
+def _check_thumbs(config: RunConfig, strategy: Strategy) -> None:
     """Refuse what the model of thumbs, in which each user has an offset, is not for."""
     by_user = [s.name for s in registry.strategies().values() if s.averages_users]
     if config.task != "reward":
@@ -324,7 +321,7 @@ def _check_thumbs(config: "RunConfig", strategy: Strategy) -> None:
         )
 
 
-def _check_loss(config: "RunConfig") -> None:
+def _check_loss(config: RunConfig) -> None:
     """Whether a run could go on without all of its ledger."""
     if not config.resume:
         raise InputError("--accept-ledger-loss is for a run that is continued with --resume")
@@ -336,7 +333,7 @@ def _check_loss(config: "RunConfig") -> None:
         )
 
 
-def _check_task(config: "RunConfig", strategy: Strategy) -> None:
+def _check_task(config: RunConfig, strategy: Strategy) -> None:
     """Refuse what has no meaning for what is learnt."""
     task = config.task
     if config.as_published and task != "sft":
@@ -379,23 +376,23 @@ def _check_task(config: "RunConfig", strategy: Strategy) -> None:
         )
 
 
-def _check_loss_of_policy(config: "RunConfig") -> None:
+def _check_loss_of_policy(config: RunConfig) -> None:
     """Refuse what has no meaning for a policy's loss."""
     loss = config.loss or (BOUNDED_LOSSES[0] if config.policies else DEFAULT)
-    declared = objective(loss)
-    if config.r_max and not declared.clips:
+    of_loss = objective(loss)
+    if config.r_max and not of_loss.clips:
         raise InputError(
             f"--r-max: --loss {loss} does not clip; leave it out, or use one of "
             f"{', '.join(CLIPPED_LOSSES)}"
         )
-    if declared.pair_loss and (config.kind != "pairs" or config.model != "btl"):
+    if of_loss.pair_loss and (config.kind != "pairs" or config.model != "btl"):
         raise InputError(
             f"--loss {loss} is about pairs, without a --model; of several responses use one of "
             + ", ".join(name for name in POLICY_LOSSES if name not in PAIR_LOSSES)
         )
 
 
-def _check_few(config: "RunConfig", few: tuple[int, ...]) -> None:
+def _check_few(config: RunConfig, few: tuple[int, ...]) -> None:
     """Refuse what has no meaning where the model is solved for."""
     if config.rounds not in few:
         raise InputError(
@@ -407,7 +404,7 @@ def _check_few(config: "RunConfig", few: tuple[int, ...]) -> None:
             f"--refresh has no meaning for --strategy {config.strategy}, whose users are fixed "
             "when it starts; leave it out"
         )
-    for field in dataclasses.fields(Settings):
+    for field in declared(Settings):
         if field.name == "learning_rate" and config.task == "policy":
             continue
         if about(field).steps and getattr(config, field.name):

@@ -48,7 +48,8 @@ from murmuration.strategies.planning import SIX, PlanQuery, attack_figures
 from murmuration.strategies.protocol import group_size_histogram, messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.secure_rounds import check_nodes
-from murmuration.strategies.settings import ElsSettings, Settings
+from murmuration.strategies.settings.els import ElsSettings
+from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
     ALL,
     COMES_OR_GOES,

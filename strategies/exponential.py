@@ -47,12 +47,12 @@ from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings import (
+from murmuration.strategies.settings.declaration import option
+from murmuration.strategies.settings.exponential import (
     DEFAULT_JUDGEMENT_CAP,
     ExponentialSettings,
-    Settings,
-    option,
 )
+from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
     ALL,
     BuiltStrategy,

@@ -46,7 +46,9 @@ from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import label_queries, messages
 from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.protocol.users import RegistryError
-from murmuration.strategies.settings import LocalLabelSettings, Settings, option
+from murmuration.strategies.settings.declaration import option
+from murmuration.strategies.settings.local_label import LocalLabelSettings
+from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import LABELS, NOT_ON_A_GRID, BuiltStrategy, RunContext, Strategy
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from murmuration.strategies.els import ELS, GROUP
 from murmuration.strategies.exponential import EXPONENTIAL
 from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol import group_size_histogram
-from murmuration.strategies.settings import ENTRY_POINTS, Settings
+from murmuration.strategies.settings.declaration import ENTRY_POINTS
+from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.label_moment import LABEL_MOMENT
 from murmuration.strategies.solved.objective_perturbation import OBJECTIVE_PERTURBATION
 from murmuration.strategies.spec import BuiltStrategy, NodeHalf, RunContext, Strategy

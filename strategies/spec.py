@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypedDict, TypeVar
 
 import numpy as np
 from flwr.serverapp import Grid
@@ -38,7 +38,8 @@ from murmuration.strategies.optimizers import (
 )
 from murmuration.strategies.planning import Solve, not_planned
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings import Retained, Settings
+from murmuration.strategies.settings.run import Settings
+from murmuration.strategies.settings.shared import NoSettings, Retained
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan
 
 #: What a release can give: JSON.
@@ -105,11 +106,6 @@ def not_declared(settings: Settings) -> str:
 def named_alone(settings: Settings) -> str:
     """The same, for sentences that name what there is no noise on a grid for."""
     return f"--strategy {settings.strategy}"
-
-
-@dataclass(frozen=True)
-class NoSettings:
-    """A strategy without settings of its own."""
 
 
 @dataclass(frozen=True)
@@ -368,6 +364,39 @@ class ReleaseCache(Protocol):
         ...
 
 
+class Sizes(TypedDict):
+    """What every ``SumPlan`` takes from the settings, but for its noise."""
+
+    users: int
+    rounds: int
+    delta: float
+    adjacency: Adjacency
+    hold_out: HoldOut | None
+
+
+class CohortSizes(Sizes):
+    """What every ``CohortPlan`` takes from the settings, but for its noise."""
+
+    cohort: int
+    group_size: int
+    retain: int
+
+
+class StrategyArguments(TypedDict):
+    """What every ``CohortStrategy`` takes, but for its plan and its ledger."""
+
+    participants: Participants
+    optimizer: ServerOptimizer | SolvedModel
+    source: Randomness
+    features: str
+    model: str
+    log: PrivateLog
+    timeout: float
+    min_nodes: float
+    masked: bool
+    batch_users: bool
+
+
 @dataclass(frozen=True)
 class RunContext:
     """What a strategy needs besides its plan.
@@ -406,7 +435,7 @@ class RunContext:
         return self.config.trained_on(len(self.participants.registry))
 
     @property
-    def sizes(self) -> dict[str, Any]:
+    def sizes(self) -> Sizes:
         """Return what every ``SumPlan`` takes from the settings, but for its noise."""
         config = self.config
         return {
@@ -418,7 +447,7 @@ class RunContext:
         }
 
     @property
-    def cohort_sizes(self) -> dict[str, Any]:
+    def cohort_sizes(self) -> CohortSizes:
         """Return what every ``CohortPlan`` takes from the settings, but for its noise."""
         config = self.config
         return {
@@ -463,7 +492,7 @@ class RunContext:
         zero_D = np.zeros(self.dimension, dtype=np.float32)
         return ServerOptimizer(settings, zero_D, slice(*self.head))
 
-    def arguments(self, optimizer: ServerOptimizer | SolvedModel) -> dict[str, Any]:
+    def arguments(self, optimizer: ServerOptimizer | SolvedModel) -> StrategyArguments:
         """Arguments of every ``CohortStrategy``."""
         return {
             "participants": self.participants,

@@ -275,7 +275,7 @@ _ACCOUNTED: dict[tuple, float] = {}
 def quick_runs(monkeypatch):
     """Runs write no plots; privacy is accounted for on a coarser grid, which errs upward, and what
     was accounted for once is not computed again."""
-    import murmuration.server.training
+    import murmuration.server.run
     from murmuration.privacy.accounting import accountant, recompute
 
     exact = accountant.noise_multiplier_for
@@ -300,7 +300,7 @@ def quick_runs(monkeypatch):
     monkeypatch.setattr(recompute, "epsilon", coarsely(recompute.epsilon))
     for name in ("epsilon", "noise_multiplier_for"):
         monkeypatch.setattr(accountant, name, remembered(getattr(accountant, name)))
-    monkeypatch.setattr(murmuration.server.training, "write_report", lambda *_: None)
+    monkeypatch.setattr(murmuration.server.run, "write_report", lambda *_: None)
     yield
     exact.cache_clear()  # of what the coarser grid gave
 

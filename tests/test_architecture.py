@@ -1,6 +1,5 @@
 """The page on architecture: what it names is there, and what it says to edit is all to edit."""
 
-import dataclasses
 import re
 import subprocess
 import sys
@@ -41,9 +40,9 @@ def test_a_setting_is_one_field():
     said = patched(
         """
 import dataclasses, inspect
-from murmuration.strategies import settings
-added = settings.setting(7, "How often.", panel=settings.TRAINING, good=lambda v: v > 0,
-                         expected="above 0")
+from murmuration.strategies.settings import declaration, run as settings
+added = declaration.setting(7, "How often.", panel=declaration.TRAINING, good=lambda v: v > 0,
+                            expected="above 0")
 real = settings.Settings
 settings.Settings = dataclasses.make_dataclass(
     "Settings", [("often", int, added)], bases=(real,), frozen=True)
@@ -107,10 +106,10 @@ def test_lists_of_what_there_is(module, listed):
 
 
 def test_settings_are_declared_with_all_that_is_said_of_them():
-    from murmuration.strategies.config import RunConfig
-    from murmuration.strategies.settings import OF_STRATEGY, PANELS, about
+    from murmuration.strategies.config import SETTINGS
+    from murmuration.strategies.settings.declaration import OF_STRATEGY, PANELS, about
 
-    for field in dataclasses.fields(RunConfig):
+    for field in SETTINGS.values():
         told = about(field)
         assert told.help.strip()
         assert told.panel in (*PANELS, OF_STRATEGY)

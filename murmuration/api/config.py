@@ -5,7 +5,6 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,17 @@ from murmuration.preference.features.hashing import AUTO, chosen_features, parse
 from murmuration.preference.online import is_of_hub, is_online
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies import registry
-from murmuration.strategies.config import CHECK, RunConfig, present_names, read_settings, typed
+from murmuration.strategies.config import (
+    CHECK,
+    SETTINGS,
+    RunConfig,
+    present_names,
+    read_settings,
+    typed,
+)
 from murmuration.strategies.local_label import LOCAL_LABEL
-from murmuration.strategies.settings import about, parse_delta
+from murmuration.strategies.settings.declaration import about
+from murmuration.strategies.settings.privacy import parse_delta
 
 #: The embedded population, by task: to train on, and other users to test on.
 _EMBEDDED = {
@@ -40,7 +47,7 @@ def config_of(
         InputError: there is no such setting, or a value that no run could use.
     """
     settings = present_names(settings)
-    known = [field.name for field in fields(RunConfig) if not about(field).deployed]
+    known = [name for name, field in SETTINGS.items() if not about(field).deployed]
     for name in settings:
         if name not in known:
             raise InputError(f"unknown setting {name!r}; known: {', '.join(known)}")
@@ -102,11 +109,7 @@ def make_config(given: Mapping[str, Any]) -> RunConfig:
         chosen = {"kind": "thumbs", "model": "thumbs", **chosen}
     if chosen.get("strategy") == LOCAL_LABEL.name:
         chosen.setdefault("adjacency", Adjacency.REPLACE_LABELS.value)  # there is no other
-    defaults = asdict(RunConfig())
-    del defaults["rounds"]  # what it is depends on the strategy
-    return RunConfig.from_run_config(
-        {**defaults, **chosen, "out": str(run_folder(out)), "resume": resume}
-    )
+    return RunConfig.from_run_config({**chosen, "out": str(run_folder(out)), "resume": resume})
 
 
 def run_folder(out: str | os.PathLike[str] | None) -> Path:

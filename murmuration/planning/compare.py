@@ -7,7 +7,7 @@ A strategy without a guarantee under the adjacency is listed as refused, never q
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -159,7 +159,7 @@ def compare(
         strategy, _, variant = name.partition(":")
         # Under a relation that suits it: a name that is wrong must not pass for a refusal.
         suits = min(registry.named(strategy).adjacencies)
-        replace(base, adjacency=suits.value, **_named(strategy, variant))
+        base.changed(adjacency=suits.value, **_named(strategy, variant))
         # Without privacy there is no epsilon: one cell serves for all.
         targets: Iterable[float | None] = [None] if strategy == "nonprivate" else epsilons
         for epsilon in targets:
@@ -168,7 +168,7 @@ def compare(
                 for seed in range(seeds):
                     folder = (out / "runs" / _folder(name, epsilon, seed)).absolute()
                     change = {"epsilon": epsilon or base.epsilon, "seed": seed, "out": str(folder)}
-                    configs.append(replace(base, **_named(strategy, variant), **change))
+                    configs.append(base.changed(**_named(strategy, variant), **change))
             except InputError as error:
                 configs, refused = [], str(error)
             asked.append((name, epsilon, configs, refused))

@@ -89,7 +89,10 @@ def plan(
     from murmuration.strategies import registry
     from murmuration.strategies.config import DELTA_EXPONENT, OWN_SETTINGS
     from murmuration.strategies.planning import PlanQuery
-    from murmuration.strategies.settings import about, parse_delta, user_isolation, usual_cohort
+    from murmuration.strategies.settings.declaration import about
+    from murmuration.strategies.settings.model import user_isolation
+    from murmuration.strategies.settings.privacy import parse_delta
+    from murmuration.strategies.settings.sampling import usual_cohort
 
     for name, value in (
         ("users", users),

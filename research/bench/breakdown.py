@@ -19,7 +19,7 @@ from murmuration.preference.kinds.linear import LinearModel
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms import noisy_sum
 from murmuration.research.bench.setting import Setting
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry
 from murmuration.strategies.base import CohortStrategy
@@ -58,7 +58,7 @@ def measure(setting: Setting, rounds: int) -> dict[str, Any]:
         stack.enter_context(patch.object(registry, "node_halves", lambda: halves))
         stack.enter_context(patch.object(CohortStrategy, "start", clock.of_rounds()))
         grid = LocalGrid(client_app, 1, config.to_run_config())
-        train(config, grid, LinearModel(setting.features))
+        run_training(config, grid, LinearModel(setting.features))
     return {"d": setting.dimension, "cohort": setting.cohort, "parts_ms": clock.parts()}
 
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from murmuration.client.app import app as client_app
 from murmuration.preference.kinds.linear import LinearModel
 from murmuration.research.bench.setting import Setting, timed, told
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 
 _WARMUP = 3  # rounds
@@ -40,7 +40,7 @@ def measure(setting: Setting, rounds: int) -> dict[str, Any]:
 
     with setting.config(rounds + _WARMUP + 1) as config:
         grid = told(LocalGrid, of_round)(client_app, 1, config.to_run_config())
-        _, seconds = timed(lambda: train(config, grid, LinearModel(setting.features)))
+        _, seconds = timed(lambda: run_training(config, grid, LinearModel(setting.features)))
     each = [later - earlier for earlier, later in itertools.pairwise(begun[_WARMUP:])]
     return {
         "users": setting.users,

@@ -36,7 +36,7 @@ from murmuration.client.store import UserStore, load, source_for, store_for
 from murmuration.preference.kinds.linear import LinearModel
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.research.bench.setting import Setting, timed, told
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid, Scalar
 from murmuration.sims.runtimes.ray_cluster import Workers, cluster, workers_of
 from murmuration.sims.runtimes.ray_grid import RayGrid
@@ -62,7 +62,7 @@ def measure(setting: Setting, repetitions: int) -> dict[str, Any]:
     with setting.config(_STRIDE * (repetitions + _WARMUP) + 1) as config:
         clocks = _Clocks(setting, config.to_run_config())
         with _grid(setting, config, clocks) as grid:
-            result = train(config, grid, LinearModel(setting.features))
+            result = run_training(config, grid, LinearModel(setting.features))
     nodes, limits = clocks.node_rates[_WARMUP:], clocks.limit_rates[_WARMUP:]
     rounds = clocks.rounds[_WARMUP * (_STRIDE - _SETTLING) :]
     threads, most = max(

@@ -100,7 +100,7 @@ def _try(trial: _Trial) -> list[_Found]:
         return _Found(name, *errors, ledger.epsilon(), strategy.rounds_done, **chosen)
 
     untuned = [
-        result(name, replace(trial.config, **{**UNTUNED, **UNTUNED_LABELS}[name]))
+        result(name, trial.config.changed(**{**UNTUNED, **UNTUNED_LABELS}[name]))
         for name in trial.untuned
     ]
     uls = replace(trial.config, strategy="uls")

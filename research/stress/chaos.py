@@ -32,7 +32,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.research.stress.site import Site
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.population.population import Population, write
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
@@ -351,7 +351,7 @@ def _quiet(chaos: Chaos, seed: int) -> float:
     config = replace(
         chaos.config, data=data, seed=seed, out=out, refresh=0, timeout=600.0, min_nodes=0.0
     )
-    result = train(config, LocalGrid(client_app, 1, config.to_run_config()))
+    result = run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
     return float(result["heldout_accuracy"])  # type: ignore[arg-type]
 
 

@@ -20,7 +20,7 @@ from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import user_key
 from murmuration.privacy.mechanisms.tally import STEPS
 from murmuration.server.registration import read_registration
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import RAISED, LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
@@ -129,7 +129,7 @@ def run(site, crowd_test):
         }
         out = site / f"run-{len(list(site.glob('run-*')))}"
         config = RunConfig(**{**settings, **changes}, out=str(out))
-        result = train(config, Deployed(site, config, liar))
+        result = run_training(config, Deployed(site, config, liar))
         log = [json.loads(line) for line in (out / "private/log.jsonl").read_text().splitlines()]
         return result, RewardModel.load(out / "model").theta_D, log
 

@@ -1,6 +1,5 @@
 """``murmuration run``: options, the JSON contract, what is learnt."""
 
-import dataclasses
 import inspect
 import json
 from pathlib import Path
@@ -11,7 +10,7 @@ from murmuration.cli import run
 from murmuration.preference.reward import RewardModel
 from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.strategies import registry
-from murmuration.strategies.config import RunConfig
+from murmuration.strategies.config import SETTINGS, RunConfig
 from murmuration.strategies.spec import NodeHalf, clip_norm
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
@@ -136,7 +135,7 @@ def test_every_option_reaches_its_setting(cli, executed, crowd, crowd_test, tmp_
 
 def test_every_option_is_a_setting_or_known_not_to_be_one():
     options = set(inspect.signature(run.run).parameters)
-    fields = {field.name for field in dataclasses.fields(RunConfig)}
+    fields = {*SETTINGS}
     beside = {"config", "runtime", "users_per_node", "workers", "as_json"}
     beside |= {"cpus_per_worker", "gpus_per_worker"}
     beside |= {"user_column", "split", "data_config"}  # short for --columns and --data

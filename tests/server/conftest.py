@@ -10,6 +10,7 @@ def broken_off(monkeypatch):
     """A function: run a config and die right after the checkpoint of a round."""
     from murmuration.client.app import app as client_app
     from murmuration.server import training
+    from murmuration.server.run import run_training
     from murmuration.server.run_directory import RunDirectory
     from murmuration.sims.runtimes.local import LocalGrid
 
@@ -28,7 +29,7 @@ def broken_off(monkeypatch):
             patched.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
             patched.setattr(training, "TIMES_ITS_WRITING", 0.0)
             patched.setattr(RunDirectory, "save_checkpoint", save_and_die)
-            training.train(config, LocalGrid(client_app, 1, config.to_run_config()))
+            run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
 
     return run
 

@@ -11,7 +11,7 @@ from murmuration.client import answers
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import read_charges
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
@@ -77,7 +77,7 @@ def charges(config):
 
 def aborted(config, grid):
     with pytest.raises(RunAborted) as caught:
-        train(config, grid)
+        run_training(config, grid)
     folder = Path(config.out)
     assert not (folder / "result.json").exists()
     assert not (folder / "model").exists()
@@ -93,8 +93,7 @@ def log(config):
 
 def of(config, strategy, variant):
     """Settings under which a strategy runs for some rounds."""
-    return replace(
-        config,
+    return config.changed(
         strategy=strategy,
         variant=variant,
         adjacency=min(registry.named(strategy).adjacencies).value,
@@ -126,7 +125,7 @@ def test_a_round_without_an_answer_is_charged_and_ends_the_run(config, strategy,
         return
     # Everything is in order again: the run goes on with the next round, and each is charged once.
     again = replace(config, resume=True)
-    result = train(again, Deployed(again))
+    result = run_training(again, Deployed(again))
     assert (result["rounds"], result["stopped"]) == (config.rounds, None)
     assert not (Path(config.out) / "aborted.json").exists()
     by_round = [c.round for c in charges(config) if "test" not in c.covers]
@@ -141,7 +140,7 @@ def test_resuming_until_it_ends_does_not_make_noise_a_model(config, seed):
         assert len(charges(config)) == asked
     again = replace(config, resume=True)
     with pytest.raises(InputError, match="nothing was learnt: nobody answered in any round"):
-        train(again, Deployed(again))
+        run_training(again, Deployed(again))
     assert len(charges(config)) == 3
     assert not (Path(config.out) / "result.json").exists()
 
@@ -166,7 +165,7 @@ def test_what_the_public_learns_of_why(config):
 
 
 def test_some_who_fail_do_not_end_a_deployment(config):
-    result = train(config, Deployed(config, fault="KeyError: 1", bad=(2,), since=1))
+    result = run_training(config, Deployed(config, fault="KeyError: 1", bad=(2,), since=1))
     assert (result["rounds"], result["stopped"]) == (6, None)
 
 
@@ -193,7 +192,7 @@ def test_too_few_online_is_no_round(config):
     cohorts = [line for line in log(config) if "cohort" in line]
     assert len(cohorts) == 2, "coins were drawn for a round that could not be"
     again = replace(config, resume=True)
-    assert train(again, Deployed(again))["rounds"] == 6
+    assert run_training(again, Deployed(again))["rounds"] == 6
     assert [c.round for c in charges(config)] == [1, 2, 3, 4, 5, 6]
 
 
@@ -230,10 +229,10 @@ def test_a_node_of_a_simulation_that_fails_ends_it_with_its_text(
     assert len(charges(config)) == 2  # the seed brings the same cohort again
     heal()
     again = replace(config, resume=True)
-    resumed = train(again, LocalGrid(client_app, nodes, again.to_run_config()))
+    resumed = run_training(again, LocalGrid(client_app, nodes, again.to_run_config()))
     assert resumed["rounds"] == len(charges(config)) == 6
     whole = replace(config, out=f"{config.out}-whole")
-    quiet = train(whole, LocalGrid(client_app, nodes, whole.to_run_config()))
+    quiet = run_training(whole, LocalGrid(client_app, nodes, whole.to_run_config()))
     assert resumed["heldout_accuracy"] == quiet["heldout_accuracy"]
     assert resumed["epsilon"] == quiet["epsilon"]
 
@@ -244,7 +243,7 @@ def test_without_a_seed_the_cohort_that_failed_is_charged_and_not_drawn_again(co
     assert [charge.round for charge in charges(config)] == [1, 2, 3]
     heal()
     again = replace(config, resume=True)
-    assert train(again, LocalGrid(client_app, 2, again.to_run_config()))["rounds"] == 6
+    assert run_training(again, LocalGrid(client_app, 2, again.to_run_config()))["rounds"] == 6
     assert [charge.round for charge in charges(config)] == [1, 2, 3, 4, 5, 6]
 
 
@@ -271,7 +270,7 @@ def test_a_choice_that_nobody_answers_costs_nothing(choice):
     assert aborted(choice, Deployed(choice, since=1)).reason is Reason.NO_ANSWERS
     assert charges(choice) == []
     again = replace(choice, resume=True)
-    assert train(again, Deployed(again))["epsilon"] <= 1.0
+    assert run_training(again, Deployed(again))["epsilon"] <= 1.0
     assert len(charges(choice)) == 1
 
 
@@ -329,12 +328,12 @@ def test_a_round_under_masks_that_a_crash_interrupted_is_not_asked_again(
     """Nodes answer it no second time: it is charged, everybody left out, and the next one asked."""
     config = replace(config, secure_aggregation=masked, adjacency="zero-out", cohort=40)
     with pytest.raises(RuntimeError, match="power cut"):
-        train(config, Dies(config, nodes=5, since=3))
+        run_training(config, Dies(config, nodes=5, since=3))
     asked = []
     grid = Deployed(config, nodes=5)
     push = grid.push_messages
     monkeypatch.setattr(grid, "push_messages", lambda found: push(kept(asked, found)))
-    result = train(replace(config, resume=True), grid)
+    result = run_training(replace(config, resume=True), grid)
     assert result["rounds"] == config.rounds
     assert [charge.round for charge in charges(config)] == list(range(1, config.rounds + 1))
     rounds = {int(m.metadata.group_id) for m in asked if m.metadata.message_type == "train"}

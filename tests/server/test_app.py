@@ -130,7 +130,7 @@ def test_gpus_are_left_to_nodes_where_that_is_said(crowd, tmp_path, monkeypatch,
         return {"out": config.out}
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("murmuration.server.app.train", train)
+    monkeypatch.setattr("murmuration.server.app.run_training", train)
     if left:
         monkeypatch.setenv(WITHOUT_GPU, "1")
     run(settings(crowd, out=str(tmp_path / "run")))

@@ -13,7 +13,7 @@ from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language import base_model
 from murmuration.preference.language.checkpoint import digest_of
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
@@ -94,5 +94,5 @@ def test_a_node_with_another_base_stops_the_run_before_its_first_charge(config):
             return super().push_messages(messages)
 
     with pytest.raises(InputError, match="another model is here than the one that was stated"):
-        train(config, Elsewhere(client_app, 1, config.to_run_config()))
+        run_training(config, Elsewhere(client_app, 1, config.to_run_config()))
     assert not Path(config.out).exists()  # nothing was charged

@@ -16,8 +16,8 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.server import checkpoints, training
 from murmuration.server.checkpoints import InBackground
+from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
-from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.users import Registry
@@ -78,7 +78,7 @@ class Watch:
                         push(round_)
                 return super().push_messages(messages)
 
-        return train(config, Grid(client_app, 1, config.to_run_config()))
+        return run_training(config, Grid(client_app, 1, config.to_run_config()))
 
     def before(self, first, second):
         return self.seen.index(first) < self.seen.index(second)
@@ -169,7 +169,7 @@ def test_killed_at_any_step_of_writing(config, monkeypatch, tmp_path, seed):
     middle = [copy for copy in snapshots.found if max(charged(copy)) == 3]
     for copy in middle:
         kept = checkpoints.load(copy).round
-        result = train(
+        result = run_training(
             again := replace(config, out=str(copy), resume=True),
             LocalGrid(client_app, 1, again.to_run_config()),
         )
@@ -196,12 +196,12 @@ def test_an_error_while_writing_ends_the_run_in_one_line_before_the_next_charge(
     with monkeypatch.context() as patched:
         patched.setattr(RunDirectory, "save_checkpoint", full)
         with pytest.raises(InputError, match=r"cannot be written.*No space left.*--resume") as it:
-            train(config, LocalGrid(client_app, 1, config.to_run_config()))
+            run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
     assert "\n" not in str(it.value)
     assert charged(config.out) == [1, 2]
     assert checkpoints.load(Path(config.out)).round == 1
     resumed = replace(config, resume=True)
-    train(resumed, LocalGrid(client_app, 1, resumed.to_run_config()))
+    run_training(resumed, LocalGrid(client_app, 1, resumed.to_run_config()))
     assert charged(config.out)[:3] == [1, 2, 2]
 
 
@@ -229,9 +229,11 @@ def test_a_long_write_makes_a_seeded_run_save_less_often(config, monkeypatch):
     monkeypatch.setattr(RunDirectory, "save_checkpoint", slow)
     monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     monkeypatch.setattr(training, "TIMES_ITS_WRITING", 1e9)  # as if each took an age
-    train(seeded := replace(config, seed=3), LocalGrid(client_app, 1, seeded.to_run_config()))
+    run_training(
+        seeded := replace(config, seed=3), LocalGrid(client_app, 1, seeded.to_run_config())
+    )
     assert saved == [1, 5]
-    train(
+    run_training(
         unseeded := replace(config, out=config.out + "-unseeded"),
         LocalGrid(client_app, 1, unseeded.to_run_config()),
     )

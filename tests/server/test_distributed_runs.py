@@ -14,7 +14,7 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.discrete_gaussian import installed
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.population.population import Population, write
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
@@ -51,7 +51,9 @@ def make_run(people, tmp_path):
             **{**SETTINGS, **changes},
         )
         grid = LocalGrid(client_app, nodes, config.to_run_config())
-        return train(config, grid, LinearModel(HashingFeatures(dimension=64))), tmp_path / "run"
+        return run_training(
+            config, grid, LinearModel(HashingFeatures(dimension=64))
+        ), tmp_path / "run"
 
     return make
 

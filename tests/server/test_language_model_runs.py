@@ -12,12 +12,12 @@ from local_runs import run, theta
 from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app
+from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.kinds import language as kinds
 from murmuration.preference.language.base_model import language_base
 from murmuration.preference.reward import RewardModel
-from murmuration.server import training
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import base_config
@@ -45,7 +45,7 @@ def config(lora_config):
     ids=lambda changes: "-".join(map(str, changes.values())),
 )
 def test_every_strategy_trains_layers(config, changes):
-    config = replace(config, **changes)
+    config = config.changed(**changes)
     result = run(config)
     assert result["rounds"] == 2
     assert result["epsilon"] is None or 1.5 < result["epsilon"] <= 2.0
@@ -63,7 +63,7 @@ def test_at_first_only_the_head_learns(config, strategy):
     """At no other cost: rounds, noise and charges are those of a run in which all learns."""
     config = replace(config, strategy=strategy, head_first=1.0)
     if strategy == "dp-fedavg":
-        config = replace(config, local_steps=2, local_rate=0.1)
+        config = config.changed(local_steps=2, local_rate=0.1)
     result = run(config)
     begin, end = language_base(base_config(config)).head_part
     learnt_D = theta(config)
@@ -117,7 +117,7 @@ def test_an_unseeded_run_goes_on_from_its_last_round(config, tmp_path):
     # An unseeded run is saved every round; a seeded one about once a second.
     broken = replace(broken, seed=-1)
     with pytest.raises(KeyboardInterrupt):
-        train(broken, Stopping(client_app, 1, broken.to_run_config()))
+        run_training(broken, Stopping(client_app, 1, broken.to_run_config()))
     assert int(load_file(Path(broken.out) / "checkpoint" / "state.safetensors")["round"][0]) == 2
     half = theta(broken)
     result = run(replace(broken, resume=True))
@@ -312,13 +312,13 @@ def test_the_size_that_was_asked_for_is_taken(config, monkeypatch):
 def test_the_server_has_no_base_before_there_is_something_to_save(config, part, monkeypatch):
     """Without a test: the nodes are other processes here, whose base is another's."""
     config = replace(config, test="", heldout=0.3, train=part, lora_rank=2 * (part == "lora"))
-    seen, real = [], training.base_of
+    seen, real = [], base_of
 
     def watched(described, weights=True):
         seen.append((weights, real(described, weights)))
         return seen[-1][1]
 
-    monkeypatch.setattr(training, "base_of", watched)
+    monkeypatch.setattr("murmuration.server.run.base_of", watched)
     result = run(config)
     (first, outline), (second, whole) = seen
     assert (first, second) == (False, True)

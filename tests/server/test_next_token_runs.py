@@ -27,7 +27,7 @@ def config(tmp_path, crowd, crowd_texts, language_model):
             "cohort": 10, "group_size": 2, "learning_rate": 0.05, "seed": 3,
             "out": str(tmp_path / "run"),
         }  # fmt: skip
-        return RunConfig(**{**given, **changes})
+        return RunConfig.from_run_config({**given, **changes})
 
     return make
 

@@ -11,8 +11,8 @@ from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.server import participants as module
+from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
-from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
@@ -79,14 +79,14 @@ def cohort_nodes(grid, round_):
 
 def test_who_comes_later_is_asked_from_the_next_refresh_on(quick_runs, config, files):
     grid = Coming(files, {3: (0, 1)})
-    train(replace(config, cohort=20), grid)
+    run_training(replace(config, cohort=20), grid)
     assert all(3 not in cohort_nodes(grid, r) for r in (1, 2))
     assert all(3 in cohort_nodes(grid, r) for r in (3, 4, 5, 6))
 
 
 def test_who_leaves_counts_as_zero_and_everybody_stays_charged(quick_runs, config, files, tmp_path):
     grid = Coming(files, {2: range(3, 100)})
-    result = train(replace(config, cohort=20), grid)
+    result = run_training(replace(config, cohort=20), grid)
     assert result["rounds"] == 6
     assert len(read_charges(tmp_path / "run" / "ledger.jsonl")) == 6
     log = [
@@ -101,7 +101,7 @@ def test_who_leaves_counts_as_zero_and_everybody_stays_charged(quick_runs, confi
 
 def test_who_comes_back_is_counted_again(quick_runs, config, files, tmp_path):
     grid = Coming(files, {1: (3, 4)})
-    train(replace(config, cohort=20), grid)
+    run_training(replace(config, cohort=20), grid)
     log = (tmp_path / "run/private/log.jsonl").read_text().splitlines()
     late = {line["round"] for line in map(json.loads, log) if "left out" in line}
     assert late == {3, 4}
@@ -110,20 +110,20 @@ def test_who_comes_back_is_counted_again(quick_runs, config, files, tmp_path):
 def test_without_refresh_a_node_that_fails_ends_the_run(quick_runs, config, files, tmp_path):
     (tmp_path / "0.jsonl").unlink()
     with pytest.raises(InputError, match="did not register"):
-        train(replace(config, refresh=0), Coming(files))
-    result = train(config, Coming(files))
+        run_training(replace(config, refresh=0), Coming(files))
+    result = run_training(config, Coming(files))
     assert result["rounds"] == 6
 
 
 def test_too_few_nodes(quick_runs, config, files):
     grid, folder = Coming(files), Path(config.out)
     with pytest.raises(RunAborted, match="too few nodes"):
-        train(replace(config, min_nodes=4), grid)
+        run_training(replace(config, min_nodes=4), grid)
     assert grid.asked == []
     assert json.loads((folder / "aborted.json").read_text())["aborted"] == "too few nodes"
     (line,) = (folder / "private" / "log.jsonl").read_text().splitlines()
     assert json.loads(line)["nodes online"] == 3
-    result = train(replace(config, resume=True), Coming(files))
+    result = run_training(replace(config, resume=True), Coming(files))
     assert result["rounds"] == 6
     assert not (folder / "aborted.json").exists()
 

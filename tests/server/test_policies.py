@@ -77,7 +77,7 @@ KINDS = {
 def test_a_choice_that_was_not_charged_is_made_when_resumed(
     choice_config, dies_choosing, kind, seed
 ):
-    broken = replace(choice_config, seed=seed, **KINDS[kind])
+    broken = choice_config.changed(seed=seed, **KINDS[kind])
     assert dies_choosing(broken, charged=False) == 0
     found = run(replace(broken, resume=True), nodes=3)
     assert choices(broken) == 1 and found["epsilon"] <= 1.0
@@ -85,7 +85,7 @@ def test_a_choice_that_was_not_charged_is_made_when_resumed(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_seeded_choice_that_was_charged_is_made_the_same(choice_config, dies_choosing, kind):
-    whole = replace(choice_config, **KINDS[kind])
+    whole = choice_config.changed(**KINDS[kind])
     expected = run(whole, nodes=3)
     broken = replace(whole, out=whole.out + "2")
     assert dies_choosing(broken, charged=True) == 1
@@ -97,7 +97,7 @@ def test_a_seeded_choice_that_was_charged_is_made_the_same(choice_config, dies_c
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_choice_that_was_charged_is_not_drawn_again(choice_config, dies_choosing, kind):
     """At item level another one was drawn, and told to have cost what one does."""
-    broken = replace(choice_config, seed=-1, **KINDS[kind])
+    broken = choice_config.changed(seed=-1, **KINDS[kind])
     assert dies_choosing(broken, charged=True) == 1
     for _ in range(2):
         with pytest.raises(InputError, match=r"nothing was learnt: .* over the budget 1; begin"):
@@ -194,7 +194,7 @@ def trained(choice_config, tmp_path):
 def of_class(config, file, *models, **changes):
     commit(file, [str(model) for model in models], public=True)
     config = replace(config, policies=str(file), **changes)
-    return with_class(lineage_of(config), config)
+    return with_class(lineage_of(config), read_class(config.policies), config)
 
 
 def test_what_policies_cost_these_users_is_added(trained, choice_config, four_policies, tmp_path):

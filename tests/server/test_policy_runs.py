@@ -36,7 +36,7 @@ def config(tmp_path, crowd, language_model):
             "epsilon": 2.0, "delta": 1e-3, "rounds": 2, "cohort": 10, "group_size": 2,
             "learning_rate": 0.05, "seed": 3, "out": str(tmp_path / "run"),
         }  # fmt: skip
-        return RunConfig(**{**given, **changes})
+        return RunConfig.from_run_config({**given, **changes})
 
     return make
 

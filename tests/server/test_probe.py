@@ -10,7 +10,7 @@ import pytest
 from murmuration.client.app import app as client_app
 from murmuration.server import probe
 from murmuration.server.probe import FACTOR, FLOOR, deadline
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
@@ -33,7 +33,7 @@ def built(monkeypatch, tmp_path):
 
         monkeypatch.setattr("murmuration.server.training.deadline", watched)
         config = replace(config, out=str(tmp_path / f"run-{len(list(tmp_path.iterdir()))}"))
-        train(config, LocalGrid(client_app, 1, config.to_run_config()))
+        run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
         ((config, made, base, seconds),) = found
         return config, made, base, seconds
 
@@ -64,7 +64,7 @@ def test_every_strategy_has_one(config, built, strategy):
 @pytest.mark.parametrize("variant", ["corrected", "published"])
 def test_of_the_filters(config, built, variant):
     wide = replace(config, cohort=50, users=50, epsilon=200.0, clip_norm=50.0)
-    assert built(replace(wide, strategy="aup", variant=variant))[3] == FLOOR
+    assert built(wide.changed(strategy="aup", variant=variant))[3] == FLOOR
 
 
 @pytest.mark.parametrize("task", ["reward", "sft", "text"])
@@ -106,7 +106,7 @@ def test_it_is_a_multiple_of_what_a_cohort_would_take(config, built, monkeypatch
 def test_what_is_asked_for_is_not_probed(config, monkeypatch, tmp_path):
     monkeypatch.setattr("murmuration.server.training.deadline", None)
     config = replace(config, timeout=7.0, out=str(tmp_path / "run"))
-    train(config, LocalGrid(client_app, 1, config.to_run_config()))
+    run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
 
 
 def test_a_server_that_cannot_do_the_work_waits_as_long_as_it_must(config, monkeypatch, tmp_path):
@@ -116,6 +116,6 @@ def test_a_server_that_cannot_do_the_work_waits_as_long_as_it_must(config, monke
     monkeypatch.setattr("murmuration.server.training.deadline", fail)
     out = tmp_path / "run"
     config = replace(config, out=str(out))
-    assert train(config, LocalGrid(client_app, 1, config.to_run_config()))["rounds"] == 1
+    assert run_training(config, LocalGrid(client_app, 1, config.to_run_config()))["rounds"] == 1
     log = (out / "private" / "log.jsonl").read_text().splitlines()
     assert json.loads(log[0]) == {"timeout": FLOOR, "not probed": "MemoryError: "}

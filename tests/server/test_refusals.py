@@ -13,7 +13,7 @@ from murmuration.client.agent.policy import Policy
 from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import Judgements
 from murmuration.privacy.accounting.ledger import read_charges
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import Reason, RunAborted
@@ -89,7 +89,7 @@ def config(tmp_path, crowd_test):
 def refused(config, grid):
     """Of a run that was aborted: what it said."""
     with pytest.raises(RunAborted) as caught:
-        train(config, grid)
+        run_training(config, grid)
     assert caught.value.reason is Reason.REFUSED
     folder = Path(config.out)
     said = json.loads((folder / "aborted.json").read_text())
@@ -141,7 +141,7 @@ def test_a_run_by_the_policys_numbers_is_answered_in_every_round(crowd_of, confi
     for test in (config.test, ""):
         one = replace(config, test=test, out=f"{config.out}-{bool(test)}")
         grid, agents = crowd_of(one, *[POLICY] * 4)
-        assert train(one, grid)["rounds"] == 4
+        assert run_training(one, grid)["rounds"] == 4
         assert not any(agent.ledger.refusals for agent in agents)
         assert not any("left out" in line or "not evaluated" in line for line in log(one))
         for agent in agents:
@@ -152,7 +152,7 @@ def test_a_run_by_the_policys_numbers_is_answered_in_every_round(crowd_of, confi
 def test_a_minority_that_refuses_is_counted_and_the_run_goes_on(crowd_of, config):
     other = replace(POLICY, max_clip=0.01)
     grid, agents = crowd_of(config, POLICY, POLICY, POLICY, other)
-    assert train(config, grid)["rounds"] == 4
+    assert run_training(config, grid)["rounds"] == 4
     counted = next(line for line in log(config) if "would refuse" in line)
     assert counted["shown the plan"] == 4
     assert list(counted["would refuse"].values()) == ["max_clip"]
@@ -171,7 +171,7 @@ def test_least_nodes_decides_how_many_must_be_willing(crowd_of, config, least, g
     other = replace(POLICY, max_clip=0.01, max_epsilon=0.1)
     grid, _ = crowd_of(config, POLICY, other, POLICY, other)
     if goes_on:
-        assert train(config, grid)["rounds"] == 2
+        assert run_training(config, grid)["rounds"] == 2
     else:
         assert "max_clip" in str(refused(config, grid))
 
@@ -186,7 +186,7 @@ def test_with_users_of_less_than_half_a_run_is_not_begun(crowd_of, config):
 
 def test_a_second_run_is_refused_by_what_the_first_has_cost(crowd_of, config):
     grid, agents = crowd_of(config, *[POLICY] * 4)
-    train(config, grid)
+    run_training(config, grid)
     noted = [dict(agent.ledger.plans) for agent in agents]
     again = replace(config, out=config.out + "-2")
     assert "max_epsilon" in str(refused(again, grid))
@@ -208,17 +208,17 @@ def test_what_was_begun_and_is_resumed_is_asked_from_its_next_round_on(crowd_of,
 
     grid.push_messages = until_third
     with pytest.raises(ConnectionError):
-        train(config, grid)
+        run_training(config, grid)
     assert all(agent.ledger.answered["train"] == 2 for agent in agents)
     grid.push_messages = real
-    assert train(replace(config, resume=True), grid)["rounds"] == 4
+    assert run_training(replace(config, resume=True), grid)["rounds"] == 4
     assert all(agent.ledger.answered["train"] == 4 for agent in agents)
 
 
 def test_a_simulation_asks_nobody(config, crowd):
     config = replace(config, data=crowd, adjacency="add-remove", seed=1)
     grid = LocalGrid(murmuration.client.app.app, 3, config.to_run_config())
-    train(config, grid)
+    run_training(config, grid)
     assert not any("shown the plan" in line for line in log(config))
 
 
@@ -236,7 +236,7 @@ def test_who_comes_later_is_shown_the_plan_then(crowd_of, config):
         return real(outgoing)
 
     grid.push_messages = push
-    assert train(config, grid)["rounds"] == 4
+    assert run_training(config, grid)["rounds"] == 4
     shown = [line for line in log(config) if "would refuse" in line]
     assert [(line["round"], line["shown the plan"]) for line in shown] == [(1, 2), (3, 1)]
     assert [list(line["would refuse"].values()) for line in shown] == [[], ["max_clip"]]
@@ -279,7 +279,7 @@ def allowing(tmp_path, language_model, four_policies):
 
 def test_owners_who_allow_a_choice_are_asked_once(crowd_of, choice, allowing):
     grid, agents = crowd_of(choice, *[allowing()] * 3)
-    result = train(choice, grid)
+    result = run_training(choice, grid)
     assert result["choice"]["name"] in {"p0", "p1", "p2", "p3"}
     (charge,) = read_charges(Path(choice.out) / "ledger.jsonl")
     for agent in agents:
@@ -326,10 +326,10 @@ def test_a_choice_that_a_crash_interrupted_is_asked_for_again(crowd_of, choice, 
 
     grid.pull_messages = dies
     with pytest.raises(ConnectionError):
-        train(choice, grid)
+        run_training(choice, grid)
     assert [agent.ledger.answered["train"] for agent in agents] == [1] * 3
     grid.pull_messages = pull
-    assert train(replace(choice, resume=True), grid)["epsilon"] <= 1.0
+    assert run_training(replace(choice, resume=True), grid)["epsilon"] <= 1.0
     assert len(read_charges(Path(choice.out) / "ledger.jsonl")) == 1
     assert [agent.ledger.answered["train"] for agent in agents] == [2] * 3
     assert all(len(agent.ledger.plans) == 1 for agent in agents)

@@ -16,8 +16,8 @@ from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.reporting.run_files import read_metrics
 from murmuration.server import training
+from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
-from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.config import RunConfig
@@ -36,7 +36,7 @@ def config(tmp_path, crowd):
 
 
 def run(config):
-    return train(config, LocalGrid(client_app, 1, config.to_run_config()))
+    return run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
 
 
 def ledger_lines(config):
@@ -302,7 +302,7 @@ def test_a_round_whose_sum_differs_is_drawn_and_charged_again(
     shutil.rmtree(Path(config.out) / "checkpoint")  # so that both are done again
     (Path(config.out) / "metrics.jsonl").unlink()
     config = replace(config, resume=True)
-    result = train(config, Elsewhere(client_app, 1, config.to_run_config()))
+    result = run_training(config, Elsewhere(client_app, 1, config.to_run_config()))
     charges = read_account(Path(config.out) / "ledger.jsonl")[0].charges
     assert [charge.round for charge in charges] == [1, 2, 1, 2]
     assert result["rounds"] == 2  # the budget was for four
@@ -332,6 +332,6 @@ def test_held_out_figures_that_differ_are_charged_again_or_not_told(tmp_path, cr
     for name in ("result.json", "released.json"):
         (Path(config.out) / name).unlink()
     config = replace(config, resume=True)
-    result = train(config, Elsewhere(client_app, 1, config.to_run_config()))
+    result = run_training(config, Elsewhere(client_app, 1, config.to_run_config()))
     assert result["heldout_accuracy"] is None  # there was no budget to tell it twice
     assert result["epsilon"] == first["epsilon"]

@@ -6,7 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +22,8 @@ from murmuration.reporting.run_files import check_of
 from murmuration.server import run_folder
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.run_lock import RunLock
-from murmuration.strategies.config import CHECK, RunConfig
-from murmuration.strategies.settings import about
+from murmuration.strategies.config import CHECK, SETTINGS, RunConfig
+from murmuration.strategies.settings.declaration import about
 
 
 @pytest.fixture
@@ -248,7 +248,7 @@ def test_keys_seed_and_settings_do_not_change_alone(config, seed, edit):
 def with_former_names(folder):
     """Settings as the last version wrote them, tied to the run's keys as it did."""
     path, keys = folder / "config.json", json.loads((folder / "private" / "keys.json").read_text())
-    present = {about(field).former: field.name for field in fields(RunConfig)}
+    present = {about(field).former: field.name for field in SETTINGS.values()}
     written = json.loads(path.read_text())
     for former, name in present.items():
         if former and name in written:

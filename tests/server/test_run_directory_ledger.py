@@ -41,7 +41,8 @@ def eight_rounds(config):
 def on_with(config, **changes):
     """The ledger of a resumed run; its folder is left open with it."""
     folder = RunDirectory(replace(config, resume=True, **changes))
-    return folder.open_ledger(**TERMS), folder
+    accept_loss = changes.get("accept_ledger_loss", False)
+    return folder.open_ledger(**TERMS, accept_loss=accept_loss), folder
 
 
 def test_a_checkpoint_knows_the_ledger(unseeded):

@@ -23,8 +23,8 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid as grids
 from murmuration.server import training
 from murmuration.server.result import Pace
+from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
-from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
@@ -90,7 +90,7 @@ class WatchedGrid:
 
 
 def run(config, nodes=1, **more):
-    return train(config, WatchedGrid(config, nodes, **more))
+    return run_training(config, WatchedGrid(config, nodes, **more))
 
 
 def weights(config):
@@ -256,8 +256,8 @@ def spent_by_round(config):
     ids=lambda changes: " ".join(map(str, changes.values())),
 )
 def test_metrics_show_what_the_ledger_composes_to(config, crowd_test, changes):
-    changed = replace(config, **{"rounds": 24, "test": crowd_test, **changes})
-    result = train(changed, LocalGrid(client_app, 1, changed.to_run_config()))
+    changed = config.changed(**{"rounds": 24, "test": crowd_test, **changes})
+    result = run_training(changed, LocalGrid(client_app, 1, changed.to_run_config()))
     found = spent_by_round(changed)
     assert len(found) == result["rounds"]
     assert all(shown >= spent for shown, spent in found)
@@ -325,7 +325,7 @@ def test_warnings(config, crowd_test):
 def test_held_out_users_never_train(config):
     everybody = replace(config, rounds=5, cohort=40, users=40)
     grid = WatchedGrid(everybody)
-    train(everybody, grid)
+    run_training(everybody, grid)
     assert len(grid.users("train") | grid.users("evaluate")) == 50
     assert grid.users("evaluate")
     assert not grid.users("train") & grid.users("evaluate")
@@ -335,7 +335,7 @@ def test_held_out_users_never_train(config):
 def test_a_public_test_leaves_everybody_in_training(config, crowd_test):
     config = replace(config, test=crowd_test, cohort=50)
     grid = WatchedGrid(config)
-    train(config, grid)
+    run_training(config, grid)
     assert len(grid.users("train")) == 50
     assert not grid.asked["evaluate"]
 
@@ -418,7 +418,7 @@ def test_sums_of_few_users_travel_in_32_bits_and_change_nothing(config, monkeypa
         with monkeypatch.context() as patched:
             patched.setattr(grids, "short", short)
             one = replace(config, out=config.out + out)
-            train(one, Grid(one, nodes))
+            run_training(one, Grid(one, nodes))
         sizes.append({dtype for types in seen for dtype in types.values()})
     assert sizes[0] == ({"float64"} if strategy == "els" else {"int32"})
     assert sizes[1] == {"float64"}
@@ -435,9 +435,9 @@ def test_who_is_held_out_survives_a_crash_without_a_seed(config, monkeypatch):
     with monkeypatch.context() as patched:
         killed_after(patched, 2)
         with pytest.raises(Killed):
-            train(unseeded, first)
+            run_training(unseeded, first)
     second = WatchedGrid(unseeded)
-    train(replace(unseeded, resume=True), second)
+    run_training(replace(unseeded, resume=True), second)
     trained = first.users("train") | second.users("train")
     assert len(trained | second.users("evaluate")) == 50
     assert not trained & second.users("evaluate"), "held out, and trained on before the crash"
@@ -461,7 +461,7 @@ def test_a_finished_run_is_left_alone(config):
         if p.is_file()
     }
     grid = WatchedGrid(config)
-    assert train(replace(config, resume=True), grid) == first
+    assert run_training(replace(config, resume=True), grid) == first
     assert not any(grid.asked.values())
     assert before == {p: p.read_bytes() for p in before}
 
@@ -552,7 +552,7 @@ GOLDEN = [0.60003347, 0.66899696, 0.00274386, 0.00705621, -0.01678879, 0.0131555
 
 def test_nodes_are_told_what_the_run_will_charge(config):
     grid = WatchedGrid(config)
-    result = train(config, grid)
+    result = run_training(config, grid)
     texts = {str(m.content.config_records["parameters"]["plan"]) for m in grid.asked["train"]}
     texts |= {str(m.content.config_records["parameters"]["plan"]) for m in grid.asked["evaluate"]}
     assert grid.asked["evaluate"]

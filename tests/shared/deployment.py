@@ -13,7 +13,7 @@ from murmuration.deploy.processes import state_beside, wait_for
 from murmuration.deploy.run import run_deployed
 from murmuration.preference.reward import RewardModel
 from murmuration.research.stress.site import Site
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.population.population import Population, write
 from murmuration.sims.runtimes.app_bundle import write_bundle
 from murmuration.sims.runtimes.local import LocalGrid
@@ -52,8 +52,8 @@ def seeded_app(folder: Path, seed: int) -> Path | None:
         with (folder / "murmuration" / "server" / "app.py").open("a") as code:
             code.write(
                 "\n\nimport dataclasses\n\n\n"
-                "def train(config, *more, _train=train, **named):\n"
-                f"    return _train(dataclasses.replace(config, seed={seed}), *more, **named)\n"
+                "def run_training(config, *more, _run=run_training, **named):\n"
+                f"    return _run(dataclasses.replace(config, seed={seed}), *more, **named)\n"
             )
     return folder
 
@@ -132,5 +132,5 @@ class World:
         grid = LocalGrid(client_app, len(self.deployment.clients), config.to_run_config())
         for context, name in zip(grid._contexts.values(), self.deployment.clients, strict=True):
             context.node_config = {"data": str(self.data(name))}
-        train(config, grid)
+        run_training(config, grid)
         return RewardModel.load(Path(config.out) / "model").theta_D

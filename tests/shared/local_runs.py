@@ -6,14 +6,14 @@ from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app
 from murmuration.server import lineage
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.spec import base_config
 
 
 def run(config, nodes=1):
     """The result of a run with these settings."""
-    return train(config, LocalGrid(client_app, nodes, config.to_run_config()))
+    return run_training(config, LocalGrid(client_app, nodes, config.to_run_config()))
 
 
 def theta(config):

@@ -32,6 +32,7 @@ from neighbours import CHANGED, DECLARED, GONE, USERS, Change, after, everybody,
 import murmuration.client.hosting
 import murmuration.client.store
 import murmuration.privacy.accounting.ledger
+import murmuration.server.run
 import murmuration.server.run_directory
 import murmuration.server.training
 import murmuration.strategies.aup.published
@@ -165,7 +166,7 @@ class Watch:
         ``unannounced``, as soon as everybody is registered.
         """
         out = self.folder / f"run-{next(self._numbers)}"
-        settings = RunConfig(**{**config, "out": str(out / "out")})
+        settings = RunConfig.from_run_config({**config, "out": str(out / "out")})
         node_configs = [
             {
                 "task": settings.task,
@@ -179,7 +180,10 @@ class Watch:
             for node in sorted(population)
         ]
         if settings.strategy == "local-label":
-            terms = {"label-epsilon": settings.epsilon, "label-level": settings.level or "user"}
+            terms = {
+                "label-epsilon": settings.epsilon,
+                "label-level": "item" if settings.protects_items else "user",
+            }
             node_configs = [{**own, **terms} for own in node_configs]
         grid = WatchedGrid(settings, node_configs, names)
         grid.probes = not settings.secure_aggregation
@@ -194,7 +198,7 @@ class Watch:
             _noise_alone(patched, seen)
             _coarsely(patched)
             try:
-                murmuration.server.training.train(settings, grid)
+                murmuration.server.run.run_training(settings, grid)
             except InputError as error:
                 seen.refused = str(error)
         murmuration.client.store._kept.clear()

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from murmuration.preference.reward import RewardModel
-from murmuration.server import training
+from murmuration.server import run
 from murmuration.server.policies import commit
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.runtime import Runtime
@@ -134,7 +134,7 @@ _DAILY = {strategy.name for strategy in registry.OURS}
     "case", [pytest.param(c, marks=() if c in _DAILY else pytest.mark.slow) for c in CASES]
 )
 def test_a_run_gives_what_it_always_gave(case, crowd, crowd_test, tmp_path, monkeypatch, a_class):
-    monkeypatch.setattr(training, "write_report", lambda *_: None)  # plots take longer than runs
+    monkeypatch.setattr(run, "write_report", lambda *_: None)  # plots take longer than runs
     given = {
         "strategy": case.split()[0],
         "data": crowd,
@@ -145,7 +145,7 @@ def test_a_run_gives_what_it_always_gave(case, crowd, crowd_test, tmp_path, monk
         "out": str(tmp_path / "run"),
     }
     more = a_class() if case == "exponential" else {}
-    config = RunConfig(**{**given, **CASES[case], **more})
+    config = RunConfig.from_run_config({**given, **CASES[case], **more})
     execute(
         config, runtime=Runtime.LOCAL, users_per_node=10 if "masked" in case else None, quiet=True
     )

@@ -5,7 +5,7 @@ that nobody here has thought of.
 import pytest
 
 from murmuration.client.app import app as client_app
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
@@ -48,7 +48,7 @@ def test_messages_hold_what_is_on_the_list(crowd, tmp_path, strategy):
         test=crowd, registration="", **({} if named.rounds else {"rounds": 1}),
     )  # fmt: skip
     grid = NotingGrid(crowd, tmp_path / "state", labels=strategy == "local-label")
-    train(config, grid)
+    run_training(config, grid)
     assert grid.names <= NEEDED
     assert {"users", "plan"} <= grid.names  # it was noted
     held = b"\n".join(v if isinstance(v, bytes) else repr(v).encode() for v in grid.values)

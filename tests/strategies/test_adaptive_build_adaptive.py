@@ -1,7 +1,5 @@
 """Adaptive clipping and centred AUP from settings: options reach the plan."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -31,7 +29,7 @@ def made(tmp_path):
     """A function: what is built from settings, for 80 users."""
 
     def make(dimension=9, **changes):
-        config = replace(CONFIG, **changes)
+        config = CONFIG.changed(**changes)
         registry = Registry.of({1: RegistryEntry(0, np.arange(80, dtype=np.uint64), None)})
         context = RunContext(
             strategy=named(config.strategy),
@@ -83,9 +81,9 @@ def test_the_quantile_is_an_option_where_there_is_one(made):
     with pytest.raises(InputError, match="--quantile is for --adaptation quantile"):
         made(adaptation="above-threshold", quantile=0.6)
     with pytest.raises(InputError, match="--quantile is for --strategy adaptive and aup"):
-        RunConfig(quantile=0.6)
+        CONFIG.changed(strategy="uls", quantile=0.6)
     with pytest.raises(InputError, match="--adaptation must be one of"):
-        RunConfig(adaptation="above")
+        CONFIG.changed(adaptation="above")
 
 
 def test_few_even_dimensions_shorten_steps_and_a_given_step_stays(made):

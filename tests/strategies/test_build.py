@@ -1,7 +1,6 @@
 """From settings to a strategy: options reach the plan, defaults come from the strategy."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,7 +31,7 @@ def made(tmp_path, quick_runs):
     """A function: what is built from settings, for 80 users to train on of 100."""
 
     def make(share=None, **changes):
-        config = replace(CONFIG, **changes)
+        config = CONFIG.changed(**changes)
         registry = Registry.of({1: RegistryEntry(0, np.arange(100, dtype=np.uint64), None)})
         context = RunContext(
             strategy=named(config.strategy),

@@ -13,8 +13,8 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.events import PureDp, Unprotected
 from murmuration.privacy.accounting.ledger import Ledger, read_account
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
-from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry, spec, uls
 from murmuration.strategies.charged_moves import UNCHARGED, ChargedMoves, UnchargedMove
@@ -152,8 +152,8 @@ def config(tmp_path, crowd, crowd_test, quick_runs):
 
 
 def run(config, **changes):
-    config = dataclasses.replace(config, **changes)
-    return train(config, LocalGrid(client_app, 1, config.to_run_config()))
+    config = config.changed(**changes)
+    return run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
 
 
 @pytest.mark.parametrize(

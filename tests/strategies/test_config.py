@@ -1,6 +1,5 @@
 """Settings: the same keys everywhere, and messages that name the option."""
 
-import dataclasses
 import json
 import tomllib
 from dataclasses import replace
@@ -12,8 +11,11 @@ import tomli_w
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.mechanisms.hold_out import LEAST_SHARE
 from murmuration.strategies import registry
-from murmuration.strategies.config import RunConfig, parse_delta, present_names, read_settings
-from murmuration.strategies.settings import OF_STRATEGIES, Settings, about
+from murmuration.strategies.config import SETTINGS, RunConfig, present_names, read_settings
+from murmuration.strategies.settings.catalogue import OF_STRATEGIES
+from murmuration.strategies.settings.declaration import about, declared
+from murmuration.strategies.settings.privacy import parse_delta
+from murmuration.strategies.settings.run import Settings
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
@@ -28,7 +30,7 @@ def test_keys_and_defaults_are_those_of_pyproject():
     """Flower refuses an override of a key that is not in pyproject.toml."""
     settings = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["tool"]["flwr"]["app"]["config"]
     # What a field says by itself: 0 rounds are as many as suit the strategy, which is overridden.
-    expected = {f.name.replace("_", "-"): f.default for f in dataclasses.fields(RunConfig)}
+    expected = {f.name.replace("_", "-"): f.default for f in SETTINGS.values()}
     assert settings == expected
     assert RunConfig.from_run_config(settings) == RunConfig()
     assert {k: type(v) for k, v in settings.items()} == {k: type(v) for k, v in expected.items()}
@@ -102,8 +104,8 @@ def test_immutable_is_what_decides_the_result_or_its_cost():
     changeable = {"out", "resume", "accept_ledger_loss", "timeout", "seed", "min_nodes"}
     changeable |= {"registration"}
     for strategy in registry.OURS:
-        own = {field.name for field in dataclasses.fields(strategy.settings)}
-        every = {field.name for field in dataclasses.fields(Settings)}
+        own = {field.name for field in declared(strategy.settings)}
+        every = {field.name for field in declared(Settings)}
         config = RunConfig(
             seed=5, strategy=strategy.name, adjacency=min(strategy.adjacencies).value
         )
@@ -130,7 +132,7 @@ def test_former_names_are_read(former, tmp_path):
         given["adjacency"] = "replace-labels"
     assert present_names(given)[name] == value
     if former != "batch":  # for --task policy only
-        assert getattr(RunConfig.from_run_config(given), name) == value
+        assert RunConfig.from_run_config(given).to_run_config()[name.replace("_", "-")] == value
     file = tmp_path / "config.json"
     file.write_text(json.dumps({key.replace("-", "_"): each for key, each in given.items()}))
     assert read_settings(file)[name] == value
@@ -142,8 +144,8 @@ def test_former_names_are_read(former, tmp_path):
 
 
 def test_every_former_name_was_tried():
-    declared = {about(f).former for f in dataclasses.fields(RunConfig)} - {""}
-    assert declared == {former.replace("-", "_") for former in FORMER}
+    every = {about(f).former for f in SETTINGS.values()} - {""}
+    assert every == {former.replace("-", "_") for former in FORMER}
 
 
 def test_both_names_of_a_setting_are_refused(tmp_path):

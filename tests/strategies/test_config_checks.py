@@ -1,13 +1,14 @@
 """Settings that no run could use, and messages that name the option."""
 
-import dataclasses
 import math
 
 import pytest
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.strategies import registry
-from murmuration.strategies.config import OWN_SETTINGS, RunConfig
+from murmuration.strategies.config import OWN_SETTINGS, SETTINGS, RunConfig
+from murmuration.strategies.settings.aup import AupSettings
+from murmuration.strategies.settings.shared import NoSettings
 
 THUMBS = {"kind": "thumbs", "model": "thumbs"}
 BAD = {
@@ -84,7 +85,7 @@ def test_bad_values_name_their_option(name, value):
     strategy = registry.named(having[0])
     having = {"strategy": strategy.name, "adjacency": min(strategy.adjacencies).value}
     with pytest.raises(InputError) as caught:
-        RunConfig(**{**having, name: value})
+        RunConfig.from_run_config({**having, name: value})
     message = str(caught.value)
     assert message.startswith(f"--{name.replace('_', '-')} must be ")
     assert repr(value) in message
@@ -98,7 +99,7 @@ def test_every_option_with_limits_is_tested_here():
     free |= {"one_user_per_row"}
     free |= {"checkpointing", "tf32", "policies"}
     free |= {"registration", "base_privacy", "population", "disjoint"}
-    assert {field.name for field in dataclasses.fields(RunConfig)} - free == set(BAD)
+    assert SETTINGS.keys() - free == set(BAD)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,7 @@ def test_every_option_with_limits_is_tested_here():
 )
 def test_options_that_a_strategy_does_not_have(settings, message):
     with pytest.raises(InputError, match=message):
-        RunConfig(**settings)
+        RunConfig.from_run_config(settings)
 
 
 @pytest.mark.parametrize("task", ["text", "sft"])
@@ -186,7 +187,7 @@ def test_options_that_a_strategy_does_not_have(settings, message):
 )  # fmt: skip
 def test_what_has_no_meaning_where_next_tokens_are_said(task, settings, message):
     with pytest.raises(InputError) as caught:
-        RunConfig(**{"base": "b", "task": task, **settings})
+        RunConfig.from_run_config({"base": "b", "task": task, **settings})
     assert message.format(task) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -216,9 +217,9 @@ def test_as_published_is_about_sft():
     ],
 )
 def test_what_has_no_sum_to_mask(strategy, variant, adjacency, message):
-    own = {"variant": variant} if strategy == "aup" else {}
+    own = AupSettings(variant=variant) if strategy == "aup" else NoSettings()
     with pytest.raises(ValueError, match=message):
-        RunConfig(strategy=strategy, **own, adjacency=adjacency, secure_aggregation=True)
+        RunConfig(strategy=strategy, own=own, adjacency=adjacency, secure_aggregation=True)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """DP-FedAvg, and the options that every user-level strategy shares, from settings to a run."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ from murmuration.client.app import app as client_app
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.events import HoldOut, PoissonGaussian
 from murmuration.privacy.accounting.ledger import read_charges
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 
@@ -26,8 +25,8 @@ def run(tmp_path, crowd):
         config = RunConfig(
             data=crowd, epsilon=0.5, delta=1e-3, rounds=4, cohort=10, users=40, seed=3
         )
-        config = replace(config, out=str(out), **changes)
-        result = train(config, LocalGrid(client_app, 1, config.to_run_config()))
+        config = config.changed(out=str(out), **changes)
+        result = run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
         return result, RewardModel.load(out / "model").theta_D
 
     return make

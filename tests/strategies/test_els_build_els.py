@@ -15,7 +15,7 @@ from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.median import GRID
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import els, sums
 from murmuration.strategies.config import RunConfig
@@ -44,7 +44,7 @@ def config(tmp_path, crowd):
 
 
 def run(config, nodes=1):
-    return train(config, LocalGrid(client_app, nodes, config.to_run_config()))
+    return run_training(config, LocalGrid(client_app, nodes, config.to_run_config()))
 
 
 def charges(result):
@@ -74,7 +74,7 @@ def test_the_median_is_released_once_and_paid_for(config):
 
 
 def test_a_given_group_size_costs_nothing(config):
-    result = run(replace(config, group_size=3, sampling_probability=0.05))
+    result = run(config.changed(group_size=3, sampling_probability=0.05))
     rounds = [MixtureGaussian(result["noise_multiplier"], 3, 0.05)] * 4
     assert charges(result) == [HELD_OUT[0], *rounds, HELD_OUT[1]]
     assert 0.4995 < result["epsilon"] <= 0.5

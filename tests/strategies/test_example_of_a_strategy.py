@@ -84,7 +84,7 @@ def test_one_user_moves_the_sum_by_no_more_than_the_sensitivity(example):
 def test_everything_derives_from_it(example):
     assert RunConfig(strategy="sign-uls").rounds == 200
     with pytest.raises(InputError, match="--quantile is for --strategy adaptive and aup, not sign"):
-        RunConfig(strategy="sign-uls", quantile=0.5)
+        RunConfig(strategy="sign-uls").changed(quantile=0.5)
     asked = PlanQuery(
         "sign-uls", users=400, cohort=40, rounds=30, delta=1e-5, noise_multiplier=20.0
     )

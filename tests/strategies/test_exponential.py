@@ -24,7 +24,7 @@ from murmuration.privacy.mechanisms.exponential_mechanism import (
     span_of,
 )
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.exponential import EXPONENTIAL, client_update
 from murmuration.strategies.protocol.messages import TrainRequest
@@ -35,7 +35,7 @@ P = 4
 
 
 def run(choice_config, nodes=1):
-    return train(choice_config, LocalGrid(client_app, nodes, choice_config.to_run_config()))
+    return run_training(choice_config, LocalGrid(client_app, nodes, choice_config.to_run_config()))
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def examples(choice_config, make_rows):
     """A function: the examples of judgements; by default of three users."""
 
     def make(rows=None, **changes):
-        base = PolicyClass.load(base_config(replace(choice_config, **changes)))
+        base = PolicyClass.load(base_config(choice_config.changed(**changes)))
         judgements = Judgements.from_rows(rows or make_rows([3, 1, 4]))
         return base.examples(judgements)
 
@@ -201,7 +201,7 @@ def test_seeds_draw_with_the_probabilities_that_were_claimed(examples, tmp_path)
 
 
 def test_item_level_says_what_a_user_pays(choice_config):
-    item = replace(choice_config, level="item", judgement_cap=3, adjacency="replace")
+    item = choice_config.changed(level="item", judgement_cap=3, adjacency="replace")
     result = run(item)
     assert (result["privacy_level"], result["epsilon"]) == ("item", 1.0)
     assert "3 of one user count at most" in " ".join(result["warnings"])
@@ -239,7 +239,7 @@ def test_every_adjacency_chooses(choice_config, adjacency):
 )
 def test_what_has_no_meaning_is_refused(choice_config, changes, why):
     with pytest.raises(InputError) as caught:
-        replace(choice_config, **changes)
+        choice_config.changed(**changes)
     assert why in str(caught.value)
 
 

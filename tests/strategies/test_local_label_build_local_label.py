@@ -1,7 +1,6 @@
 """Randomized labels from settings to a finished run: level, ledger, nodes, resuming."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +13,8 @@ from murmuration.privacy.accounting.events import RandomizedLabels
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.reporting.report import page
+from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
-from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
@@ -41,7 +40,7 @@ def config(tmp_path, crowd):
 
 
 def run(config, nodes=1):
-    return train(config, LocalGrid(client_app, nodes, config.to_run_config()))
+    return run_training(config, LocalGrid(client_app, nodes, config.to_run_config()))
 
 
 def charges(result):
@@ -67,7 +66,7 @@ def test_user_level(config):
 
 
 def test_item_level_is_never_taken_for_a_users(config):
-    result = run(replace(config, level="item", epsilon=0.5))
+    result = run(config.changed(level="item", epsilon=0.5))
     assert result["privacy_level"] == "item"
     assert result["epsilon"] == 0.5
     most = result["group_size"]
@@ -92,7 +91,7 @@ def test_item_level_is_never_taken_for_a_users(config):
 def test_users_on_nodes_change_nothing(config, tmp_path, estimator, level):
     found = [
         weights(
-            run(replace(config, estimator=estimator, level=level, out=str(tmp_path / n)), int(n))
+            run(config.changed(estimator=estimator, level=level, out=str(tmp_path / n)), int(n))
         )
         for n in ("1", "7", "50")
     ]
@@ -103,19 +102,19 @@ def test_users_on_nodes_change_nothing(config, tmp_path, estimator, level):
 
 @pytest.mark.parametrize("label_delta", [0.0, 1e-3])
 def test_an_epsilon_between_the_accountants_steps_is_kept(config, label_delta):
-    result = run(replace(config, epsilon=1 / 3, label_delta=label_delta))
+    result = run(config.changed(epsilon=1 / 3, label_delta=label_delta))
     assert result["rounds"] == 1
     assert 0.33 < result["epsilon"] <= 1 / 3
 
 
 def test_another_seed_is_other_labels(config, tmp_path):
     one = weights(run(config))
-    other = weights(run(replace(config, seed=4, out=str(tmp_path / "other"))))
+    other = weights(run(config.changed(seed=4, out=str(tmp_path / "other"))))
     assert not np.allclose(one, other, atol=1e-3)
 
 
 def test_a_run_that_died_after_the_labels_were_told_goes_on(config, monkeypatch):
-    whole = run(replace(config, out=config.out + "-whole"))
+    whole = run(config.changed(out=config.out + "-whole"))
 
     def dies(*_):
         raise KeyboardInterrupt
@@ -124,13 +123,13 @@ def test_a_run_that_died_after_the_labels_were_told_goes_on(config, monkeypatch)
         broken.setattr(RunDirectory, "save_checkpoint", dies)
         with pytest.raises(KeyboardInterrupt):
             run(config)
-    result = run(replace(config, resume=True))
+    result = run(config.changed(resume=True))
     assert np.array_equal(weights(result), weights(whole))
     assert len(charges(result)) == 1
 
 
 def test_a_run_that_died_without_a_seed_gets_the_same_labels(config, monkeypatch):
-    config = replace(config, seed=-1)
+    config = config.changed(seed=-1)
     asked = []
 
     def dies(_, round_, state):
@@ -141,19 +140,19 @@ def test_a_run_that_died_without_a_seed_gets_the_same_labels(config, monkeypatch
         broken.setattr(RunDirectory, "save_checkpoint", dies)
         with pytest.raises(KeyboardInterrupt):
             run(config)
-    result = run(replace(config, resume=True))
+    result = run(config.changed(resume=True))
     assert np.array_equal(weights(result), asked[0].astype(np.float32))
     assert len(charges(result)) == 1
 
 
 def test_a_cap_is_told_to_everybody(config):
-    result = run(replace(config, label_cap=2))
+    result = run(config.changed(label_cap=2))
     assert result["group_size"] == 2
     assert "at most 2 labels" in result["account"]
 
 
 def test_labels_told_with_a_delta(config):
-    result = run(replace(config, label_delta=1e-4))
+    result = run(config.changed(label_delta=1e-4))
     assert charges(result) == [RandomizedLabels(4.0, 1e-4)]
     assert 3.9 < result["epsilon"] <= 4.0
 
@@ -176,7 +175,7 @@ def test_labels_told_with_a_delta(config):
 )
 def test_what_cannot_be_is_refused(config, changes, words):
     with pytest.raises(InputError, match=words):
-        run(replace(config, **{"rounds": 0, **changes}))
+        run(config.changed(**{"rounds": 0, **changes}))
 
 
 @pytest.fixture
@@ -188,9 +187,7 @@ def told(crowd, write_rows):
 
 
 def test_labels_that_come_randomized_are_trained_on(config, told):
-    result = run(
-        replace(config, data=told, labels="randomized", level="item", epsilon=2.0), nodes=3
-    )
+    result = run(config.changed(data=told, labels="randomized", level="item", epsilon=2.0), nodes=3)
     assert np.abs(weights(result)).max() > 0
     assert "BIASED" not in " ".join(result["warnings"])
     assert "NOT THE TRUE ONE" not in " ".join(result["warnings"])  # with a test of true labels
@@ -198,28 +195,28 @@ def test_labels_that_come_randomized_are_trained_on(config, told):
 
 def test_accuracy_on_randomized_labels_is_not_sold_as_the_true_one(config, told):
     warning = "THE HELD-OUT ACCURACY IS NOT THE TRUE ONE"
-    asked = replace(config, data=told, labels="randomized", test="", level="item", epsilon=2.0)
-    result = run(replace(asked, exact_heldout=True))
+    asked = config.changed(data=told, labels="randomized", test="", level="item", epsilon=2.0)
+    result = run(asked.changed(exact_heldout=True))
     assert result["heldout_accuracy"] is not None
     assert any(warning in text for text in result["warnings"])
-    clean = run(replace(config, out=config.out + "-clean", test=""))
+    clean = run(config.changed(out=config.out + "-clean", test=""))
     assert warning not in " ".join(clean["warnings"])
 
 
 def test_labels_that_come_randomized_are_not_sold_for_more(config, told):
     with pytest.raises(RunAborted, match="less protection than is asked for"):
-        run(replace(config, data=told, labels="randomized", epsilon=2.0))
+        run(config.changed(data=told, labels="randomized", epsilon=2.0))
 
 
 @pytest.mark.parametrize("strategy", ["nonprivate", "uls"])
 def test_strategies_that_know_nothing_of_coins_warn(config, told, strategy):
     changes = {"rounds": 2, "cohort": 5, "strategy": strategy}
-    result = run(replace(config, data=told, labels="randomized", **changes))
+    result = run(config.changed(data=told, labels="randomized", **changes))
     assert any("THE MODEL IS BIASED" in text for text in result["warnings"])
-    clean = run(replace(config, out=config.out + "-clean", **changes))
+    clean = run(config.changed(out=config.out + "-clean", **changes))
     assert "BIASED" not in " ".join(clean["warnings"])
 
 
 def test_other_models(config, tmp_path):
-    result = run(replace(config, model="thurstone", estimator="mle"))
+    result = run(config.changed(model="thurstone", estimator="mle"))
     assert result["heldout_accuracy"] is not None

@@ -19,8 +19,8 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian, Unprotected
 from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
-from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
@@ -81,7 +81,7 @@ def config(tmp_path, crowd, crowd_test, quick_runs, bring):
 
 def run(config, **changes):
     config = dataclasses.replace(config, **changes)
-    return train(config, LocalGrid(client_app, 1, config.to_run_config()))
+    return run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
 
 
 def killed_after(config, round_, monkeypatch):

@@ -12,7 +12,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings import setting
+from murmuration.strategies.settings.declaration import setting
 from murmuration.strategies.spec import NodeHalf, Strategy
 from murmuration.strategies.uls import ULS
 

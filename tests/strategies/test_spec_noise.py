@@ -20,7 +20,8 @@ def with_the_library(monkeypatch):
 
 
 def config(strategy="uls", variant="", **more):
-    return RunConfig(strategy=strategy, variant=variant or "centred", **more)
+    own = {"variant": variant or "centred"}
+    return RunConfig.from_run_config({"strategy": strategy, **own, **more})
 
 
 def choose(settings, dimension, **more):

@@ -182,13 +182,15 @@ class People:
             given["sampling_probability"] = sizes.cohort / sizes.users
         if name != MOMENTS:  # which asks everybody, once
             given |= {"rounds": sizes.rounds, "cohort": sizes.cohort, "group_size": sizes.each}
-        return RunConfig(
-            epsilon=epsilon or 1.0,
-            delta=DELTA,
-            adjacency="replace-labels",
-            test="other users",
-            seed=self._seed,
-            **given,
+        return RunConfig.from_run_config(
+            {
+                "epsilon": epsilon or 1.0,
+                "delta": DELTA,
+                "adjacency": "replace-labels",
+                "test": "other users",
+                "seed": self._seed,
+                **given,
+            }
         )
 
     def _from_coins(self, epsilon: float) -> np.ndarray:

@@ -115,7 +115,7 @@ def _step(strategy: CohortStrategy, training: Training) -> None:
 
 
 def _config(given: Mapping[str, Any], rounds: int, cohort: int) -> RunConfig:
-    return RunConfig(
+    config = RunConfig(
         epsilon=20.0,  # so that a test hardly ever says no; time does not depend on it
         delta=DELTA,
         adjacency="replace-labels",
@@ -124,8 +124,8 @@ def _config(given: Mapping[str, Any], rounds: int, cohort: int) -> RunConfig:
         group_size=EACH,
         test="time alone",
         seed=0,
-        **given,
     )
+    return config.changed(**given)
 
 
 def told(seconds: Seconds) -> Reproduction:

@@ -18,7 +18,7 @@ from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.tally import Tally
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
@@ -205,7 +205,7 @@ def test_an_honest_run_over_agents_holds_users_out_and_is_refused_nothing(nodes,
     configs, agents = nodes(OWNERS)
     config = config_of(tmp_path)
     grid = LocalGrid(app, len(configs), config.to_run_config(), node_configs=configs)
-    result = train(config, grid)
+    result = run_training(config, grid)
     assert result["rounds"] == 4
     assert result["heldout_epsilon"] == 1.25
     log = (tmp_path / "run" / "private" / "log.jsonl").read_text()
@@ -227,11 +227,11 @@ def test_a_group_size_that_owners_do_not_help_to_choose_must_be_given(nodes, tmp
     config = config_of(tmp_path, strategy="els", group_size=0)
     grid = LocalGrid(app, len(configs), config.to_run_config(), node_configs=configs)
     with pytest.raises(RunAborted, match=r"owners' policies: .* state --group-size instead"):
-        train(config, grid)
+        run_training(config, grid)
     assert not any(agent.ledger.plans for agent in agents)
     refused = [agent.ledger.path.read_text() for agent in agents]
     assert all("(strategies): numbers of judgements are not told" in text for text in refused)
     given = replace(config, group_size=4, out=config.out + "-given")
     grid = LocalGrid(app, len(configs), given.to_run_config(), node_configs=configs)
-    assert train(given, grid)["group_size"] == 4
+    assert run_training(given, grid)["group_size"] == 4
     assert all(agent.ledger.answered["train"] for agent in agents)

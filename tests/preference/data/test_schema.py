@@ -1,12 +1,11 @@
 """What judgements are declared to be."""
 
-from dataclasses import fields
-
 import pytest
 
 from murmuration.preference.data.rows import BadRow, InputError, Row
 from murmuration.preference.data.schema import FORMER, OtherKind, Schema
-from murmuration.strategies.settings import Settings, about
+from murmuration.strategies.settings.declaration import about, declared
+from murmuration.strategies.settings.run import Settings
 
 
 def row(kind="pairs", responses=("x", "y"), flip=None):
@@ -55,8 +54,8 @@ def test_former_names_of_a_node_config_are_read():
     assert found == Schema(max_judgements=5, max_characters=9)
     with pytest.raises(InputError, match="most-judgements is the former name of max-judgements"):
         Schema.of({"most-judgements": 5, "max-judgements": 5})
-    declared = {about(f).former for f in fields(Settings) if f.name in Schema.__annotations__}
-    assert {name.replace("-", "_") for name in FORMER.values()} == declared - {""}
+    former = {about(f).former for f in declared(Settings) if f.name in Schema.__annotations__}
+    assert {name.replace("-", "_") for name in FORMER.values()} == former - {""}
 
 
 def test_rows_that_are_as_declared():

@@ -21,7 +21,7 @@ from murmuration.client.app import app as client_app
 from murmuration.client.store import load
 from murmuration.preference.language.base_model import usual_device
 from murmuration.server.app import app as server_app
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes import ray_grid
 from murmuration.sims.runtimes.local import run_local
 from murmuration.sims.runtimes.ray_cluster import Workers
@@ -98,7 +98,9 @@ def test_losing_a_worker_mid_round_loses_no_user_and_no_round(ray, config, quick
             return ids
 
     for grid, chosen in ((RayGrid, quiet), (Rough, rough)):
-        train(chosen, grid(ray, client_app, judgements, 4, chosen.to_run_config(), Workers(2)))
+        run_training(
+            chosen, grid(ray, client_app, judgements, 4, chosen.to_run_config(), Workers(2))
+        )
     assert len(killed) == 1
     np.testing.assert_array_equal(theta(rough), theta(quiet))
     logs = list((Path(rough.out) / "private").glob("*.jsonl"))

@@ -1,7 +1,5 @@
 """Settings reach the plans of both filters; the published one is never called proven."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from cards import model_card
@@ -30,7 +28,7 @@ def made(tmp_path, quick_runs):
     """A function: what is built from settings, for 800 users."""
 
     def make(**changes):
-        config = replace(CONFIG, **changes)
+        config = CONFIG.changed(**changes)
         registry = Registry.of({1: RegistryEntry(0, np.arange(800, dtype=np.uint64), None)})
         context = RunContext(
             strategy=named(config.strategy),

@@ -13,7 +13,7 @@ from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.server import training
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 
@@ -28,9 +28,11 @@ def run(tmp_path, crowd, crowd_test):
 
     def make(nodes=1, resume_in=None, **changes):
         out = resume_in or str(tmp_path / f"run-{len(list(tmp_path.iterdir()))}")
-        config = RunConfig(**{"data": crowd, "test": crowd_test, "out": out, **BASE, **changes})
+        config = RunConfig.from_run_config(
+            {"data": crowd, "test": crowd_test, "out": out, **BASE, **changes}
+        )
         config = replace(config, resume=resume_in is not None)
-        result = train(config, LocalGrid(client_app, nodes, config.to_run_config()))
+        result = run_training(config, LocalGrid(client_app, nodes, config.to_run_config()))
         return result, RewardModel.load(Path(config.out) / "model").theta_D
 
     return make

@@ -21,6 +21,7 @@ from murmuration.research.reproductions.alignment.rewards import (
     People,
     Sizes,
 )
+from murmuration.strategies.settings.els import ElsSettings
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,9 @@ def test_all_strategies_promise_the_same(people):
 def test_group_privacy_is_of_all_judgements_of_a_user(people):
     config = people.settings(GROUP, 3.0)
     assert config.group_size == 8
-    assert config.sampling_probability == 0.25  # as many judgements in a step as the others have
+    assert (
+        config.of(ElsSettings).sampling_probability == 0.25
+    )  # as many judgements in a step as the others have
 
 
 def test_rewards_of_strategies_differ_and_learn(people):

@@ -1,0 +1,182 @@
+"""One run, from its settings to its report; the same over every grid.
+
+It opens the run's folder, loads what is learnt on, reads what that stands on, trains
+(``server.training``), and writes what was learnt.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from flwr.serverapp import Grid
+
+from murmuration.preference.bases import base_of
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.kinds.model import Model
+from murmuration.preference.language.checkpoint import weights_digest
+from murmuration.preference.language.policy_class import policy_of
+from murmuration.privacy.accounting.ledger import BudgetExceeded
+from murmuration.privacy.accounting.terms import caveat_sentences
+from murmuration.privacy.promise import Promise, ReleasedRun
+from murmuration.reporting.baselines import (
+    MOST_BY_A_LANGUAGE_MODEL,
+    MOST_SCORED,
+    on_public_test,
+)
+from murmuration.reporting.facts import WORDS
+from murmuration.reporting.model_card import model_card
+from murmuration.reporting.promise import details, earlier_runs, first_sentence
+from murmuration.reporting.report import write_report
+from murmuration.server.evaluation import examples_of_test, on_bad_rows, read_test
+from murmuration.server.lineage import covering, files_of, lineage_of, lineage_of_data
+from murmuration.server.policies import with_class
+from murmuration.server.run_directory import RunDirectory
+from murmuration.server.training import OnMetrics, train
+from murmuration.strategies.config import RunConfig
+from murmuration.strategies.protocol.availability import RunAborted
+from murmuration.strategies.spec import base_config
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a run stands on.
+
+    Attributes:
+        lineage: the earlier runs that its base, policies and rows came from.
+        of_models: whether models of private runs wrote its rows.
+        whose: what of it was trained on users, for a warning.
+    """
+
+    lineage: Promise
+    of_models: bool
+    whose: str
+
+
+def run_training(
+    config: RunConfig,
+    grid: Grid,
+    model: Model | None = None,
+    on_metrics: OnMetrics = lambda line: None,
+) -> dict[str, object]:
+    """Run ``config`` over ``grid``.
+
+    Args:
+        config: its settings.
+        grid: where its nodes are.
+        model: takes the place of what the config names to be learnt.
+        on_metrics: hears each line of ``metrics.jsonl``.
+
+    Returns:
+        The result, which also stands in ``result.json``.
+
+    Raises:
+        InputError: settings, data or run directory that cannot be used; one line.
+        RunAborted: nodes failed, or were not there; there is no result, and the run can be resumed.
+    """
+    with _opened(config) as folder:
+        if (result := folder.finished()) is not None:
+            return result  # asking held-out users again would be one more release
+        # Whose weights are for nodes; without a test they are needed once, to be saved.
+        model = model or base_of(base_config(config), weights=bool(config.test))
+        described = model.to_config()
+        origin = _origin(config, described)
+        data = read_test(config)
+        test = None if data is None else examples_of_test(data, model, on_bad_rows(config))
+        trained = train(config, grid, folder, model, origin.lineage, test, on_metrics)
+        own = ReleasedRun.read(folder.ledger_path)
+        promise = origin.lineage | Promise((own,))
+        result = trained.result
+        result["promise"] = promise.to_json()
+        # Nor is what stands on a seeded run.
+        result["private"] = result["private"] and not promise.seeded
+        first = [*earlier_runs(promise, own, origin.whose), *_merged(described)]
+        theirs = caveat_sentences(promise.caveats - own.terms.caveats)
+        result["warnings"] = [*first, *theirs, *result["warnings"]]
+        model = model.loaded()
+        if data is not None and config.task in ("reward", "policy"):
+            score = partial(_scores, model, trained.theta_D) if model.trains else None
+            most = MOST_BY_A_LANGUAGE_MODEL if config.base else MOST_SCORED
+            judgements = data.as_judgements("users' texts are not judged")
+            result["baselines"] = on_public_test(judgements, score, most)
+        account = first_sentence(str(result["account"])) if config.private else None
+        about = details(promise, result=result, sampling=account, rows=WORDS[config.task].rows[:-1])
+        ledgers = None  # its run's lies beside it
+        if model.holds_promise or origin.of_models:
+            ledgers = partial(files_of, promise, details=about)
+        place, card = folder.path / "model", model_card(result, about)
+        model.save(place, trained.theta_D, config.model, card, overwrite=True, beside=ledgers)
+        result["weights"] = weights_digest(place)
+        write_report(folder.path, result, folder.metrics())
+        folder.write_json("result.json", result)
+        return result
+
+
+@contextmanager
+def _opened(config: RunConfig) -> Iterator[RunDirectory]:
+    """Open a run's folder; note in it why the run ended early, if it does.
+
+    Raises:
+        InputError: what went wrong, in one line.
+    """
+    with RunDirectory(config) as folder:
+        try:
+            yield folder
+        except RunAborted as aborted:
+            folder.abort(aborted.reason, aborted.sentence, aborted.private)
+            raise
+        except (ValueError, BudgetExceeded) as error:
+            folder.discard_if_unused()
+            if isinstance(error, InputError):
+                raise
+            raise InputError(" ".join(str(error).split())) from error
+        except OSError as error:
+            if error.errno is None or isinstance(error, ConnectionError | TimeoutError):
+                raise  # not of a disk
+            raise InputError(_of_disk(error, folder)) from error
+
+
+def _origin(config: RunConfig, described: Mapping[str, Any]) -> Origin:
+    """Return what a run stands on whose model has this description.
+
+    Raises:
+        InputError: what an earlier run cost is not known, or cannot be added.
+    """
+    base = str(described.get("path", ""))
+    of_base = lineage_of("--base" if config.base else "--features", base, config.base_privacy)
+    of_base = with_class(of_base, map(policy_of, described.get("policies", ())), config)
+    of_rows = lineage_of_data(config.data, config.base_privacy, has_base=bool(base))
+    if config.policies:
+        whose = "THE BASE, OR POLICIES OF THE CLASS, WERE"
+    elif not of_rows.runs:
+        whose = "THE BASE WAS"
+    else:
+        whose = f"{'THE BASE, OR ' if of_base.runs else ''}MODELS THAT WROTE THE DATA WERE"
+    return Origin(covering(of_base, of_rows), bool(of_rows.runs), whose)
+
+
+def _of_disk(error: OSError, folder: RunDirectory) -> str:
+    """Return what a disk that is full, or fails, means for a run."""
+    return (
+        f"{error.filename or folder.path} cannot be written or read: {error.strerror}; every "
+        "release is on the ledger: mend that, and continue with --resume"
+    )
+
+
+def _scores(
+    model: Model, theta_D: np.ndarray, prompts: Sequence[str], responses: Sequence[str]
+) -> np.ndarray:
+    """Return the rewards of R prompts with R responses at θ, (R,)."""
+    return model.scores([theta_D], prompts, responses)[0]
+
+
+def _merged(described: Mapping[str, object]) -> list[str]:
+    """Return that the base is an adapter, and what was done with it."""
+    if not described.get("merged"):
+        return []
+    return [
+        f"The base {described['path']} is an adapter: it was merged into the weights of "
+        f"{described['merged']} before training, and the model is saved whole."
+    ]

@@ -1,0 +1,1 @@
+"""The settings of a run, without what uses them."""

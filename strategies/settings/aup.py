@@ -1,0 +1,31 @@
+"""Settings of AUP."""
+
+from dataclasses import dataclass
+
+from murmuration.strategies.settings.declaration import AT_LEAST_ONE, setting
+from murmuration.strategies.settings.shared import Quantile, Retained
+
+
+@dataclass(frozen=True)
+class AupSettings(Retained, Quantile):
+    """Settings of aup."""
+
+    variant: str = setting(
+        "centred",
+        "Which form of it. [default: centred]",
+        choices=("centred", "corrected", "published"),
+    )
+    adaptation: str = setting(
+        "quantile",
+        "centred: how the radius adapts. [default: quantile]",
+        choices=("quantile", "above-threshold"),
+    )
+    phases: int = setting(
+        0, "published: phases on disjoint halves of the users. [default: 1]", **AT_LEAST_ONE
+    )
+    schedule: str = setting(
+        "constant",
+        "published: phases, steps and radii as given, or by the paper's theorem. "
+        "[default: constant]",
+        choices=("constant", "theorem-4"),
+    )

@@ -1,0 +1,79 @@
+"""Which rows a run reads, and what they are declared to hold."""
+
+from dataclasses import dataclass
+
+from murmuration.preference.data.schema import KINDS, LABELS, Schema
+from murmuration.strategies.settings.declaration import DATA, setting
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which rows a run reads, and what they are declared to hold."""
+
+    data: str = setting(
+        "murmuration.population:train",
+        "The judgements (or other rows) to read. A .jsonl, .json, .csv, .parquet or .arrow file "
+        "(also .gz), a folder of them, package.module:function, or a hub name; NAME#SPLIT for one "
+        "split. Default: the embedded population.",
+        panel=DATA,
+        common=True,
+    )
+    test: str = setting(
+        "",
+        "Judgements of other users to measure accuracy on, declared public; named as --data is. "
+        "Without it, a share of the users is held out.",
+        panel=DATA,
+        common=True,
+    )
+    columns: str = setting(
+        "", "Columns of other names, as field=column: user_id=annotator,chosen=better,…", panel=DATA
+    )
+    on_bad_rows: str = setting(
+        "refuse",
+        "refuse (default) or skip: leave out rows that cannot be used.",
+        panel=DATA,
+        good=lambda value: value in ("refuse", "skip"),
+        expected="refuse or skip",
+    )
+    kind: str = setting(
+        "pairs",
+        "What each judgement is: pairs, top-1 (the best of several), ranking, or thumbs (one "
+        "response, liked or not). [default: pairs, which are also made of thumbs]",
+        panel=DATA,
+        common=True,
+        choices=KINDS,
+    )
+    responses: int = setting(
+        0, "Most responses of a judgement. top-1, ranking: 2 to 64.", panel=DATA
+    )
+    labels: str = setting(
+        "true",
+        "true, or randomized, if every row has its flip_probability. [default: true]",
+        panel=DATA,
+        choices=LABELS,
+    )
+    max_judgements: int = setting(
+        Schema.max_judgements,
+        f"Most judgements (or texts) of a user. [default: {Schema.max_judgements}]",
+        panel=DATA,
+        former="most_judgements",
+    )
+    max_characters: int = setting(
+        Schema.max_characters,
+        f"Most characters of a text. [default: {Schema.max_characters}]",
+        panel=DATA,
+        former="most_characters",
+    )
+    one_user_per_row: bool = setting(
+        False,
+        "There is no column of users: each row counts as a user of its own, and only single rows "
+        "are protected.",
+        panel=DATA,
+    )
+    heldout: float = setting(
+        0.2,
+        "Share of users held out when there is no --test. [default: 0.2]",
+        panel=DATA,
+        good=lambda value: 2.0**-11 <= value < 1.0,  # as ``privacy.mechanisms.hold_out`` can
+        expected="a share from 0.0005 to below 1",
+    )

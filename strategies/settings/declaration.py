@@ -1,0 +1,135 @@
+"""How a setting is declared: once, and all that is said and checked follows from that.
+
+A declaration holds name, type, default, help, check, choices and panel. From it come the fields of
+``strategies.config.RunConfig``, range checks, the options of ``murmuration run`` and their places
+in ``--help``, the table in docs/reference/settings.md, and ``[tool.flwr.app.config]`` in
+pyproject.toml (where Flower wants every key that may be overridden). ``run.Settings`` are those of
+every run; what is of one strategy is declared in a frozen dataclass of its own, here for those that
+are here (``catalogue``), because options and help need declarations alone and a strategy's file
+needs libraries that take long; in its file for another package's.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, TypeVar
+
+from murmuration.preference.data.errors import InputError
+from murmuration.privacy.extensions import Group
+
+Scalar = bool | int | float | str
+Value = TypeVar("Value", bool, int, float, str)
+
+#: Panels of ``--help``, in their order. What is of single strategies stands behind them.
+DATA, PROMISE, TRAINING = "Data", "Privacy", "Training"
+MODEL, RUNTIME, OUTPUT = "Model", "Runtime", "Output"
+PANELS = (DATA, PROMISE, TRAINING, MODEL, RUNTIME, OUTPUT)
+OF_STRATEGY = "Only for"
+
+#: Of strategies that other packages bring (``strategies.registry``).
+ENTRY_POINTS = "murmuration.strategies"
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of a setting beside its name, type and default.
+
+    Attributes:
+        help: for whoever sets it, with what is done where nobody does.
+        panel: of ``--help``.
+        choices: names that it can be, besides the default.
+        others: the group by which other packages bring more of them.
+        good: whether a value could be used in some run.
+        expected: says which ones can.
+        steps: whether it is about steps and sampling, which strategies that solve have none of.
+        base: whether it is about a language model.
+        deployed: whether it is for deployments only, and no option of a simulation.
+        changeable: whether a resumed run may have another: it decides neither result nor cost.
+        common: whether most runs set it, so that plain ``--help`` shows it.
+        former: the name it had until the last version, which is still read.
+    """
+
+    help: str
+    panel: str = OF_STRATEGY
+    choices: tuple[str, ...] = ()
+    others: Group | None = None
+    good: Callable[[Any], bool] = lambda value: True
+    expected: str = ""
+    steps: bool = False
+    base: bool = False
+    deployed: bool = False
+    changeable: bool = False
+    common: bool = False
+    former: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All choices that there are here; no package is imported for them."""
+        return self.choices + (self.others.names() if self.others else ())
+
+
+def setting(default: Value, help_: str, **about: Any) -> Value:
+    """Return a field of a dataclass of settings; keywords as the attributes of ``About``."""
+    return field(default=default, metadata={"about": About(help_, **about)})
+
+
+def declared(settings: type) -> "tuple[Field[Any], ...]":
+    """Return those fields of a dataclass that were declared with ``setting``."""
+    return tuple(each for each in fields(settings) if "about" in each.metadata)
+
+
+def about(setting_field: "Field[Any]") -> About:
+    """Return what was declared with ``setting``."""
+    return setting_field.metadata["about"]
+
+
+def option(name: str) -> str:
+    """Return how a setting is called on a command line."""
+    return "--" + name.replace("_", "-")
+
+
+def positive(value: float) -> bool:
+    """A finite number above 0."""
+    return math.isfinite(value) and value > 0
+
+
+def positive_or_default(value: float) -> bool:
+    """As ``positive``, or 0, which stands for the default."""
+    return value == 0 or positive(value)
+
+
+def not_negative(value: float) -> bool:
+    """At least 0, which stands for the default, where that is not the least itself."""
+    return value >= 0
+
+
+def a_share(value: float) -> bool:
+    """0 to 1."""
+    return 0.0 <= value <= 1.0
+
+
+#: ``good`` and ``expected`` of whole numbers and lengths with a default of their own.
+AT_LEAST_ONE: dict[str, Any] = {"good": not_negative, "expected": "at least 1"}
+POSITIVE: dict[str, Any] = {"good": positive_or_default, "expected": "a positive number"}
+
+
+def check_values(settings: object) -> None:
+    """InputError, naming the option, for the first value that no run could use."""
+    for each in declared(type(settings)):
+        value, known = getattr(settings, each.name), about(each)
+        named = not known.choices or value in (each.default, *known.choices)
+        if not (named or value in known.names) or not known.good(value):
+            expected = known.expected or f"one of {', '.join(known.names)}"
+            raise InputError(f"{option(each.name)} must be {expected}; got {value!r}")
+
+
+def by_setting(
+    of_strategies: Mapping[str, type],
+) -> dict[str, tuple["Field[Any]", tuple[str, ...]]]:
+    """Return what single strategies declare: by name the field, and which strategies have it."""
+    result: dict[str, tuple[Field[Any], tuple[str, ...]]] = {}
+    for strategy, own in of_strategies.items():
+        for each in declared(own):
+            first, names = result.get(each.name, (each, ()))
+            result[each.name] = first, (*names, strategy)
+    return result

@@ -1,0 +1,21 @@
+"""Settings of the choice among policies."""
+
+from dataclasses import dataclass
+
+from murmuration.strategies.settings.declaration import AT_LEAST_ONE, setting
+from murmuration.strategies.settings.shared import Leveled
+
+#: Of one user at item level, where ``judgement_cap`` is left out.
+DEFAULT_JUDGEMENT_CAP = 16
+
+
+@dataclass(frozen=True)
+class ExponentialSettings(Leveled):
+    """Settings of exponential."""
+
+    judgement_cap: int = setting(
+        0,
+        "Item level: most judgements of a user that count (the first ones). "
+        f"[default: {DEFAULT_JUDGEMENT_CAP}]",
+        **AT_LEAST_ONE,
+    )

@@ -1,0 +1,197 @@
+"""What is trained, and on which base or features."""
+
+from dataclasses import dataclass
+
+from murmuration.preference.choices import DTYPES, LENGTHS, QUANTISED, TASKS, TRAINED
+from murmuration.preference.models import LOSSES, MODELS, in_words
+from murmuration.preference.policy_losses import (
+    CLIPPED_LOSSES,
+    DEFAULT,
+    OBJECTIVES,
+    POLICY_LOSSES,
+    UNBIASED_LOSSES,
+)
+from murmuration.strategies.settings.declaration import (
+    AT_LEAST_ONE,
+    MODEL,
+    POSITIVE,
+    a_share,
+    setting,
+)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What is trained, and on which base or features."""
+
+    model: str = setting(
+        "btl",
+        f"Model of preferences: {in_words()}. [default: btl]",
+        panel=MODEL,
+        common=True,
+        choices=MODELS,
+        others=LOSSES,
+    )
+    features: str = setting(
+        "hashing",
+        "hashing, minilm (a small encoder), auto (minilm where installed), or an encoder's path or "
+        "hub name.",
+        panel=MODEL,
+        common=True,
+    )
+    length: str = setting(
+        "bounded",
+        "How a response's length counts among these features: bounded, so that padding soon pays "
+        "nothing; none; or log, which pays for it without end, as earlier versions did. "
+        "[default: bounded]",
+        panel=MODEL,
+        choices=LENGTHS,
+    )
+    base: str = setting(
+        "",
+        "The base: a folder, or a hub name. A language model to train: see --task.",
+        panel=MODEL,
+        common=True,
+    )
+    task: str = setting(
+        "reward",
+        "What is trained. reward: from judgements. text: the next token of users' own texts "
+        "(user_id, text). sft: that of the responses in judgements. policy: a model that answers "
+        "as people prefer. [default: reward]",
+        panel=MODEL,
+        common=True,
+        choices=TASKS,
+    )
+    loss: str = setting(
+        "",
+        f"policy: {', '.join(name for name in POLICY_LOSSES if name not in UNBIASED_LOSSES)}; or "
+        f"{', '.join(UNBIASED_LOSSES)}, which correct for randomized labels. [default: {DEFAULT}]",
+        panel=MODEL,
+        choices=POLICY_LOSSES,
+        others=OBJECTIVES,
+        base=True,
+    )
+    beta: float = setting(
+        0.0,
+        "policy: the reward that a log-ratio of one stands for. [default: 1]",
+        panel=MODEL,
+        base=True,
+        **POSITIVE,
+    )
+    r_max: float = setting(
+        0.0,
+        f"policy: rewards' differences are clipped at twice this, by {', '.join(CLIPPED_LOSSES)}. "
+        "[default: 2]",
+        panel=MODEL,
+        base=True,
+        **POSITIVE,
+    )
+    as_published: bool = setting(
+        False,
+        "sft: train on chosen responses only, as published; that looks at labels.",
+        panel=MODEL,
+    )
+    policies: str = setting(
+        "",
+        "policy: a class of policies to choose from, written by `murmuration policies commit`; "
+        "--base is the reference.",
+        panel=MODEL,
+        base=True,
+    )
+    train: str = setting(
+        "",
+        "Which weights of --base are trained. [default: lora]",
+        panel=MODEL,
+        choices=TRAINED,
+        base=True,
+    )
+    head_first: float = setting(
+        0.3,
+        "Share of the first rounds, in which only a reward's head learns. (While the head is "
+        "zero, all gradients below it are zero, and layers there would get only noise.)",
+        panel=MODEL,
+        good=a_share,
+        expected="in [0, 1]",
+        base=True,
+    )
+    lora_rank: int = setting(
+        0, "Rank of LoRA. [default: 16]", panel=MODEL, base=True, **AT_LEAST_ONE
+    )
+    lora_alpha: int = setting(
+        0,
+        "Alpha of LoRA, whose change is multiplied by alpha / rank. [default: the rank]",
+        panel=MODEL,
+        base=True,
+        **AT_LEAST_ONE,
+    )
+    lora_targets: str = setting(
+        "",
+        "Layers that LoRA changes, comma-separated, or all-linear. [default: by architecture]",
+        panel=MODEL,
+        base=True,
+    )
+    max_tokens: int = setting(
+        0,
+        "Most tokens of prompt and response (longer prompts lose their beginning), or of a "
+        "window of a text. [default: 256]",
+        panel=MODEL,
+        base=True,
+        **AT_LEAST_ONE,
+    )
+    batch_tokens: int = setting(
+        0,
+        "Tokens of a user that are computed at a time. [default: as suits the device]",
+        panel=MODEL,
+        base=True,
+        **AT_LEAST_ONE,
+    )
+    dtype: str = setting(
+        "",
+        "What --base computes in: float32, bfloat16, float16, or auto. What is trained, and users' "
+        "gradients, stay float32. [default: auto, which is bfloat16 if the run begins on a "
+        "machine with a GPU that has it, else float32]",
+        panel=MODEL,
+        good=lambda value: value in ("", *DTYPES),
+        expected=f"one of {', '.join(DTYPES)}",
+        base=True,
+    )
+    quantise: str = setting(
+        "",
+        "Keep frozen linear layers of --base in fewer bits (bitsandbytes), with --train lora or "
+        "head: 8bit, or 4bit (nf4). [default: none]",
+        panel=MODEL,
+        choices=QUANTISED,
+        base=True,
+    )
+    checkpointing: bool = setting(
+        False,
+        "Compute activations of --base once more instead of keeping them: less memory, a third "
+        "more computing.",
+        panel=MODEL,
+        base=True,
+    )
+    tf32: bool = setting(
+        False,
+        "Let a GPU round factors of float32 products of --base to TF32; never in users' gradients.",
+        panel=MODEL,
+        base=True,
+    )
+    batch_users: bool = setting(
+        False,
+        "Let nodes compute several users at once (language models; a GPU). That no user moves "
+        "the others' vectors is then only measured, not proven.",
+        panel=MODEL,
+        steps=True,
+    )
+    user_memory: int = setting(
+        0,
+        "--batch-users: MiB for the gradients of single users, at a time. [default: 512]",
+        panel=MODEL,
+        base=True,
+        **AT_LEAST_ONE,
+    )
+
+
+def user_isolation(batch_users: bool) -> str:
+    """Return why no user moves another's vector: by how it is computed, or as far as measured."""
+    return "empirical" if batch_users else "by construction"

@@ -1,0 +1,59 @@
+"""How the model steps."""
+
+from dataclasses import dataclass
+
+from murmuration.preference.choices import OPTIMIZERS
+from murmuration.strategies.settings.declaration import POSITIVE, TRAINING, a_share, setting
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """How the model steps."""
+
+    optimizer: str = setting(
+        "",
+        "Optimizer. sgd, adam or adafactor. [default: the strategy's]",
+        panel=TRAINING,
+        good=lambda value: value in ("", *OPTIMIZERS),
+        expected=f"one of {', '.join(OPTIMIZERS)}",
+        steps=True,
+    )
+    learning_rate: float = setting(
+        0.0,
+        "Learning rate. [default: limited by the noise]",
+        panel=TRAINING,
+        common=True,
+        steps=True,
+        **POSITIVE,
+    )
+    momentum: float = setting(
+        0.9,
+        "Momentum. [default: 0.9]",
+        panel=TRAINING,
+        good=lambda value: 0.0 <= value < 1.0,
+        expected="at least 0 and below 1",
+    )
+    warmup: float = setting(
+        0.05,
+        "Share of the first rounds, in which the step size rises. [default: 0.05]",
+        panel=TRAINING,
+        good=a_share,
+        expected="a share of the rounds, 0 to 1",
+    )
+    averaging: float = setting(
+        0.25,
+        "Share of the last rounds, whose models are averaged. [default: 0.25]",
+        panel=TRAINING,
+        good=a_share,
+        expected="a share of the rounds, 0 to 1",
+    )
+    keep_last: int = setting(
+        0,
+        "Keep the parameters after each of the last N rounds, for `align --pessimism`. They are "
+        "covered by the same epsilon. [default: none]",
+        panel=TRAINING,
+        good=lambda value: value >= 0,
+        expected="a whole number that is not negative",
+        base=True,
+        steps=True,
+    )

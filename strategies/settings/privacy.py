@@ -1,0 +1,114 @@
+"""What a run promises, and to whom."""
+
+import math
+from dataclasses import dataclass
+
+from murmuration.preference.data.errors import InputError
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.strategies.settings.declaration import PROMISE, not_negative, positive, setting
+
+NOISES = ("discrete", "gaussian", "distributed")
+
+
+@dataclass(frozen=True)
+class PrivacyConfig:
+    """What a run promises, and to whom."""
+
+    heldout_epsilon: float = setting(
+        0.0,
+        "Budget for the accuracy on held-out users. [default: half of --epsilon, which is part of "
+        "it; under replace and replace-labels all of it, at no extra cost]",
+        panel=PROMISE,
+    )
+    exact_heldout: bool = setting(
+        False, "Report the exact accuracy on held-out users, OUTSIDE THE GUARANTEE.", panel=PROMISE
+    )
+    epsilon: float = setting(
+        3.0,
+        "Privacy budget. [default: 3]",
+        panel=PROMISE,
+        common=True,
+        good=positive,
+        expected="a positive number",
+    )
+    delta: float = setting(
+        1e-5,
+        "Delta of the promise. Well below 1 / users; or n^-1.1, of the number of users. "
+        "[default: 1e-5]",
+        panel=PROMISE,
+        common=True,
+        good=lambda value: 0.0 <= value < 1.0,
+        expected="between 0 and 1, well below 1 / users, or n^-1.1",
+    )
+    adjacency: str = setting(
+        "add-remove",
+        "Which data sets are neighbours. [default: add-remove]",
+        panel=PROMISE,
+        common=True,
+        choices=tuple(adjacency.value for adjacency in Adjacency),
+    )
+    users: int = setting(
+        0,
+        "Number of users. To train on, as a nominal, round, public figure.",
+        panel=PROMISE,
+        common=True,
+        good=not_negative,
+        expected="a positive number",
+    )
+    base_privacy: str = setting(
+        "",
+        "Privacy cost of training --base, or an encoder, where its folder does not record it: "
+        "public, or the ledger.jsonl of the run that made it (of several, comma-separated). "
+        "[default: as its folder records]",
+        panel=PROMISE,
+    )
+    population: str = setting(
+        "",
+        "A name of your own for the people trained on. If --base, or an encoder, was trained on "
+        "the same people, or on people without such a name, epsilons add up.",
+        panel=PROMISE,
+    )
+    disjoint: bool = setting(
+        False,
+        "Declare that nobody in --population is among the people that --base, or an encoder, was "
+        "trained on.",
+        panel=PROMISE,
+    )
+    noise: str = setting(
+        "",
+        "discrete (exact whole numbers), gaussian (floating point), or distributed (added by the "
+        "nodes, in shares, under masks). [default: discrete if there is no seed and OpenDP is "
+        "installed]",
+        panel=PROMISE,
+        choices=NOISES,
+    )
+    honest_nodes: int = setting(
+        0,
+        "--noise distributed: the least number of nodes that add their shares of noise honestly "
+        "and do not drop out. [default: more than two thirds of those registered]",
+        panel=PROMISE,
+        good=lambda value: value == 0 or value >= 2,
+        expected="at least 2",
+    )
+    secure_aggregation: bool = setting(
+        False,
+        "Let nodes mask their sums: the server sees only the sum over the cohort.",
+        panel=PROMISE,
+    )
+
+
+def parse_delta(text: str) -> float:
+    """Return the delta that ``--delta`` names: a number, or n^-1.1, which is 0 in a ``RunConfig``.
+
+    Raises:
+        InputError: it is neither, or not between 0 and 1.
+    """
+    if text.replace(" ", "").replace("−", "-") in ("n^-1.1", "n**-1.1"):
+        return 0.0
+    try:
+        delta = float(text)
+    except ValueError:
+        delta = math.nan
+    if not 0.0 < delta < 1.0:
+        raise InputError(f"--delta must be a number between 0 and 1, or n^-1.1; got {text!r}")
+    return delta

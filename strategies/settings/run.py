@@ -1,0 +1,101 @@
+"""What every run is set by."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from murmuration.preference.data.schema import Schema
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.strategies.settings.data import DataConfig
+from murmuration.strategies.settings.declaration import Scalar, declared
+from murmuration.strategies.settings.model import ModelConfig
+from murmuration.strategies.settings.optimizer import OptimizerConfig
+from murmuration.strategies.settings.privacy import PrivacyConfig
+from murmuration.strategies.settings.runtime import RuntimeConfig
+from murmuration.strategies.settings.sampling import MOST_COHORT, SamplingConfig, usual_cohort
+from murmuration.strategies.settings.shared import Leveled, NoSettings
+
+if TYPE_CHECKING:
+    from murmuration.privacy.mechanisms.hold_out import HoldOut
+
+Own = TypeVar("Own")
+
+
+@dataclass(frozen=True)
+class Settings(
+    RuntimeConfig, OptimizerConfig, ModelConfig, SamplingConfig, PrivacyConfig, DataConfig
+):
+    """What every run is set by. 0 or "" stand for a default that depends on others.
+
+    All are public parameters but ``seed``.
+
+    Attributes:
+        own: the strategy's own settings, of the dataclass that it declares.
+    """
+
+    own: object = NoSettings()
+
+    def of(self, own: type[Own]) -> Own:
+        """Return the strategy's own settings of a kind; its defaults where it has none of it."""
+        return self.own if isinstance(self.own, own) else own()
+
+    @property
+    def schema(self) -> Schema:
+        """Return what the data are declared to hold."""
+        return Schema.of(self.to_run_config())
+
+    def to_run_config(self) -> dict[str, Scalar]:
+        """Return Flower's flat run config: names with dashes, the strategy's own settings too."""
+        return {
+            each.name.replace("_", "-"): getattr(part, each.name)
+            for part in (self, self.own)
+            for each in declared(type(part))
+        }
+
+    @property
+    def private(self) -> bool:
+        """Return whether anything is promised: by every strategy but one."""
+        return self.strategy != "nonprivate"
+
+    @property
+    def protects_items(self) -> bool:
+        """Return whether each judgement is protected by itself, and not a user's all together."""
+        return self.of(Leveled).level == "item"
+
+    def cohort_of(self, registered: int) -> int:
+        """Return the expected number of users in a round: as given, else by ``usual_cohort``.
+
+        Under ``add-remove`` how many registered is private: it decides nothing here.
+        """
+        if self.cohort:
+            return self.cohort
+        if self.private and not self.users and self.adjacency == Adjacency.ADD_REMOVE.value:
+            return MOST_COHORT
+        return usual_cohort(self.trained_on(registered))
+
+    def trained_on(self, registered: int) -> int:
+        """Return the nominal number of users to train on: a public constant.
+
+        Where users are held out it is not how many were left, which the coins decide, but the
+        share of those who registered.
+        """
+        if self.users:
+            return self.users
+        return registered if self.test else round((1.0 - self.heldout) * registered)
+
+    def measured_on(self, registered: int) -> int:
+        """Return the nominal number of users held out where there is no test, as ``trained_on``."""
+        among = self.users / (1.0 - self.heldout) if self.users else registered
+        return round(self.heldout * among)
+
+    @property
+    def hold_out(self) -> "HoldOut | None":
+        """Return how users are held out; None if nobody is, or nothing said of them is protected.
+
+        See ``privacy.mechanisms.hold_out``.
+        """
+        from murmuration.privacy.mechanisms import hold_out
+
+        if self.test or self.exact_heldout or not self.private:
+            return None
+        adjacency = Adjacency(self.adjacency)
+        return hold_out.usual(self.heldout, self.epsilon, adjacency, self.heldout_epsilon)

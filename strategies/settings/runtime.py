@@ -1,0 +1,76 @@
+"""Where a run writes, and how it waits for its nodes."""
+
+from dataclasses import dataclass
+
+from murmuration.strategies.settings.declaration import (
+    OUTPUT,
+    RUNTIME,
+    not_negative,
+    positive_or_default,
+    setting,
+)
+
+
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """Where a run writes, and how it waits for its nodes."""
+
+    seed: int = setting(
+        -1,
+        "Seed. It repeats a simulation exactly. [default: randomness from the operating system]",
+        panel=RUNTIME,
+        common=True,
+        good=lambda value: value >= -1,
+        expected="a non-negative integer, or left out",
+        changeable=True,
+    )
+    out: str = setting(
+        "",
+        "Where to write. Folder for the run. [default: runs/<time>]",
+        panel=OUTPUT,
+        common=True,
+        changeable=True,
+    )
+    resume: bool = setting(
+        False, "Continue the run in --out.", panel=OUTPUT, common=True, changeable=True
+    )
+    accept_ledger_loss: bool = setting(
+        False,
+        "With --resume: continue although the ledger lost charges; its plan is charged again.",
+        panel=OUTPUT,
+        changeable=True,
+    )
+    timeout: float = setting(
+        0.0,
+        "Seconds to wait for the nodes of a round. [default: 20 times a trial on made-up users, "
+        "at least 600]",
+        panel=RUNTIME,
+        good=positive_or_default,
+        expected="a positive number of seconds",
+        changeable=True,
+    )
+    min_nodes: float = setting(
+        0.5,
+        "Nodes that must be online before a round's cohort is drawn: a number, or a share.",
+        panel=RUNTIME,
+        good=lambda value: 0.0 <= value < 1.0 or (value > 0.0 and value % 1.0 == 0.0),
+        expected="a number of nodes, or a share of them below 1",
+        deployed=True,
+        changeable=True,
+        former="least_nodes",
+    )
+    registration: str = setting(
+        "",
+        "File that says which users deployed nodes may host. [default: one user each]",
+        panel=RUNTIME,
+        deployed=True,
+        changeable=True,
+    )
+    refresh: int = setting(
+        0,
+        "Rounds after which nodes are asked again whom they host. [default: never]",
+        panel=RUNTIME,
+        good=not_negative,
+        expected="at least 0",
+        deployed=True,
+    )

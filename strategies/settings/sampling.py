@@ -1,0 +1,60 @@
+"""Who is in a round, and how much of each."""
+
+from dataclasses import dataclass
+
+from murmuration.strategies.settings.declaration import (
+    AT_LEAST_ONE,
+    POSITIVE,
+    TRAINING,
+    setting,
+)
+
+#: Where a strategy takes any number.
+ROUNDS = 200
+#: The cohort where nobody chose one: a share of the users, between these two.
+COHORT_SHARE, LEAST_COHORT, MOST_COHORT = 5, 100, 500
+
+
+def usual_cohort(users: int) -> int:
+    """Return a fifth of a public number of users, at least 100 (or all) and at most 500."""
+    return max(1, min(users, max(LEAST_COHORT, min(MOST_COHORT, users // COHORT_SHARE))))
+
+
+@dataclass(frozen=True)
+class SamplingConfig:
+    """Who is in a round, and how much of each."""
+
+    strategy: str = setting("uls", "Algorithm. [default: uls]", panel=TRAINING, common=True)
+    rounds: int = setting(
+        0,
+        f"Rounds of training. [default: {ROUNDS}, or 1 if the strategy takes one round]",
+        panel=TRAINING,
+        common=True,
+        good=lambda value: value >= 1,
+        expected="at least 1",
+    )
+    cohort: int = setting(
+        0,
+        "Expected users in a round. [default: a fifth of --users, at least 100 (or all) and at "
+        f"most {MOST_COHORT}; {MOST_COHORT} if their number is private and --users is left out]",
+        panel=TRAINING,
+        common=True,
+        **AT_LEAST_ONE,
+    )
+    clip_norm: float = setting(
+        0.0,
+        "Clip norm of a user's gradient. els, group: of one judgement's; aup: the radius. "
+        "[default: the strategy's]",
+        panel=TRAINING,
+        common=True,
+        former="clip",
+        **POSITIVE,
+    )
+    group_size: int = setting(
+        0,
+        "Most judgements (or texts) of a user in a round. [default: the strategy's]",
+        panel=TRAINING,
+        common=True,
+        steps=True,
+        **AT_LEAST_ONE,
+    )

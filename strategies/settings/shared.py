@@ -1,0 +1,67 @@
+"""Settings that several strategies have, each with the same meaning in all of them."""
+
+from dataclasses import dataclass
+
+from murmuration.strategies.settings.declaration import AT_LEAST_ONE, POSITIVE, setting
+
+
+@dataclass(frozen=True)
+class NoSettings:
+    """A strategy without settings of its own."""
+
+
+@dataclass(frozen=True)
+class Retained:
+    """Of strategies that sample users, round by round."""
+
+    retain: int = setting(
+        0, "Most judgements of a user in the whole run. [default: all]", **AT_LEAST_ONE
+    )
+
+
+@dataclass(frozen=True)
+class Normalized:
+    """Of strategies whose clip norm is fixed."""
+
+    normalized: bool = setting(
+        False, "Divide by the clip norm, so that step sizes do not depend on it."
+    )
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """Of strategies whose bound follows a quantile."""
+
+    quantile: float = setting(
+        0.0,
+        "Share of users within the radius. [default: 0.15]",
+        good=lambda value: 0.0 <= value < 1.0,
+        expected="between 0 and 1",
+    )
+
+
+@dataclass(frozen=True)
+class Leveled:
+    """Of strategies that can protect each judgement by itself."""
+
+    level: str = setting(
+        "",
+        "user: epsilon is for all labels of a user together. item: for each label. (exponential: "
+        "for all judgements of a user, or for each.) [default: user]",
+        choices=("user", "item"),
+        expected="user or item",
+    )
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Of strategies that solve for the model."""
+
+    ridge: float = setting(
+        0.0,
+        "Ridge penalty added to the likelihood. [default: from noise and public features]",
+        **POSITIVE,
+    )
+    max_norm: float = setting(
+        0.0, "Largest norm of the weights. [default: the strategy's]", former="ball", **POSITIVE
+    )

@@ -1,0 +1,10 @@
+"""Settings of ULS."""
+
+from dataclasses import dataclass
+
+from murmuration.strategies.settings.shared import Normalized, Retained
+
+
+@dataclass(frozen=True)
+class UlsSettings(Retained, Normalized):
+    """Settings of uls."""
