@@ -79,7 +79,8 @@ def test_an_owner_with_two_accounts(tmp_path):
         code, told = alice.type(
             "! setpriv --reuid murmuration-node --regid murmuration-node --clear-groups"
             " cat /var/lib/murmuration/judgements.jsonl"
-            " && cd /var/lib/murmuration && stat -c '%U %a' state state/own-ledger.jsonl\n"
+            " && cd /var/lib/murmuration && stat -c '%U %a' state state/own-ledger.jsonl"
+            " && cat /var/lib/murmuration-node/authority.sha256\n"
         )
         assert code == 0, told
         assert "murmuration-agent 700" in told
