@@ -8,13 +8,14 @@ VENV ?= .venv
 PIP_EXTRA ?=
 BIN := $(VENV)/bin
 OUT ?= runs/demo
+FLWR ?= 1.42.0
 
 export FLWR_TELEMETRY_ENABLED = 0
 export FLWR_DISABLE_UPDATE_CHECK = 1
 export RAY_usage_stats_enabled = 0
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: install demo test test-slow test-deploy lint docs clean
+.PHONY: install demo test test-slow test-deploy test-flower lint docs clean
 
 install: $(VENV)/.installed
 
@@ -38,6 +39,21 @@ test-slow: install
 
 test-deploy: install
 	$(BIN)/python -m pytest -q -m deploy --timeout 1800
+
+# With another version of Flower, make test-flower FLWR=1.42.0: what of ours touches it, then
+# deployments of that version and of ours. Its environment has what differs, and the rest from ours.
+OTHER := build/flwr-$(FLWR)
+TOUCHING := tests/client tests/deploy tests/server tests/sims/runtimes tests/sims/test_runtimes.py
+
+test-flower: install
+	$(PYTHON) -m venv $(OTHER)
+	ours=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+	  theirs=$$($(OTHER)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+	  echo "import site; site.addsitedir('$$ours')" > $$theirs/ours.pth
+	$(OTHER)/bin/pip install -q --disable-pip-version-check $(PIP_EXTRA) 'flwr[simulation]==$(FLWR)'
+	$(OTHER)/bin/python -m pytest -q -n auto --dist worksteal $(TOUCHING)
+	MURMURATION_OTHER_PYTHON=$(abspath $(OTHER))/bin/python \
+	  $(BIN)/python -m pytest -q -m deploy tests/deploy/test_two_flowers.py
 
 # The site of docs/; its first page is build/docs/index.html.
 docs: install

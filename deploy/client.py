@@ -303,7 +303,6 @@ def run_client(
         Path(folder).chmod(0o711 if node_user else 0o700)
         path, log = Path(folder) / "agent.sock", client.state / "logs" / "agent.log"
         how = agent_program(client.folder / POLICY, data.absolute(), client.state, path)
-        client.handed_over.keep_authority(client.state)
         how["command"] += ["--columns", columns] if columns else []
         how["command"] += schema.options.split()
         how["command"] += ["--user", node_user] if node_user else []
@@ -356,6 +355,7 @@ def _node(
 ) -> Iterator[tuple[Program, Program]]:
     """A SuperNode and its executor, in a new folder that is theirs and is removed afterwards."""
     logs = own_folder(client.state) / "logs"
+    client.handed_over.keep_authority(client.state)
     work = node_folder(client.folder)
     programs: list[Program] = []
     try:

@@ -53,7 +53,7 @@ from murmuration.deploy.front_door import (
 from murmuration.deploy.server_state import erase_leftovers, start_erasing
 from murmuration.preference.data.judgements import InputError
 
-TRIED = "1.41."
+TRIED = ("1.41.", "1.42.")
 _MMAP_THRESHOLD, _ARENAS = -3, -8  # of mallopt, in malloc.h
 REFUSAL = "only the account that runs this program may ask for that, on its own machine"
 
@@ -116,8 +116,8 @@ def main(program: str, options: list[str]) -> None:
     """Run it; InputError where its port could not be guarded."""
     if not version("flwr").startswith(TRIED):
         raise InputError(
-            f"flwr {version('flwr')}: guarding its port was tested only with {TRIED}*; "
-            f"install 'flwr=={TRIED}*'"
+            f"flwr {version('flwr')}: guarding its port was tested only with "
+            f"{' and '.join(f'{tried}*' for tried in TRIED)}; install 'flwr=={TRIED[-1]}*'"
         )
     os.umask(0o077)
     if peer.can_tell():

@@ -269,6 +269,17 @@ def test_what_an_app_leaves_in_its_folder_is_not_followed_by_root(as_nobody, mon
     assert victim.stat().st_uid == 0
 
 
+def test_a_node_whose_agent_runs_by_itself_keeps_who_signed_its_folder(server, monkeypatch):
+    for program in ("supernode", "node_executor"):
+        monkeypatch.setattr(templates, program, lambda *_: ["sleep", "60"])
+    monkeypatch.setattr(deploy_client, "RESTART_SECONDS", 0.0)
+    enough = iter([False, True, True, True]).__next__
+    client = Client.load(server / "clients" / "alice")
+    assert not client.known
+    deploy_client.run_node(client, Path("none.sock"), port=1, say=lambda _: None, enough=enough)
+    assert Client.load(client.folder).known
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="only root may become another user")
 def test_another_user_needs_root(server):
     with pytest.raises(InputError, match="needs root"):

@@ -104,8 +104,8 @@ def test_the_fleet_is_another_apps_matter():
 
 
 def test_another_flower_is_not_started(monkeypatch):
-    monkeypatch.setattr(guarded, "version", lambda name: "1.42.0")
-    with pytest.raises(InputError, match=r"flwr 1\.42\.0"):
+    monkeypatch.setattr(guarded, "version", lambda name: "1.43.0")
+    with pytest.raises(InputError, match=r"flwr 1\.43\.0.* 1\.41\.\* and 1\.42\.\*"):
         guarded.main("superlink", [])
 
 

@@ -205,14 +205,15 @@ def script(walked: list[Step], folder: Path, whole: bool = False) -> str:
     return "\n".join(parts) + "\n"
 
 
-def environment(home: Path, **more: str) -> dict[str, str]:
+def environment(home: Path, python: str = sys.executable, **more: str) -> dict[str, str]:
     """That of somebody who has just installed this: nothing of whoever runs the tests."""
     programs = home.parent / "programs"
     programs.mkdir(exist_ok=True)
     command = programs / "murmuration"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m murmuration.cli.main "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {python} -m murmuration.cli.main "$@"\n')
     command.chmod(0o755)
-    path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), "/usr/bin", "/bin"])
+    system = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
+    path = os.pathsep.join([str(programs), str(Path(python).parent), *system])
     kept = {"HF_HUB_OFFLINE", "OMP_NUM_THREADS", "FLWR_TELEMETRY_ENABLED", "NUMBA_CACHE_DIR"}
     ours = {"PATH": path, "HOME": str(home), "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
     return {name: os.environ[name] for name in kept & set(os.environ)} | ours | more
