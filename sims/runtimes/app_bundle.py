@@ -28,6 +28,7 @@ BUNDLED = (
     "server/**/*.py",
     "sims/__init__.py",
     "sims/population/**/*.py",
+    "sims/population/*.md",
     "strategies/**/*.py",
 )
 
