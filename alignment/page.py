@@ -4,7 +4,7 @@ Decisions:
 - Answers are anybody's text, and may be written to do harm: every text is escaped by Jinja, what
   cannot be seen or turns the direction of reading is shown as what it is, and a policy in the page
   forbids scripts, addresses and any style but its own.
-- One file, no script, nothing fetched. Plots are SVG in per cent of their width, with letters of
+- One file, no script, nothing fetched. Bars are SVG in per cent of their width, with letters of
   fixed size: as readable on a phone as on a desk, and in the colours of the reader's choice.
 - Pairs that are shown are drawn by the seed, not chosen.
 
@@ -51,9 +51,7 @@ def page(found: Comparison) -> str:
         {
             "name": names[place],
             "said": _shares(result["models"][place]["win_rate"]),
-            "mark": None
-            if rates[place] is None
-            else _mark(result["models"][place]["win_rate"], 0.0, 1.0),
+            "mark": None if rates[place] is None else _mark(result["models"][place]["win_rate"]),
             "figures": result["models"][place],
         }
         for place in ordered
@@ -67,9 +65,11 @@ def page(found: Comparison) -> str:
             for place, each in enumerate(result["beside_the_first"], start=1)
         ],
         first=names[0],
-        plot=_kl_plot(result["models"], names),
+        promises=[
+            (name, each.get("promise", "none stated"))
+            for name, each in zip(names, (*result["models"], result["against"]), strict=True)
+        ],
         samples=_samples(found, names),
-        facts=_facts(result, names),
         style=_STYLE,
         policy=_policy(),
     )
@@ -122,105 +122,13 @@ def _shown(side: Side, name: str, place: int, wins_TN: np.ndarray) -> dict[str, 
     return {"name": name, "text": side.answers_TN[place][0], "outcome": outcome}
 
 
-def _facts(result: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return how it was judged, in rows of a table."""
-    judge, drawn = result["judge"], result["sampling"]
-    found = [("Judge", judge["name"])]
-    if judge["kind"] == "endpoint":
-        found += [
-            ("Asked at", judge["url"]),
-            ("Pairs", f"{judge['pairs']:,}, of equal answers {judge['equal_answers']:,}"),
-            ("Both orders agree", _share(judge["orders_agree"])),
-            (
-                "The answer that stands first wins",
-                f"{_share(judge['first_place_wins'])} of verdicts that are no tie",
-            ),
-            (
-                "Replies that were no verdict",
-                f"{judge['malformed'] + judge['unreadable_replies']:,}",
-            ),
-            ("Verdicts", f"{judge['verdicts']:,}, asked for now {judge['asked_now']:,}"),
-            ("Tokens in", f"{judge['tokens']['in']:,}"),
-            ("Tokens out", f"{judge['tokens']['out']:,}"),
-        ]
-        if judge["without_token_counts"]:
-            found.append(("Verdicts without token counts", f"{judge['without_token_counts']:,}"))
-    cost = "none: it judged on this machine"
-    if judge["kind"] == "endpoint":
-        cost = "not known, as no --judge-price was given"
-    if "cost" in judge:
-        cost = f"{judge['cost']:.4g}, of that now {judge['cost_now']:.4g}"
-    return [
-        *found,
-        ("Cost", cost),
-        ("Prompts", result["prompts"]["source"]),
-        ("Temperature, top-p", f"{drawn['temperature']:g}, {drawn['top_p']:g}"),
-        ("Longest answer", f"{drawn['max_new_tokens']:,} tokens"),
-        ("Seed", f"{result['seed']}"),
-        *(
-            (f"Privacy of {name}", each["promise"])
-            for name, each in zip(names, (*result["models"], result["against"]), strict=True)
-            if each.get("promise", "none stated") != "none stated"
-        ),
-    ]
-
-
 def _share(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f}{_TIGHT}%"
 
 
-def _mark(figure: Sequence[float | None], least: float, most: float) -> Mark:
+def _mark(figure: Sequence[float | None]) -> Mark:
     value, low, high = (figure[0] if part is None else part for part in figure)
-    return Mark(*(_place(part or 0.0, least, most) for part in (value, low, high)))
-
-
-def _place(value: float, least: float, most: float) -> float:
-    return round(100 * min(1.0, max(0.0, (value - least) / (most - least))), 3)
-
-
-def _kl_plot(models: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any] | None:
-    """Dots of win rate over log-ratio, for the models that have one; None without any."""
-    known = [
-        (name, model)
-        for name, model in zip(names, models, strict=False)
-        if model["kl"] and None not in (model["kl"][0], model["win_rate"][0])
-    ]
-    if not known:
-        return None
-    reach = [part for _, model in known for part in model["kl"] if part is not None]
-    ticks = round_ticks(min(0.0, *reach), max(*reach, 0.1))
-    rates = [part for _, model in known for part in model["win_rate"]]
-    low, high = min(0.45, min(rates) - 0.02), max(0.55, max(rates) + 0.02)
-    shares = [tick for tick in round_ticks(low, high) if low <= tick <= high]
-    return {
-        "x": [(_place(tick, ticks[0], ticks[-1]), f"{tick:g}") for tick in ticks],
-        "y": [(100 - _place(tick, low, high), f"{100 * tick:.0f}{_TIGHT}%") for tick in shares],
-        "none": (_place(0.0, ticks[0], ticks[-1]), 100 - _place(0.5, low, high)),
-        "dots": [
-            {
-                "number": number,
-                "name": name,
-                "x": _mark(model["kl"], ticks[0], ticks[-1]),
-                "y": _up(_mark(model["win_rate"], low, high)),
-                "said": _interval(model["kl"], "{:.2f}"),
-            }
-            for number, (name, model) in enumerate(known, start=1)
-        ],
-    }
-
-
-def _up(mark: Mark) -> Mark:
-    """The same on an axis that goes upwards, where a page counts downwards."""
-    return Mark(*(100 - end for end in (mark.at, mark.high, mark.low)))
-
-
-def round_ticks(low: float, high: float) -> list[float]:
-    """Four to eight round numbers, equally far apart, around two numbers."""
-    rough = (high - low) / 5
-    unit = 10.0 ** np.floor(np.log10(rough))
-    step = next(unit * k for k in (1, 2, 5, 10) if unit * k >= rough * 0.999)
-    first, last = np.floor(low / step + 1e-9), np.ceil(high / step - 1e-9)
-    return [float(round(step * k, 12)) for k in range(int(first), int(last) + 1)]
+    return Mark(*(round(100 * (part or 0.0), 3) for part in (value, low, high)))
 
 
 def _interval(figure: Sequence[float | None], form: str) -> str:
