@@ -77,7 +77,7 @@ def data(
     console.print(_OWN, style="yellow")
     for title, body in (
         ("What the data hold", _there(result)),
-        ("Judgements a user", _users(result)),
+        ("Judgements per user", _users(result)),
         ("Rules that a model must beat", _guesses(result)),
         ("Languages", _written(result)),
         ("Rows that would be refused", _refused(result)),

@@ -39,7 +39,7 @@ COMMANDS = {
     "score": (
         "Score responses to a prompt: the higher, the better liked. Only differences mean anything."
     ),
-    "respond": "Write responses to prompts with a language model that says the next token.",
+    "respond": "Write responses to prompts with a causal language model.",
     "synthesize": (
         "Let a policy answer public prompts, and a private reward say which answers are better."
     ),

@@ -82,6 +82,14 @@ _LACKING: dict[str, Any] = {
 }
 
 
+#: What is promised, in a line.
+_CLAIMS = {
+    "none": "No privacy: a non-private run",
+    "claimed": "Claimed, not proven: {figure}",
+    "item": "Label-level DP: {figure}, for single judgements, not for whole users",
+    "row": "Row-level DP: {figure}, for single rows, not for people",
+    "user": "User-level DP: {figure}",
+}
 #: What is counted where judgements are thumbs: no offset of a user's enters, nor could be known.
 _JUDGED_THUMBS = (
     "pairs of a response that a user liked and one that the same user did not; those with only one "
@@ -93,7 +101,8 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
     """The entries of a ``result.json``, all of them, and beside them what is said with them.
 
     Figures in words are rounded to what they can carry, epsilon always upwards. ``level`` is what
-    is promised: ``none``, ``claimed`` (and not proven), for every ``item``, or for every ``user``.
+    is promised: ``none``, ``claimed`` (and not proven), for every ``item``, or for every ``user``;
+    ``claim`` says it in a line.
     """
     run = {**_LACKING, **result}
     accounted = run["epsilon"] is not None
@@ -106,8 +115,12 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
     loss = models.find(run["model"])  # of another package it may not be here
     thumbs = bool(loss and "thumbs" in loss.kinds)
     sentence = in_words(Adjacency(run["adjacency"]).sentence, run["task"])
+    epsilon = with_seed_known(epsilon_text(run["epsilon"]), run["seeded"]) if accounted else "none"
+    delta = delta_text(run["delta"])
+    unit = "row" if level == "user" and run["one_user_per_row"] else level
     return run | {
         "level": level,
+        "claim": _CLAIMS[unit].format(figure=f"ε = {epsilon}, δ = {delta}"),
         "accounted": accounted,
         "words": WORDS[run["task"]],
         "next_tokens": run["task"] in NEXT_TOKENS,
@@ -116,10 +129,8 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
         "several": bool(loss and loss.several),
         "scores": loss.scores if loss else "",
         "judged": _JUDGED_THUMBS if thumbs else "judgements, ties left out",
-        "epsilon_text": with_seed_known(epsilon_text(run["epsilon"]), run["seeded"])
-        if accounted
-        else "none",
-        "delta_text": delta_text(run["delta"]),
+        "epsilon_text": epsilon,
+        "delta_text": delta,
         "sentence": of_rows(sentence) if run["one_user_per_row"] else sentence,
         "seen_by_server": None
         if seen is None

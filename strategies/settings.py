@@ -227,7 +227,7 @@ class Settings:
     strategy: str = setting("uls", "Algorithm. [default: uls]", panel=TRAINING, common=True)
     model: str = setting(
         "btl",
-        f"Model of preferences: {in_words()}. [default: btl]",
+        f"Preference model: {in_words()}. [default: btl]",
         panel=MODEL,
         common=True,
         choices=MODELS,

@@ -294,7 +294,7 @@ def _tell(result: Mapping[str, Any], out: Path) -> None:
         "proxy": "reward",
         "kl": result["kl_is"],
         "truth": "true reward",
-        "unreadable": "cannot be read",
+        "unreadable": "invalid generations",
         "words": "words",
     }
     rows = [

@@ -89,7 +89,7 @@ def respond(
         ),
     ] = False,
 ) -> None:
-    """Write responses to prompts with a language model that says the next token."""
+    """Write responses to prompts with a causal language model."""
     sampling = Sampling(temperature, top_p, max_new_tokens)
     if out.exists():
         raise InputError(f"--out {out} is there already; choose another file")

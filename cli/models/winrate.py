@@ -123,7 +123,10 @@ def _tell(found: Comparison, out: Path | None) -> None:
     truth = "reward" in result["against"]
     headings = {"model": "model", "wins": "wins", "ties": "ties", "words": "words"}
     if truth:
-        headings |= {"reward": "true reward, of what can be read", "unreadable": "cannot be read"}
+        headings |= {
+            "reward": "true reward, of valid generations",
+            "unreadable": "invalid generations",
+        }
     if any(model["kl"] for model in result["models"]):
         headings["kl"] = "log-ratio, nats"
     rows = [_row(model, result) for model in (*result["models"], result["against"])]

@@ -199,22 +199,12 @@ def summary(result: Mapping[str, Any]) -> RenderableType:
 #: A row's name, and what stands in it: texts, or with a style.
 _Row = tuple[str | tuple[str, str], ...]
 
-_WHOM = {
-    "user": "whole users",
-    "item": "single judgements",
-    "claimed": "whole users as published: claimed, not proven",
-}
-
 
 def _privacy(told: Mapping[str, Any]) -> Iterator[_Row]:
     if not told["accounted"]:
         yield "privacy", ("none", "bold yellow")
         return
-    yield (
-        "privacy",
-        (f"ε {told['epsilon_text']}", "bold cyan"),
-        f" of {told['epsilon_target']:g}, δ {told['delta_text']}, for {_WHOM[told['level']]}",
-    )
+    yield "privacy", (told["claim"], "bold cyan"), f"; budget ε = {told['epsilon_target']:g}"
     if told["seen_by_server"]:
         seen = f"ε {told['seen_by_server']} of what it saw, {told['who_adds_noise']}"
         yield "the server", seen

@@ -97,7 +97,7 @@ def test_in_words(cli, folder, monkeypatch):
     code, stdout, _ = cli("ledger", folder)
     assert code == 0
     for said in (
-        "whole: 9 lines, chained",
+        "Ledger intact: 9 entries, hash chain verified",
         "poisson-gaussian: probability 0.1, noise multiplier 4",
         "gradient sum",
         "1–6",
