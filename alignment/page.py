@@ -12,7 +12,7 @@ Legend: T prompts, N answers to each.
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePath

@@ -78,6 +78,7 @@ def test_it_holds_all_of_our_code_below_one_name_and_nothing_else(wheel):
             *(ROOT / room).rglob("*.py"),
             *(ROOT / room).glob("templates/*"),
             *(ROOT / room).glob("population/*.md"),
+            *(ROOT / room).glob("population/*.toml"),
         ]
         expected |= {f"murmuration/{file.relative_to(ROOT).as_posix()}" for file in files}
     assert code == expected

@@ -29,6 +29,7 @@ BUNDLED = (
     "sims/__init__.py",
     "sims/population/**/*.py",
     "sims/population/*.md",
+    "sims/population/*.toml",
     "strategies/**/*.py",
 )
 
