@@ -75,7 +75,7 @@ _LOADING = frozenset(
     {"align", "export", "push", "respond", "run", "score", "synthesize", "winrate"}
 )
 #: Those that only a checkout has: they lie in ``research.commands``.
-_OF_RESEARCH = frozenset({"bench", "reproduce"})
+_OF_RESEARCH = frozenset({"bench", "bounds", "reproduce"})
 #: Those about models that are there, or are made without users: they lie in ``cli.models``.
 _OF_MODELS = frozenset(
     {"align", "base", "export", "policies", "push", "respond", "score", "synthesize", "winrate"}

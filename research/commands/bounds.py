@@ -8,8 +8,8 @@ from rich.table import Table
 
 from murmuration.cli.options import Json, meaning
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.estimation.bounds import Bound, Case, all_bounds
 from murmuration.reporting.live.tables import console, table_of
+from murmuration.research.theory.bounds import Bound, Case, all_bounds
 
 
 def bounds(
