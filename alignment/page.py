@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import Any
-from unicodedata import category
 
 import numpy as np
 
 from murmuration.alignment.comparison import Comparison, Side
+from murmuration.preference.escaping import visible
 from murmuration.reporting.jinja import html_templates
 
 _SHOWN = 8  # prompts whose answers are shown
@@ -29,7 +29,6 @@ _MOST_LETTERS = 3000  # of a text that is shown
 _STREAM = 0x70616765  # of which prompts are shown, apart from other draws of the seed
 _OUTCOMES = {1.0: "wins", 0.5: "ties", 0.0: "loses"}
 _TIGHT = "\u00a0"  # a space at which no line ends
-_KEPT = "\n\u200c\u200d"  # the last two join letters, and pictures of several
 
 
 @dataclass(frozen=True)
@@ -41,16 +40,16 @@ class Mark:
     high: float
 
 
-def page(found: Comparison) -> str:
-    """A comparison as HTML."""
-    result = found.result
-    names = short_names([side.model for side in (*found.sides, found.against)])
+def page(comparison: Comparison) -> str:
+    """Return a comparison as HTML."""
+    result = comparison.result
+    names = short_names([side.model for side in (*comparison.sides, comparison.against)])
     rates = [model["win_rate"][0] for model in result["models"]]
     ordered = sorted(range(len(rates)), key=lambda k: (rates[k] is None, -(rates[k] or 0.0)))
     rows = [
         {
             "name": names[place],
-            "said": _shares(result["models"][place]["win_rate"]),
+            "label": _shares(result["models"][place]["win_rate"]),
             "mark": None if rates[place] is None else _mark(result["models"][place]["win_rate"]),
             "figures": result["models"][place],
         }
@@ -69,14 +68,14 @@ def page(found: Comparison) -> str:
             (name, each.get("promise", "none stated"))
             for name, each in zip(names, (*result["models"], result["against"]), strict=True)
         ],
-        samples=_samples(found, names),
+        samples=_samples(comparison, names),
         style=_STYLE,
         policy=_policy(),
     )
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """As few of each path's last parts as tell them apart, two at least; a page is passed on."""
+    """Return as few of each path's last parts as tell them apart, two at least."""
     parts = [PurePath(path).parts or (path,) for path in paths]
     count = 2
     different = len(set(paths))
@@ -85,35 +84,28 @@ def short_names(paths: Sequence[str]) -> list[str]:
     return ["/".join(each[-count:]).removeprefix("//") for each in parts]
 
 
-def visible(text: str) -> str:
-    """A text without letters that cannot be seen or that turn the direction of reading: these are
-    shown by their number. It is cut where it is very long."""
+def shown_text(text: str) -> str:
+    """Return a text without letters that cannot be seen or that turn the direction of reading:
+    these are escaped. It is cut where it is very long."""
     cut = len(text) - _MOST_LETTERS
-    shown = "".join(map(_seen, text[:_MOST_LETTERS]))
+    shown = visible(text[:_MOST_LETTERS]).replace("\t", " ")
     return shown if cut <= 0 else f"{shown} … ({cut:,} characters more)"
 
 
-def _seen(letter: str) -> str:
-    if letter.isprintable() or letter in _KEPT:
-        return letter
-    blank = letter == "\t" or category(letter) == "Zs"
-    return " " if blank else f"⟨U+{ord(letter):04X}⟩"
-
-
-def _samples(found: Comparison, names: Sequence[str]) -> list[dict[str, Any]]:
-    generator = np.random.default_rng([found.asked.seed.value, _STREAM])
-    count = min(_SHOWN, len(found.asked.prompts))
+def _samples(comparison: Comparison, names: Sequence[str]) -> list[dict[str, Any]]:
+    prompts = comparison.asked.prompts
+    generator = np.random.default_rng([comparison.asked.seed.value, _STREAM])
+    count = min(_SHOWN, len(prompts))
     return [
         {
-            "prompt": found.asked.prompts[place],
-            "other": found.against.answers_TN[place][0],
+            "prompt": prompts[place],
+            "other": comparison.against.answers_TN[place][0],
             "answers": [
-                _shown(side, names[k], place, found.wins[k]) for k, side in enumerate(found.sides)
+                _shown(side, names[k], place, comparison.wins[k])
+                for k, side in enumerate(comparison.sides)
             ],
         }
-        for place in sorted(
-            generator.choice(len(found.asked.prompts), count, replace=False).tolist()
-        )
+        for place in sorted(generator.choice(len(prompts), count, replace=False).tolist())
     ]
 
 
@@ -156,7 +148,7 @@ def _policy() -> str:
 
 _TEMPLATES = html_templates(
     Path(__file__).with_name("templates"),
-    {"visible": visible, "figure": _interval, "share": _share, "points": _points},
+    {"visible": shown_text, "figure": _interval, "share": _share, "points": _points},
 )
 _PAGE = _TEMPLATES.get_template("comparison.html")
 _STYLE = _TEMPLATES.get_template("comparison.css").render()

@@ -10,7 +10,7 @@ import pytest
 
 from murmuration.alignment.comparison import ComparisonRequest, Side, compare
 from murmuration.alignment.judges import PopulationJudge
-from murmuration.alignment.page import page, short_names, visible
+from murmuration.alignment.page import page, short_names, shown_text
 from murmuration.preference.language.generation import PublicSeed
 from murmuration.sims.population.population import Population
 
@@ -82,7 +82,7 @@ def test_hostile_answers_are_text_and_nothing_else():
     said = "\n".join(read.texts)
     for text in HOSTILE[:5]:
         assert text in said
-    assert "⟨U+0000⟩⟨U+001B⟩[31m⟨U+202E⟩gnp⟨U+2066⟩" in said
+    assert "\\x00\\x1b[31m\\u202egnp\\u2066" in said
     assert "It says nothing." in said
     assert "47,000 characters more" in said
     assert "<svg onload=x>/m" in said
@@ -148,9 +148,9 @@ def test_names_are_as_short_as_tells_them_apart():
 
 
 def test_what_is_visible():
-    assert visible("a\tb\u00a0c\nd") == "a b c\nd"
-    assert visible("می\u200cخواهم 👩\u200d💻 שלום") == "می\u200cخواهم 👩\u200d💻 שלום"
-    assert visible("\r\u200b\u2028") == "⟨U+000D⟩⟨U+200B⟩⟨U+2028⟩"
+    assert shown_text("a\tb\u00a0c\nd") == "a b\u00a0c\nd"
+    assert shown_text("می\u200cخواهم 👩\u200d💻 שלום") == "می\u200cخواهم 👩\u200d💻 שלום"
+    assert shown_text("\r\u200b\u2028") == "\\r\\u200b\\u2028"
 
 
 def test_where_nothing_can_be_read_no_rate_is_drawn_or_told():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmuration.preference.estimation import policies
+from murmuration.research.theory import policies
 from murmuration.research.theory.policies import ConfidenceSet
 
 
