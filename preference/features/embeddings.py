@@ -141,10 +141,9 @@ class Embeddings:
                 done = [names[text] for batch in some for text in batch]
                 for name, row_D in zip(done, rows_RD, strict=True):
                     row_RD[places[name]] = row_D
-                finite_R = np.isfinite(rows_RD).all(1)
-                rows = zip(done, rows_RD.astype("<f4"), finite_R, strict=True)
+                rows = zip(done, rows_RD.astype("<f4"), strict=True)
                 self._cache.add(
-                    {name: row_D.tobytes() for name, row_D, is_finite in rows if is_finite}
+                    {name: row_D.tobytes() for name, row_D in rows if np.isfinite(row_D).all()}
                 )
         finally:
             self._cache.write()
