@@ -19,7 +19,10 @@ def comparison_text(result: Mapping[str, Any]) -> Group:
     """
     headings = {"model": "model", "wins": "wins", "ties": "ties", "words": "words"}
     if "reward" in result["against"]:
-        headings |= {"reward": "true reward, of what can be read", "unreadable": "cannot be read"}
+        headings |= {
+            "reward": "true reward, of valid generations",
+            "unreadable": "invalid generations",
+        }
     if any(model["kl"] for model in result["models"]):
         headings["kl"] = "log-ratio, nats"
     rows = [_row(model, result) for model in (*result["models"], result["against"])]

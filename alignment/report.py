@@ -70,7 +70,7 @@ def summary(result: Mapping[str, Any], folder: Path) -> Group:
         "proxy": "reward",
         "kl": result["kl_is"],
         "truth": "true reward",
-        "unreadable": "cannot be read",
+        "unreadable": "invalid generations",
         "words": "words",
     }
     rows = [

@@ -39,7 +39,7 @@ class Synthesis:
         pairs: one of `PAIRS`. Of ``random`` one pair of each prompt.
         labels: one of `LABELS`.
         seed: of random pairs and of coins.
-        model: the model of preferences that the reward was learnt under, which gives a coin's odds.
+        model: the preference model that the reward was learnt under, which gives a coin's odds.
 
     Raises:
         InputError: a value that there is not.

@@ -25,7 +25,7 @@ COMMANDS = {
     "score": (
         "Score responses to a prompt: the higher, the better liked. Only differences mean anything."
     ),
-    "respond": "Write responses to prompts with a language model that says the next token.",
+    "respond": "Write responses to prompts with a causal language model.",
     "synthesize": (
         "Let a policy answer public prompts, and a private reward say which answers are better."
     ),
@@ -61,7 +61,7 @@ _LOADING = frozenset(
     {"align", "export", "push", "respond", "run", "score", "synthesize", "winrate"}
 )
 #: Those that only a checkout has: they lie in ``research.commands``.
-_OF_RESEARCH = frozenset({"bench", "reproduce"})
+_OF_RESEARCH = frozenset({"bench", "bounds", "reproduce"})
 #: Those about models that are there, or are made without users: they lie in ``cli.models``.
 _OF_MODELS = frozenset(
     {"align", "base", "export", "policies", "push", "respond", "score", "synthesize", "winrate"}

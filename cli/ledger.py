@@ -97,9 +97,10 @@ def _say(report: Mapping[str, Any], as_json: bool) -> None:
         return
     console = Terminal(soft_wrap=True, highlight=False)
     if report["whole"]:
-        console.print(Text.assemble(("whole", "bold green"), f": {report['lines']} lines, chained"))
+        verified = f": {report['lines']} entries, hash chain verified"
+        console.print(Text.assemble(("Ledger intact", "bold green"), verified))
     for text in report["wrong"]:
-        console.print(Text.assemble(("NOT WHOLE: ", "bold red"), text))
+        console.print(Text.assemble(("NOT INTACT: ", "bold red"), text))
     if "kind" not in report:
         return
     console.print(ledger_view.table(report))

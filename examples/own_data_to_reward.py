@@ -4,7 +4,8 @@
     python examples/own_data_to_reward.py mine.jsonl public-test.jsonl  # your own
 
 Rows are `user_id, prompt, chosen, rejected`. The second file holds judgements that are public: the
-accuracy on them may be told at no cost. Everything that a user ever judged counts as one record.
+accuracy on them can be reported without privacy cost. Everything that a user ever judged counts as
+one record.
 """
 
 import argparse

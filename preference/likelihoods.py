@@ -1,4 +1,4 @@
-"""Likelihoods of judgements under each model of preferences of ours, and their slopes.
+"""Likelihoods of judgements under each preference model of ours, and their slopes.
 
 Of what a model is, and what `residual` and `loss` mean, see `preference.models`, whose models are
 made of these. Slopes are written out, not left to automatic differentiation: they are most of the

@@ -129,7 +129,7 @@ def pair_model(name: str, link: Link, code: int | None = None) -> PreferenceMode
 
 @dataclass(frozen=True)
 class PreferenceLoss:
-    """Declare a model of preferences: all that is asked of it anywhere.
+    """Declare a preference model: all that is asked of it anywhere.
 
     Attributes:
         name: of `--model`.
@@ -304,7 +304,7 @@ def find(name: str) -> PreferenceLoss | None:
 
 
 def check_model(name: str, width: int, kind: Kind = "pairs") -> None:
-    """Check that a model of preferences is for judgements of a kind, over as many as ``width`` + 1
+    """Check that a preference model is for judgements of a kind, over as many as ``width`` + 1
     responses.
 
     Raises:

@@ -8,7 +8,7 @@ from: u = log π(response | prompt) − log π_ref(response | prompt). That stan
 
 and a judgement is lost on as by any reward, by differences z = r(first) − r(other):
 
-- `dpo`: −log P(judgement), by the model of preferences; of several responses by Plackett–Luce's.
+- `dpo`: −log P(judgement), by the preference model; of several responses by Plackett–Luce's.
 - `ipo`: (u(first) − u(other) − 1/(2β))², where u is a mean over tokens, as TRL has it. Pairs.
 - `chipo`: as `dpo`, of χPO's rewards, clipped: z in [−2·R_max, 2·R_max].
 - `square-chipo`: (2·σ(z) − 1 − ȳ)², of χPO's rewards, clipped. Pairs.

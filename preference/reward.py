@@ -70,7 +70,7 @@ class RewardModel:
     Attributes:
         theta_D: float32 weights.
         features: the feature map φ, of the same dimension.
-        model: the model of preferences that θ was estimated under, one of
+        model: the preference model that θ was estimated under, one of
             `preference.models.models()`. It says what differences of scores mean: under `btl`,
             `plackett-luce` and `thumbs` they are log odds, under `thurstone` normal quantiles.
     """
@@ -79,7 +79,7 @@ class RewardModel:
         self, theta_D: np.ndarray | torch.Tensor, features: FeatureMap, model: str = "btl"
     ) -> None:
         """Raises InputError if θ does not have the features' dimension or is not finite, or there
-        is no such model of preferences."""
+        is no such preference model."""
         theta_D = float32_of(theta_D)
         if theta_D.shape != (features.dimension,):
             raise InputError(
@@ -89,9 +89,7 @@ class RewardModel:
         if not np.isfinite(theta_D).all():
             raise InputError("weights of a reward model must be finite")
         if model not in models():
-            raise InputError(
-                f"the model of preferences {model!r} is not one of {', '.join(models())}"
-            )
+            raise InputError(f"the preference model {model!r} is not one of {', '.join(models())}")
         self.theta_D = theta_D
         self.features = features
         self.model = model

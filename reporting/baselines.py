@@ -22,7 +22,7 @@ _log = get_logger("murmuration")
 #: Word counts that differ by at most this share of the larger one are nearly equal.
 NEAR = 0.1
 MOST_SCORED = 2_000  # judgements, evenly spaced: of more, the figure would hardly change
-MOST_BY_A_LANGUAGE_MODEL = 500  # which reads a few texts a second where there is no GPU
+MOST_BY_A_LANGUAGE_MODEL = 500  # which reads a few texts per second where there is no GPU
 _MOST_TEXT = 280  # characters of an example that are shown
 
 #: Rewards of R prompts with R responses.

@@ -28,13 +28,13 @@ from murmuration.reporting.figures import (
 from murmuration.reporting.jinja import TEMPLATES, html_templates
 from murmuration.reporting.run_files import read_json, read_metrics
 
-_NO_LEDGER = "Its ledger is not there, or not whole: nobody can tell what was spent."
+_NO_LEDGER = "Its ledger is not there, or not intact: nobody can tell what was spent."
 _DISAGREE = "Its result and its ledger do not agree: the larger ε of both is shown."
 _ROUNDING = 1e-9  # of an epsilon that was written down and is composed again
 #: Of the table, in order.
 HEADINGS = (
     *("run", "strategy", "ε", "δ", "adjacency", "unit"),
-    *("rounds", "cohort", "accuracy", "longer wins", "time"),
+    *("rounds", "cohort", "accuracy", "length baseline", "time"),
 )
 #: The first thing in a page, by which one knows its own.
 MARK = "<!-- murmuration report -->"

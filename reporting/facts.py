@@ -82,6 +82,14 @@ _LACKING: dict[str, Any] = {
 }
 
 
+#: What is promised, in a line.
+_CLAIMS = {
+    "none": "No privacy: a non-private run",
+    "claimed": "Claimed, not proven: {figure}",
+    "item": "Label-level DP: {figure}, for single judgements, not for whole users",
+    "row": "Row-level DP: {figure}, for single rows, not for people",
+    "user": "User-level DP: {figure}",
+}
 #: What is counted where judgements are thumbs: no offset of a user's enters, nor could be known.
 _JUDGED_THUMBS = (
     "pairs of a response that a user liked and one that the same user did not; those with only one "
@@ -90,24 +98,25 @@ _JUDGED_THUMBS = (
 
 
 def facts(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of a ``result.json``, all of them, and beside them what is said with them.
+    """Return the entries of a ``result.json``, all of them, and what is said with them.
 
     Figures in words are rounded to what they can carry, epsilon always upwards. ``level`` is what
-    is promised: ``none``, ``claimed`` (and not proven), for every ``item``, or for every ``user``.
+    is promised: ``none``, ``claimed`` (and not proven), for every ``item``, or for every ``user``;
+    ``claim`` says it in a line.
     """
     run = {**_LACKING, **result}
     accounted = run["epsilon"] is not None
     level = "none" if not accounted else run["privacy_level"] if run["proven"] else "claimed"
-    seen, speed, asked = (
-        run["epsilon_against_server"],
-        run["users_per_second"],
-        run["heldout_users"],
-    )
+    server_epsilon, speed = run["epsilon_against_server"], run["users_per_second"]
     loss = models.find(run["model"])  # of another package it may not be here
     thumbs = bool(loss and "thumbs" in loss.kinds)
     sentence = in_words(Adjacency(run["adjacency"]).sentence, run["task"])
+    epsilon = with_seed_known(epsilon_text(run["epsilon"]), run["seeded"]) if accounted else "none"
+    delta = delta_text(run["delta"])
+    unit = "row" if level == "user" and run["one_user_per_row"] else level
     return run | {
         "level": level,
+        "claim": _CLAIMS[unit].format(figure=f"ε = {epsilon}, δ = {delta}"),
         "accounted": accounted,
         "words": WORDS[run["task"]],
         "next_tokens": run["task"] in NEXT_TOKENS,
@@ -116,17 +125,15 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
         "several": bool(loss and loss.several),
         "scores": loss.scores if loss else "",
         "judged": _JUDGED_THUMBS if thumbs else "judgements, ties left out",
-        "epsilon_text": with_seed_known(epsilon_text(run["epsilon"]), run["seeded"])
-        if accounted
-        else "none",
-        "delta_text": delta_text(run["delta"]),
+        "epsilon_text": epsilon,
+        "delta_text": delta,
         "sentence": of_rows(sentence) if run["one_user_per_row"] else sentence,
         "seen_by_server": None
-        if seen is None
-        else with_seed_known(epsilon_text(seen), run["seeded"]),
+        if server_epsilon is None
+        else with_seed_known(epsilon_text(server_epsilon), run["seeded"]),
         "who_adds_noise": f"if {run['noise_parties']} of the nodes in each sum add their noise",
-        "accuracy_text": share_text(run["heldout_accuracy"], asked),
-        "by_user_text": share_text(run["heldout_accuracy_by_user"], asked),
+        "accuracy_text": share_text(run["heldout_accuracy"], run["heldout_users"]),
+        "by_user_text": share_text(run["heldout_accuracy_by_user"], run["heldout_users"]),
         "error_text": _error(run),
         "loss_text": _loss(run),
         "time_text": duration(run["seconds_training"]),
@@ -135,12 +142,12 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_words(text: str, task: str) -> str:
-    """A sentence about judgements as one about what users have."""
+    """Return a sentence about judgements as one about what users have."""
     return text.replace("judgement", "text") if task == "text" else text
 
 
 def of_rows(text: str) -> str:
-    """A sentence about users as one about rows, each of which was declared to be a user."""
+    """Return a sentence about users as one about rows, each declared to be a user."""
     text = text.replace("User-level", "Row-level").replace(
         "one user, with all their judgements,", "one row"
     )
@@ -148,7 +155,7 @@ def of_rows(text: str) -> str:
 
 
 def _error(run: Mapping[str, Any]) -> str:
-    """The standard error of the accuracy by user, and how it came by noise."""
+    """Return the standard error of the accuracy by user, and how much of it is noise."""
     error = f"{points_of_error(run['heldout_error'])} points"
     if run["test_is_public"]:
         return error
@@ -158,7 +165,7 @@ def _error(run: Mapping[str, Any]) -> str:
 
 
 def _loss(run: Mapping[str, Any]) -> str:
-    """Loss and perplexity, of models that say the next token."""
+    """Return loss and perplexity, of causal language models."""
     loss, perplexity = run["heldout_loss"], run["heldout_perplexity"]
     if loss is None:
         return "no finite loss"

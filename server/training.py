@@ -136,7 +136,7 @@ def train(
             check_refusals(grid, built.strategy, done + 1)
         folder.settle(built.charges)
         if (coins := context.hold_out) and not ledger.spent()[coins.coins]:
-            ledger.charge(coins.coins, round_=0, covers="coins of who is held out")
+            ledger.charge(coins.coins, round_=0, covers="hold-out assignment")
         if not asked.timeout:
             measured = [found.seconds for found in tried if found.seconds]
             built.strategy.timeout = _probed(config, folder, built, model, measured)

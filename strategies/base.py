@@ -112,7 +112,7 @@ class CohortStrategy(Strategy):
         optimizer: holds the model; ``SolvedModel`` for a strategy that ``solves``.
         source: of the cohort's coins.
         features: the feature map's config as JSON, for the nodes.
-        model: the name of the model of preferences, for the nodes.
+        model: the name of the preference model, for the nodes.
         log: takes what must not be released.
         timeout: seconds to wait for the nodes of a round.
         min_nodes: how many of the registered nodes must be online before a round's coins are

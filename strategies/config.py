@@ -365,7 +365,7 @@ def _check_task(config: RunConfig, strategy: Strategy) -> None:
         return
     if config.model != "btl":
         raise InputError(
-            f"--model {config.model} is a model of preferences, and --task {task} has none to "
+            f"--model {config.model} is a preference model, and --task {task} has none to "
             "model; leave it out"
         )
     if config.adjacency == Adjacency.REPLACE_LABELS and not config.as_published:

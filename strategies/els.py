@@ -381,8 +381,8 @@ def check(plan: GroupPlan, most: float = sys.float_info.max) -> None:
         low, high = (middle, high) if works(middle) else (low, middle)
     advice = f"the largest --group-size that works here is {low}" if low else "none works here"
     raise ValueError(
-        f"group privacy certifies nothing for {plan.group_size} judgements a user: its conversion "
-        f"diverges; {advice}. --strategy els has no such limit"
+        f"group privacy certifies nothing for {plan.group_size} judgements per user: its "
+        f"conversion diverges; {advice}. --strategy els has no such limit"
     )
 
 

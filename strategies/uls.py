@@ -166,7 +166,7 @@ def account(plan: UlsPlan, whoever: str) -> str:
     """For the report: what took place in a round, and what ``whoever`` took part did."""
     return (
         f"In each round every user took part with probability {plan.cohort / plan.users:.3g}, "
-        f"by a coin of their own. Whoever did {whoever} clipped to length "
+        f"by Poisson sampling, independently per user. Whoever did {whoever} clipped to length "
         f"{plan.clip.norm:g}. Gaussian noise of {plan.noise_multiplier:.3g} times that length "
         f"per coordinate was added to the sum, which was divided by {plan.cohort:,}, however "
         "many had taken part."

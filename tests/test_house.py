@@ -34,13 +34,13 @@ ARROWS = {
 }
 _RUN = ("server", "client", "reporting", "strategies", "preference", "privacy")
 ARROWS["sims"] = _RUN
-ARROWS["audits"] = ("sims", "server", "client", "strategies", "preference", "privacy")
+ARROWS["audits"] = ("sims", *_RUN)
 ARROWS["deploy"] = ("sims", *_RUN)
 ARROWS["alignment"] = ("sims", "server", "reporting", "preference", "privacy")
 ARROWS[TOP] = ("alignment", "sims", *_RUN)
 ARROWS["cli"] = (TOP, "alignment", "audits", "deploy", "sims", *_RUN)
 # Whose stress is that of commands, as they are called.
-ARROWS["research"] = ("cli.main", TOP, "alignment", "deploy", "sims", *_RUN)
+ARROWS["research"] = ("cli.main", TOP, "alignment", "audits", "deploy", "sims", *_RUN)
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,12 @@ def test_it_holds_all_of_our_code_below_one_name_and_nothing_else(wheel):
     top = (ROOT / "murmuration").rglob("*.py")
     expected = {file.relative_to(ROOT).as_posix() for file in top}
     for room in SHIPPED:
-        files = [*(ROOT / room).rglob("*.py"), *(ROOT / room).glob("templates/*")]
+        files = [
+            *(ROOT / room).rglob("*.py"),
+            *(ROOT / room).glob("templates/*"),
+            *(ROOT / room).glob("population/*.md"),
+            *(ROOT / room).glob("population/*.toml"),
+        ]
         expected |= {f"murmuration/{file.relative_to(ROOT).as_posix()}" for file in files}
     assert code == expected
     (top_level,) = (name for name in names if name.endswith("/top_level.txt"))

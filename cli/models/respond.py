@@ -56,7 +56,7 @@ def respond(
         bool, typer.Option("--prompts-public", help=f"{PROMPTS_PUBLIC} For --reward.")
     ] = False,
 ) -> None:
-    """Write responses to prompts with a language model that says the next token."""
+    """Write responses to prompts with a causal language model."""
     from murmuration.api.responding import respond as write_responses
 
     responses = write_responses(

@@ -71,7 +71,7 @@ def _score_rows(model: str, data: str, out: Path, base: str, as_json: bool) -> N
         task = progress.add_task("", total=None, rows=0, speed="")
 
         def show(scored: Scored) -> None:
-            speed = f"{scored.texts / scored.seconds:,.0f} texts a second"
+            speed = f"{scored.texts / scored.seconds:,.0f} texts per second"
             progress.update(task, completed=scored.texts, rows=scored.rows, speed=speed)
 
         scored = score_rows(model, data, out, base=base, on_progress=show)
@@ -83,14 +83,14 @@ def _score_rows(model: str, data: str, out: Path, base: str, as_json: bool) -> N
     if as_json:
         print(json.dumps(result))
         return
-    print(f"{scored.rows} rows, {speed:,} texts a second: {out}")
+    print(f"{scored.rows} rows, {speed:,} texts per second: {out}")
     if scored.pairs:
         share = scored.right / scored.pairs
         print(f"chosen scores higher in {share:.1%} of {scored.pairs} pairs (ties count half)")
 
 
 def _progress() -> Progress:
-    """Texts and texts a second, at a terminal; how many there will be is not known before."""
+    """Texts and texts per second, at a terminal; how many there will be is not known before."""
     to = console(stderr=True)
     return Progress(
         SpinnerColumn(),

@@ -72,7 +72,7 @@ def respond(
     prompts_public: bool = False,
     progress: bool = False,
 ) -> Responses:
-    """Write responses to prompts with a language model that says the next token.
+    """Write responses to prompts with a causal language model.
 
         >>> from murmuration import Sampling, respond
         >>> responses = respond(

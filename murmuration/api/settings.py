@@ -135,8 +135,8 @@ class ModelSettings(TypedDict, total=False):
     """Of a run: model."""
 
     model: Literal["btl", "thurstone", "plackett-luce", "thumbs"]
-    """Model of preferences: btl or thurstone for pairs, plackett-luce for the best of several
-    or rankings, thumbs for --kind thumbs. [default: btl]"""
+    """Preference model: btl or thurstone for pairs, plackett-luce for the best of several or
+    rankings, thumbs for --kind thumbs. [default: btl]"""
 
     features: str
     """hashing, minilm (a small encoder), auto (minilm where installed), or an encoder's path or

@@ -255,7 +255,7 @@ def plot(cells: Sequence[Cell]) -> Figure:
         axes.set_xlim(ticks[0] / 2, ticks[0] * 2)  # else its label may lie at the figure's edge
     seeds = max((len(cell.results) for cell in cells), default=0)
     over = "one seed" if seeds == 1 else f"mean and standard deviation over {seeds} seeds"
-    axes.set(xlabel="ε, for whole users", ylabel="held-out accuracy")
+    axes.set(xlabel="user-level ε", ylabel="held-out accuracy")
     if seeds:
         axes.set_title(over, loc="left", fontsize="small", color="0.35")
     axes.spines[["top", "right"]].set_visible(False)

@@ -69,7 +69,7 @@ class DataSummary:
         parts: list[RenderableType] = [Text(_OWN, style="yellow")]
         for title, body in (
             ("What the data hold", self._contents()),
-            ("Judgements a user", self._users()),
+            ("Judgements per user", self._users()),
             ("Rules that a model must beat", self._rules()),
             ("Languages", self._languages()),
             ("Rows that would be refused", self._refused()),

@@ -52,7 +52,7 @@ class Public:
         return self.source or "the embedded synthetic population"
 
     def norms(self) -> tuple[GroupNorms, str]:
-        """Loads the judgements, computes features; also which model of preferences fits them.
+        """Loads the judgements, computes features; also which preference model fits them.
 
         Raises InputError for what is wrong there.
         """

@@ -217,7 +217,7 @@ def of_pairs(link: models.Link) -> Link:
 
 
 def link_of(model: str) -> Link:
-    """Return the probabilities under a model of preferences, by its name.
+    """Return the probabilities under a preference model, by its name.
 
     Raises:
         InputError: it is declared with no link.

@@ -10,7 +10,7 @@ in its last digit. Three things make it fast all the same.
   shapes and not on numbers, so before the first batches random tokens of some shapes are tried out,
   together and alone. Unless all bits are equal, and on a GPU, each text is read alone.
 - Each core has batches of its own, on one thread.
-- What was computed before is kept on disk (`preference.language.kept_rows`), in the folder that
+- What was computed before is kept on disk (`preference.language.row_cache`), in the folder that
   ``MURMURATION_CACHE`` names, or else in the user's own (``~/.cache/murmuration``); with the
   variable set to nothing, nothing is kept. Files are their owner's alone, hold no text, and are
   believed only if their checksum is right. A name is a digest of the weights, the tokenizer, the
@@ -32,17 +32,15 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from murmuration.preference.escaping import get_logger
-from murmuration.preference.language.kept_rows import KeptRows, name_of
 from murmuration.preference.language.machine import last_digits
-from murmuration.preference.language.token_cache import delete_unfinished, key_of, user_folder
+from murmuration.preference.language.row_cache import RowCache, key_of, user_folder
 from murmuration.privacy.mechanisms.parallel import on_each_core, one_core
 
 if TYPE_CHECKING:
@@ -52,7 +50,7 @@ if TYPE_CHECKING:
 log = get_logger("murmuration.features")
 log.setLevel(logging.INFO)
 
-_FORMAT = "murmuration embeddings 1"
+_FORMAT = "murmuration embeddings 2"
 _MOST = 256 * 2**20  # bytes on disk for one encoder
 _TOKENS = 1024  # of a batch: more are hardly faster
 _SHORT = 8  # tokens: kernels for few rows are others, so what is shorter is read alone
@@ -94,7 +92,7 @@ class Pace:
     def rate(self) -> str:
         """In words."""
         rate = self.texts / max(self.seconds, 1e-9)
-        return f"{rate:,.0f} texts a second" if rate >= 10 else f"{rate:.2g} texts a second"
+        return f"{rate:,.0f} texts per second" if rate >= 10 else f"{rate:.2g} texts per second"
 
 
 pace = Pace()
@@ -132,35 +130,30 @@ class Embeddings:
         for place, name in enumerate(names):
             if written["input_ids"][place]:
                 places[name].append(place)
-        kept = self._kept
-        distinct = [*places]
-        if kept is not None:
-            kept.look()
-            found_RD, there_R = kept.find(distinct)
-            for text in np.flatnonzero(there_R).tolist():
-                row_RD[places[distinct[text]]] = found_RD[text]
-            pace.kept += int(there_R.sum())
-            distinct = [name for name, there in zip(distinct, there_R, strict=True) if not there]
+        known = self._cache.find([*places])
+        for name, row in known.items():
+            row_RD[places[name]] = np.frombuffer(row, "<f4")
+        pace.kept += len(known)
+        distinct = [name for name in places if name not in known]
         try:
             for some in self._parts(written, [places[name][0] for name in distinct]):
                 rows_RD = self._computed(written, some)
-                done = [text for batch in some for text in batch]
-                for text, row_D in zip(done, rows_RD, strict=True):
-                    row_RD[places[names[text]]] = row_D
-                if kept is not None:
-                    kept.add([names[text] for text in done], rows_RD)
+                done = [names[text] for batch in some for text in batch]
+                for name, row_D in zip(done, rows_RD, strict=True):
+                    row_RD[places[name]] = row_D
+                rows = zip(done, rows_RD.astype("<f4"), strict=True)
+                self._cache.add(
+                    {name: row_D.tobytes() for name, row_D in rows if np.isfinite(row_D).all()}
+                )
         finally:
-            if kept is not None:
-                kept.write()
+            self._cache.write()
         return row_RD
 
     @cached_property
-    def _kept(self) -> KeptRows | None:
-        folder = user_folder()
-        if folder is None or not self._digest:
-            return None
+    def _cache(self) -> RowCache:
         terms = [self._digest, self._pooling, str(self._width), *last_digits(self._device, 1)]
-        return _kept_rows(folder, key_of(_FORMAT, terms), self._width)
+        folder = user_folder() if self._digest else None
+        return RowCache(folder, key_of(_FORMAT, terms), "embeddings", _MOST)
 
     def _parts(self, written: Written, texts: Sequence[int]) -> Iterator[list[list[int]]]:
         """Texts in batches, the longest first, some batches at a time."""
@@ -245,12 +238,5 @@ def _names(written: Written, texts: Iterable[int]) -> list[bytes]:
             values = np.asarray(written[name][text], dtype="<i8")
             digest.update(f"{name} {len(values)} ".encode())
             digest.update(values.tobytes())
-        result.append(name_of(digest))
+        result.append(digest.digest())
     return result
-
-
-@lru_cache(maxsize=4)
-def _kept_rows(folder: Path, key: str, width: int) -> KeptRows:
-    """One for all of a process."""
-    delete_unfinished(folder)
-    return KeptRows(folder, key, "embeddings", "<f4", width, _MOST)

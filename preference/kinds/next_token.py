@@ -1,4 +1,4 @@
-"""`--task text` and `--task sft`: a language model that says the next token."""
+"""`--task text` and `--task sft`: a causal language model."""
 
 from dataclasses import replace
 

@@ -57,7 +57,7 @@ class LanguageExamples(ABC):
         tokens: of the distinct texts.
         text_JK: int64, which texts each example is made of; −1: there is none.
         start_U: int64, U + 1 offsets of examples.
-        kind: as of judgements; every model of preferences suits pairs.
+        kind: as of judgements; every preference model suits pairs.
         head_only: whether gradients by all but a reward's head are zero, and not computed.
         public: whether texts share batches where they are measured.
     """
@@ -389,7 +389,7 @@ class LanguageExamples(ABC):
 
 # Judgements as tokens, and the loss of a language model's reward on them.
 #
-# The slope of a judgement's loss comes from the model of preferences, as with linear rewards; what
+# The slope of a judgement's loss comes from the preference model, as with linear rewards; what
 # is left is a reward's gradient by what is trained, for which see `preference.language.examples`.
 #
 # Legend: J judgements of all users, N sampled ones, W others in each, K = W + 1 responses, T

@@ -1,20 +1,17 @@
-"""Likelihoods under a reference that were computed before, from the folder that holds tokens.
+"""Likelihoods under a reference that were computed before.
 
-What a text's log-likelihood is under the model that a policy began from stays the same from run to
-run. Where `token_cache.FOLDER` names a folder it is kept there, too, as privately as tokens: it
-tells of a user's text.
+The reference of a policy does not move while it is trained, nor does the text of a judgement: what
+it says of a text is the same from round to round, and from run to run. Where the environment names
+a folder it is kept there (`row_cache`): it tells of a user's text.
 
-A likelihood is kept (`kept_rows`) under a digest of all that it was computed from: the network
+A likelihood is kept under a digest of all that it was computed from: the network
 (`LanguageBase.reference_terms`), and the tokens of each text in its batch, which for users is that
-text alone (unless they share batches: then another text makes other batches). So it has the same
-bits whether it is found or computed, and whatever else the folder holds; texts that came or went,
-or stand in other files, leave what is known of the others.
+text alone (unless they share batches: then another text makes other batches).
 
 Legend: R texts in a batch.
 """
 
 import hashlib
-import os
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
@@ -22,11 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from murmuration.preference.language.kept_rows import KeptRows, name_of
-from murmuration.preference.language.token_cache import FOLDER, key_of
+from murmuration.preference.language.row_cache import RowCache, key_of, named_folder
 from murmuration.preference.language.tokens import Tokens
 
-_FORMAT = "murmuration references 1"
+_FORMAT = "murmuration references 2"
 
 
 class References:
@@ -38,8 +34,7 @@ class References:
     """
 
     def __init__(self, folder: Path | None = None, terms: str = "") -> None:
-        key = key_of(_FORMAT, [terms])
-        self._kept = None if folder is None else KeptRows(folder, key, "references")
+        self._cache = RowCache(folder, key_of(_FORMAT, [terms]), "references")
 
     def of(
         self,
@@ -47,36 +42,33 @@ class References:
         batches: Iterable[np.ndarray],
         compute: Callable[[np.ndarray], np.ndarray],
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Batches of texts with their log-likelihoods, (R,) each; by ``compute`` where these are
-        not known, and kept. NaN is not.
+        """Yield batches of texts with their log-likelihoods, (R,) each.
 
-        Where nothing can be read or written all are computed, and the log told.
+        They are computed by ``compute`` where they are not known, and kept unless they are NaN.
         """
-        kept = self._kept
-        if kept is None:
+        if not self._cache.is_kept:
             yield from ((some_R, compute(some_R)) for some_R in batches)
             return
-        looked = False
+        named = [(some_R, _names(tokens, some_R)) for some_R in batches]
+        known = self._cache.find([name for _, names in named for name in names])
         try:
-            for some_R in batches:
-                if not looked:
-                    kept.look()
-                    looked = True
-                names = _names(tokens, some_R)
-                log_R, known_R = kept.find(names)
-                if not known_R.all():
-                    log_R = compute(some_R)
-                    kept.add(names, log_R)
+            for some_R, names in named:
+                if all(name in known for name in names):
+                    yield some_R, np.frombuffer(b"".join(known[name] for name in names))
+                    continue
+                log_R = compute(some_R)
+                rows = zip(names, log_R, strict=True)
+                self._cache.add({name: log.tobytes() for name, log in rows if not np.isnan(log)})
                 yield some_R, log_R
         finally:
-            kept.write()
+            self._cache.write()
 
 
 def references(terms: str) -> References:
     """Return what is known under a network of these terms, in the folder that the environment
     names: one for all of a process."""
-    named = os.environ.get(FOLDER)
-    return _shared(Path(named), terms) if named else References()
+    folder = named_folder()
+    return References() if folder is None else _shared(folder, terms)
 
 
 @lru_cache(maxsize=4)
@@ -85,8 +77,7 @@ def _shared(folder: Path, terms: str) -> References:
 
 
 def _names(tokens: Tokens, texts_R: np.ndarray) -> list[bytes]:
-    """Return what each text of a batch is kept under: a digest of the whole batch, and its place
-    there."""
+    """Return the name of each text of a batch: a digest of the whole batch, and its place there."""
     batch = hashlib.sha256()
     for text in texts_R.tolist():
         first, end = int(tokens.start_T[text]), int(tokens.start_T[text + 1])
@@ -94,5 +85,5 @@ def _names(tokens: Tokens, texts_R: np.ndarray) -> list[bytes]:
         batch.update(tokens.ids[first:end].numpy().astype("<i4").tobytes())
     whole = batch.digest()
     return [
-        name_of(hashlib.sha256(whole + struct.pack("<q", place))) for place in range(len(texts_R))
+        hashlib.sha256(whole + struct.pack("<q", place)).digest() for place in range(len(texts_R))
     ]

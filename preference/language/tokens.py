@@ -12,7 +12,6 @@ something else. A text by itself is cut into windows.
 Legend: T texts (a prompt with a response), R of them in a batch, L tokens of the longest.
 """
 
-import itertools
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,11 +25,12 @@ import torch
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.messages import messages_of
 from murmuration.preference.features.mapped_rows import gathered
-from murmuration.preference.language.token_cache import Arrays, kept
+from murmuration.preference.language.row_cache import RowCache, key_of, named_folder
 
 _BETWEEN = "\n\n"  # prompt and response, where no template says
 _AT_A_TIME = 4096  # texts that a tokenizer is given
 _PART = 2**18  # tokens that are put together
+_FORMAT = "murmuration tokens 2"
 
 
 @contextmanager
@@ -134,13 +134,16 @@ class TextTokens:
         """
         heads, tails = (self._exchanges if self.chat else self._plain)(prompts, responses)
         after, most = self._last(ended), self._most(ended)
-        second_T, cut = np.zeros(len(heads), np.int64), 0
+        second_T, cut_T = np.zeros(len(heads), np.int64), np.zeros(len(heads), bool)
+        split = getattr(self.tokenizer, "split_special_tokens", False)
+        around = (self._before, self._between, after, self.limit, split, self._saved)
+        key = key_of(_FORMAT, [repr(around)])
+        cache = RowCache(named_folder() if self._saved else None, key, "tokens")
 
-        def written() -> Iterator[list[int]]:
-            nonlocal cut
-            for text, (head, tail) in enumerate(
-                zip(self._ids(heads), self._ids(tails), strict=True)
-            ):
+        def computed(places: Sequence[int]) -> Iterator[list[int]]:
+            """Yield of each text whether its prompt was cut, where the response begins, tokens."""
+            head_ids, tail_ids = (self._ids([side[t] for t in places]) for side in (heads, tails))
+            for text, head, tail in zip(places, head_ids, tail_ids, strict=True):
                 room = most - len(tail)
                 if room < 0:
                     row = text if rows is None else rows[text]
@@ -149,21 +152,32 @@ class TextTokens:
                         f"{most} that are read of a text; shorten it, raise "
                         "--max-tokens, or choose a --base with a longer context"
                     )
-                cut += len(head) > room
-                seen = head[len(head) - room :] if len(head) > room else head
-                second_T[text] = len(self._before) + len(seen) + len(self._between)
-                yield [*self._before, *seen, *self._between, *tail, *after]
+                is_cut = len(head) > room
+                seen = head[len(head) - room :] if is_cut else head
+                second = len(self._before) + len(seen) + len(self._between)
+                ids = [*self._before, *seen, *self._between, *tail, *after]
+                yield [is_cut, second, *ids]
 
-        def made() -> Arrays:
-            ids, start_T = _joined(written())
-            return ids, start_T, second_T, cut
+        def written() -> Iterator[list[int]]:
+            for at in range(0, len(heads), _AT_A_TIME):
+                places = range(at, min(at + _AT_A_TIME, len(heads)))
+                names = [
+                    bytes.fromhex(key_of("", [heads[t], tails[t]])) if cache.is_kept else b""
+                    for t in places
+                ]
+                known = cache.find(names)
+                missing = [t for t, name in zip(places, names, strict=True) if name not in known]
+                new = dict(zip(missing, computed(missing), strict=True))
+                if cache.is_kept:
+                    cache.add({names[t - at]: np.array(new[t], "<i4").tobytes() for t in new})
+                cache.write()
+                for t, name in zip(places, names, strict=True):
+                    row = new[t] if t in new else np.frombuffer(known[name], "<i4").tolist()
+                    cut_T[t], second_T[t] = row[:2]
+                    yield row[2:]
 
-        if not self._saved:
-            return Tokens(*made())
-        split = getattr(self.tokenizer, "split_special_tokens", False)
-        around = (self._before, self._between, after, self.limit, split, self._saved)
-        terms = itertools.chain([repr(around)], heads, tails)
-        return Tokens(*kept(terms, len(heads), self.limit, self._words, made))
+        ids, start_T = _joined(written())
+        return Tokens(ids, start_T, second_T, int(cut_T.sum()))
 
     def fits(
         self, prompts: Sequence[str], responses: Sequence[str], *, ended: bool = False
@@ -201,11 +215,6 @@ class TextTokens:
             special = {*self.tokenizer.all_special_ids}
             result += [token for token in next(self._ids([after]))[:1] if token in special]
         return [*dict.fromkeys(result)]
-
-    @cached_property
-    def _words(self) -> int:
-        """One more than the largest token."""
-        return max(self.tokenizer.get_vocab().values()) + 1
 
     def _last(self, ended: bool) -> list[int]:
         """Return what is written after a response."""

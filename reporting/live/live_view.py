@@ -160,28 +160,28 @@ def _interactive(console: Console) -> bool:
 
 def summary(result: Mapping[str, Any]) -> RenderableType:
     """A panel with the figures of ``result.json``, and under it a command to copy."""
-    told, out = facts(result), _short(Path(result["out"]))
+    run, out = facts(result), _short(Path(result["out"]))
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, *text in [
-        *_privacy(told),
-        *_accuracy(told),
-        ("trained on", _training(told)),
+        *_privacy(run),
+        *_accuracy(run),
+        ("trained on", _training(run)),
         ("model", str(out / "model")),
         ("report", str(out / "report.html")),
     ]:
         grid.add_row(name, Text.assemble(*text))
     warnings = Table.grid(padding=(0, 1))
-    for text in [*([told["stopped"]] if told["stopped"] else []), *told["warnings"]]:
+    for text in [*([run["stopped"]] if run["stopped"] else []), *run["warnings"]]:
         warnings.add_row()
         warnings.add_row(Text("!", style="bold yellow"), Text(text, style="yellow"))
     panel = Panel(
         Group(grid, warnings) if warnings.row_count else grid,
-        title=Text(f"murmuration · {told['strategy']}"),
+        title=Text(f"murmuration · {run['strategy']}"),
         title_align="left",
         box=box.ROUNDED,
-        border_style="cyan" if told["accounted"] else "yellow",
+        border_style="cyan" if run["accounted"] else "yellow",
         padding=(1, 2),
         expand=False,
     )
@@ -189,84 +189,74 @@ def summary(result: Mapping[str, Any]) -> RenderableType:
         f"murmuration score {shlex.quote(str(out / 'model'))} --prompt 'Spend or save?' \\\n"
         "  --response 'Put it aside.' --response 'Treat yourself!'"
     )
-    kept = (
-        "To check later that the ledger is whole (murmuration ledger --expect), keep elsewhere:\n"
-        f"  {told['ledger_head']}"
+    head = (
+        "To check later that the ledger is intact (murmuration ledger --expect), keep elsewhere:\n"
+        f"  {run['ledger_head']}"
     )
-    return Group(panel, Text(command, overflow="fold"), Text(kept, overflow="fold"))
+    return Group(panel, Text(command, overflow="fold"), Text(head, overflow="fold"))
 
 
 #: A row's name, and what stands in it: texts, or with a style.
 _Row = tuple[str | tuple[str, str], ...]
 
-_WHOM = {
-    "user": "whole users",
-    "item": "single judgements",
-    "claimed": "whole users as published: claimed, not proven",
-}
 
-
-def _privacy(told: Mapping[str, Any]) -> Iterator[_Row]:
-    if not told["accounted"]:
+def _privacy(run: Mapping[str, Any]) -> Iterator[_Row]:
+    if not run["accounted"]:
         yield "privacy", ("none", "bold yellow")
         return
-    yield (
-        "privacy",
-        (f"ε {told['epsilon_text']}", "bold cyan"),
-        f" of {told['epsilon_target']:g}, δ {told['delta_text']}, for {_WHOM[told['level']]}",
-    )
-    if told["seen_by_server"]:
-        seen = f"ε {told['seen_by_server']} of what it saw, {told['who_adds_noise']}"
+    yield "privacy", (run["claim"], "bold cyan"), f"; budget ε = {run['epsilon_target']:g}"
+    if run["seen_by_server"]:
+        seen = f"ε {run['seen_by_server']} of what it saw, {run['who_adds_noise']}"
         yield "the server", seen
-    yield told["adjacency"], told["sentence"]
+    yield run["adjacency"], run["sentence"]
 
 
-def _accuracy(told: Mapping[str, Any]) -> Iterator[_Row]:
-    if told["heldout_accuracy"] is None:
+def _accuracy(run: Mapping[str, Any]) -> Iterator[_Row]:
+    if run["heldout_accuracy"] is None:
         yield "accuracy", "not measured"
         return
-    if told["next_tokens"]:
-        yield "loss", told["loss_text"]
-    public = told["test_is_public"]
+    if run["next_tokens"]:
+        yield "loss", run["loss_text"]
+    public = run["test_is_public"]
     yield (
         "accuracy",
-        (told["accuracy_text"], "bold"),
-        f" of {_judged(told)}"
-        f"{', ' + told['by_user_text'] if public else ''} by user, ± {told['error_text']} "
-        f"({_tested(told)})",
+        (run["accuracy_text"], "bold"),
+        f" of {_judged(run)}"
+        f"{', ' + run['by_user_text'] if public else ''} by user, ± {run['error_text']} "
+        f"({_tested(run)})",
     )
 
 
-def _judged(told: Mapping[str, Any]) -> str:
+def _judged(run: Mapping[str, Any]) -> str:
     """Return what accuracy is counted over."""
-    if told["next_tokens"]:
+    if run["next_tokens"]:
         return "next tokens"
-    return "pairs of a user's thumbs up and down" if told["thumbs"] else "judgements"
+    return "pairs of a user's thumbs up and down" if run["thumbs"] else "judgements"
 
 
-def _tested(told: Mapping[str, Any]) -> str:
+def _tested(run: Mapping[str, Any]) -> str:
     """Return who was tested on; of a test why some of its users were not."""
-    users, there = told["heldout_users"], told["test_users"] or 0
-    if not told["test_is_public"]:
+    users, there = run["heldout_users"], run["test_users"] or 0
+    if not run["test_is_public"]:
         return f"{counted(users, 'user')} held out"
-    if users >= there or told["next_tokens"]:
+    if users >= there or run["next_tokens"]:
         return f"{counted(users, 'user')} tested on"
     others = "the other" if there - users == 1 else "the others"
-    thumbs = told["thumbs"]
+    thumbs = run["thumbs"]
     alike = (
         f"thumbs of {others} are all alike" if thumbs else f"judgements of {others} are all ties"
     )
     return f"{users:,} of {there:,} test users; the {alike}"
 
 
-def _training(told: Mapping[str, Any]) -> str:
-    done, planned = told["rounds"], told["rounds_planned"]
+def _training(run: Mapping[str, Any]) -> str:
+    done, planned = run["rounds"], run["rounds_planned"]
     rounds = ("" if done == planned else f"{done:,} of ") + counted(planned, "round")
-    pace = f" ({told['speed_text']} users/s)" if told["speed_text"] else ""
-    everybody = told["cohort"] >= told["users"]
-    drawn = "all of them" if everybody else f"{told['cohort']:,} expected"
-    users = counted(told["users"], "user")
-    return f"{users}, {drawn} in a round; {rounds} in {told['time_text']}{pace}"
+    pace = f" ({run['speed_text']} users/s)" if run["speed_text"] else ""
+    everybody = run["cohort"] >= run["users"]
+    drawn = "all of them" if everybody else f"{run['cohort']:,} expected"
+    users = counted(run["users"], "user")
+    return f"{users}, {drawn} in a round; {rounds} in {run['time_text']}{pace}"
 
 
 def _short(path: Path) -> Path:

@@ -16,7 +16,7 @@ import numpy as np
 
 from murmuration.preference.features.embeddings import WORTH
 from murmuration.preference.features.encoders import EncoderFeatures
-from murmuration.preference.language.token_cache import FOLDER
+from murmuration.preference.language.row_cache import FOLDER
 from murmuration.research.bench.setting import timed
 
 #: Words of a text, about; each text has up to a fifth more or less.

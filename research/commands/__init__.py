@@ -1,1 +1,1 @@
-"""Commands that work in a checkout: benchmarks and reproductions."""
+"""Commands that work in a checkout: benchmarks, bounds and reproductions."""

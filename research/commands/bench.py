@@ -139,7 +139,7 @@ def features(
         str, typer.Option(help="minilm, or the folder or hub name of an encoder.")
     ] = MINILM,
 ) -> None:
-    """How many texts a second an encoder reads: together over one at a time, and from its cache."""
+    """Measure texts per second of an encoder: together over one at a time, and from its cache."""
     console, about = _begin(as_json)
     rows = []
     for words in bench_encoder.WORDS[: 1 if quick else None]:
@@ -148,7 +148,7 @@ def features(
             rows.append(bench_encoder.measure_encoder(encoder, words, *given))
     columns = ("words", "alone_texts_per_second", "texts_per_second", "ratio")
     columns += ("kept_texts_per_second", "same_bits")
-    console.print(_plain(f"texts a second, {encoder}", columns, rows))
+    console.print(_plain(f"texts per second, {encoder}", columns, rows))
     _end(as_json, "features", about, rows=rows)
 
 
@@ -228,7 +228,7 @@ def lm(
         chosen = language_model.SIZES[size]
         chosen = replace(chosen, users=4 if quick else users, judgements=int(each))
         for train in ("lora", "full"):
-            with console.status(f"{size}, {train}, judgements a user: {each}"):
+            with console.status(f"{size}, {train}, judgements per user: {each}"):
                 given = (chosen, train, 1 if quick else repetitions)
                 try:
                     row = language_model.measure(*given, rivals, task)

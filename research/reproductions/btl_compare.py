@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from murmuration.preference.estimation.bounds import Bound, Case, all_bounds
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.btl import NORM, Population, Training
 from murmuration.research.reproductions.entry import (
@@ -33,6 +32,7 @@ from murmuration.research.reproductions.entry import (
     where,
 )
 from murmuration.research.reproductions.plots import open_corner
+from murmuration.research.theory.bounds import Bound, Case, all_bounds
 from murmuration.strategies.config import RunConfig
 
 _SETTINGS = RunConfig(

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from murmuration.preference.estimation import policies
 from murmuration.research.reproductions.bandit import Bandit, Channel, learn
 from murmuration.research.reproductions.entry import Rows, distinct, mean_sd, where
 from murmuration.research.reproductions.plots import line, open_corner
+from murmuration.research.theory import policies
 
 #: How what is judged falls off over directions, and how θ* does.
 COVERAGE = {

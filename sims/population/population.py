@@ -34,10 +34,7 @@ from pathlib import Path
 import numpy as np
 
 from murmuration.privacy.durable_files import replace_file
-from murmuration.sims.population.topics import Topic
-from murmuration.sims.population.topics_living import LIVING_TOPICS
-from murmuration.sims.population.topics_money import MONEY_TOPICS
-from murmuration.sims.population.topics_unseen import UNSEEN_TOPICS
+from murmuration.sims.population.topics import LIVING_TOPICS, MONEY_TOPICS, UNSEEN_TOPICS, Topic
 from murmuration.sims.population.wording import AXES, MAX_DRAWS, Answer, Axes, Draws, exchange
 
 SPLITS = ("train", "test", "unseen-topics")

@@ -18,10 +18,7 @@ from functools import cache
 from itertools import product
 
 from murmuration.sims.population import phrases
-from murmuration.sims.population.topics import Topic
-from murmuration.sims.population.topics_living import LIVING_TOPICS
-from murmuration.sims.population.topics_money import MONEY_TOPICS
-from murmuration.sims.population.topics_unseen import UNSEEN_TOPICS
+from murmuration.sims.population.topics import LIVING_TOPICS, MONEY_TOPICS, UNSEEN_TOPICS, Topic
 from murmuration.sims.population.wording import GENERAL_REASONS, STRENGTHS, WORD, Axes
 
 WHY_NOT = {

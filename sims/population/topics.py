@@ -1,7 +1,9 @@
 """Topics of the embedded population: what is asked, and what each side advises and why.
 
-Wording is data here, kept in a line format that is easy to read and extend. A topic starts with
-`# name`; each further line starts with a marker and holds phrases separated by ` | `:
+Wording is data: `living.md` (home, family and things to buy) and `money.md` (work, saving and debt)
+have the topics of the train and test splits, `unseen.md` those of the unseen-topics split, which no
+train or test prompt is ever about. They have a line format that is easy to extend. A topic starts
+with `# name`; each further line starts with a marker and holds phrases separated by ` | `:
 
     ?   prompts: full sentences that describe the situation; `{slots}` come from `phrases.SLOTS`
     -   cautious actions, +  daring actions: bare verb phrases, to follow "I would …"
@@ -12,6 +14,7 @@ No phrase addresses a person in the first person, so that it fits after any lead
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -54,3 +57,10 @@ def parse_topics(table: str) -> tuple[Topic, ...]:
         )
         for name, lines in phrases.items()
     )
+
+
+def _read(name: str) -> tuple[Topic, ...]:
+    return parse_topics(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+
+
+LIVING_TOPICS, MONEY_TOPICS, UNSEEN_TOPICS = map(_read, ("living.md", "money.md", "unseen.md"))

@@ -28,6 +28,8 @@ BUNDLED = (
     "server/**/*.py",
     "sims/__init__.py",
     "sims/population/**/*.py",
+    "sims/population/*.md",
+    "sims/population/*.toml",
     "strategies/**/*.py",
 )
 

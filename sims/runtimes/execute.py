@@ -212,8 +212,8 @@ def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, live
     for note in data.notes:
         live.note(OperatorOnly(note))
     if data.set_aside:
-        first, rows = data.set_aside[0], counted(data.left_out, "row")
-        live.note(OperatorOnly(f"{rows} set aside, the first: {first}"))
+        first, rows = data.set_aside[0], counted(data.left_out, "skipped row")
+        live.note(OperatorOnly(f"{rows}, the first: {first}"))
     users = len(data.user_ids)
     if users_per_node is not None and users_per_node < 1:
         raise InputError(f"--users-per-node must be at least 1; got {users_per_node}")

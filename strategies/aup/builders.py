@@ -63,9 +63,10 @@ def build_corrected(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         bytes_per_user=cohort_bytes(context, up=4),
         account=(
             "In each round every user took part with probability "
-            f"{mechanism.sampler.probability:.3g}, by a coin of their own. Whoever did sent the "
-            f"average gradient over at most {plan.group_size:,} of their judgements to the server, "
-            "which is trusted with it. Users weighed by how large a majority of the others was "
+            f"{mechanism.sampler.probability:.3g}, by Poisson sampling, independently per user. "
+            "Whoever did sent the average gradient over at most "
+            f"{plan.group_size:,} of their judgements to the server, which is trusted with it. "
+            "Users weighed by how large a majority of the others was "
             f"within {plan.radius:g} of them. Where the total weight, with Gaussian noise of "
             f"{mechanism.test_std:.3g}, was at least {mechanism.bar:.4g}, the weighted mean was "
             f"released with Gaussian noise of {plan.noise:.3g} per coordinate; otherwise nothing, "

@@ -131,7 +131,7 @@ def registry_request(
     batch_users: bool = False,
     trains: bool = True,
 ) -> RecordDict:
-    """Ask a node whom it hosts, and to have their features ready for a model of preferences.
+    """Ask a node whom it hosts, and to have their features ready for a preference model.
 
     ``schema`` is what the run declares of judgements: a node with others says so. ``group_size``
     (0: not known yet) and ``batch_users`` say how much may be asked for at a time: a node that has

@@ -89,8 +89,8 @@ class Registry:
     ) -> "Registry":
         """Ask every node of the grid whom it hosts; nodes compute their users' features meanwhile.
 
-        ``features`` is the feature map's config as JSON, ``model`` the name of the model of
-        preferences, ``schema`` what judgements are declared to be, which every node's must be;
+        ``features`` is the feature map's config as JSON, ``model`` the name of the preference
+        model, ``schema`` what judgements are declared to be, which every node's must be;
         ``group_size`` and ``batch_users`` how much will be computed at a time, as it is known, and
         ``trains`` whether nodes will compute gradients at all;
         ``counts`` asks for numbers of judgements, only where the adjacency makes them public.

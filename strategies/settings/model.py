@@ -26,7 +26,7 @@ class ModelConfig:
 
     model: str = setting(
         "btl",
-        f"Model of preferences: {in_words()}. [default: btl]",
+        f"Preference model: {in_words()}. [default: btl]",
         panel=MODEL,
         common=True,
         choices=MODELS,

@@ -10,7 +10,7 @@ import pytest
 
 from murmuration.alignment.comparison import ComparisonRequest, Side, compare
 from murmuration.alignment.judges import PopulationJudge
-from murmuration.alignment.page import page, round_ticks, short_names, visible
+from murmuration.alignment.page import page, short_names, shown_text
 from murmuration.preference.language.generation import PublicSeed
 from murmuration.sims.population.population import Population
 
@@ -82,7 +82,7 @@ def test_hostile_answers_are_text_and_nothing_else():
     said = "\n".join(read.texts)
     for text in HOSTILE[:5]:
         assert text in said
-    assert "⟨U+0000⟩⟨U+001B⟩[31m⟨U+202E⟩gnp⟨U+2066⟩" in said
+    assert "\\x00\\x1b[31m\\u202egnp\\u2066" in said
     assert "It says nothing." in said
     assert "47,000 characters more" in said
     assert "<svg onload=x>/m" in said
@@ -136,8 +136,8 @@ def test_figures_of_the_population_and_of_divergence():
 
 
 @pytest.mark.parametrize("ratio", [0.0, 1e-9, -3.0, 1e6, float("nan")])
-def test_any_divergence_can_be_drawn(ratio):
-    page(compared(["a", "bb"], log_ratio_TN=np.full((2, 1), ratio)))
+def test_any_divergence_is_shown(ratio):
+    assert "mean log-ratio" in page(compared(["a", "bb"], log_ratio_TN=np.full((2, 1), ratio)))
 
 
 def test_names_are_as_short_as_tells_them_apart():
@@ -148,19 +148,9 @@ def test_names_are_as_short_as_tells_them_apart():
 
 
 def test_what_is_visible():
-    assert visible("a\tb\u00a0c\nd") == "a b c\nd"
-    assert visible("می\u200cخواهم 👩\u200d💻 שלום") == "می\u200cخواهم 👩\u200d💻 שלום"
-    assert visible("\r\u200b\u2028") == "⟨U+000D⟩⟨U+200B⟩⟨U+2028⟩"
-
-
-def test_ticks_are_round_and_around():
-    generator = np.random.default_rng(0)
-    for low, width in zip(generator.normal(size=200), generator.exponential(size=200), strict=True):
-        ticks = round_ticks(low, low + 10 * width)
-        assert ticks[0] <= low + 1e-6
-        assert ticks[-1] >= low + 10 * width - 1e-6
-        assert 3 <= len(ticks) <= 8
-        assert np.ptp(np.diff(ticks)) < 1e-6
+    assert shown_text("a\tb\u00a0c\nd") == "a b\u00a0c\nd"
+    assert shown_text("می\u200cخواهم 👩\u200d💻 שלום") == "می\u200cخواهم 👩\u200d💻 שלום"
+    assert shown_text("\r\u200b\u2028") == "\\r\\u200b\\u2028"
 
 
 def test_where_nothing_can_be_read_no_rate_is_drawn_or_told():

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-import murmuration.audits.report
 from murmuration.audits import report
-from murmuration.audits.faults import FAULTS, NEED
 from murmuration.audits.report import audit_all, distinct, failed, page
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import COMES_OR_GOES, Measured, Target
+from murmuration.research.faults import FAULTS
 
 UNDER = Target("stays under", lambda task: Measured(1.0, 0.5, 10, 1e-5))
 OVER = Target("goes over", lambda task: Measured(1.0, 1.5, 10, 1e-5), adjacencies=COMES_OR_GOES)
@@ -17,11 +16,7 @@ OVER = Target("goes over", lambda task: Measured(1.0, 1.5, 10, 1e-5), adjacencie
 
 @pytest.fixture
 def few(monkeypatch):
-    def use(targets, fault=FAULTS["noise"]):
-        monkeypatch.setattr(murmuration.audits.report, "TARGETS", targets)
-        monkeypatch.setattr(murmuration.audits.report, "FAULTS", {"noise": fault})
-
-    return use
+    return lambda targets: monkeypatch.setattr(report, "TARGETS", targets)
 
 
 def test_of_relations_with_the_same_inputs_one_is_audited():
@@ -34,7 +29,7 @@ def test_of_relations_with_the_same_inputs_one_is_audited():
 def test_everything_is_audited_and_written(few):
     few({"under": UNDER, "over": replace(OVER, sound=False)})
     said = []
-    audits, faults = audit_all(5, 0.99, said.append)
+    audits, faults = audit_all(5, 0.99, said.append, {"noise": FAULTS["noise"]})
     assert [row["verdict"] for row in audits] == [
         "consistent",
         "consistent",
@@ -48,25 +43,11 @@ def test_everything_is_audited_and_written(few):
     assert "| `under` | replace | 1 | 0.5 | 50% | 1e-05 | 10 | consistent |" in text
     assert FAULTS["noise"].about in text
     assert "99%" in text
+    assert "## Seeded faults" not in page(audits, [], 5, 0.99)
 
 
 def test_what_fails_is_named(few):
     missed = replace(FAULTS["noise"], measure=lambda task: Measured(1.0, 0.9, 10, 1e-5))
-    few({"over": OVER}, missed)
-    audits, faults = audit_all(5, 0.99, lambda row: None)
+    few({"over": OVER})
+    audits, faults = audit_all(5, 0.99, lambda row: None, {"noise": missed})
     assert failed(audits, faults) == ["over", "noise"]
-
-
-def test_faults_whose_library_is_missing_are_left_out(monkeypatch):
-    audited = []
-
-    def noted(name, *_):
-        audited.append(name)
-        return {}
-
-    monkeypatch.setattr(report, "TARGETS", {})
-    monkeypatch.setattr(report, "fault_row", noted)
-    monkeypatch.setattr(report, "find_spec", lambda name: None)
-    report.audit_all(0, 0.95, lambda row: None)
-    assert audited == [name for name in FAULTS if name not in NEED]
-    assert "counted-once" in audited  # dp-accounting is always there

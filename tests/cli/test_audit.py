@@ -7,6 +7,7 @@ import pytest
 import murmuration.audits.report
 import murmuration.audits.targets
 from murmuration.privacy.auditing import Measured, Target
+from murmuration.research import faults
 
 KEYS = {"target", "adjacency", "epsilon_claimed", "epsilon_lower", "confidence", "trials"}
 
@@ -73,11 +74,7 @@ def test_a_violation_ends_nonzero(cli, monkeypatch):
 def test_all(cli, monkeypatch, tmp_path):
     under = Target("stays under", lambda task: Measured(1.0, 0.5, 10, 1e-5))
     monkeypatch.setattr(murmuration.audits.report, "TARGETS", {"under": under})
-    monkeypatch.setattr(
-        murmuration.audits.report,
-        "FAULTS",
-        {"nan": murmuration.audits.report.FAULTS["nan"]},
-    )
+    monkeypatch.setattr(faults, "FAULTS", {"nan": faults.FAULTS["nan"]})
     page = tmp_path / "page.md"
     code, out, _ = cli("audit", "--all", "--seed", 3, "--page", page, "--json")
     found = json.loads(out)

@@ -97,7 +97,7 @@ def test_in_words(cli, folder, monkeypatch):
     code, stdout, _ = cli("ledger", folder)
     assert code == 0
     for said in (
-        "whole: 9 lines, chained",
+        "Ledger intact: 9 entries, hash chain verified",
         "poisson-gaussian: probability 0.1, noise multiplier 4",
         "gradient sum",
         "1–6",
@@ -159,7 +159,7 @@ def test_one_that_is_not_whole(cli, folder):
     assert "ledger.jsonl:2: edited after it was written" in found["wrong"][0]
     code, stdout, _ = cli("ledger", folder)
     assert code == 1
-    assert "NOT WHOLE" in stdout
+    assert "NOT INTACT" in stdout
     path.unlink()
     assert "was deleted" in shown(cli, folder)[1]["wrong"][0]
     path.write_text('{"ledger": 1}\n')

@@ -31,7 +31,7 @@ def test_the_report_of_a_run_is_written_again(cli, ran, crowd):
     assert code == 0
     page = Path(json.loads(text)["page"]).read_text(encoding="utf-8")
     result = json.loads((out / "result.json").read_text())
-    assert "Longer wins" in page and "What an attacker could do with it" in page
+    assert "Length baseline" in page and "What an attacker could do with it" in page
     assert f"{100 * result['baselines']['longer_wins']:.1f} %" in page
     assert result["versions"]["flwr"] in page and "gradient sum" in page
     assert str(Path(crowd).parent) not in page and str(out.parent) not in page
@@ -46,7 +46,7 @@ def test_a_held_out_run_has_no_baselines(cli, crowd, tmp_path, quick_runs):
     assert cli("report", out)[0] == 0
     for page in ("report.html", "model/README.md"):
         text = (out / page).read_text(encoding="utf-8").lower()
-        assert "longer wins" not in text and "more words" not in text and "pairs of" not in text
+        assert "length baseline" not in text and "pairs of" not in text
 
 
 def test_a_twin_stands_beside_in_private_only(cli, ran):

@@ -131,7 +131,7 @@ def test_odd_columns_and_broken_rows(cli, write, tmp_path):
     code, _, told = cli("run", "--data", path, *columns, *skip, *FEW, "--out", out)
     shown = " ".join(told)
     assert code == 0
-    assert "4 rows set aside, the first: " in shown
+    assert "4 skipped rows, the first: " in shown
     assert "who judged is read from the column 'worker' (76 rows)" in shown
 
 
@@ -169,11 +169,11 @@ def test_what_is_promised_to_rows_says_so(cli, write, tmp_path):
     assert "differ in whether one row takes part" in facts(result)["sentence"]
     card = next((out / "model").glob("*.md")).read_text()
     report = (out / "report.html").read_text()
-    assert "at the level of single rows" in " ".join(card.split())
+    assert "**Row-level DP: " in card
     for page in (card, report):
         assert "EACH ROW COUNTED" in page
         assert "with all their judgements" not in page and "whole users" not in page
-    assert "for single rows, not for people" in report
+        assert "Row-level DP: " in page and "for single rows, not for people" in page
     assert read_run(out).unit == "row"
     (out / "result.json").unlink()
     assert read_run(out).unit == "row"

@@ -8,9 +8,9 @@ from murmuration.preference.operator_only import OperatorOnly
 
 
 def test_the_label_goes_wherever_the_line_does():
-    line = OperatorOnly("3 rows set aside")
+    line = OperatorOnly("3 skipped rows")
     for shown in (str(line), f"{line}", "%s" % line, "{}".format(line), " ".join([str(line)])):  # noqa: UP031, UP032
-        assert shown == "operator only: 3 rows set aside"
+        assert shown == "operator only: 3 skipped rows"
 
 
 @pytest.mark.parametrize("refuse", [json.dumps, float, "".join, sorted])

@@ -42,7 +42,7 @@ def test_base_model_only_if_it_is_a_hub_name(make_result, path, named):
 
 def test_claim(make_result):
     card = model_card(make_result(adjacency="replace"))
-    assert "**ε = 3.00, δ = 1e-5, at the level of whole users, under replace adjacency.**" in card
+    assert "**User-level DP: ε = 3.00, δ = 1e-5, under replace adjacency.**" in card
     assert "Neighbouring data sets differ in all judgements of one user" in card
     assert "taken from the registry" in card
 
@@ -50,7 +50,7 @@ def test_claim(make_result):
 def test_guessing_and_the_model_of_preferences(make_result):
     card = model_card(make_result(model="plackett-luce", heldout_chance=0.25))
     assert "Guessing would be right 25 % of the time" in card
-    assert "model of preferences `plackett-luce`" in card
+    assert "preference model `plackett-luce`" in card
     assert "Guessing would be right half of the time" in model_card(make_result())
 
 

@@ -83,7 +83,7 @@ def test_files(tmp_path, make_result, make_metrics):
 def test_claim_comes_first_with_its_adjacency(written, adjacency):
     text = written(adjacency=adjacency.value)
     claim = text[: text.index("<table>")]
-    assert "ε = 3.00 for whole users, at δ = 1e-5" in claim  # 2.9914 rounded up
+    assert "User-level DP: ε = 3.00, δ = 1e-5" in claim  # 2.9914 rounded up
     assert "(3, 1e-05)-differential privacy" in claim
     assert text.count(adjacency.sentence.replace("'", "&#39;")) == 1
     assert f"<td>{adjacency.value}</td>" in text
@@ -110,7 +110,7 @@ def test_nonprivate_run_claims_nothing(written):
 
 def test_figures_are_not_over_precise(written):
     text = written()
-    for shown in ("74.3 %", "73.9 %", "at most 2.5 points", "43,000 users a second", "2.5 s"):
+    for shown in ("74.3 %", "73.9 %", "at most 2.5 points", "43,000 users per second", "2.5 s"):
         assert shown in text
     for exact in ("2.9914", "0.743", "74.31", "43219", "1.31724", "2.49"):
         assert exact not in text

@@ -14,7 +14,7 @@ from murmuration.client import store
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import language_base
 from murmuration.preference.language.likelihood import load_scorer
-from murmuration.preference.language.token_cache import FOLDER
+from murmuration.preference.language.row_cache import FOLDER
 from murmuration.preference.policy_losses import POLICY_LOSSES
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import base_config

@@ -173,7 +173,7 @@ def test_who_promises_nothing_says_nothing_of_attacks(config):
 
 
 def test_judgements_over_several_responses(config, crowd_of_four, of_four):
-    """Any users per node; the model of preferences is on record."""
+    """Any users per node; the preference model is on record."""
     found = {}
     for nodes in (1, 7, 50):
         changed = replace(

@@ -125,7 +125,7 @@ def test_what_is_printed_of_private_data_exactly_is_labelled(
     cli, make_rows, write_rows, crowd_test, tmp_path, noise_alone, stopped_clock,
     quick_runs, monkeypatch, language_model, encoder,
 ):  # fmt: skip
-    """Rows of a column, rows set aside, texts known to a cache: with and without one user."""
+    """Rows of a column, skipped rows, texts known to a cache: with and without one user."""
     monkeypatch.setenv("MURMURATION_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(RoundProgress, "left", None)  # a clock's
     features = ["--features", language_model("bert")] if encoder else []
@@ -147,7 +147,7 @@ def test_what_is_printed_of_private_data_exactly_is_labelled(
         printed.append(lines)
     labelled = [[line for line in lines if "operator only: " in line] for lines in printed]
     for lines in labelled:
-        assert any("rows set aside" in line for line in lines)
+        assert any("skipped rows" in line for line in lines)
         assert any("read from the column" in line for line in lines) is not encoder
         assert any("were known from before" in line for line in lines) is encoder
     assert labelled[0] != labelled[1], "nothing was tested"

@@ -177,7 +177,7 @@ def test_options_that_a_strategy_does_not_have(settings, message):
     [
         ({"base": ""}, "--task {} trains a language model: name one with --base"),
         ({"train": "head"}, "--task {} has no head of its own to train: use --train lora"),
-        ({"model": "thurstone"}, "--model thurstone is a model of preferences"),
+        ({"model": "thurstone"}, "--model thurstone is a preference model"),
         ({"adjacency": "replace-labels"}, "--task {} looks at no label"),
         # The last of them says first what it cannot do without.
         *(({"strategy": name, "adjacency": "replace-labels"}, "learns from labels")

@@ -60,7 +60,7 @@ def test_user_level(config):
     assert "User-level local (4, 0)" in result["guarantee"]
     assert "single judgements" not in " ".join(result["warnings"])
     report = " ".join(page(result, IMAGES).split())
-    assert "for whole users, at δ" in report
+    assert "<h1>User-level DP: ε = 4.00" in report
     assert "The server sees no true label" in report
     assert "it sees sums before noise" not in report
 
@@ -75,8 +75,8 @@ def test_item_level_is_never_taken_for_a_users(config):
     assert f"the most of one user here is {most}" in result["warnings"][0]
     report = page(result, IMAGES)
     assert (
-        "<h1>ε = 0.500 (simulation, seed known) for single judgements, not for whole users"
-        in report
+        "<h1>Label-level DP: ε = 0.500 (simulation, seed known), δ = 0.001, for single judgements, "
+        "not for whole users</h1>" in report
     )
     assert "in the labels of one user" not in " ".join(report.split())
     assert "not for whole users" in " ".join(

@@ -1,4 +1,4 @@
-"""A model of preferences: of two responses, by a link with heavy tails."""
+"""A preference model: of two responses, by a link with heavy tails."""
 
 import math
 

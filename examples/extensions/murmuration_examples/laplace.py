@@ -136,8 +136,8 @@ def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
         group_size=plan.group_size,
         bytes_per_user=spec.cohort_bytes(context),
         account=(
-            "In each round every user took part by a coin of their own, with one vector clipped to "
-            f"length {clip.norm:g}. Laplace noise was added to each coordinate of their sum."
+            "Poisson sampling, independently per user: whoever took part sent one vector clipped "
+            f"to length {clip.norm:g}. Laplace noise was added to each coordinate of their sum."
         ),
     )
 

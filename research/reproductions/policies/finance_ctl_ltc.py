@@ -39,7 +39,7 @@ from murmuration.research.reproductions.plots import open_corner
 from murmuration.research.reproductions.policies.reference import reference
 from murmuration.research.reproductions.policies.written import Contest, Pairs, Won, cautions
 from murmuration.sims.population.population import Weights
-from murmuration.sims.population.topics_money import MONEY_TOPICS
+from murmuration.sims.population.topics import MONEY_TOPICS
 from murmuration.sims.population.wording import MAX_DRAWS, Draws, exchange
 
 PAIRS, ALPHA, EPSILON = 1697, 0.1, 0.5

@@ -22,7 +22,7 @@ from rich.progress import Progress
 
 from murmuration.preference.escaping import get_logger
 from murmuration.preference.language.checkpoint import digest_of
-from murmuration.preference.language.token_cache import FOLDER, key_of
+from murmuration.preference.language.row_cache import FOLDER, key_of
 from murmuration.preference.model_folder import replace_folder
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.sims.population.tiny_language_model import TinyBase, build

@@ -18,7 +18,7 @@ COUNTS = [3, 1, 5, 2]
 
 @pytest.fixture
 def made(language_model, make_rows):
-    """A function: examples of four users, θ, sampled judgements and the model of preferences."""
+    """A function: examples of four users, θ, sampled judgements and the preference model."""
 
     def make(kind="gpt2", train="lora", rows=None, schema=PAIRS, **settings):
         base = LanguageBase(BaseSettings(language_model(kind), train, rank=2, **settings))

@@ -1,20 +1,14 @@
 """Tokens that were made before: the same, or made anew; and nothing is kept unasked."""
 
-import fcntl
-import os
 import stat
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
+from damage import change
 from transformers import PreTrainedTokenizerFast
 
 from murmuration.preference.features import mapped_rows
-from murmuration.preference.language.token_cache import FOLDER, delete_unfinished, written_whole
+from murmuration.preference.language.row_cache import FOLDER
 from murmuration.preference.language.tokens import TextTokens
 
 PROMPTS = ["What now?", "What now?", "And then, when the shop is shut?"]
@@ -84,14 +78,15 @@ def test_a_second_run_tokenizes_nothing_and_gets_the_same(tokenizer, made):
         lambda t: TextTokens(t, 24)(PROMPTS, RESPONSES, ended=True),
         lambda t: TextTokens(t, 24)(PROMPTS, [*RESPONSES[:2], "Sleep?"]),
         lambda t: TextTokens(t, 24)([*PROMPTS[:2], PROMPTS[2] + RESPONSES[0]], RESPONSES),
-        lambda t: TextTokens(t, 24)(PROMPTS[::-1], RESPONSES[::-1]),
     ],
 )
 def test_whatever_they_depend_on_they_are_made_for(tokenizer, made, other):
     before = Counting.given
+    TextTokens(tokenizer, 24)
+    to_begin = Counting.given - before
+    before = Counting.given
     other(tokenizer)
-    assert Counting.given > before
-    assert len(list(made[1].parent.iterdir())) == 2
+    assert Counting.given > before + to_begin
 
 
 def test_another_tokenizer_makes_its_own(tokenizer, made):
@@ -107,37 +102,31 @@ def test_special_tokens_that_are_read_as_text_are_other_tokens(tokenizer, made):
     assert len(list(made[1].parent.iterdir())) == 2
 
 
-def _arrays(file, **changed):
-    save_file({**load_file(file), **changed}, file, {"key": file.stem, "cut": "1"})
+def test_a_text_is_found_wherever_it_stands(tokenizer, made):
+    texts = TextTokens(tokenizer, 24)
+    before = Counting.given
+    again = texts(PROMPTS[::-1], RESPONSES[::-1])
+    assert Counting.given == before
+    order = [slice(*made[0].start_T[at : at + 2]) for at in (2, 1, 0)]
+    assert again.ids.tolist() == [token for text in order for token in made[0].ids[text].tolist()]
+    assert again.second_T.tolist() == made[0].second_T[::-1].tolist() and again.cut == 1
 
 
 @pytest.mark.parametrize(
     "harm",
     [
         lambda file: file.write_bytes(file.read_bytes()[:-5]),
-        lambda file: file.write_bytes(b""),
-        lambda file: _arrays(file, ids=load_file(file)["ids"] + 10_000),
-        lambda file: _arrays(file, ids=load_file(file)["ids"].long()),
-        lambda file: _arrays(file, start=load_file(file)["start"] - 1),
-        lambda file: _arrays(file, start=load_file(file)["start"].flip(0)),
-        lambda file: _arrays(file, second=load_file(file)["second"] + 1000),
-        lambda file: _arrays(file, start=load_file(file)["start"][:0]),
-        lambda file: _arrays(file, ids=load_file(file)["ids"][:, None]),
-        lambda file: _arrays(
-            file, start=load_file(file)["start"][:-1], second=load_file(file)["second"][:-1]
-        ),
-        lambda file: _arrays(file, start=torch.tensor([0, 0, 0, len(load_file(file)["ids"])])),
-        lambda file: save_file(load_file(file), file, {"key": "another", "cut": "1"}),
-        lambda file: save_file(load_file(file), file, {"key": file.stem, "cut": "many"}),
-        lambda file: save_file({"ids": load_file(file)["ids"]}, file, {"key": file.stem}),
+        lambda file: file.write_bytes(b"tokens"),
+        change(-1),
+        change(0),
     ],
 )
 def test_what_is_damaged_is_made_anew(tokenizer, made, harm, caplog):
     first, file = made
-    first.ids.clone(), harm(file)
+    harm(file)
     again = TextTokens(tokenizer, 24)(PROMPTS, RESPONSES)
-    assert "tokenized again" in caplog.text
-    assert again.start_T.tolist() == first.start_T.tolist()
+    assert "tokens are computed again" in caplog.text
+    assert same(again, first)
     caplog.clear()
     assert same(again, TextTokens(tokenizer, 24)(PROMPTS, RESPONSES))
     assert not caplog.text
@@ -162,131 +151,3 @@ def test_many_tokens_lie_in_a_mapped_file(tokenizer, monkeypatch):
     small = texts(PROMPTS, RESPONSES)
     monkeypatch.setattr(mapped_rows, "IN_MEMORY", 16)
     assert same(small, texts(PROMPTS, RESPONSES))
-
-
-# What a process that is no more left half written.
-
-_KEY = "0123456789abcdef" * 4
-_PART = f"{_KEY}.0123456789abcdef"
-_NAMES = (f"{_KEY}.safetensors", f"{_PART}.references", f"{_PART}.embeddings")
-_WRITER = """
-import sys
-from pathlib import Path
-from murmuration.preference.language.token_cache import written_whole
-
-with written_whole(Path(sys.argv[1])) as file:
-    file.write_bytes(b"half")
-    file.with_name(".tmp12345").write_bytes(b"by a library that writes elsewhere first")
-    print("begun", flush=True)
-    sys.stdin.read(1)
-    file.write_bytes(b"whole")
-"""
-
-
-@pytest.fixture
-def writer(tmp_path):
-    """A function: a process that is half way through writing a file in the folder ``kept``."""
-    begun = []
-
-    def begin(name):
-        asked = [sys.executable, "-c", _WRITER, str(tmp_path / "kept" / name)]
-        one = subprocess.Popen(
-            asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]
-        )
-        begun.append(one)
-        assert one.stdout and one.stdout.readline() == b"begun\n"
-        return one
-
-    yield begin
-    for one in begun:
-        one.kill()
-        one.communicate()
-
-
-def names(folder):
-    return sorted(file.name for file in folder.iterdir())
-
-
-@pytest.mark.parametrize("name", _NAMES)
-def test_what_a_killed_process_left_is_deleted_by_the_next_run(
-    tokenizer, tmp_path, monkeypatch, writer, name
-):
-    killed = writer(name)
-    killed.kill()
-    killed.wait()
-    (left,) = names(tmp_path / "kept")
-    assert left.startswith(".")
-    monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
-    TextTokens(tokenizer, 24)(PROMPTS, RESPONSES)
-    assert left not in names(tmp_path / "kept") and len(names(tmp_path / "kept")) == 1
-
-
-@pytest.mark.parametrize("name", _NAMES)
-def test_what_somebody_is_writing_stays(tmp_path, writer, name):
-    alive, folder = writer(name), tmp_path / "kept"
-    before = names(folder)
-    for file in folder.iterdir():
-        os.utime(file, (0, 0))  # however old it looks
-    delete_unfinished(folder)
-    assert names(folder) == before
-    alive.communicate(b"x")
-    assert alive.returncode == 0
-    delete_unfinished(folder)
-    assert names(folder) == [name] and (folder / name).read_bytes() == b"whole"
-
-
-@pytest.mark.parametrize("write", [
-    lambda file: save_file({"a": torch.zeros(9)}, file),
-    lambda file: file.write_bytes(b"whole"),
-])  # fmt: skip
-def test_what_this_process_is_writing_stays(tmp_path, write):
-    with written_whole(tmp_path / _NAMES[0]) as file:
-        write(file)
-        delete_unfinished(tmp_path)
-    assert names(tmp_path) == [_NAMES[0]]
-
-
-@pytest.mark.parametrize("module, name", [(os, "open"), (fcntl, "flock")], ids=str)
-def test_what_was_taken_for_left_is_begun_again(tmp_path, monkeypatch, module, name):
-    """Another process looked before a lock was there, or before it was held."""
-    usual, looked = getattr(module, name), []
-
-    def after_a_look(*arguments):
-        if not looked:
-            looked.append(names(tmp_path))
-            delete_unfinished(tmp_path)
-            assert not names(tmp_path)
-        return usual(*arguments)
-
-    monkeypatch.setattr(module, name, after_a_look)
-    with written_whole(tmp_path / _NAMES[0]) as file:
-        file.write_bytes(b"whole")
-    assert len(looked[0]) == 1
-    assert names(tmp_path) == [_NAMES[0]]
-    assert (tmp_path / _NAMES[0]).read_bytes() == b"whole"
-
-
-def test_without_locks_nothing_is_deleted_and_all_is_written(tmp_path, monkeypatch):
-    def none(descriptor, operation):
-        raise OSError("no locks here")
-
-    monkeypatch.setattr(fcntl, "flock", none)
-    with written_whole(tmp_path / _NAMES[0]) as file:
-        file.write_bytes(b"whole")
-        delete_unfinished(tmp_path)
-    assert names(tmp_path) == [_NAMES[0]]
-
-
-def test_other_files_stay(tmp_path):
-    others = [".bashrc", f".{_KEY}", f"{_NAMES[0]}.01234567", f".{_NAMES[0]}.012345678", *_NAMES]
-    for name in others:
-        (tmp_path / name).write_text("mine")
-    (tmp_path / f".{_NAMES[0]}.7654321").mkdir()
-    (tmp_path / f".{_NAMES[0]}.76543210").mkdir()
-    (tmp_path / f".{_NAMES[0]}.76543210" / "mine").write_text("without a lock")
-    (tmp_path / f".{_NAMES[1]}.76543210").symlink_to(tmp_path / f".{_NAMES[0]}.7654321")
-    (tmp_path / f".{_NAMES[1]}.01234567").write_text("no folder")
-    before = names(tmp_path)
-    delete_unfinished(tmp_path)
-    delete_unfinished(tmp_path / "nowhere")
-    assert names(tmp_path) == before

@@ -181,7 +181,7 @@ def test_terminal(tmp_path, terminal):
         until(lambda: "round 1 of 20" in terminal.words)
         append(tmp_path, line(7))
         until(lambda: "left" in terminal.words)
-        shown.note("[b]3 rows[/b] set aside")
+        shown.note("[b]3 rows[/b] skipped")
         append(tmp_path, line(20))
         until(lambda: "round 20 of 20" in terminal.words)
         shown.stage("writing the report")
@@ -284,7 +284,7 @@ def test_summary():
     text = flat(RESULT)
     for expected in (
         "murmuration · uls",
-        "ε 3.00 of 3, δ 1e-5, for whole users",
+        "User-level DP: ε = 3.00, δ = 1e-5; budget ε = 3",
         "zero-out The list of users is public",
         "74.3 % of judgements, 73.9 % by user, ± 2.5 points (330 users tested on)",
         "2,717 users, 540 expected in a round; 200 rounds in 2.5 s (43,000 users/s)",

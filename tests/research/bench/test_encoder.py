@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from murmuration.preference.language.token_cache import FOLDER
+from murmuration.preference.language.row_cache import FOLDER
 from murmuration.research.bench.encoder import measure_encoder
 
 

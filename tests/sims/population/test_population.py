@@ -15,10 +15,7 @@ import pytest
 from murmuration.preference.data.loading import load_data
 from murmuration.sims.population import phrases, population
 from murmuration.sims.population.population import AXES, GROUPS, SPLITS, Judgement, Population
-from murmuration.sims.population.topics import Topic
-from murmuration.sims.population.topics_living import LIVING_TOPICS
-from murmuration.sims.population.topics_money import MONEY_TOPICS
-from murmuration.sims.population.topics_unseen import UNSEEN_TOPICS
+from murmuration.sims.population.topics import LIVING_TOPICS, MONEY_TOPICS, UNSEEN_TOPICS, Topic
 
 SMALL = Population(users=40, test_users=15, unseen_users=15)
 

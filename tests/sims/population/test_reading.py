@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from murmuration.sims.population import phrases
 from murmuration.sims.population.population import SPLITS, Population
 from murmuration.sims.population.reading import WHY_NOT, Reading, read, topic_of
-from murmuration.sims.population.topics_living import LIVING_TOPICS
-from murmuration.sims.population.topics_money import MONEY_TOPICS
-from murmuration.sims.population.topics_unseen import UNSEEN_TOPICS
+from murmuration.sims.population.topics import LIVING_TOPICS, MONEY_TOPICS, UNSEEN_TOPICS
 from murmuration.sims.population.wording import STRENGTHS, WORD, Answer, Draws, exchange
 
 TOPICS = (*MONEY_TOPICS, *LIVING_TOPICS, *UNSEEN_TOPICS)

@@ -1,4 +1,4 @@
-"""Runs in a runtime: interrupted, resumed, with rows set aside, from Python."""
+"""Runs in a runtime: interrupted, resumed, with skipped rows, from Python."""
 
 import json
 import re
@@ -107,7 +107,7 @@ def test_rows_set_aside_are_mentioned(cli, write_rows, make_rows, tmp_path):
     assert cli(*common, "--out", tmp_path / "a")[0] == 2
     code, _, lines = cli(*common, "--on-bad-rows", "skip", "--out", tmp_path / "b")
     assert code == 0
-    assert "1 row set aside, the first: " in "".join(lines)
+    assert "1 skipped row, the first: " in "".join(lines)
     assert ":41: no column" in "".join(lines)
 
 
@@ -281,5 +281,5 @@ def test_how_fast_an_encoder_read_is_said_once(cli, crowd, tmp_path, language_mo
     code, _, stderr = cli(*common, *encoder, "--out", tmp_path / "run")
     said = [line for line in stderr if line.startswith("operator only: features: ")]
     assert code == 0 and len(said) == 1
-    assert "texts a second in " in said[0] and said[0].endswith("% were known from before")
+    assert "texts per second in " in said[0] and said[0].endswith("% were known from before")
     assert "features: " not in "".join(cli(*common, "--out", tmp_path / "hashing")[2])

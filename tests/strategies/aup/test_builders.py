@@ -130,9 +130,11 @@ def test_a_run_that_is_not_proven_says_so_everywhere():
     }
     images = dict.fromkeys(("accuracy", "noise"), (b"", b""))
     report = page(result, images)
-    assert "<h1>ε = 3.00 claimed at δ = 1e-5, not proven</h1>" in " ".join(report.split())
+    assert "<h1>Claimed, not proven: ε = 3.00, δ = 1e-5</h1>" in " ".join(report.split())
     assert "Read it so" not in report and "times as likely" not in " ".join(report.split())
     card = model_card(result)
     assert "**Nothing proven.** As published; not proven" in card
     assert "differential-privacy\n" not in card.split("---")[1]
-    assert "for whole users, at" in " ".join(page({**result, "proven": True}, images).split())
+    assert "<h1>User-level DP: ε = 3.00, δ = 1e-5</h1>" in " ".join(
+        page({**result, "proven": True}, images).split()
+    )

@@ -7,7 +7,7 @@ from scipy import stats
 from murmuration.research.reproductions.policies import finance_ctl_ltc as finance
 from murmuration.research.reproductions.policies.written import Won
 from murmuration.sims.population.reading import read, topic_of
-from murmuration.sims.population.topics_money import MONEY_TOPICS
+from murmuration.sims.population.topics import MONEY_TOPICS
 
 
 def test_the_better_response_is_the_cautious_one_on_a_question_about_money():

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from murmuration.audits.faults import FAULTS
 from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.research import faults
+from murmuration.research.faults import FAULTS, NEED
 
 _TESTS = Path(__file__).parents[1]
 _SLOW = {"sensitivity", "coins-of-the-server"}
@@ -34,3 +35,9 @@ def test_the_test_that_is_named_exists(name):
     file, what = FAULTS[name].test.split("::")
     text = (_TESTS.parent / file).read_text(encoding="utf-8")
     assert what in text, f"{file} has no {what}"
+
+
+def test_faults_whose_library_is_missing_are_left_out(monkeypatch):
+    monkeypatch.setattr(faults, "find_spec", lambda name: None)
+    assert [*faults.usable()] == [name for name in FAULTS if name not in NEED]
+    assert "counted-once" in faults.usable()  # dp-accounting is always there

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmuration.preference.estimation import policies
-from murmuration.preference.estimation.policies import ConfidenceSet
+from murmuration.research.theory import policies
+from murmuration.research.theory.policies import ConfidenceSet
 
 
 def drawn(seed, prompts=6, responses=3, dimension=4, radius=1.0):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from murmuration.preference.estimation.bounds import Case, label_privacy_bounds
+from murmuration.research.theory.bounds import Case, label_privacy_bounds
 
 CASE = Case(10_000, 1, 9, epsilon=0.5, delta=1e-6, feature_bound=2.0, model_bound=0.5)
 GAMMA, KAPPA = 1 / (2 + math.exp(-2) + math.exp(2)), 2 * 4 / 9

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmuration.preference.estimation.bounds import Bound, Case
+from murmuration.research.theory.bounds import Bound, Case
 
 CASE = {"users": 1000, "judgements": 10, "dimension": 16, "epsilon": 1.0, "delta": 1e-5}
 

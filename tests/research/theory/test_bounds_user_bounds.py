@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from murmuration.preference.estimation.bounds import Case, user_privacy_bounds
+from murmuration.research.theory.bounds import Case, user_privacy_bounds
 
 CASE = Case(400, 9, 16, epsilon=0.5, delta=1e-6, feature_bound=2.0, model_bound=0.5)
 
@@ -49,7 +49,7 @@ def test_how_they_fall_with_judgements():
 
 
 def test_where_one_judgement_each_meets_the_paper_on_labels():
-    from murmuration.preference.estimation.bounds import label_privacy_bounds
+    from murmuration.research.theory.bounds import label_privacy_bounds
 
     case = replace(CASE, judgements=1)
     lower = {b.source: b for b in label_privacy_bounds(case)}["L Thm 5.1"].value

@@ -6,18 +6,17 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from murmuration.cli.options import Json, meaning
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.estimation.bounds import Bound, Case, all_bounds
 from murmuration.reporting.live.tables import console, table_of
+from murmuration.research.theory.bounds import Bound, Case, all_bounds
 
 
 def bounds(
-    users: Annotated[int, typer.Option(help=f"{meaning('users')} n.")],
+    users: Annotated[int, typer.Option(help="Number of users. n.")],
     judgements: Annotated[int, typer.Option(help="Judgements of each user. m.")],
     dimension: Annotated[int, typer.Option(help="Number of features, d.")],
-    epsilon: Annotated[float, typer.Option(help=f"{meaning('epsilon')} Of a user.")],
-    delta: Annotated[float, typer.Option(help=f"{meaning('delta')} 0 for pure epsilon.")],
+    epsilon: Annotated[float, typer.Option(help="Privacy budget. Of a user.")],
+    delta: Annotated[float, typer.Option(help="Delta of the promise. 0 for pure epsilon.")],
     feature_bound: Annotated[
         float, typer.Option(help="L: bound on the length of a feature vector.")
     ] = 1.0,
@@ -35,8 +34,10 @@ def bounds(
     failure: Annotated[
         float, typer.Option(help="Alpha: probability that upper bounds fail.")
     ] = 0.05,
-    responses: Annotated[int, typer.Option(help=f"{meaning('responses')} K.")] = 2,
-    as_json: Json = False,
+    responses: Annotated[int, typer.Option(help="Most responses of a judgement. K.")] = 2,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as one JSON line.")
+    ] = False,
 ) -> None:
     """Evaluate the papers' upper and lower bounds on the error of the reward model.
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from murmuration.preference.estimation.bounds import Case, all_bounds
+from murmuration.research.theory.bounds import Case, all_bounds
 
 SIZE = ["--users", 2500, "--judgements", 10, "--dimension", 32, "--epsilon", 1]
 THEOREMS = {

@@ -1,0 +1,1 @@
+"""What the papers prove, evaluated: bounds on the error, and pessimistic choices."""
