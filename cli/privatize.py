@@ -26,8 +26,8 @@ from murmuration.preference.data.data_sets import absolute
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.public_items import canonical
 from murmuration.preference.data.ratings import THUMBS_TELL
-from murmuration.preference.operator_only import OperatorOnly
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.disclosure import OperatorOnly, on_terminal
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -123,7 +123,7 @@ def privatize(
     if judgements.thumbs:
         raise InputError(f"{data}: {THUMBS_TELL}")
     for note in judgements.notes:
-        console().print(str(OperatorOnly(note)), markup=False)
+        console().print(on_terminal(OperatorOnly(note)), markup=False)
     try:
         answer = LabelState(state).answer(judgements, promise, Randomness(None))
     except InputError:

@@ -32,7 +32,7 @@ from murmuration.preference.data.sources import first_line
 from murmuration.preference.language.checkpoint import chain_of, fetch, weights_digest
 from murmuration.preference.language.reward import FILE as ABOUT
 from murmuration.preference.language.reward import is_language_model
-from murmuration.privacy.accounting.chained_record import head_path
+from murmuration.privacy.accounting.chained_record import Head, head_path
 from murmuration.privacy.accounting.ledger import LedgerError
 from murmuration.privacy.accounting.terms import Caveat, Unit, caveats_in, printable
 from murmuration.privacy.promise import Promise, ReleasedRun, combined
@@ -45,11 +45,20 @@ ROWS = "train.jsonl"
 #: In each row that was made with models of private runs: their names.
 PRIVATE_RUNS = "private_runs"
 _PLAIN = (".jsonl", ".csv")
+_POPULATION = "murmuration.population:"  # which no model wrote
 _NOT_KNOWN = "not-known"
 _ROUNDING = 1e-9  # of an epsilon that was written down and is composed again
 _WEIGHTS, _DATA = "weights", "data"
 #: What reading somebody's files raises where they are not what a run wrote.
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError)
+
+
+class DamagedPromise(InputError):
+    """What a model says of private runs is there, and not to be believed: ``why``."""
+
+    def __init__(self, why: str, advice: str) -> None:
+        super().__init__(f"{why}; {advice}")
+        self.why = why
 
 
 def files_of(
@@ -116,10 +125,7 @@ def lineage_of_model(
             try:
                 lineage = covering(lineage, _read(name, folder, elsewhere))
             except _UNREADABLE as error:
-                raise InputError(
-                    f"{what} {name}: a model that was trained on users, and what that cost them "
-                    f"is not known: {first_line(error)}; {advice}"
-                ) from None
+                raise _unknown(f"{what} {name}", error, advice, folder / FILE) from None
             if lineage.public:  # which says it of all that is below, too
                 break
     except OSError as error:
@@ -169,10 +175,22 @@ def lineage_of_saved(
 
 
 def mark_of(promise: Promise) -> dict[str, str]:
-    """Return what each row that was made with models of these runs says of them; nothing where
-    there are none."""
-    names = " ".join(run.name for run in promise.counted)
+    """Return what each row that was made with models of these runs says of them: identities, and
+    where their ledgers ended; nothing where there are none."""
+    names = " ".join(f"{run.name}@{_short(run.head)}" for run in promise.counted)
     return {PRIVATE_RUNS: names} if names else {}
+
+
+def _short(head: Head) -> str:
+    """A ledger's head, as a mark has it."""
+    return f"{head.index}:{head.hash[:16]}"
+
+
+def _is_marked(mark: str, run: ReleasedRun) -> bool:
+    """Return whether a mark is of this run, or of an earlier state of it: a copy that went on by
+    itself is another. Marks of earlier versions have no head."""
+    name, _, head = mark.partition("@")
+    return name == run.name and (not head or head in map(_short, (*run.heads, run.head)))
 
 
 def mark_of_model(path: str) -> dict[str, str]:
@@ -203,7 +221,8 @@ def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:
             raise InputError(f"{what} {source}: {first_line(error)}") from None
     promise = covering(rows, stated)
     marks = {name for mark in texts_in(source, PRIVATE_RUNS) for name in mark.split()}
-    known = {run.name for run in promise.runs} | ({_NOT_KNOWN} if given else set())
+    marks -= {_NOT_KNOWN} if given else set()
+    known = {mark for mark in marks for run in promise.runs if _is_marked(mark, run)}
     if missing := sorted(marks - known):
         raise InputError(
             f"{what} {source}: its rows were made with models of private runs ({missing[0]}), and "
@@ -213,21 +232,26 @@ def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:
     return promise.declared_public() if given == "public" else promise
 
 
-def lineage_of_data(source: str, declared: str, *, has_base: bool) -> Promise:
-    """That of a run's rows, where models of private runs wrote them and they lie here.
+def lineage_of_data(option: str, source: str, declared: str, *, has_base: bool) -> Promise:
+    """That of a run's rows or of those that it is tested on, where models of private runs wrote
+    them: their marks are read wherever they lie, on a hub or from a function too.
 
-    ``declared`` is what ``--base-privacy`` says, if there is a base that it can be about.
+    Args:
+        option: the one that names them, ``--data`` or ``--test``.
+        source: where they are; empty in a deployment, whose rows lie with its nodes.
+        declared: what ``--base-privacy`` says.
+        has_base: whether there is a base that it can be about.
 
     Raises:
         InputError: what these runs cost is not known.
     """
-    if not source:  # of a deployment, whose rows lie with its nodes
+    if not source or source.startswith(_POPULATION):
         return Promise()
     place = Path(parse_source(source).name).expanduser()
-    if not place.exists() or (place.suffix in _PLAIN and not _mentions_runs(place)):
+    if place.is_file() and place.suffix in _PLAIN and not _mentions_runs(place):
         return Promise()
     given = "" if declared == "public" else declared
-    return lineage_of_rows("--data", source, "--base-privacy" if has_base else "", given)
+    return lineage_of_rows(option, source, "--base-privacy" if has_base else "", given)
 
 
 def _mentions_runs(file: Path) -> bool:
@@ -257,10 +281,25 @@ def promise_of_run(folder: Path) -> Promise:
         raise InputError(f"{folder}: what it promises is not known: {first_line(error)}") from None
 
 
+def _unknown(model: str, error: Exception, advice: str, states: Path) -> InputError:
+    """Return that what a model cost is not known; damaged where there is what ``states`` it."""
+    why = (
+        f"{model}: a model that was trained on users, and what that cost them is not known: "
+        f"{first_line(error)}"
+    )
+    return DamagedPromise(why, advice) if states.exists() else InputError(f"{why}; {advice}")
+
+
 def _declared_public(what: str, path: str, option: str, may_be_base: bool) -> Promise:
-    """With the private runs that its folder states: a word does not take them back."""
+    """With the private runs that its folder states: a word does not take them back, nor does damage
+    to what states them."""
     try:
         lineage = lineage_of_saved(what, path, option, "", may_be_base=may_be_base)
+    except DamagedPromise as error:
+        raise InputError(
+            f"{error.why}; that it is public takes back nothing that it stated: bring back an "
+            "undamaged copy, or name the ledgers of its runs"
+        ) from None
     except InputError:  # nothing is stated, or nothing was promised
         return Promise().declared_public()
     return lineage.declared_public()
@@ -282,10 +321,8 @@ def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]
         public, heads = _stated(result)
         encoder = str(result["features"].get("path", ""))
     except _UNREADABLE as error:
-        raise InputError(
-            f"{what} {folder}: a model that was trained on users, and what that cost them is not "
-            f"known: {first_line(error)}; {advice}"
-        ) from None
+        ledger = run / "ledger.jsonl" if mine else folder / FILE
+        raise _unknown(f"{what} {folder}", error, advice, ledger) from None
     if public:
         before = _declared_public(what, encoder, "", may_be_base=True)
     else:

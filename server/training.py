@@ -25,8 +25,9 @@ from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.accounting.spending import Spending
 from murmuration.privacy.accounting.terms import Caveat, caveat_sentences
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.disclosure import Disclosure, Public
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.promise import Promise, ReleasedRun
+from murmuration.privacy.promise import Promise, ReleasedRun, combined
 from murmuration.reporting.baselines import (
     MOST_BY_A_LANGUAGE_MODEL,
     MOST_SCORED,
@@ -50,7 +51,7 @@ from murmuration.server.participants import participants, refresh
 from murmuration.server.policies import with_class
 from murmuration.server.probe import FLOOR, deadline
 from murmuration.server.refusals import check_refusals, show_newcomers
-from murmuration.server.result import Pace, result_of, terms_of
+from murmuration.server.result import Pace, marked, result_of, terms_of
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.versions import versions
 from murmuration.strategies import registry
@@ -124,7 +125,10 @@ def _train(
     """One run on what the folder ``base`` holds, if that is not empty; as ``train``."""
     of_base = lineage_of("--base" if config.base else "--features", base, config.base_privacy)
     lineage = with_class(of_base, config)
-    of_rows = lineage_of_data(config.data, config.base_privacy, has_base=bool(base))
+    of_rows = combined(
+        lineage_of_data(option, source, config.base_privacy, has_base=bool(base))
+        for option, source in (("--data", config.data), ("--test", config.test))
+    )
     whose = _whose(config, of_rows, bool(lineage.runs))
     lineage = covering(lineage, of_rows)
     source = Randomness(config.seed if config.seed >= 0 else None)
@@ -181,24 +185,27 @@ def _train(
             if test is not None
             else (on_held_out(theta_D, context, built.strategy, ledger), {})
         )
-        result = result_of(context, built, ledger, figure, pace, folder.path) | beside
-    result["features"] = {**described, **model.details}
-    result["versions"] = versions()
+        result = result_of(context, built, ledger, figure, pace, folder.path)
+    computed = marked(ledger)
+    result.update({name: computed(value) for name, value in beside.items()})
+    result["features"] = Public({**described, **model.details})
+    result["versions"] = Public(versions())
     if choice := model.choice(theta_D, test):
-        result["choice"] |= choice  # type: ignore[operator]
+        result["choice"] = computed(result["choice"] | choice)
     own = ReleasedRun.read(folder.ledger_path)
     promise = lineage | Promise((own,))
-    result["promise"] = promise.to_json()
-    result["private"] = result["private"] and not promise.seeded  # nor is what stands on such a run
+    result["promise"] = computed(promise.to_json())
+    # Nor is what stands on a run whose seed is known.
+    result["private"] = Public(result["private"] and not promise.seeded)
     first = [*earlier_runs(promise, own, whose), *_merged(model.to_config())]
     theirs = caveat_sentences(promise.caveats - own.terms.caveats)
-    result["warnings"] = [*first, *theirs, *result["warnings"]]  # type: ignore[misc]
+    result["warnings"] = computed([*first, *theirs, *result["warnings"]])
     model = model.loaded()
     score = partial(_scores, model, theta_D) if model.trains else None
     if test_data is not None and config.task in ("reward", "policy"):
         most = MOST_BY_A_LANGUAGE_MODEL if config.base else MOST_SCORED
         judgements = test_data.as_judgements("users' texts are not judged")
-        result["baselines"] = on_public_test(judgements, score, most)
+        result["baselines"] = computed(on_public_test(judgements, score, most))
     account = first_sentence(str(result["account"])) if config.private else None
     told = details(promise, result=result, sampling=account, rows=WORDS[config.task].rows[:-1])
     place, card = folder.path / "model", model_card(result, told)
@@ -206,10 +213,10 @@ def _train(
     if model.holds_promise or of_rows.runs:
         beside = partial(files_of, promise, details=told)
     model.save(place, theta_D, config.model, card, overwrite=True, beside=beside)
-    result["weights"] = weights_digest(folder.path / "model")
+    result["weights"] = computed(weights_digest(folder.path / "model"))
     write_report(folder.path, result, folder.metrics())
     folder.write_json("result.json", result)
-    return result
+    return dict(result)
 
 
 def _scores(
@@ -314,25 +321,29 @@ def _rounds(
 
     noise_norm = built.noise * math.sqrt(len(optimizer.theta))
     clock = _Clock(time.monotonic(), time.monotonic())
+    released = ledger.released
 
     def on_round(round_: int) -> None:
         moves.check(round_)  # before anything of it is written
         update, more = strategy.update_norm, strategy.figures()
-        noise = more.get("noise_norm", noise_norm)
-        line: dict[str, object] = {
-            "round": round_,
-            "epsilon": epsilon(round_),
-            "learning_rate": optimizer.rate(round_),
-            "update_norm": update,
-            "noise_norm": noise,
-            "signal_norm": math.sqrt(max(0.0, update**2 - noise**2)),
-            **more,
-        }
+        noise = more.get("noise_norm", Public(noise_norm)).value
+        line = Disclosure(
+            {
+                "round": Public(round_),
+                "epsilon": released(epsilon(round_)),
+                "learning_rate": Public(optimizer.rate(round_)),
+                "update_norm": released(update),
+                "noise_norm": released(noise),
+                "signal_norm": released(math.sqrt(max(0.0, update**2 - noise**2))),
+                **more,
+            }
+        )
         if test is not None and (round_ % every == 0 or round_ == config.rounds):
             figure = on_test(optimizer.result_D, test)
-            line["heldout_accuracy"] = figure.accuracy
+            line["heldout_accuracy"] = released(figure.accuracy)
             if figure.loss is not None:
-                line["heldout_loss"] = figure.loss if math.isfinite(figure.loss) else None
+                loss = figure.loss if math.isfinite(figure.loss) else None
+                line["heldout_loss"] = released(loss)
         if round_ > config.rounds - config.keep_last:
             folder.keep_iterate(round_, optimizer.theta_D)
         folder.note_head(round_)

@@ -25,7 +25,7 @@ import numpy as np
 
 from murmuration.preference.escaping import get_logger
 from murmuration.preference.language.token_cache import FOLDER, written_whole
-from murmuration.preference.operator_only import OperatorOnly
+from murmuration.privacy.disclosure import OperatorOnly
 
 _NAME = np.dtype("S32")
 _CHECK = hashlib.sha256().digest_size

@@ -28,7 +28,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from murmuration.preference.escaping import get_logger
-from murmuration.preference.operator_only import OperatorOnly
+from murmuration.privacy.disclosure import OperatorOnly
 
 FOLDER = "MURMURATION_CACHE"
 _LOCK = "lock"
