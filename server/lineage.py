@@ -224,8 +224,9 @@ def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:
     marks -= {_NOT_KNOWN} if given else set()
     known = {mark for mark in marks for run in promise.runs if _is_marked(mark, run)}
     if missing := sorted(marks - known):
+        name = missing[0].partition("@")[0]
         raise InputError(
-            f"{what} {source}: its rows were made with models of private runs ({missing[0]}), and "
+            f"{what} {source}: its rows were made with models of private runs ({name}), and "
             f"what these cost is not known: keep {FILE} and the ledgers beside the rows"
             + (f", or name the ledgers with {option}" if option else "")
         )
@@ -449,7 +450,9 @@ def _read(name: str, folder: Path, elsewhere: Mapping[str, Path]) -> Promise:
     if about["format"] not in (FORMAT, _FORMAT_WITHOUT_IDENTITY):
         raise ValueError(f"{FILE} is in format {about['format']!r}, not {FORMAT}")
     of = _DATA if _DATA in about else _WEIGHTS
-    if about[of] != _digest(of, folder) and not elsewhere:
+    # Of rows, beside a model that another trainer made of them: its weights are no concern of it.
+    copied = of == _DATA and not (folder / ROWS).exists() and not is_language_model(folder)
+    if not copied and about[of] != _digest(of, folder) and not elsewhere:
         what = "other rows" if of == _DATA else "a model with other weights"
         raise ValueError(f"{FILE} is about {what}")
     earlier = about["format"] == _FORMAT_WITHOUT_IDENTITY

@@ -96,6 +96,9 @@ def test_what_these_people_paid_before(run, tmp_path):
     paid = paid_before(new, ["ann", "bob"])
     assert (paid.people, len(paid.runs)) == (1, 2)
     assert paid.promise.epsilon == pytest.approx(first + second)
+    assert paid.sentence(new.parent).startswith(
+        f"1 person of this data set paid before, in 2 runs below {new.parent} (the first: a), which"
+    )
 
 
 def test_nothing_shows_who_it_was(run, home):
