@@ -275,9 +275,14 @@ def promise_of_run(folder: Path) -> Promise:
         if (folder / "model" / FILE).exists():
             return covering(_read(str(folder / "model"), folder / "model", {}), own)
         encoder = str(result["features"].get("path", ""))
-        if _stated(result)[0]:
-            return own | _declared_public("the encoder", encoder, "", may_be_base=True)
-        return own | (lineage_of_model("the encoder", encoder, "") if encoder else Promise())
+        public, heads = _stated(result)
+        if public:
+            promise = own | _declared_public("the encoder", encoder, "", may_be_base=True)
+        else:
+            promise = own | (lineage_of_model("the encoder", encoder, "") if encoder else own)
+        if heads - _heads(promise):
+            raise ValueError("its encoder came from runs whose ledgers are not there")
+        return promise
     except _UNREADABLE as error:
         raise InputError(f"{folder}: what it promises is not known: {first_line(error)}") from None
 
@@ -316,7 +321,8 @@ def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]
             if elsewhere:
                 return Promise()
             raise ValueError("it is no folder model/ beside a run's result.json")
-        if result.get("weights") not in (None, weights_digest(folder)):  # None: of earlier runs
+        tied = "weights" in result or "promise" in result  # neither: of an earlier version
+        if tied and result.get("weights") != weights_digest(folder):
             raise ValueError("its weights are not those that the run beside it saved")
         this = _of_result(run, result)
         public, heads = _stated(result)
@@ -329,11 +335,15 @@ def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]
     else:
         before = lineage_of_model(what, encoder, advice, elsewhere) if encoder else Promise()
     lineage = before | Promise((this,))
-    if heads - Counter([*(str(one.head) for one in lineage.runs), *elsewhere]):
+    if heads - (_heads(lineage) + Counter(elsewhere)):
         raise InputError(
             f"{what} {folder}: its encoder came from runs whose ledgers are not there; {advice}"
         )
     return lineage
+
+
+def _heads(promise: Promise) -> Counter[str]:
+    return Counter(str(run.head) for run in promise.runs)
 
 
 def _stated(result: Mapping[str, Any]) -> tuple[bool, Counter[str]]:
@@ -451,7 +461,9 @@ def _read(name: str, folder: Path, elsewhere: Mapping[str, Path]) -> Promise:
         raise ValueError(f"{FILE} is in format {about['format']!r}, not {FORMAT}")
     of = _DATA if _DATA in about else _WEIGHTS
     # Of rows, beside a model that another trainer made of them: its weights are no concern of it.
-    copied = of == _DATA and not (folder / ROWS).exists() and not is_language_model(folder)
+    copied = of == _DATA and not (folder / ROWS).exists()
+    if of == _DATA and is_language_model(folder):
+        raise ValueError(f"{FILE} is about rows, not about the model that a run saved here")
     if not copied and about[of] != _digest(of, folder) and not elsewhere:
         what = "other rows" if of == _DATA else "a model with other weights"
         raise ValueError(f"{FILE} is about {what}")
@@ -473,7 +485,18 @@ def _read(name: str, folder: Path, elsewhere: Mapping[str, Path]) -> Promise:
         if not run.terms.run:
             run = _of_earlier_version(run, record)
         runs.append(run)
-    return Promise(tuple(runs), frozenset(stated))
+    promise = Promise(tuple(runs), frozenset(stated))
+    if not earlier:
+        _check_whole(promise, about["promise"])
+    return promise
+
+
+def _check_whole(promise: Promise, record: Mapping[str, Any]) -> None:
+    """ValueError where a record adds up more runs than it names, or has a caveat that none of them
+    has: one was left out."""
+    most = max((row["runs"] for row in record["composed"]), default=0)
+    if most > len(promise.counted) or caveats_in(record["caveats"]) - promise.caveats:
+        raise ValueError(f"{FILE} leaves out a run, or a caveat, that its own figures have")
 
 
 def _read_ledger(path: Path, head: str) -> ReleasedRun:

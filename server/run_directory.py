@@ -14,7 +14,8 @@
     report.html, plots/
     private/        seeds, keys, cohort sizes, node failures, of a simulation hashes of the users'
                     prompts, rows that were given in memory, what of a strategy's state was not
-                    released, the folder's lock: not for release
+                    released, names of the private runs that it stands on, the folder's
+                    lock: not for release
 
 Every file is replaced whole or appended a line at a time, so a crash leaves nothing half-written.
 One process at a time has a folder: nothing is written or removed without its lock.
@@ -326,6 +327,21 @@ class RunDirectory:
                 f"{nodes}, which a seeded run cannot repeat; use the same --users-per-node"
             )
         self.write_private("nodes.json", {"nodes": nodes})
+
+    def keep_lineage(self, names: Iterable[str]) -> None:
+        """Note by name which private runs this one is made from.
+
+        Raises:
+            InputError: the run goes on, and its base or its rows name fewer than before.
+        """
+        now = sorted(names)
+        before = self._read_json("private/lineage.json", "runs").get("runs", now)
+        if gone := sorted(set(before) - set(now)):
+            raise InputError(
+                f"--resume: this run was begun on what the private run {gone[0]} had made, and "
+                "neither base nor rows say so any more: bring back their privacy.json and ledgers"
+            )
+        self.write_private("lineage.json", {"runs": now})
 
     def keep_base(self, described: Mapping[str, Any]) -> dict[str, Any]:
         """Note which language model is trained, if one is; the description with the size of batches

@@ -131,6 +131,7 @@ def _train(
     )
     whose = _whose(config, of_rows, bool(lineage.runs))
     lineage = covering(lineage, of_rows)
+    folder.keep_lineage(run.name for run in lineage.runs)
     source = Randomness(config.seed if config.seed >= 0 else None)
     test_data = read_test(config)
     test = (
@@ -210,7 +211,7 @@ def _train(
     told = details(promise, result=result, sampling=account, rows=WORDS[config.task].rows[:-1])
     place, card = folder.path / "model", model_card(result, told)
     beside = None  # its run's ledger lies beside it
-    if model.holds_promise or of_rows.runs:
+    if model.holds_promise or lineage.runs:
         beside = partial(files_of, promise, details=told)
     model.save(place, theta_D, config.model, card, overwrite=True, beside=beside)
     result["weights"] = computed(weights_digest(folder.path / "model"))

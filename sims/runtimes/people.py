@@ -31,6 +31,8 @@ from murmuration.server.lineage import promise_of_run
 
 PLACE = Path("private") / "people.json"
 _KEY = Path("murmuration") / "people.key"
+#: What a run's folder has beside its ledger, an owner's has not.
+_OF_A_RUN = ("config.json", "result.json", PLACE)
 _BYTES = 8  # of a hash: among 100,000 users two share one with probability 3e-10
 
 
@@ -140,7 +142,7 @@ def _paid(runs: Mapping[Path, Promise], noted: Mapping[Path, np.ndarray]) -> lis
 def _runs(folder: Path) -> Iterator[Path]:
     """The folders of runs below a folder, itself too."""
     for ledger in sorted(folder.rglob("ledger.jsonl")):
-        if (ledger.parent / "config.json").exists():
+        if any((ledger.parent / name).exists() for name in _OF_A_RUN):
             yield ledger.parent
 
 

@@ -337,6 +337,16 @@ def test_an_encoder_that_was_trained_on_users(config, part):
     ledger = Path(config.out) / "ledger.jsonl"
     named = replace(then, base_privacy=str(ledger), population="b", disjoint=True)
     assert str(lineage_of(named).runs[0].head) == first["ledger_head"]
+    # What the head's folder says stays, whatever lies where its encoder did.
+    whole, head = promise_of_run(Path(then.out)), Path(then.out) / "model"
+    assert len(whole.runs) == 2
+    shutil.rmtree(config.out)
+    shutil.copytree(config.base, f"{config.out}/model")
+    assert promise_of_run(Path(then.out)) == whole
+    assert lineage_of_saved(REWARD[0], str(head), REWARD[1], "") == whole
+    (head / "privacy.json").unlink()  # as of earlier versions
+    with pytest.raises(InputError, match="its encoder came from runs whose ledgers are not there"):
+        promise_of_run(Path(then.out))
 
 
 @pytest.mark.parametrize("part", ["lora", "full", "head"])
@@ -543,6 +553,45 @@ def test_a_word_takes_back_no_statement_that_is_damaged(spent, saved, damage):
     assert "--base-privacy public" not in str(said.value)
 
 
+def test_a_record_that_leaves_out_a_run_is_refused(spent, saved):
+    """Though ledgers and heads that it has fit each other."""
+    config = saved("base", spent("one", 1), spent("two", 2))
+    folder = Path(config.base)
+    about = json.loads((folder / "privacy.json").read_text())
+    assert len(lineage_of(config).runs) == 2
+    del about["promise"]["runs"][1]
+    (folder / "privacy.json").write_text(json.dumps(about))
+    for file in folder.glob("ledger-2.*"):
+        file.unlink()
+    with pytest.raises(InputError, match="leaves out a run"):
+        lineage_of(config)
+
+
+def test_a_record_of_rows_is_none_of_a_model_that_a_run_saved(spent, saved, tmp_path):
+    """Beside a model of another trainer it is believed: it only adds."""
+    cheap, dear = spent("cheap", 1), spent("dear", 5)
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    (rows / "train.jsonl").write_text("{}\n")
+    for name, content in files_of(Promise((cheap[1],)), rows).items():
+        (rows / name).write_bytes(content)
+    model = Path(saved("model", dear).base)
+    (model / "murmuration.json").write_text("{}")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "config.json").write_text("{}")
+    for folder in (model, other):
+        shutil.copytree(rows, folder, dirs_exist_ok=True)
+    with pytest.raises(InputError, match="is about rows, not about the model"):
+        lineage_of(RunConfig(base=str(model)))
+    (other / "train.jsonl").unlink()
+    assert lineage_of(RunConfig(base=str(other))).runs == (cheap[1],)
+    (other / "ledger-1.jsonl").unlink()
+    for given in ("", "public"):
+        with pytest.raises(InputError, match=r"ledger-1\.jsonl is missing"):
+            lineage_of(RunConfig(base=str(other), base_privacy=given))
+
+
 def test_a_word_about_a_model_of_nobody_is_taken(saved, language_model):
     assert lineage_of(RunConfig(base=language_model("gpt2"), base_privacy="public")).public
 
@@ -648,6 +697,11 @@ def test_another_runs_head_is_not_believed_in_a_runs_place(head):
     model, other = head("a", "--epsilon", 2), head("b", "--strategy", "nonprivate")
     shutil.rmtree(model)
     shutil.copytree(other, model)
+    with pytest.raises(InputError, match="weights are not those that the run beside it saved"):
+        lineage_of_saved(REWARD[0], str(model), REWARD[1], "")
+    result = json.loads((model.parent / "result.json").read_text())
+    del result["weights"]
+    (model.parent / "result.json").write_text(json.dumps(result))
     with pytest.raises(InputError, match="weights are not those that the run beside it saved"):
         lineage_of_saved(REWARD[0], str(model), REWARD[1], "")
 

@@ -415,6 +415,18 @@ def test_the_last_round_that_nodes_were_asked_in(config):
     assert folder.last_asked() == 2
 
 
+def test_a_run_that_goes_on_stands_on_no_fewer_private_runs(config):
+    folder = RunDirectory(config)
+    folder.keep_lineage(["b", "a"])
+    folder.close()
+    with RunDirectory(replace(config, resume=True)) as resumed:
+        with pytest.raises(InputError, match=r"private run b had made.*privacy\.json"):
+            resumed.keep_lineage(["a"])
+        resumed.keep_lineage(["a", "b", "c"])
+        with pytest.raises(InputError, match="private run c had made"):
+            resumed.keep_lineage(["a", "b"])
+
+
 def test_what_is_released_once_is_kept(config):
     folder, asked = RunDirectory(config), []
 

@@ -72,6 +72,12 @@ def test_under_another_key_nobody_is_told_apart(run, tmp_path, home):
     assert book(tmp_path / "runs")[0].promise.epsilon == pytest.approx(first + second)
 
 
+def test_a_run_without_its_settings_is_paid_all_the_same(run, tmp_path):
+    one, first = run("a", ["ann"])
+    (one / "config.json").unlink()
+    assert book(tmp_path / "runs")[0].promise.epsilon == pytest.approx(first)
+
+
 def test_a_copied_run_is_paid_once(run, tmp_path):
     one, first = run("a", ["ann"])
     shutil.copytree(one, tmp_path / "runs" / "copy")
