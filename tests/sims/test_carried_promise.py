@@ -171,7 +171,7 @@ def test_a_promise_is_the_same_at_each_station(
     )  # fmt: skip
     assert code == 0, lines
     promise = Run.load(direct).promise
-    of_rows = statement(1, "0.001", seeded).replace("User", "Row")
+    of_rows = statement(1, "0.001", seeded).replace("User", "Row").replace("1.00", "1.000")
     beside = f"{both}; and, by other runs, {of_rows} (the runs protect different units: "
     assert promise.statement.startswith(beside) and len(promise.counted) == 3
     assert promise.caveats == known | {"each row counted as a user"}
