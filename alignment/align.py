@@ -61,6 +61,7 @@ from murmuration.preference.language.checkpoint import digest_of
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.loading import contents_of, resolve_base
 from murmuration.preference.language.reward import save_language_model
+from murmuration.privacy.disclosure import Disclosure
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.promise import Promise
 from murmuration.reporting.promise import details
@@ -498,8 +499,9 @@ def _truth(one: Evaluation) -> float:
 
 
 def _write_json(folder: RunFolder, name: str, content: Mapping[str, Any]) -> None:
+    # Post-processing: of released models, public prompts and settings.
     with writing(folder.path / name):
-        folder.write_json(name, content)
+        folder.write_json(name, Disclosure.public(content))
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.checkpoint import chain_of
-from murmuration.preference.operator_only import OperatorOnly
+from murmuration.privacy.disclosure import OperatorOnly
 from murmuration.sims.population.prompts import PREFIX, prompts_of
 from murmuration.sims.runtimes.shown_prompts import shown
 

@@ -14,7 +14,7 @@ from murmuration.api.privatizing import privatize as privatize_labels
 from murmuration.cli import about_data
 from murmuration.cli.options import Json, help_of, meaning
 from murmuration.preference.data.rows import InputError
-from murmuration.preference.operator_only import OperatorOnly
+from murmuration.privacy.disclosure import OperatorOnly, on_terminal
 from murmuration.reporting.live.tables import console
 
 
@@ -103,7 +103,7 @@ def privatize(
         one_user_per_row=one_user_per_row,
     )
     for note in written.notes:
-        console(stderr=as_json).print(str(OperatorOnly(note)), markup=False)
+        console(stderr=as_json).print(on_terminal(OperatorOnly(note)), markup=False)
     if as_json:
         print(json.dumps(written.to_json()))
     else:

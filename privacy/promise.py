@@ -353,15 +353,29 @@ class Promise:
         return tuple(sorted({run.terms.population for run in self.counted} - {""}))
 
     @property
+    def _by_unit(self) -> list["Promise"]:
+        """What the runs promise of each unit, apart."""
+        units = {run.terms.unit for run in self.counted}
+        return [
+            replace(self, runs=tuple(run for run in self.counted if run.terms.unit is unit))
+            for unit in Unit
+            if unit in units
+        ]
+
+    @property
     def statement(self) -> str:
-        """The promise in a line."""
+        """The promise in a line; where runs protect different units, what each of them promises."""
         if not self.runs:
             return "No privacy cost: made from data that was declared public"
         if self.unit is Unit.NOBODY and all(run.terms.unit is Unit.NOBODY for run in self.counted):
             return "No privacy: exact figures of private data were used"
         if self.epsilon is None or self.delta is None or self.adjacency is None:
-            why = dict.fromkeys(row.why for row in self.composed if row.why)
-            return f"No privacy guarantee: {'; '.join(why)}"
+            why = "; ".join(dict.fromkeys(row.why for row in self.composed if row.why))
+            of_units = [part for part in self._by_unit if part.epsilon is not None]
+            if len(of_units) < 2 or len(of_units) < len(self._by_unit):
+                return f"No privacy guarantee: {why}"
+            each = "; and, by other runs, ".join(part.statement for part in of_units)
+            return f"{each} ({why}: no figure is about all of them)"
         worst = Composed((), 1, self.unit, self.adjacency, self.epsilon, self.delta)
         return worst.statement(self.seeded)
 

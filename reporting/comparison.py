@@ -52,6 +52,7 @@ class RunSeen:
         rounds: that are done.
         missing: what is not there, or does not fit, in whole sentences.
         by_ledger: the caveats that its ledger has.
+        run: its identity; empty where that is not known.
     """
 
     name: str
@@ -61,6 +62,7 @@ class RunSeen:
     rounds: int
     missing: tuple[str, ...] = ()
     by_ledger: frozenset[str] = frozenset()
+    run: str = ""
 
     @property
     def private(self) -> bool:
@@ -144,20 +146,21 @@ def read_run(folder: Path) -> RunSeen:
     )
     epsilon: float | None = None
     caveats: frozenset[str] = frozenset()
+    identity = ""
     if settings.get("strategy") != "nonprivate":
         try:
             account, contents = read_account(folder / "ledger.jsonl")
         except (OSError, LedgerError):
             epsilon, told = math.inf, [_NO_LEDGER]
         else:
-            caveats = account.terms.caveats
+            caveats, identity = account.terms.caveats, account.terms.run
             try:
                 epsilon, told = _spent(account, contents.head, result)
             except (ValueError, OverflowError) as error:
                 epsilon, told = math.inf, [f"Its charges cannot be composed: {error}."]
         missing += told
     name = folder.resolve().name
-    return RunSeen(name, result, settings, epsilon, int(rounds), tuple(missing), caveats)
+    return RunSeen(name, result, settings, epsilon, int(rounds), tuple(missing), caveats, identity)
 
 
 def _why_unfinished(folder: Path) -> str:
@@ -221,8 +224,8 @@ def warnings_of(runs: Sequence[RunSeen]) -> list[str]:
         )
     if len(private) > 1:
         result.append(
-            "If these runs are on the same people their epsilons add up, and publishing the best "
-            "is a release of each."
+            "If these runs are on the same people their epsilons add up, and choosing the best of "
+            f"them by hand is a release of each: {_together(private)}."
         )
     result += [
         f"{run.name}: ε is of this run alone. With what its base cost: {told}"
@@ -230,6 +233,20 @@ def warnings_of(runs: Sequence[RunSeen]) -> list[str]:
         if (told := run.with_its_base)
     ]
     return result + [f"{run.name}: {text}" for run in runs for text in run.missing]
+
+
+def _together(private: Sequence[RunSeen]) -> str:
+    """What some runs cost together, of themselves alone; copies of one run once."""
+    runs = list({run.run or str(place): run for place, run in enumerate(private)}.values())
+    said = [{**run.settings, **run.result} for run in runs]
+    units, adjacencies = {run.unit for run in runs}, {str(each.get("adjacency")) for each in said}
+    epsilon = math.fsum(math.inf if run.epsilon is None else run.epsilon for run in runs)
+    deltas = [float(each["delta"]) for each in said if each.get("delta")]
+    alike = len(units) == len(adjacencies) == 1 and len(deltas) == len(runs)
+    if not (alike and math.isfinite(epsilon)):
+        return "what that costs together has no figure"
+    text = f"ε = {epsilon_text(epsilon)}, δ = {delta_text(math.fsum(deltas))} together"
+    return with_seed_known(text, any(run.seeded for run in runs))
 
 
 def _test_of(run: RunSeen) -> str | None:

@@ -11,6 +11,7 @@ from murmuration.preference.base_names import last_name
 from murmuration.preference.features.language_head import KIND as HEAD
 from murmuration.preference.language.base_model import KIND as LANGUAGE_MODEL
 from murmuration.preference.language.policy_class import KIND as CLASS
+from murmuration.privacy.disclosure import Disclosure, disclosed
 from murmuration.reporting.card_head import head, hub_name, loading, measured
 from murmuration.reporting.facts import facts
 from murmuration.reporting.figures import round_digits, share_text
@@ -26,9 +27,10 @@ _TITLES = {
 }
 
 
-def model_card(result: Mapping[str, Any], promise: Details) -> str:
-    """README.md of the model of the run whose ``result.json`` this is, with ``details`` of what was
-    promised."""
+def model_card(disclosure: Disclosure, promise: Details) -> str:
+    """README.md of the model of the run whose ``result.json`` discloses this, with ``details`` of
+    what was promised."""
+    result = disclosed(disclosure)
     lacking = {"kind": "", "path": "unknown", "train": "head"}
     lacking |= {"as_published": False, "merged": False, "length": "log"}
     told, features = facts(result), {**lacking, **result["features"]}

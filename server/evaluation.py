@@ -22,6 +22,7 @@ from murmuration.preference.escaping import get_logger
 from murmuration.preference.kinds.model import Examples, Model
 from murmuration.preference.models import declared
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
+from murmuration.privacy.disclosure import Released
 from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
 from murmuration.server.resuming import HELD_OUT_FIGURES
 from murmuration.strategies.base import CohortStrategy
@@ -172,7 +173,7 @@ def _told(
     context: RunContext,
     strategy: CohortStrategy,
     ledger: Ledger,
-) -> list[int]:
+) -> Released[list[int]]:
     """Ask the nodes, and release; BudgetExceeded if that is not paid for."""
     sum_F = strategy.tally(context.grid, theta_D, release.tally)
     after = context.config.rounds + 1  # the last of them
@@ -180,7 +181,8 @@ def _told(
     while True:
         source = context.source.again(draw)
         try:
-            return release.release(sum_F, round_=after, ledger=ledger, source=source)
+            noisy_F = release.release(sum_F, round_=after, ledger=ledger, source=source)
+            return ledger.released(noisy_F)
         except NotRepeated:  # a seeded run that is resumed, and has other last digits than before
             if not context.participants.registry.simulated:
                 raise

@@ -32,7 +32,7 @@ from murmuration.preference.data.sources import first_line
 from murmuration.preference.language.checkpoint import chain_of, fetch, weights_digest
 from murmuration.preference.language.reward import FILE as ABOUT
 from murmuration.preference.language.reward import is_language_model
-from murmuration.privacy.accounting.chained_record import head_path
+from murmuration.privacy.accounting.chained_record import Head, head_path
 from murmuration.privacy.accounting.ledger import LedgerError
 from murmuration.privacy.accounting.terms import Caveat, Unit, caveats_in, printable
 from murmuration.privacy.promise import Promise, ReleasedRun, combined
@@ -45,11 +45,20 @@ ROWS = "train.jsonl"
 #: In each row that was made with models of private runs: their names.
 PRIVATE_RUNS = "private_runs"
 _PLAIN = (".jsonl", ".csv")
+_POPULATION = "murmuration.population:"  # which no model wrote
 _NOT_KNOWN = "not-known"
 _ROUNDING = 1e-9  # of an epsilon that was written down and is composed again
 _WEIGHTS, _DATA = "weights", "data"
 #: What reading somebody's files raises where they are not what a run wrote.
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError)
+
+
+class DamagedPromise(InputError):
+    """What a model says of private runs is there, and not to be believed: ``why``."""
+
+    def __init__(self, why: str, advice: str) -> None:
+        super().__init__(f"{why}; {advice}")
+        self.why = why
 
 
 def files_of(
@@ -116,10 +125,7 @@ def lineage_of_model(
             try:
                 lineage = covering(lineage, _read(name, folder, elsewhere))
             except _UNREADABLE as error:
-                raise InputError(
-                    f"{what} {name}: a model that was trained on users, and what that cost them "
-                    f"is not known: {first_line(error)}; {advice}"
-                ) from None
+                raise _unknown(f"{what} {name}", error, advice, folder / FILE) from None
             if lineage.public:  # which says it of all that is below, too
                 break
     except OSError as error:
@@ -169,10 +175,22 @@ def lineage_of_saved(
 
 
 def mark_of(promise: Promise) -> dict[str, str]:
-    """Return what each row that was made with models of these runs says of them; nothing where
-    there are none."""
-    names = " ".join(run.name for run in promise.counted)
+    """Return what each row that was made with models of these runs says of them: identities, and
+    where their ledgers ended; nothing where there are none."""
+    names = " ".join(f"{run.name}@{_short(run.head)}" for run in promise.counted)
     return {PRIVATE_RUNS: names} if names else {}
+
+
+def _short(head: Head) -> str:
+    """A ledger's head, as a mark has it."""
+    return f"{head.index}:{head.hash[:16]}"
+
+
+def _is_marked(mark: str, run: ReleasedRun) -> bool:
+    """Return whether a mark is of this run, or of an earlier state of it: a copy that went on by
+    itself is another. Marks of earlier versions have no head."""
+    name, _, head = mark.partition("@")
+    return name == run.name and (not head or head in map(_short, (*run.heads, run.head)))
 
 
 def mark_of_model(path: str) -> dict[str, str]:
@@ -203,31 +221,38 @@ def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:
             raise InputError(f"{what} {source}: {first_line(error)}") from None
     promise = covering(rows, stated)
     marks = {name for mark in texts_in(source, PRIVATE_RUNS) for name in mark.split()}
-    known = {run.name for run in promise.runs} | ({_NOT_KNOWN} if given else set())
+    marks -= {_NOT_KNOWN} if given else set()
+    known = {mark for mark in marks for run in promise.runs if _is_marked(mark, run)}
     if missing := sorted(marks - known):
+        name = missing[0].partition("@")[0]
         raise InputError(
-            f"{what} {source}: its rows were made with models of private runs ({missing[0]}), and "
+            f"{what} {source}: its rows were made with models of private runs ({name}), and "
             f"what these cost is not known: keep {FILE} and the ledgers beside the rows"
             + (f", or name the ledgers with {option}" if option else "")
         )
     return promise.declared_public() if given == "public" else promise
 
 
-def lineage_of_data(source: str, declared: str, *, has_base: bool) -> Promise:
-    """That of a run's rows, where models of private runs wrote them and they lie here.
+def lineage_of_data(option: str, source: str, declared: str, *, has_base: bool) -> Promise:
+    """That of a run's rows or of those that it is tested on, where models of private runs wrote
+    them: their marks are read wherever they lie, on a hub or from a function too.
 
-    ``declared`` is what ``--base-privacy`` says, if there is a base that it can be about.
+    Args:
+        option: the one that names them, ``--data`` or ``--test``.
+        source: where they are; empty in a deployment, whose rows lie with its nodes.
+        declared: what ``--base-privacy`` says.
+        has_base: whether there is a base that it can be about.
 
     Raises:
         InputError: what these runs cost is not known.
     """
-    if not source:  # of a deployment, whose rows lie with its nodes
+    if not source or source.startswith(_POPULATION):
         return Promise()
     place = Path(parse_source(source).name).expanduser()
-    if not place.exists() or (place.suffix in _PLAIN and not _mentions_runs(place)):
+    if place.is_file() and place.suffix in _PLAIN and not _mentions_runs(place):
         return Promise()
     given = "" if declared == "public" else declared
-    return lineage_of_rows("--data", source, "--base-privacy" if has_base else "", given)
+    return lineage_of_rows(option, source, "--base-privacy" if has_base else "", given)
 
 
 def _mentions_runs(file: Path) -> bool:
@@ -257,17 +282,37 @@ def promise_of_run(folder: Path) -> Promise:
         if (folder / "model" / FILE).exists():
             return covering(_read(str(folder / "model"), folder / "model", {}), own)
         encoder = str(result["features"].get("path", ""))
-        if _stated(result)[0]:
-            return own | _declared_public("the encoder", encoder, "", may_be_base=True)
-        return own | (lineage_of_model("the encoder", encoder, "") if encoder else Promise())
+        public, heads = _stated(result)
+        if public:
+            promise = own | _declared_public("the encoder", encoder, "", may_be_base=True)
+        else:
+            promise = own | (lineage_of_model("the encoder", encoder, "") if encoder else own)
+        if heads - _heads(promise):
+            raise ValueError("its encoder came from runs whose ledgers are not there")
+        return promise
     except _UNREADABLE as error:
         raise InputError(f"{folder}: what it promises is not known: {first_line(error)}") from None
 
 
+def _unknown(model: str, error: Exception, advice: str, states: Path) -> InputError:
+    """Return that what a model cost is not known; damaged where there is what ``states`` it."""
+    why = (
+        f"{model}: a model that was trained on users, and what that cost them is not known: "
+        f"{first_line(error)}"
+    )
+    return DamagedPromise(why, advice) if states.exists() else InputError(f"{why}; {advice}")
+
+
 def _declared_public(what: str, path: str, option: str, may_be_base: bool) -> Promise:
-    """With the private runs that its folder states: a word does not take them back."""
+    """With the private runs that its folder states: a word does not take them back, nor does damage
+    to what states them."""
     try:
         lineage = lineage_of_saved(what, path, option, "", may_be_base=may_be_base)
+    except DamagedPromise as error:
+        raise InputError(
+            f"{error.why}; that it is public takes back nothing that it stated: bring back an "
+            "undamaged copy, or name the ledgers of its runs"
+        ) from None
     except InputError:  # nothing is stated, or nothing was promised
         return Promise().declared_public()
     return lineage.declared_public()
@@ -283,26 +328,29 @@ def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]
             if elsewhere:
                 return Promise()
             raise ValueError("it is no folder model/ beside a run's result.json")
-        if result.get("weights") not in (None, weights_digest(folder)):  # None: of earlier runs
+        tied = "weights" in result or "promise" in result  # neither: of an earlier version
+        if tied and result.get("weights") != weights_digest(folder):
             raise ValueError("its weights are not those that the run beside it saved")
         this = _of_result(run, result)
         public, heads = _stated(result)
         encoder = str(result["features"].get("path", ""))
     except _UNREADABLE as error:
-        raise InputError(
-            f"{what} {folder}: a model that was trained on users, and what that cost them is not "
-            f"known: {first_line(error)}; {advice}"
-        ) from None
+        ledger = run / "ledger.jsonl" if mine else folder / FILE
+        raise _unknown(f"{what} {folder}", error, advice, ledger) from None
     if public:
         before = _declared_public(what, encoder, "", may_be_base=True)
     else:
         before = lineage_of_model(what, encoder, advice, elsewhere) if encoder else Promise()
     lineage = before | Promise((this,))
-    if heads - Counter([*(str(one.head) for one in lineage.runs), *elsewhere]):
+    if heads - (_heads(lineage) + Counter(elsewhere)):
         raise InputError(
             f"{what} {folder}: its encoder came from runs whose ledgers are not there; {advice}"
         )
     return lineage
+
+
+def _heads(promise: Promise) -> Counter[str]:
+    return Counter(str(run.head) for run in promise.runs)
 
 
 def _stated(result: Mapping[str, Any]) -> tuple[bool, Counter[str]]:
@@ -419,7 +467,11 @@ def _read(name: str, folder: Path, elsewhere: Mapping[str, Path]) -> Promise:
     if about["format"] not in (FORMAT, _FORMAT_WITHOUT_IDENTITY):
         raise ValueError(f"{FILE} is in format {about['format']!r}, not {FORMAT}")
     of = _DATA if _DATA in about else _WEIGHTS
-    if about[of] != _digest(of, folder) and not elsewhere:
+    # Of rows, beside a model that another trainer made of them: its weights are no concern of it.
+    copied = of == _DATA and not (folder / ROWS).exists()
+    if of == _DATA and is_language_model(folder):
+        raise ValueError(f"{FILE} is about rows, not about the model that a run saved here")
+    if not copied and about[of] != _digest(of, folder) and not elsewhere:
         what = "other rows" if of == _DATA else "a model with other weights"
         raise ValueError(f"{FILE} is about {what}")
     earlier = about["format"] == _FORMAT_WITHOUT_IDENTITY
@@ -440,7 +492,18 @@ def _read(name: str, folder: Path, elsewhere: Mapping[str, Path]) -> Promise:
         if not run.terms.run:
             run = _of_earlier_version(run, record)
         runs.append(run)
-    return Promise(tuple(runs), frozenset(stated))
+    promise = Promise(tuple(runs), frozenset(stated))
+    if not earlier:
+        _check_whole(promise, about["promise"])
+    return promise
+
+
+def _check_whole(promise: Promise, record: Mapping[str, Any]) -> None:
+    """ValueError where a record adds up more runs than it names, or has a caveat that none of them
+    has: one was left out."""
+    most = max((row["runs"] for row in record["composed"]), default=0)
+    if most > len(promise.counted) or caveats_in(record["caveats"]) - promise.caveats:
+        raise ValueError(f"{FILE} leaves out a run, or a caveat, that its own figures have")
 
 
 def _read_ledger(path: Path, head: str) -> ReleasedRun:

@@ -2,8 +2,10 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from murmuration.preference import policy_losses
 from murmuration.preference.choices import JUDGED, NEXT_TOKENS
@@ -15,6 +17,7 @@ from murmuration.privacy.accounting.ledger_lines import draw_of
 from murmuration.privacy.accounting.second_opinion import SecondOpinion
 from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit, caveat_sentences
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.disclosure import Disclosure, Public, Shown
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.privacy.promise import Promise
 from murmuration.reporting.facts import in_words, of_rows
@@ -98,7 +101,7 @@ def result_of(
     figure: HeldOut | None,
     pace: Pace,
     folder: Path,
-) -> dict[str, object]:
+) -> Disclosure:
     """Return what ``result.json`` says of a run that has ended, but for what it was learnt on."""
     strategy, config = built.strategy, context.config
     private, terms = bool(built.charges), ledger.terms
@@ -107,25 +110,19 @@ def result_of(
     warnings += [*_lost(ledger), *_drawn_again(ledger), *strategy.notes(), *as_published(config)]
     warnings += [*_randomized(context), *_caveats(config, ledger)]
     guarantee = in_words(_guarantee(built, ledger), config.task)
-    return {
+    computed = marked(ledger)
+    public: dict[str, object] = {
         "task": config.task,
         "strategy": config.strategy,
         "model": config.model,
         "adjacency": config.adjacency,
-        "epsilon": epsilon,
-        "epsilon_against_server": against_server_epsilon(ledger),
-        "attack": _attack(built, ledger, epsilon),
-        "second_opinion": opinion.to_json() if opinion else None,
         "noise_parties": context.noise.parties or None,
         "run": terms.run,
-        "ledger_head": str(ledger.head),
         "privacy_level": built.level,
         "epsilon_target": config.epsilon if private else None,
         "delta": config.delta,
         "noise_multiplier": built.noise_multiplier,
         "clip_norm": built.clip_norm,
-        "group_size": built.group_size,
-        "rounds": strategy.rounds_done,
         "rounds_planned": config.rounds,
         "users": context.users,
         "cohort": config.cohort,
@@ -133,36 +130,55 @@ def result_of(
         "gradients": built.gradients,
         "bytes_per_user": built.bytes_per_user,
         "learning_rate": strategy.optimizer.rate(),
-        "heldout_accuracy": figure.accuracy if figure else None,
-        "heldout_accuracy_by_user": figure.by_user if figure else None,
-        "heldout_error": figure.error if figure else None,
-        "heldout_noise": figure.noise if figure else None,
         "heldout_epsilon": context.hold_out.epsilon if context.hold_out else None,
         "heldout_users": _heldout_users(context, figure),
         "test": name_of(config.test),
         "test_users": figure.of_users if figure else None,
         "heldout_chance": figure.chance if figure else None,
+        "out": str(folder),
+        "private": private and not strategy.source.seeded,
+        "seeded": strategy.source.seeded,
+        "one_user_per_row": config.one_user_per_row,
+        "proven": built.proven,
+        "test_is_public": bool(config.test),
+        "noise": context.noise.kind if private else None,
+        "secure_aggregation": config.secure_aggregation,
+        "user_isolation": user_isolation(config.batch_users) if private else None,
+    }
+    from_releases: dict[str, object] = {
+        "epsilon": epsilon,
+        "epsilon_against_server": against_server_epsilon(ledger),
+        "attack": _attack(built, ledger, epsilon),
+        "second_opinion": opinion.to_json() if opinion else None,
+        "ledger_head": str(ledger.head),
+        "group_size": built.group_size,
+        "rounds": strategy.rounds_done,
+        # With --exact-heldout these are exact, which a caveat says.
+        "heldout_accuracy": figure.accuracy if figure else None,
+        "heldout_accuracy_by_user": figure.by_user if figure else None,
+        "heldout_error": figure.error if figure else None,
+        "heldout_noise": figure.noise if figure else None,
         **(_loss(figure) if config.task in NEXT_TOKENS else {}),
         # Not to the last digit: how long a round takes depends on who took part.
         "users_per_second": float(f"{config.cohort * pace.rounds / pace.seconds:.2g}")
         if pace.seconds > 0
         else None,
         "seconds_training": round(pace.seconds, 1),
-        "out": str(folder),
-        "private": private and not strategy.source.seeded,
-        "seeded": strategy.source.seeded,
         "stopped": strategy.stopped,
         "guarantee": of_rows(guarantee) if config.one_user_per_row else guarantee,
-        "one_user_per_row": config.one_user_per_row,
         "account": in_words(built.account, config.task),
-        "proven": built.proven,
-        "test_is_public": bool(config.test),
-        "noise": context.noise.kind if private else None,
-        "secure_aggregation": config.secure_aggregation,
-        "user_isolation": user_isolation(config.batch_users) if private else None,
         "warnings": [in_words(text, config.task) for text in warnings],
         **({"choice": dict(built.about)} if built.about else {}),
     }
+    result = Disclosure.public(public)
+    result.update({name: computed(value) for name, value in from_releases.items()})
+    return result
+
+
+def marked(ledger: Ledger) -> Callable[[Any], Shown[Any]]:
+    """Return what marks values that are computed from all that a run released; they are public
+    where it ended before it released anything."""
+    return ledger.released if ledger.has_released else Public
 
 
 def _lost(ledger: Ledger) -> list[str]:

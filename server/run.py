@@ -20,7 +20,8 @@ from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.preference.language.policy_class import policy_of
 from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.accounting.terms import caveat_sentences
-from murmuration.privacy.promise import Promise, ReleasedRun
+from murmuration.privacy.disclosure import Public
+from murmuration.privacy.promise import Promise, ReleasedRun, combined
 from murmuration.reporting.baselines import (
     MOST_BY_A_LANGUAGE_MODEL,
     MOST_SCORED,
@@ -46,12 +47,10 @@ class Origin:
 
     Attributes:
         lineage: the earlier runs that its base, policies and rows came from.
-        of_models: whether models of private runs wrote its rows.
         whose: what of it was trained on users, for a warning.
     """
 
     lineage: Promise
-    of_models: bool
     whose: str
 
 
@@ -83,35 +82,37 @@ def run_training(
         model = model or base_of(base_config(config), weights=bool(config.test))
         described = model.to_config()
         origin = _origin(config, described)
+        folder.keep_lineage(run.name for run in origin.lineage.runs)
         data = read_test(config)
         test = None if data is None else examples_of_test(data, model, on_bad_rows(config))
         trained = train(config, grid, folder, model, origin.lineage, test, on_metrics)
         own = ReleasedRun.read(folder.ledger_path)
         promise = origin.lineage | Promise((own,))
         result = trained.result
-        result["promise"] = promise.to_json()
+        computed = trained.computed
+        result["promise"] = computed(promise.to_json())
         # Nor is what stands on a seeded run.
-        result["private"] = result["private"] and not promise.seeded
+        result["private"] = Public(result["private"] and not promise.seeded)
         first = [*earlier_runs(promise, own, origin.whose), *_merged(described)]
         theirs = caveat_sentences(promise.caveats - own.terms.caveats)
-        result["warnings"] = [*first, *theirs, *result["warnings"]]
+        result["warnings"] = computed([*first, *theirs, *result["warnings"]])
         model = model.loaded()
         if data is not None and config.task in ("reward", "policy"):
             score = partial(_scores, model, trained.theta_D) if model.trains else None
             most = MOST_BY_A_LANGUAGE_MODEL if config.base else MOST_SCORED
             judgements = data.as_judgements("users' texts are not judged")
-            result["baselines"] = on_public_test(judgements, score, most)
+            result["baselines"] = computed(on_public_test(judgements, score, most))
         account = first_sentence(str(result["account"])) if config.private else None
         about = details(promise, result=result, sampling=account, rows=WORDS[config.task].rows[:-1])
         ledgers = None  # its run's lies beside it
-        if model.holds_promise or origin.of_models:
+        if model.holds_promise or origin.lineage.runs:
             ledgers = partial(files_of, promise, details=about)
         place, card = folder.path / "model", model_card(result, about)
         model.save(place, trained.theta_D, config.model, card, overwrite=True, beside=ledgers)
-        result["weights"] = weights_digest(place)
+        result["weights"] = computed(weights_digest(place))
         write_report(folder.path, result, folder.metrics())
         folder.write_json("result.json", result)
-        return result
+        return dict(result)
 
 
 @contextmanager
@@ -147,14 +148,17 @@ def _origin(config: RunConfig, described: Mapping[str, Any]) -> Origin:
     base = str(described.get("path", ""))
     of_base = lineage_of("--base" if config.base else "--features", base, config.base_privacy)
     of_base = with_class(of_base, map(policy_of, described.get("policies", ())), config)
-    of_rows = lineage_of_data(config.data, config.base_privacy, has_base=bool(base))
+    of_rows = combined(
+        lineage_of_data(option, source, config.base_privacy, has_base=bool(base))
+        for option, source in (("--data", config.data), ("--test", config.test))
+    )
     if config.policies:
         whose = "THE BASE, OR POLICIES OF THE CLASS, WERE"
     elif not of_rows.runs:
         whose = "THE BASE WAS"
     else:
         whose = f"{'THE BASE, OR ' if of_base.runs else ''}MODELS THAT WROTE THE DATA WERE"
-    return Origin(covering(of_base, of_rows), bool(of_rows.runs), whose)
+    return Origin(covering(of_base, of_rows), whose)
 
 
 def _of_disk(error: OSError, folder: RunDirectory) -> str:

@@ -14,7 +14,8 @@
     report.html, plots/
     private/        seeds, keys, cohort sizes, node failures, of a simulation hashes of the users'
                     prompts, rows that were given in memory, what of a strategy's state was not
-                    released, the folder's lock: not for release
+                    released, names of the private runs that it stands on, the folder's
+                    lock: not for release
 
 What it has in common with other runs' folders is in ``server.run_folder``.
 """
@@ -37,6 +38,7 @@ from murmuration.privacy.accounting.events import Event, HoldOut
 from murmuration.privacy.accounting.ledger import Ledger, LedgerError, read_account, read_charges
 from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.disclosure import Disclosure, Public, Released, disclosed
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.reporting.run_files import (
@@ -76,12 +78,12 @@ class RunDirectory(RunFolder):
         )
         if self.is_new:
             with self._closed_on_error():
-                self.write_json("private/seed.json", {"seed": config.seed})
+                self.write_private("seed.json", {"seed": config.seed})
                 keys = {purpose: secrets.token_hex(32) for purpose in _SECRETS}
-                self.write_json("private/keys.json", keys)
+                self.write_private("keys.json", keys)
                 settings = config.immutable_fields()
                 check = check_of({"settings": settings, "seed": config.seed}, keys)
-                self.write_json("config.json", {**settings, CHECK: check})
+                self.write_json("config.json", Disclosure.public({**settings, CHECK: check}))
 
     def close(self) -> None:
         """Let go of the folder, and of its ledger."""
@@ -181,7 +183,9 @@ class RunDirectory(RunFolder):
     def abort(self, reason: str, sentence: str, private: Mapping[str, object]) -> None:
         """Note that the run ended early: why in kind, and exactly what happened only privately."""
         self.log_private({"aborted": reason, **private})
-        self.write_json("aborted.json", {"aborted": reason, "because": sentence})
+        # One of few phrases; what that tells of who answered stands in sharp-edges.
+        values = Disclosure.public({"aborted": reason, "because": sentence})
+        self.write_json("aborted.json", values)
 
     @property
     def ledger_path(self) -> Path:
@@ -268,7 +272,22 @@ class RunDirectory(RunFolder):
                 f"--resume with other settings: the users were on {before} nodes and are now on "
                 f"{nodes}, which a seeded run cannot repeat; use the same --users-per-node"
             )
-        self.write_json("private/nodes.json", {"nodes": nodes})
+        self.write_private("nodes.json", {"nodes": nodes})
+
+    def keep_lineage(self, names: Iterable[str]) -> None:
+        """Note by name which private runs this one is made from.
+
+        Raises:
+            InputError: the run goes on, and its base or its rows name fewer than before.
+        """
+        now = sorted(names)
+        before = self._read_json("private/lineage.json", "runs").get("runs", now)
+        if gone := sorted(set(before) - set(now)):
+            raise InputError(
+                f"--resume: this run was begun on what the private run {gone[0]} had made, and "
+                "neither base nor rows say so any more: bring back their privacy.json and ledgers"
+            )
+        self.write_private("lineage.json", {"runs": now})
 
     def keep_base(self, described: Mapping[str, Any]) -> dict[str, Any]:
         """Note which language model is trained, if one is; the description with the size of batches
@@ -302,7 +321,7 @@ class RunDirectory(RunFolder):
                 f"with {dtype}: continue it on a machine where it is {dtype}"
             )
         kept = {name: before[name] for name in ("batch_tokens",) if name in before}
-        self.write_json("base.json", {**now, **kept})
+        self.write_json("base.json", Disclosure.public({**now, **kept}))
         return {**described, **kept}
 
     def keep_batch(self, described: Mapping[str, Any], tokens: Iterable[int]) -> dict[str, Any]:
@@ -314,10 +333,11 @@ class RunDirectory(RunFolder):
         if described.get("batch_tokens") or not result:
             return dict(described)
         chosen = {"batch_tokens": max(min(result), described["max_tokens"])}
-        self.write_json("base.json", {**self._read_json("base.json", "digest"), **chosen})
+        base = self._read_json("base.json", "digest")
+        self.write_json("base.json", Disclosure.public({**base, **chosen}))
         return {**described, **chosen}
 
-    def once(self, name: str, release: Callable[[], Value]) -> Value:
+    def once(self, name: str, release: Callable[[], Released[Value]]) -> Value:
         """A value that is released once in a run and kept in ``released.json``.
 
         A crash between the release and the file costs one more release when the run is resumed.
@@ -333,9 +353,12 @@ class RunDirectory(RunFolder):
                 "undamaged copy, or begin anew with another --out"
             )
         if name not in kept:
-            kept[name] = release()
+            values = Disclosure.read(kept)
+            values[name] = release()
+            kept = dict(values)
             self.note_head(0)
-            self.write_json("released.json", {**kept, CHECK: check_of(kept, self._keys)})
+            values[CHECK] = Public(check_of(kept, self._keys))
+            self.write_json("released.json", values)
         return kept[name]
 
     @property
@@ -357,10 +380,11 @@ class RunDirectory(RunFolder):
         asked = [line["round"] for line in read_private_log(self.path) if "cohort" in line]
         return asked[-1] if asked else 0
 
-    def add_metrics(self, line: Mapping[str, Any]) -> None:
-        """Append the metrics of a round."""
+    def add_metrics(self, line: Disclosure) -> None:
+        """Append the metrics of a round; trackers send them on."""
+        text = json.dumps(disclosed(line), allow_nan=False) + "\n"
         with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, allow_nan=False) + "\n")
+            file.write(text)
 
     def metrics(self) -> list[dict[str, Any]]:
         """All metrics; a line torn by a crash is left out."""

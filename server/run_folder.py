@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.disclosure import Disclosure, disclosed
 from murmuration.privacy.durable_files import replace_file
 from murmuration.server.run_lock import RunInUse, RunLock
 
@@ -103,10 +104,17 @@ class RunFolder:
         """Let go of the folder."""
         self._lock.close()
 
-    def write_json(self, name: str, data: Mapping[str, Any]) -> None:
-        """Replace a JSON file."""
+    def write_json(self, name: str, values: Disclosure) -> None:
+        """Replace a JSON file that is for everybody."""
+        self._write(self.path / name, disclosed(values))
+
+    def write_private(self, name: str, data: Mapping[str, Any]) -> None:
+        """Replace a JSON file that is not for release."""
+        self._write(self.private / name, data)
+
+    def _write(self, path: Path, data: Mapping[str, Any]) -> None:
         text = json.dumps(data, indent=2, allow_nan=False) + "\n"
-        replace_file(self.path / name, text.encode())
+        replace_file(path, text.encode())
 
     @contextmanager
     def _closed_on_error(self) -> Iterator[None]:

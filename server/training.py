@@ -23,6 +23,7 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.spending import Spending
 from murmuration.privacy.accounting.terms import Caveat
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.disclosure import Disclosure, Public, Shown
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.promise import Promise
 from murmuration.server.checkpoints import Checkpoint, InBackground
@@ -34,7 +35,7 @@ from murmuration.server.evaluation import (
 from murmuration.server.participants import participants, refresh
 from murmuration.server.probe import FLOOR, deadline
 from murmuration.server.refusals import check_refusals, show_newcomers
-from murmuration.server.result import Pace, result_of, terms_of
+from murmuration.server.result import Pace, marked, result_of, terms_of
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.versions import versions
 from murmuration.strategies import registry
@@ -67,10 +68,12 @@ class Trained:
     Attributes:
         theta_D: what was learnt.
         result: the figures, and what there is to know before they are believed.
+        computed: marks what is computed from all that the run released.
     """
 
     theta_D: np.ndarray
-    result: dict[str, Any]
+    result: Disclosure
+    computed: Callable[[Any], Shown[Any]]
 
 
 def train(
@@ -148,13 +151,14 @@ def train(
             if test is not None
             else (on_held_out(theta_D, context, built.strategy, ledger), {})
         )
-        result: dict[str, Any] = result_of(context, built, ledger, figure, pace, folder.path)
-        result |= beside
-    result["features"] = {**described, **model.details}
-    result["versions"] = versions()
+        result = result_of(context, built, ledger, figure, pace, folder.path)
+    computed = marked(ledger)
+    result.update({name: computed(value) for name, value in beside.items()})
+    result["features"] = Public({**described, **model.details})
+    result["versions"] = Public(versions())
     if choice := model.choice(theta_D, test):
-        result["choice"] |= choice
-    return Trained(theta_D, result)
+        result["choice"] = computed(result["choice"] | choice)
+    return Trained(theta_D, result, computed)
 
 
 def _probed(
@@ -233,25 +237,29 @@ def _rounds(
 
     noise_norm = built.noise * math.sqrt(len(optimizer.theta))
     clock = _Clock(time.monotonic(), time.monotonic())
+    released = ledger.released
 
     def on_round(round_: int) -> None:
         moves.check(round_)  # before anything of it is written
         update, more = strategy.update_norm, strategy.figures()
-        noise = more.get("noise_norm", noise_norm)
-        line: dict[str, object] = {
-            "round": round_,
-            "epsilon": epsilon(round_),
-            "learning_rate": optimizer.rate(round_),
-            "update_norm": update,
-            "noise_norm": noise,
-            "signal_norm": math.sqrt(max(0.0, update**2 - noise**2)),
-            **more,
-        }
+        noise = more.get("noise_norm", Public(noise_norm)).value
+        line = Disclosure(
+            {
+                "round": Public(round_),
+                "epsilon": released(epsilon(round_)),
+                "learning_rate": Public(optimizer.rate(round_)),
+                "update_norm": released(update),
+                "noise_norm": released(noise),
+                "signal_norm": released(math.sqrt(max(0.0, update**2 - noise**2))),
+                **more,
+            }
+        )
         if test is not None and (round_ % every == 0 or round_ == config.rounds):
             figure = on_test(optimizer.result_D, test)
-            line["heldout_accuracy"] = figure.accuracy
+            line["heldout_accuracy"] = released(figure.accuracy)
             if figure.loss is not None:
-                line["heldout_loss"] = figure.loss if math.isfinite(figure.loss) else None
+                loss = figure.loss if math.isfinite(figure.loss) else None
+                line["heldout_loss"] = released(loss)
         if round_ > config.rounds - config.keep_last:
             folder.keep_iterate(round_, optimizer.theta_D)
         folder.note_head(round_)

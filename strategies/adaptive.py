@@ -29,6 +29,7 @@ from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum, node_noise
 from murmuration.privacy.mechanisms.grid import COUNT_STEP
@@ -274,7 +275,7 @@ class Adaptive(SteppedStrategy):
     ) -> None:
         super().__init__(plan, ledger, **arguments)
         self.least_unit, self.radius = least_unit, plan.start
-        self._figures: dict[str, float] = {}
+        self._figures: dict[str, Shown[float]] = {}
 
     def parameters(self) -> Mapping[str, messages.Scalar]:
         """The clip norm in force, and how many judgements of a user count."""
@@ -320,17 +321,19 @@ class Adaptive(SteppedStrategy):
             source=self.source,
         )
         share = 0.5 + within / self.plan.cohort
-        self._figures = {"radius": self.radius, "within": share}
+        released = self.ledger.released
+        self._figures = {"radius": released(self.radius), "within": released(share)}
         self.radius = self.plan.rule.next(self.radius, share)
         return noisy_D
 
     def _in_radii(self, gradient_D: np.ndarray, radius: float) -> np.ndarray:
         unit = max(radius, self.least_unit)
         per_coordinate = self.plan.noise * radius / unit
-        self._figures["noise_norm"] = per_coordinate * math.sqrt(len(gradient_D))
+        length = per_coordinate * math.sqrt(len(gradient_D))
+        self._figures["noise_norm"] = self.ledger.released(length)
         return gradient_D / unit
 
-    def figures(self) -> Mapping[str, float]:
+    def figures(self) -> Mapping[str, Shown[float]]:
         """Radius and noisy share within it, and the noise of the last gradient; all released."""
         return self._figures
 

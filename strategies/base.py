@@ -28,6 +28,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
+from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.mechanisms import grid as grids
 from murmuration.privacy.mechanisms.distributed import NodeNoise
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -508,8 +509,8 @@ class CohortStrategy(Strategy):
     def finish(self) -> None:
         """Called when the last round is done, before the result: charge what is planned anyway."""
 
-    def figures(self) -> Mapping[str, float]:
-        """Return what else was released in the last round, for the metrics.
+    def figures(self) -> Mapping[str, Shown[float]]:
+        """Return what else was released in the last round, or is public, for the metrics.
 
         A "noise_norm" among them is the length of the noise in the last gradient.
         """

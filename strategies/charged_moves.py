@@ -5,6 +5,11 @@ compares the model before and after each of them. A round that moved it and was 
 run, and the ledger says ε = ∞ from then on. Rounds that were charged and moved nothing are none of
 its business: a test that fails costs what one that passes does.
 
+Steps take plain arrays, not values that only a charge returns. θ also moves where nothing is
+charged in that call (averages at the end of a phase, momentum, a solve from several releases,
+``restore``), and a strategy holds the optimizer: such a type would be one more thing to pass
+through, and what this file checks would still have to be.
+
 That a charge is there says nothing of what it is for: whether the noise that was charged was added
 is the mechanism's promise (``privacy.mechanisms``), and not seen here.
 """

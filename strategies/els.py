@@ -35,6 +35,7 @@ from murmuration.privacy.accounting.events import Event, GroupGaussian, PureChoi
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.disclosure import Released
 from murmuration.privacy.mechanisms.clipping import ExampleClip
 from murmuration.privacy.mechanisms.coins import bernoulli
 from murmuration.privacy.mechanisms.median import release_median
@@ -262,7 +263,7 @@ def build_group(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     return _built(context, ledger, Group, GroupPlan, group_size, 0.0)
 
 
-def _median(context: RunContext, ledger: Ledger, epsilon: float) -> int:
+def _median(context: RunContext, ledger: Ledger, epsilon: float) -> Released[int]:
     if context.config.secure_aggregation:  # before anything is asked or spent
         taking_part = context.participants
         check_nodes(taking_part.registry, 1.0 - taking_part.share)
@@ -274,9 +275,10 @@ def _median(context: RunContext, ledger: Ledger, epsilon: float) -> int:
         timeout=context.config.timeout,
         masked=context.config.secure_aggregation,
     )
-    return release_median(
+    median = release_median(
         users_J, epsilon, adjacency=ledger.adjacency, ledger=ledger, source=context.source
     )
+    return ledger.released(median)
 
 
 def _built(

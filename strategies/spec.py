@@ -18,6 +18,7 @@ from murmuration.preference.policy_losses import BOUNDED_LOSSES
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.disclosure import Released
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.discrete_gaussian import (
     MOST_COORDINATES,
@@ -359,7 +360,7 @@ def trains_layers(config: Settings) -> bool:
 class ReleaseCache(Protocol):
     """What a release gave, which a resumed run is not to ask for again."""
 
-    def __call__(self, name: str, release: Callable[[], Value]) -> Value:
+    def __call__(self, name: str, release: Callable[[], Released[Value]]) -> Value:
         """Return what ``release()`` gives, or gave, under this name."""
         ...
 

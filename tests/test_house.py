@@ -22,6 +22,7 @@ ARROWS = {
     "privacy": (),
     # How to compile, and what hands work to threads: all that both kinds of arithmetic share.
     "preference": (
+        "privacy.disclosure",  # who may see a value
         "privacy.extensions",  # what other packages bring, of which events are one kind
         "privacy.mechanisms.numba_jit",
         "privacy.mechanisms.parallel",

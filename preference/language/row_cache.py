@@ -20,7 +20,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from murmuration.preference.escaping import get_logger
-from murmuration.preference.operator_only import OperatorOnly
+from murmuration.privacy.disclosure import OperatorOnly
 
 FOLDER = "MURMURATION_CACHE"
 _AT_A_TIME = 1024  # rows that are computed before they are written

@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from murmuration.privacy.accounting import accountant, chained_record, events
 from murmuration.privacy.accounting.chained_record import (
@@ -42,7 +42,7 @@ from murmuration.privacy.accounting.chained_record import (
     RecordDamaged,
     RecordInUse,
 )
-from murmuration.privacy.accounting.events import Event, ParallelEvent, Unprotected
+from murmuration.privacy.accounting.events import Event, HoldOut, ParallelEvent, Unprotected
 from murmuration.privacy.accounting.ledger_lines import (
     VERSION,
     VERSION_WITHOUT_IDENTITY,
@@ -59,7 +59,10 @@ from murmuration.privacy.accounting.ledger_lines import (
 )
 from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.disclosure import Released
 from murmuration.privacy.durable_files import replace_file
+
+Value = TypeVar("Value")
 
 
 class BudgetExceeded(RuntimeError):
@@ -269,6 +272,28 @@ class Ledger:
         self._write(charge)
         self.granted.append(charge)
         return charge
+
+    @property
+    def has_released(self) -> bool:
+        """Return whether anything was charged but coins, which tell nothing by themselves."""
+        return any(
+            not (isinstance(event, HoldOut) and event.epsilon == 0.0)
+            for event in self._account.spent
+        )
+
+    def released(self, value: Value) -> Released[Value]:
+        """Return a value as one that was charged here, or is computed from such values.
+
+        Raises:
+            LedgerError: nothing was charged yet, so it can come from no release.
+        """
+        if not self.has_released:
+            raise LedgerError(
+                f"{self.path}: a value is said to be released, and nothing was charged: release it "
+                "by a mechanism (privacy.mechanisms), or mark it as Public if it follows from "
+                "settings"
+            )
+        return Released(value)
 
     def note_unprotected(self, round_: int, covers: str) -> None:
         """Write that something got out which nothing was charged for, whatever the budget.

@@ -27,7 +27,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from murmuration.preference.operator_only import OperatorOnly
+from murmuration.privacy.disclosure import OperatorOnly, Shown, on_terminal
 from murmuration.reporting.facts import facts
 from murmuration.reporting.figures import counted
 from murmuration.reporting.live.progress import RoundProgress, Tail
@@ -53,16 +53,14 @@ class LiveView:
         self._thread = threading.Thread(target=self._follow, name="live view", daemon=True)
         self._said_stage, self._said_round, self._said_at = "", 0, -math.inf  # in plain lines
 
-    def stage(self, text: str | OperatorOnly) -> None:
+    def stage(self, text: Shown[str] | OperatorOnly) -> None:
         """Say what goes on while no rounds arrive; the next round takes its place."""
-        self._stage = str(text)
+        self._stage = on_terminal(text)
 
-    def note(self, text: str | OperatorOnly) -> None:
-        """A line that stays, above the bar. Another console would draw over the bar.
-
-        A text is public, or was released; all else is for the operator only, and labelled.
-        """
-        self._console.print(str(text), style="yellow", highlight=False, soft_wrap=True)
+    def note(self, text: Shown[str] | OperatorOnly) -> None:
+        """A line that stays, above the bar. Another console would draw over the bar."""
+        line = on_terminal(text)
+        self._console.print(line, style="yellow", highlight=False, soft_wrap=True)
 
     def __enter__(self) -> "LiveView":
         self._plain = not _interactive(self._console)

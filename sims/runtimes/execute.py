@@ -20,8 +20,8 @@ from murmuration.preference.data.judgements import InputError, OnBadRows
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.ratings import THUMBS_TELL
 from murmuration.preference.features import embeddings
-from murmuration.preference.operator_only import OperatorOnly
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.disclosure import OperatorOnly, Public
 from murmuration.reporting.facts import WORDS
 from murmuration.reporting.figures import counted, duration, share_text
 from murmuration.reporting.live.live_view import LiveView
@@ -76,17 +76,18 @@ def execute(
     live = LiveView(folder, RoundProgress(config.rounds, target, config.strategy))
     try:
         with nullcontext() if quiet else live, nullcontext() if quiet else _pace(live):
-            live.stage(f"loading {WORDS[config.task].rows}")
+            live.stage(Public(f"loading {WORDS[config.task].rows}"))
             forget_changed(config.data)
             nodes = _nodes(config, runtime, users_per_node, live)
             if not config.resume and (paid := people.paid_before(folder, _people(config))):
-                live.note(OperatorOnly(paid.sentence))
-            live.stage("computing features" if config.task == "reward" else "reading texts")
+                live.note(OperatorOnly(paid.sentence(folder.parent)))
+            doing = "computing features" if config.task == "reward" else "reading texts"
+            live.stage(Public(doing))
             settings = config.to_run_config()
             if runtime is Runtime.LOCAL:
                 run_local(settings, nodes=nodes, server_app=server_app, client_app=client_app)
             elif runtime is Runtime.RAY:
-                live.stage("starting Ray")
+                live.stage(Public("starting Ray"))
                 run_ray(
                     settings,
                     _load(config),
@@ -96,7 +97,7 @@ def execute(
                     client_app=client_app,
                 )
             else:
-                live.stage("starting Flower")
+                live.stage(Public("starting Flower"))
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 log = folder.with_name(f"{folder.name}.flower.log")
                 try:
@@ -208,7 +209,7 @@ def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, live
         raise InputError(f"{config.data}: {THUMBS_TELL}")
     check_others(config, data)
     for warning in as_published(config):
-        live.note(warning)
+        live.note(Public(warning))
     for note in data.notes:
         live.note(OperatorOnly(note))
     if data.set_aside:

@@ -17,7 +17,7 @@ from murmuration.preference.data.data_sets import parse_source
 from murmuration.preference.data.judgements import OnBadRows
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.rows import InputError
-from murmuration.preference.operator_only import OperatorOnly
+from murmuration.privacy.disclosure import OperatorOnly
 from murmuration.strategies.config import RunConfig
 
 #: Whose splits have users of their own.

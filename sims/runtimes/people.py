@@ -31,6 +31,8 @@ from murmuration.server.lineage import promise_of_run
 
 PLACE = Path("private") / "people.json"
 _KEY = Path("murmuration") / "people.key"
+#: What a run's folder has beside its ledger, an owner's has not.
+_OF_A_RUN = ("config.json", "result.json", PLACE)
 _BYTES = 8  # of a hash: among 100,000 users two share one with probability 3e-10
 
 
@@ -60,14 +62,14 @@ class Paid:
     runs: tuple[Path, ...]
     promise: Promise
 
-    @property
-    def sentence(self) -> str:
-        """In words, for the operator's terminal."""
+    def sentence(self, below: Path) -> str:
+        """Return it in words, for the operator's terminal; ``below`` is where runs were looked
+        for."""
         who = "anybody" if self.people is None else counted(self.people, "person")
         who = who.replace("persons", "people")
         return (
-            f"{who} of this data set paid before, in {counted(len(self.runs), 'run')} (the first: "
-            f"{self.runs[0].name}), which cost together: {self.promise}"
+            f"{who} of this data set paid before, in {counted(len(self.runs), 'run')} below "
+            f"{below} (the first: {self.runs[0].name}), which cost together: {self.promise}"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -95,8 +97,8 @@ def book(folder: Path) -> list[Paid]:
 
 
 def paid_before(out: Path, user_ids: Sequence[str]) -> Paid | None:
-    """Return what the runs beside a new one have cost those of its users who were in most; None if
-    they were in none that is known.
+    """Return what the runs below the folder that a new one lies in have cost those of its users
+    who were in most; None if they were in none that is known.
 
     Raises:
         InputError: a run's files are damaged, or the operator's key is.
@@ -140,7 +142,7 @@ def _paid(runs: Mapping[Path, Promise], noted: Mapping[Path, np.ndarray]) -> lis
 def _runs(folder: Path) -> Iterator[Path]:
     """The folders of runs below a folder, itself too."""
     for ledger in sorted(folder.rglob("ledger.jsonl")):
-        if (ledger.parent / "config.json").exists():
+        if any((ledger.parent / name).exists() for name in _OF_A_RUN):
             yield ledger.parent
 
 

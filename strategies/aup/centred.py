@@ -94,7 +94,7 @@ class AupCentred(Adaptive):
         radius, centre_D = self.radius, self.centre.value_D.astype(np.float64)
         estimate_D = centre_D + self._release(round_, totals) / self.plan.cohort
         self.centre.add(estimate_D, self.plan.noise * radius)
-        self._figures["centre_norm"] = float(np.linalg.norm(centre_D))
+        self._figures["centre_norm"] = self.ledger.released(float(np.linalg.norm(centre_D)))
         return self._in_radii(estimate_D, radius)
 
     def state(self) -> dict[str, np.ndarray]:

@@ -129,7 +129,7 @@ class AupThreshold(AupCentred):
             source=self.source,
             also_hashed=within,
         )
-        self._figures = {"radius": self.radius}
+        self._figures = {"radius": self.ledger.released(self.radius)}
         if self._spent < self.plan.series:
             self.radius = self.plan.rule.next(self.radius, self._ask(round_, within))
         return noisy_D

@@ -52,6 +52,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import feature_map
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -219,9 +220,11 @@ class LabelMoment(SumStrategy):
         self._moments.append(Moment(noisy_D, centre_D, self.plan.clip, self.plan.std))
         return self.optimizer.set(self.solver.solve(self._moments))
 
-    def figures(self) -> Mapping[str, float]:
+    def figures(self) -> Mapping[str, Shown[float]]:
         """About how far noise moves the solution."""
-        return {"noise_norm": self.solver.noise_length(self._moments)} if self._moments else {}
+        if not self._moments:
+            return {}
+        return {"noise_norm": self.ledger.released(self.solver.noise_length(self._moments))}
 
     def state(self) -> dict[str, np.ndarray]:
         """Also the moments released so far, and where they were taken."""

@@ -38,6 +38,7 @@ import numpy as np
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.disclosure import Public, Shown
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.objective_noise import Calibration, LabelObjective
@@ -202,12 +203,11 @@ class ObjectivePerturbation(SumStrategy):
         noisy_D = self.release(round_, totals)
         return self.optimizer.set(solve(self.loss, noisy_D, self.ridge, self.ball))
 
-    def figures(self) -> Mapping[str, float]:
+    def figures(self) -> Mapping[str, Shown[float]]:
         """About how far noise moves the minimiser."""
         bends_D = self.loss.axes[0].numpy()
-        return {
-            "noise_norm": self.plan.std * float(np.sqrt(((bends_D + self.ridge) ** -2.0).sum()))
-        }
+        length = self.plan.std * float(np.sqrt(((bends_D + self.ridge) ** -2.0).sum()))
+        return {"noise_norm": Public(length)}  # of what users were shown, which is public here
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:

@@ -53,7 +53,8 @@ def test_the_folder_says_what_it_stands_on(lineage, tmp_path):
     assert sorted(path.name for path in out.iterdir()) == names
     lines = (out / "train.jsonl").read_text().split("\n")
     assert [json.loads(line) for line in lines[:-1]] == [ROW | mark_of(one)] * 3
-    assert json.loads(lines[0])["private_runs"] == one.runs[0].terms.run
+    run, head = json.loads(lines[0])["private_runs"].split("@")
+    assert run == one.runs[0].terms.run and str(one.runs[0].head).startswith(head)
     assert lineage_of_model("data", str(out), "advice") == one
     assert lineage_of_rows("--sft", str(out / "train.jsonl"), "--sft-privacy", "") == one
     assert [path.name for path in out.parent.iterdir()] == ["data"]

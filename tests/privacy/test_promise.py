@@ -166,6 +166,20 @@ def test_where_there_is_no_figure_there_is_none(other, why):
     assert why in promise.composed[0].why
 
 
+def test_runs_that_protect_different_units_are_told_beside_each_other():
+    rows = made(1.0, unit=Unit.ROW, caveats=[Caveat.SEEDED])
+    whole = Promise((made(3.0), made(2.0), rows))
+    assert whole.epsilon is None and not whole.private
+    assert whole.statement == (
+        "User-level DP: ε = 5.00, δ = 2e-5, add-remove; and, by other runs, Row-level DP: ε = 1.00,"
+        " δ = 1e-5, add-remove (simulation, seed known) (the runs protect different units: no "
+        "figure is about all of them)"
+    )
+    # A part without a figure leaves no guarantee to name.
+    for other in (made(None, unit=Unit.NOBODY), made(1.0, adjacency=REPLACE)):
+        assert (whole | Promise((other,))).statement.startswith("No privacy guarantee: ")
+
+
 def test_a_known_seed_follows_every_figure():
     promise = Promise((made(3.0), made(1.0, caveats=[Caveat.SEEDED])))
     assert promise.epsilon == 4.0 and not promise.private

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from html import escape
 
 import pytest
@@ -10,6 +11,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.promise import epsilon_text
 from murmuration.reporting.comparison import comparison_page, read_run, warnings_of
 
 
@@ -62,6 +64,18 @@ def test_what_does_not_compare_is_told(made, changes, told):
     runs = [read_run(made("a")), read_run(made("b", **changes))]
     assert any(told in text for text in warnings_of(runs))
     assert told in comparison_page(runs)
+
+
+def test_choosing_the_best_by_hand_costs_what_all_cost(made, tmp_path):
+    one, two = read_run(made("a")), read_run(made("b"))
+    told = f"ε = {epsilon_text(one.epsilon + two.epsilon)}, δ = 2e-5 together"
+    for text in (*warnings_of([one, two])[:1], comparison_page([one, two])):
+        assert f"choosing the best of them by hand is a release of each: {told}" in text
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")  # the same run
+    assert told in " ".join(warnings_of([one, read_run(tmp_path / "copy"), two]))
+    other = read_run(made("c", adjacency="replace"))
+    assert "what that costs together has no figure" in " ".join(warnings_of([one, other]))
+    assert not any("by hand" in text for text in warnings_of([one]))
 
 
 def test_an_unfinished_run_has_the_ledgers_epsilon(made):

@@ -88,7 +88,7 @@ def make_setting():
         kept = {}
 
         def once(name, release):
-            return kept.setdefault(name, kept[name] if name in kept else release())
+            return kept.setdefault(name, kept[name] if name in kept else release().value)
 
         settings = RunConfig(**{"epsilon": 2.0, "data": "x", **changes})
         return SimpleNamespace(

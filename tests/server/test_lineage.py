@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from local_runs import lineage_of, run
 
+from murmuration.preference.data import loading
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting import chained_record
@@ -336,6 +337,16 @@ def test_an_encoder_that_was_trained_on_users(config, part):
     ledger = Path(config.out) / "ledger.jsonl"
     named = replace(then, base_privacy=str(ledger), population="b", disjoint=True)
     assert str(lineage_of(named).runs[0].head) == first["ledger_head"]
+    # What the head's folder says stays, whatever lies where its encoder did.
+    whole, head = promise_of_run(Path(then.out)), Path(then.out) / "model"
+    assert len(whole.runs) == 2
+    shutil.rmtree(config.out)
+    shutil.copytree(config.base, f"{config.out}/model")
+    assert promise_of_run(Path(then.out)) == whole
+    assert lineage_of_saved(REWARD[0], str(head), REWARD[1], "") == whole
+    (head / "privacy.json").unlink()  # as of earlier versions
+    with pytest.raises(InputError, match="its encoder came from runs whose ledgers are not there"):
+        promise_of_run(Path(then.out))
 
 
 @pytest.mark.parametrize("part", ["lora", "full", "head"])
@@ -499,6 +510,92 @@ def test_a_mark_that_is_no_text_is_refused(tmp_path, mark):
         lineage_of_rows("--sft", str(path), "--sft-privacy", "public")
 
 
+def test_a_mark_names_a_run_as_its_ledger_was(spent, write_rows, tmp_path):
+    """A later state of the run covers it; a copy that went on by itself does not."""
+    path, one = spent("run", 2)
+    mark = mark_of(Promise((one,)))
+    assert mark["private_runs"] == f"{one.name}@{one.head.index}:{one.head.hash[:16]}"
+    marked = write_rows([{"prompt": "a", "response": "b"} | mark], "marked.jsonl")
+    shutil.copytree(path.parent, tmp_path / "copy")
+    for folder in (path.parent, tmp_path / "copy"):
+        promise = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-3, "budget": None}
+        with Ledger(folder / "ledger.jsonl", **promise) as ledger:
+            ledger.charge(PoissonGaussian(0.5, 1.0), round_=9, covers="a sum")
+    later, forked = path, tmp_path / "copy" / "ledger.jsonl"
+    for ledger in (later, forked):  # both go on from where the rows were made
+        run = ReleasedRun.read(ledger)
+        assert lineage_of_rows("--sft", marked, "--sft-privacy", str(ledger)).runs == (run,)
+    of_fork = {"prompt": "a", "response": "b"} | mark_of(Promise((ReleasedRun.read(forked),)))
+    both = write_rows([of_fork], "fork.jsonl")
+    with pytest.raises(InputError, match=rf"private runs \({one.name}\)"):
+        lineage_of_rows("--sft", both, "--sft-privacy", str(later))
+    every = lineage_of_rows("--sft", both, "--sft-privacy", f"{later},{forked}")
+    assert len(every.counted) == 2
+    earlier = [{"prompt": "a", "response": "b", "private_runs": one.name}]  # it had no head
+    assert lineage_of_rows("--sft", write_rows(earlier, "e.jsonl"), "--sft-privacy", str(path)).runs
+
+
+@pytest.mark.parametrize("damage", ["cut", "of other weights", "no ledger", "a ledger cut"])
+def test_a_word_takes_back_no_statement_that_is_damaged(spent, saved, damage):
+    config = saved("base", spent("run", 2))
+    folder = Path(config.base)
+    if damage == "cut":
+        (folder / "privacy.json").write_text((folder / "privacy.json").read_text()[:40])
+    elif damage == "of other weights":
+        (folder / "model.safetensors").write_text("others")
+    elif damage == "no ledger":
+        (folder / "ledger-1.jsonl").unlink()
+    else:
+        lines = (folder / "ledger-1.jsonl").read_bytes().splitlines(keepends=True)
+        (folder / "ledger-1.jsonl").write_bytes(b"".join(lines[:-1]))
+    with pytest.raises(InputError, match="takes back nothing that it stated: bring back") as said:
+        lineage_of(replace(config, base_privacy="public"))
+    assert "--base-privacy public" not in str(said.value)
+
+
+def test_a_record_that_leaves_out_a_run_is_refused(spent, saved):
+    """Though ledgers and heads that it has fit each other."""
+    config = saved("base", spent("one", 1), spent("two", 2))
+    folder = Path(config.base)
+    about = json.loads((folder / "privacy.json").read_text())
+    assert len(lineage_of(config).runs) == 2
+    del about["promise"]["runs"][1]
+    (folder / "privacy.json").write_text(json.dumps(about))
+    for file in folder.glob("ledger-2.*"):
+        file.unlink()
+    with pytest.raises(InputError, match="leaves out a run"):
+        lineage_of(config)
+
+
+def test_a_record_of_rows_is_none_of_a_model_that_a_run_saved(spent, saved, tmp_path):
+    """Beside a model of another trainer it is believed: it only adds."""
+    cheap, dear = spent("cheap", 1), spent("dear", 5)
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    (rows / "train.jsonl").write_text("{}\n")
+    for name, content in files_of(Promise((cheap[1],)), rows).items():
+        (rows / name).write_bytes(content)
+    model = Path(saved("model", dear).base)
+    (model / "murmuration.json").write_text("{}")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "config.json").write_text("{}")
+    for folder in (model, other):
+        shutil.copytree(rows, folder, dirs_exist_ok=True)
+    with pytest.raises(InputError, match="is about rows, not about the model"):
+        lineage_of(RunConfig(base=str(model)))
+    (other / "train.jsonl").unlink()
+    assert lineage_of(RunConfig(base=str(other))).runs == (cheap[1],)
+    (other / "ledger-1.jsonl").unlink()
+    for given in ("", "public"):
+        with pytest.raises(InputError, match=r"ledger-1\.jsonl is missing"):
+            lineage_of(RunConfig(base=str(other), base_privacy=given))
+
+
+def test_a_word_about_a_model_of_nobody_is_taken(saved, language_model):
+    assert lineage_of(RunConfig(base=language_model("gpt2"), base_privacy="public")).public
+
+
 def test_a_base_of_others_has_none(config):
     assert lineage_of(config).runs == ()
     assert lineage_of(replace(config, base="", lora_rank=0)).runs == ()
@@ -602,6 +699,11 @@ def test_another_runs_head_is_not_believed_in_a_runs_place(head):
     shutil.copytree(other, model)
     with pytest.raises(InputError, match="weights are not those that the run beside it saved"):
         lineage_of_saved(REWARD[0], str(model), REWARD[1], "")
+    result = json.loads((model.parent / "result.json").read_text())
+    del result["weights"]
+    (model.parent / "result.json").write_text(json.dumps(result))
+    with pytest.raises(InputError, match="weights are not those that the run beside it saved"):
+        lineage_of_saved(REWARD[0], str(model), REWARD[1], "")
 
 
 def test_a_run_that_promised_nothing_makes_nothing_private(head):
@@ -628,7 +730,27 @@ def test_only_a_base_may_be_of_nobody(saved, language_model):
 
 
 def test_a_deployments_server_has_no_rows_to_look_at():
-    assert lineage_of_data("", "", has_base=False) == Promise()
+    assert lineage_of_data("--data", "", "", has_base=False) == Promise()
+
+
+def marked_rows():
+    """Rows from a function, as a hub's are: from no file."""
+    row = {"user_id": "a", "prompt": "p", "chosen": "c", "rejected": "r"}
+    yield row | {"private_runs": "f" * 32}
+
+
+def test_marks_are_read_wherever_rows_come_from(monkeypatch):
+    named = f"{__name__}:{marked_rows.__name__}"
+    for option in ("--data", "--test"):
+        with pytest.raises(InputError, match=rf"{option} .*private runs \({'f' * 32}\)"):
+            lineage_of_data(option, named, "", has_base=False)
+    monkeypatch.setattr(loading, "hub_rows", lambda named: _each_marked())
+    with pytest.raises(InputError, match=r"--data someone/rows: .*private runs"):
+        lineage_of_data("--data", "someone/rows", "", has_base=False)
+
+
+def _each_marked():
+    return ((f"row {n}", n, row) for n, row in enumerate(marked_rows(), start=1))
 
 
 def test_a_run_on_rows_that_models_of_private_runs_wrote(config, crowd, write_rows, tmp_path):
@@ -659,6 +781,20 @@ def test_a_run_on_rows_that_models_of_private_runs_wrote(config, crowd, write_ro
     assert promise.statement in (Path(second.out) / "model" / "README.md").read_text()
     model = str(Path(second.out) / "model")
     assert lineage_of_saved("--reward", model, "--reward-privacy", "") == promise
+    # A test of such rows: its figures come from the runs too, whose people it does not name.
+    theirs = [row | {"user_id": f"other-{row['user_id']}"} for row in rows]
+    tested = replace(
+        first, test=str(made / "train.jsonl"), data=crowd, seed=-1, out=str(tmp_path / "tested")
+    )
+    (made / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in theirs))
+    with pytest.raises(InputError, match=r"--test .*about other rows"):
+        run(tested)
+    for name, content in files_of(before, made).items():
+        (made / name).write_bytes(content)
+    run(tested)
+    of_test = promise_of_run(Path(tested.out))
+    assert {one.name for one in before.runs} < {one.name for one in of_test.counted}
+    assert of_test.epsilon == pytest.approx(sum(one.epsilon for one in of_test.counted))
     (made / "train.jsonl").write_text((made / "train.jsonl").read_text() + json.dumps(rows[0]))
     with pytest.raises(InputError, match="about other rows"):
         run(replace(second, out=str(tmp_path / "third")))

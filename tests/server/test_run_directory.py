@@ -18,6 +18,7 @@ from murmuration.privacy.accounting.chained_record import NO_LINES
 from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.disclosure import Disclosure, Released
 from murmuration.reporting.run_files import check_of
 from murmuration.server import run_folder
 from murmuration.server.run_directory import RunDirectory
@@ -68,7 +69,7 @@ def test_public_files_have_the_modes_of_ordinary_files(config):
     folder = RunDirectory(config)
     before = os.umask(0o022)
     try:
-        folder.write_json("result.json", {})
+        folder.write_json("result.json", Disclosure.public({}))
         assert stat.S_IMODE((folder.path / "result.json").stat().st_mode) == 0o644
         assert os.umask(0o022) == 0o022
     finally:
@@ -338,41 +339,42 @@ def test_a_run_that_released_something_is_never_discarded(config):
 
 def test_writing_is_all_or_nothing(config, monkeypatch):
     folder = RunDirectory(config)
-    folder.write_json("result.json", {"a": 1})
+    folder.write_json("result.json", Disclosure.public({"a": 1}))
 
     def full(descriptor):
         raise OSError("disk full")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="disk full"):
-        folder.write_json("result.json", {"a": 2})
+        folder.write_json("result.json", Disclosure.public({"a": 2}))
     assert folder.result == {"a": 1}
     kept = ["config.json", "private/keys.json", "private/lock", "private/seed.json", "result.json"]
     assert files(folder) == kept
     monkeypatch.undo()
     with pytest.raises(ValueError, match="JSON"):
-        folder.write_json("result.json", {"a": float("nan")})
+        folder.write_json("result.json", Disclosure.public({"a": float("nan")}))
     assert folder.result == {"a": 1}
 
 
 def test_metrics_with_a_torn_line(config):
     folder = RunDirectory(config)
     for round_ in (1, 2, 3):
-        folder.add_metrics({"round": round_})
+        folder.add_metrics(Disclosure.public({"round": round_}))
     with (folder.path / "metrics.jsonl").open("a") as file:
         file.write('{"round": 4, "eps')
     assert [line["round"] for line in folder.metrics()] == [1, 2, 3]
     folder.rewind_metrics(2)
     assert (folder.path / "metrics.jsonl").read_text() == '{"round": 1}\n{"round": 2}\n'
-    folder.add_metrics({"round": 3})
+    folder.add_metrics(Disclosure.public({"round": 3}))
     assert [line["round"] for line in folder.metrics()] == [1, 2, 3]
     folder.rewind_metrics(0)
     assert folder.metrics() == []
 
 
 def test_metrics_must_be_json(config):
+    line = Disclosure.public({"round": 1, "epsilon": float("inf")})
     with pytest.raises(ValueError, match="JSON"):
-        RunDirectory(config).add_metrics({"round": 1, "epsilon": float("inf")})
+        RunDirectory(config).add_metrics(line)
 
 
 def test_checkpoint_round_trip(config):
@@ -413,18 +415,30 @@ def test_the_last_round_that_nodes_were_asked_in(config):
     assert folder.last_asked() == 2
 
 
+def test_a_run_that_goes_on_stands_on_no_fewer_private_runs(config):
+    folder = RunDirectory(config)
+    folder.keep_lineage(["b", "a"])
+    folder.close()
+    with RunDirectory(replace(config, resume=True)) as resumed:
+        with pytest.raises(InputError, match=r"private run b had made.*privacy\.json"):
+            resumed.keep_lineage(["a"])
+        resumed.keep_lineage(["a", "b", "c"])
+        with pytest.raises(InputError, match="private run c had made"):
+            resumed.keep_lineage(["a", "b"])
+
+
 def test_what_is_released_once_is_kept(config):
     folder, asked = RunDirectory(config), []
 
     def release():
         asked.append(1)
-        return 7
+        return Released(7)
 
     assert [folder.once("group-size", release) for _ in range(2)] == [7, 7]
     folder.close()
     assert RunDirectory(replace(config, resume=True)).once("group-size", release) == 7
     assert asked == [1]
-    assert folder.once("other", lambda: 3) == 3
+    assert folder.once("other", lambda: Released(3)) == 3
     assert folder.once("group-size", release) == 7
 
 
@@ -472,7 +486,7 @@ def test_two_processes_at_once_on_one_folder(config, tmp_path):
         "    try: folder = RunDirectory(RunConfig(data='d', seed=7, out=f'{sys.argv[1]}/{turn}'))\n"
         "    except InputError as error:\n"
         "        print('in use' in str(error) or 'holds a run' in str(error)); continue\n"
-        "    folder.write_json('result.json', {'by': sys.argv[2]})\n"
+        "    folder.write_json('result.json', Disclosure.public({'by': sys.argv[2]}))\n"
         "    print(folder.result == {'by': sys.argv[2]})\n"
         "    if turn % 3 == 0: folder.discard_if_unused()\n"
         "    folder.close()\n"
@@ -506,13 +520,13 @@ def test_two_processes_at_once_on_one_folder(config, tmp_path):
 def test_damaged_json_is_one_line(config):
     folder = RunDirectory(replace(config, seed=-1))
     folder.keep_nodes(3)
-    folder.once("group-size", lambda: 4)
-    folder.write_json("result.json", {"a": 1})
+    folder.once("group-size", lambda: Released(4))
+    folder.write_json("result.json", Disclosure.public({"a": 1}))
     looks = {
         "result.json": lambda: folder.result,
         "private/keys.json": lambda: folder.secret("hold-out coins"),
         "private/nodes.json": lambda: folder.keep_nodes(3),
-        "released.json": lambda: folder.once("group-size", lambda: 5),
+        "released.json": lambda: folder.once("group-size", lambda: Released(5)),
     }
     for name, look in looks.items():
         good = (folder.path / name).read_bytes()
@@ -527,10 +541,10 @@ def test_damaged_json_is_one_line(config):
 
 def test_metrics_that_are_no_metrics_are_left_out(config):
     folder = RunDirectory(config)
-    folder.add_metrics({"round": 1})
+    folder.add_metrics(Disclosure.public({"round": 1}))
     with (folder.path / "metrics.jsonl").open("ab") as file:
         file.write(b'7\n\xff\n{"round": "x"}\n[]\n')
-    folder.add_metrics({"round": 2})
+    folder.add_metrics(Disclosure.public({"round": 2}))
     assert [line["round"] for line in folder.metrics()] == [1, 2]
 
 

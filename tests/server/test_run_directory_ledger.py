@@ -10,6 +10,7 @@ from murmuration.privacy.accounting import chained_record
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import LedgerLoss
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.disclosure import Disclosure, Released
 from murmuration.server.run_directory import RunDirectory
 from murmuration.strategies.config import RunConfig
 
@@ -33,7 +34,7 @@ def eight_rounds(config):
         ledger = folder.open_ledger(**TERMS)
         for round_ in range(1, 9):
             ledger.charge(EVENT, round_=round_, covers="gradient")
-            folder.add_metrics({"round": round_})
+            folder.add_metrics(Disclosure.public({"round": round_}))
             folder.save_checkpoint(round_, {"theta": np.zeros(2)})
     return folder
 
@@ -112,10 +113,10 @@ def test_a_ledger_that_lost_something_is_refused_by_name(unseeded, damage, said)
 
 def test_metrics_that_go_on_after_the_ledger_are_evidence(unseeded):
     folder = eight_rounds(unseeded)
-    folder.add_metrics({"round": 9})
+    folder.add_metrics(Disclosure.public({"round": 9}))
     with pytest.raises(LedgerLoss, match="no charge for round 9, and 9 rounds were done"):
         on_with(unseeded)
-    folder.add_metrics({"round": 10**15})
+    folder.add_metrics(Disclosure.public({"round": 10**15}))
     with pytest.raises(LedgerLoss, match="no charge for round 9"):
         on_with(unseeded)
 
@@ -123,7 +124,7 @@ def test_metrics_that_go_on_after_the_ledger_are_evidence(unseeded):
 def test_what_was_released_before_the_first_round_is_evidence(unseeded):
     with RunDirectory(unseeded) as folder:
         folder.open_ledger(**TERMS)
-        folder.once("group-size", lambda: 7)
+        folder.once("group-size", lambda: Released(7))
     with pytest.raises(LedgerLoss, match=r"no charge for what stands in released\.json"):
         on_with(unseeded)
 
@@ -154,14 +155,17 @@ def test_a_result_that_is_not_of_this_ledger_is_refused(config, edit):
             ledger.charge(PoissonGaussian(0.1, 4.0), round_=1, covers="gradient sum")
             head = ledger.head
         assert folder.finished() is None
-        folder.write_json("result.json", {"epsilon": 1.0, "ledger_head": str(head)})
+        folder.write_json(
+            "result.json", Disclosure.public({"epsilon": 1.0, "ledger_head": str(head)})
+        )
         assert folder.finished() == {"epsilon": 1.0, "ledger_head": str(head)}
         if edit == "another's head":
             folder.write_json(
-                "result.json", {"epsilon": 0.1, "ledger_head": f"{head.index}:{64 * 'a'}"}
+                "result.json",
+                Disclosure.public({"epsilon": 0.1, "ledger_head": f"{head.index}:{64 * 'a'}"}),
             )
         elif edit == "no head":
-            folder.write_json("result.json", {"epsilon": 0.1})
+            folder.write_json("result.json", Disclosure.public({"epsilon": 0.1}))
         elif edit == "no ledger":
             folder.ledger_path.unlink()
         else:

@@ -3,6 +3,7 @@
 from murmuration.privacy.accounting.chained_record import NO_LINES
 from murmuration.privacy.accounting.terms import RunTerms, Trust, Unit
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.disclosure import Disclosure
 from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.reporting import model_card as written
 from murmuration.reporting.promise import details
@@ -16,4 +17,4 @@ def model_card(result):
     terms = RunTerms(unit=unit, trust=Trust.SERVER, caveats=caveats)
     adjacency = Adjacency(result["adjacency"])
     run = ReleasedRun(terms, adjacency, result["delta"], result["epsilon"], NO_LINES)
-    return written.model_card(result, details(Promise((run,))))
+    return written.model_card(Disclosure.read(result), details(Promise((run,))))

@@ -2,6 +2,7 @@
 computed by hand, caveats included."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from rooms import ROOMS
 
 from murmuration.api.run import Run
 from murmuration.privacy.accounting.ledger import read_account
-from murmuration.server.lineage import lineage_of_model
+from murmuration.server.lineage import lineage_of_model, mark_of
 
 pytest.importorskip("trl")
 pytestmark = pytest.mark.usefixtures("quick_runs")
@@ -26,6 +27,29 @@ def caveats_of(folder):
 def statement(epsilon, delta, seeded):
     words = " (simulation, seed known)" if seeded else ""
     return f"User-level DP: ε = {epsilon:.2f}, δ = {delta}, add-remove{words}"
+
+
+def by_trl(base, rows, out):
+    """A folder with what TRL's DPO makes of a base and of rows, as TRL saves it."""
+    import trl
+    from datasets import load_dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    trainer = trl.DPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(base),
+        processing_class=AutoTokenizer.from_pretrained(base),
+        train_dataset=load_dataset("json", data_files=str(rows / "train.jsonl"), split="train"),
+        args=trl.DPOConfig(
+            output_dir=str(out), max_steps=2, per_device_train_batch_size=4, report_to=[],
+            disable_tqdm=True, use_cpu=True, save_strategy="no", bf16=False,
+            gradient_checkpointing=False,
+        ),
+    )  # fmt: skip
+    trainer.train()
+    trainer.save_model(str(out))
+    before, after = (AutoModelForCausalLM.from_pretrained(place) for place in (base, out))
+    assert any((a != b).any() for a, b in zip(before.parameters(), after.parameters(), strict=True))
+    return out
 
 
 def head(card):
@@ -94,9 +118,10 @@ def test_a_promise_is_the_same_at_each_station(
     files = [said, *page.glob("answers/*.jsonl"), policy / "reference.jsonl"]
     files += policy.glob("answers/*.jsonl")
     assert len(files) > 4
+    marks = frozenset(mark_of(Run.load(run).promise)["private_runs"] for run in (one, two))
     for file in files:
         named = {json.loads(line)["private_runs"] for line in file.open()}
-        assert {frozenset(text.split()) for text in named} == {frozenset((first, second))}, file
+        assert {frozenset(text.split()) for text in named} == {marks}, file
         code, _, lines = cli(
             "align", "--reward", one / "model", "--base", base, "--prompts", asked, "--sft", file,
             "--out", tmp_path / "never",
@@ -112,23 +137,45 @@ def test_a_promise_is_the_same_at_each_station(
     assert code == 0, lines
     assert both in stdout and both in (rows / "README.md").read_text()
     named = {json.loads(line)["private_runs"] for line in (rows / "train.jsonl").open()}
-    assert named == {" ".join(run.name for run in lineage_of_model("", str(rows), "").runs)}
+    assert named == {mark_of(lineage_of_model("", str(rows), ""))["private_runs"]}
 
-    # What another trainer makes of the rows (a stand-in: its folder says nothing of ours), and a
-    # run of ours on top of it, with the ledgers that lie beside the rows.
+    # What another trainer makes of the rows, and a run of ours on top of it: with what lies beside
+    # the rows carried along, or with the ledgers named.
+    dpo = by_trl(base, rows, tmp_path / "dpo")
+    all_three, third = statement(5, "0.003", seeded), tmp_path / "third"
+    assert not (dpo / "privacy.json").exists()
     ledgers = ",".join(str(rows / f"ledger-{place}.jsonl") for place in (1, 2))
-    third = tmp_path / "third"
+    for out, beside, option in (
+        (tmp_path / "named", [], ("--base-privacy", ledgers)),
+        (third, [rows / "privacy.json", *rows.glob("ledger-*")], ()),
+    ):
+        for file in beside:
+            shutil.copy(file, dpo)
+        code, _, lines = cli(
+            "run", "--data", crowd, "--rounds", 2, "--cohort", 10, "--delta", 1e-3, "--epsilon", 1,
+            "--users", 40, "--noise", "gaussian", *seed, "--base", dpo, "--lora-rank", 2,
+            "--group-size", 2, *option, "--out", out,
+        )  # fmt: skip
+        assert code == 0, lines
+        promise = json.loads((out / "result.json").read_text())["promise"]
+        assert promise["statement"] == all_three and len(promise["runs"]) == 3
+        assert set(promise["caveats"]) == known
+        assert Run.load(out).promise.statement == all_three
+
+    # A run of ours on the rows themselves, which protects each of them, and counts who judged.
+    direct = tmp_path / "direct"
     code, _, lines = cli(
-        "run", "--data", crowd, "--rounds", 2, "--cohort", 10, "--delta", 1e-3, "--epsilon", 1,
-        "--users", 40, "--noise", "gaussian", *seed, "--base", base, "--lora-rank", 2,
-        "--group-size", 2, "--base-privacy", ledgers, "--out", third,
+        "run", "--task", "policy", "--loss", "dpo", "--data", rows / "train.jsonl", "--base", base,
+        "--one-user-per-row", "--rounds", 2, "--cohort", 10, "--users", 20, "--delta", 1e-3,
+        "--epsilon", 1, "--noise", "gaussian", *seed, "--lora-rank", 2, "--out", direct,
     )  # fmt: skip
     assert code == 0, lines
-    all_three = statement(5, "0.003", seeded)
-    promise = json.loads((third / "result.json").read_text())["promise"]
-    assert promise["statement"] == all_three and len(promise["runs"]) == 3
-    assert set(promise["caveats"]) == known
-    assert Run.load(third).promise.statement == all_three
+    promise = Run.load(direct).promise
+    of_rows = statement(1, "0.001", seeded).replace("User", "Row").replace("1.00", "1.000")
+    beside = f"{both}; and, by other runs, {of_rows} (the runs protect different units: "
+    assert promise.statement.startswith(beside) and len(promise.counted) == 3
+    assert promise.caveats == known | {"each row counted as a user"}
+    assert beside in (direct / "model" / "README.md").read_text()
 
     # Exported, whole or as it is.
     for place, source in (("out", third), ("policy-out", policy / "model")):

@@ -180,7 +180,7 @@ def test_noise_of_users_who_have_nothing_to_say(world, make_examples, checks):
     for round_ in (1, 2, 3):
         (released,) = made.run(round_)
         exact_noise(released, checks, 1.7 / 12)  # in radii, whatever the radius
-    figures = made.strategy.figures()
+    figures = {name: mark.value for name, mark in made.strategy.figures().items()}
     assert made.strategy.radius < figures["radius"] < 0.3  # all zero: all within
     assert figures["noise_norm"] == pytest.approx(1.7 / 12 * np.sqrt(6000))
     assert np.linalg.norm(released) == pytest.approx(figures["noise_norm"], rel=0.05)
@@ -341,5 +341,7 @@ def test_no_gradients_are_divided_by_less_than_the_least_unit(world, make_exampl
     small, large = world(examples, cohort=10), world(examples, cohort=10, least_unit=2.0)
     (in_radii,), (released,) = small.run(1), large.run(1)
     np.testing.assert_allclose(released, in_radii * MEDIAN.start / 2.0, rtol=1e-12)
-    ratio = large.strategy.figures()["noise_norm"] / small.strategy.figures()["noise_norm"]
+    ratio = (
+        large.strategy.figures()["noise_norm"].value / small.strategy.figures()["noise_norm"].value
+    )
     assert ratio == pytest.approx(MEDIAN.start / 2.0)

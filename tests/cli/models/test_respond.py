@@ -8,7 +8,8 @@ import pytest
 
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.reward import RewardModel
-from murmuration.server.lineage import lineage_of_saved
+from murmuration.privacy.promise import Promise
+from murmuration.server.lineage import lineage_of_saved, mark_of
 from murmuration.sims.population.population import Population
 
 pytest.importorskip("transformers")
@@ -125,7 +126,7 @@ def test_the_best_of_several(cli, language_model, reward, asked, tmp_path):
         at = int(scores.argmax())
         wanted.append({"prompt": prompt, "response": mine[at], "reward": float(scores[at])})
     (run,) = lineage_of_saved("--reward", str(reward), "", "").runs
-    assert told(tmp_path / "best") == [row | {"private_runs": run.terms.run} for row in wanted]
+    assert told(tmp_path / "best") == [row | mark_of(Promise((run,))) for row in wanted]
     assert "= 0.432 nats" in stdout  # ln 3 − 2/3
     assert "Beirami" in stdout
     assert "no user's data" in stdout

@@ -10,7 +10,8 @@ from murmuration.alignment.synthesis import Synthesis, preferences
 from murmuration.preference.data.loading import load_prompts
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.reward import RewardModel
-from murmuration.server.lineage import lineage_of_model
+from murmuration.privacy.promise import Promise
+from murmuration.server.lineage import lineage_of_model, mark_of
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -51,7 +52,7 @@ def test_pairs_and_what_they_stand_on(cli, language_model, reward, asked, tmp_pa
     pool = draw(Writer.load(base), RewardModel.load(model), PROMPTS, 3, sampling, 4)
     wanted = preferences(pool, Synthesis("all", "sampled", PublicSeed(4)))
     (run,) = lineage_of_model("data", str(out), "advice").runs
-    assert rows_in(out) == [row | {"private_runs": run.terms.run} for row in wanted.rows]
+    assert rows_in(out) == [row | mark_of(Promise((run,))) for row in wanted.rows]
     assert list(load_prompts(str(out / "train.jsonl"))) == [row["prompt"] for row in wanted.rows]
     assert f"wrote {len(wanted.rows):,} pairs" in stdout
     epsilon = json.loads((model.parent / "result.json").read_text())["epsilon"]

@@ -13,6 +13,7 @@ import time
 import pytest
 from rich.console import Console
 
+from murmuration.privacy.disclosure import Public
 from murmuration.reporting.live import live_view
 from murmuration.reporting.live.live_view import LiveView, summary
 from murmuration.reporting.live.progress import RoundProgress
@@ -122,7 +123,7 @@ def view(folder, stream, rounds=20):
 
 def test_plain_lines(tmp_path, plain):
     with view(tmp_path, plain) as shown:
-        shown.stage("loading judgements")
+        shown.stage(Public("loading judgements"))
         until(lambda: "loading" in plain.getvalue())
         append(tmp_path, line(1))
         append(tmp_path, line(2) + '{"round": 3, ')
@@ -175,16 +176,16 @@ def test_forced_colour_does_not_make_a_bar(tmp_path, plain, monkeypatch):
 
 def test_terminal(tmp_path, terminal):
     with view(tmp_path, terminal.stream) as shown:
-        shown.stage("starting Flower")
+        shown.stage(Public("starting Flower"))
         until(lambda: "starting Flower" in terminal.words)
         append(tmp_path, line(1))
         until(lambda: "round 1 of 20" in terminal.words)
         append(tmp_path, line(7))
         until(lambda: "left" in terminal.words)
-        shown.note("[b]3 rows[/b] skipped")
+        shown.note(Public("[b]3 rows[/b] skipped"))
         append(tmp_path, line(20))
         until(lambda: "round 20 of 20" in terminal.words)
-        shown.stage("writing the report")
+        shown.stage(Public("writing the report"))
         until(lambda: "writing the report" in terminal.words)
     until(lambda: SHOW in terminal.text)
     words = terminal.words
@@ -199,7 +200,7 @@ def test_standard_output_stays_clean(tmp_path, terminal, capsys):
     with view(tmp_path, terminal.stream) as shown:
         append(tmp_path, line(20))
         until(lambda: "round 20 of 20" in terminal.words)
-        shown.note("a note")
+        shown.note(Public("a note"))
         print('{"epsilon": 3}')
     assert capsys.readouterr().out == '{"epsilon": 3}\n'
 
@@ -244,7 +245,7 @@ def test_a_closed_standard_error_does_not_stop_the_run(tmp_path, plain):
 
 def test_rounds_that_come_at_once_count_as_new(tmp_path, plain):
     with view(tmp_path, plain) as shown:
-        shown.stage("loading judgements")
+        shown.stage(Public("loading judgements"))
         append(tmp_path, line(1))
         until(lambda: shown._stage == "")
         append(tmp_path, line(2))
@@ -254,7 +255,7 @@ def test_rounds_that_come_at_once_count_as_new(tmp_path, plain):
 def test_a_resumed_run_is_shown_where_it_is(tmp_path, plain):
     append(tmp_path, "".join(line(t) for t in range(1, 11)))
     with view(tmp_path, plain) as shown:
-        shown.stage("starting Flower")
+        shown.stage(Public("starting Flower"))
         until(lambda: "round 10 of 20" in plain.getvalue())
         assert "left" not in plain.getvalue()
         (tmp_path / "new").write_text("".join(line(t) for t in range(1, 9)))

@@ -72,6 +72,12 @@ def test_under_another_key_nobody_is_told_apart(run, tmp_path, home):
     assert book(tmp_path / "runs")[0].promise.epsilon == pytest.approx(first + second)
 
 
+def test_a_run_without_its_settings_is_paid_all_the_same(run, tmp_path):
+    one, first = run("a", ["ann"])
+    (one / "config.json").unlink()
+    assert book(tmp_path / "runs")[0].promise.epsilon == pytest.approx(first)
+
+
 def test_a_copied_run_is_paid_once(run, tmp_path):
     one, first = run("a", ["ann"])
     shutil.copytree(one, tmp_path / "runs" / "copy")
@@ -96,6 +102,9 @@ def test_what_these_people_paid_before(run, tmp_path):
     paid = paid_before(new, ["ann", "bob"])
     assert (paid.people, len(paid.runs)) == (1, 2)
     assert paid.promise.epsilon == pytest.approx(first + second)
+    assert paid.sentence(new.parent).startswith(
+        f"1 person of this data set paid before, in 2 runs below {new.parent} (the first: a), which"
+    )
 
 
 def test_nothing_shows_who_it_was(run, home):

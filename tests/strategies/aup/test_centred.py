@@ -148,7 +148,7 @@ def test_unbounded_and_noiseless_it_is_plain_averaging(world, make_examples):
     optimizer = {"rate": 2e3, "momentum": 0.0}
     centred = world(examples, optimizer=optimizer, **plain)
     centred.run(12)
-    assert centred.strategy.figures()["centre_norm"] > 0.01
+    assert centred.strategy.figures()["centre_norm"].value > 0.01
     uncentred = world(examples, optimizer=optimizer, strategy=Adaptive, **plain)
     uncentred.run(12)
     assert np.linalg.norm(uncentred.strategy.optimizer.theta_D) > 0.5
@@ -185,7 +185,7 @@ def test_users_who_agree_need_a_fraction_of_the_noise(world):
     for strategy in (Adaptive, AupCentred):
         made[strategy] = world(alike(200), strategy=strategy, count_noise=5.0, **still)
         (*_, last) = made[strategy].run(60)
-        estimate_D = last * made[strategy].strategy.figures()["radius"]
+        estimate_D = last * made[strategy].strategy.figures()["radius"].value
         assert estimate_D[0] == pytest.approx(-0.5, abs=0.1)  # the mean gradient, either way
     assert 0.4 < made[Adaptive].strategy.radius < 0.6
     assert made[AupCentred].strategy.radius < 0.15
@@ -221,7 +221,7 @@ def test_grouping_users_changes_nothing(world, nodes):
     settings = {"rounds": 12, "optimizer": {"rate": 0.3}, "noise_multiplier": 0.5}
     reference = world(alike(40), **settings)
     reference.run(12)
-    assert reference.strategy.figures()["centre_norm"] > 0
+    assert reference.strategy.figures()["centre_norm"].value > 0
     made = world(alike(40), nodes=nodes, **settings)
     made.run(12)
     found, expected = (w.strategy.optimizer.theta_D for w in (made, reference))

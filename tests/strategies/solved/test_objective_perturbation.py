@@ -173,7 +173,7 @@ def test_options(make_objective_world, population):
     assert np.linalg.norm(strong) < 0.1
     world = make_objective_world(population.examples)
     start(world)
-    assert world.strategy.figures()["noise_norm"] > 0
+    assert world.strategy.figures()["noise_norm"].value > 0
     assert world.ledger.epsilon() == pytest.approx(world.strategy.plan.epsilon())
     with pytest.raises(BudgetExceeded, match="plan costs"):
         make_objective_world(population.examples, budget=0.1)
