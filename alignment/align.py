@@ -342,7 +342,7 @@ def _check_place(config: Mapping[str, Any], out: Path, resume: bool) -> None:
 def _nothing_in(out: Path) -> bool:
     """Return whether a folder is empty but for what one has that ended before its first file was
     there."""
-    entries = {*out.iterdir(), *(out / "answers").glob("*")}
+    entries = {*out.iterdir(), *(out / "answers").glob("*")} - {*out.glob(".config.json.*")}
     return entries <= {out / "answers", out / "checkpoints"}
 
 

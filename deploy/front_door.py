@@ -58,7 +58,7 @@ BODY_SECONDS = 60.0
 #: What one node may send in so many seconds, where each request counts as so many at least.
 WINDOW_BYTES, WINDOW_SECONDS, LEAST_BYTES = 2**30, 600.0, 8 * 2**10
 #: Bytes of bodies in memory, of one node and of all; others wait. Flower has up to five copies.
-NODE_BYTES, ALL_BYTES = 2 * OBJECT_BYTES, 8 * OBJECT_BYTES
+NODE_BYTES, ALL_BYTES = 2 * OBJECT_BYTES, 16 * OBJECT_BYTES
 #: Of one node: requests that wait, connections.
 WAITING, CONNECTIONS = 32, 16
 _CHECKS = 4  # threads that look keys up and verify signatures
@@ -120,8 +120,7 @@ class Allowance:
             Refused: there are too many of the node's, or it has sent too much.
         """
         if connection is not None:
-            if connection not in self.connections and len(self.connections) >= CONNECTIONS:
-                self.connections = {other for other in self.connections if other.open}
+            self.connections = {other for other in self.connections if other.open}
             self.connections.add(connection)
         if now - self.began >= WINDOW_SECONDS:
             self.began, self.used = now, 0
@@ -232,7 +231,11 @@ class FrontDoor:
             whole, body = body, None
             return {"type": "http.request", "body": whole, "more_body": False}
 
-        await self._app(scope, again, send)
+        try:
+            await self._app(scope, again, send)
+        finally:
+            # Flower's parsed copy, which a connection has as long as it is open, and we know it.
+            scope["state"].clear()
 
 
 def _most(scope: Scope) -> int:

@@ -45,6 +45,10 @@ def epsilon_of(folder):
     return run.epsilon
 
 
+def paid_for(reward):
+    return json.loads((reward.parent / "result.json").read_text())["epsilon"]
+
+
 def synthesis(reward, base, asked, out):
     return ("synthesize", "--reward", reward, "--generator", base, "--prompts", asked, "--out", out,
             "--num-generations", 2, "--max-new-tokens", 5, "--seed", 4)  # fmt: skip
@@ -56,7 +60,7 @@ def test_a_synthesis_that_is_killed_left_no_data_set(cli, language_model, reward
     assert killed("os.rename", r"\.new$", 1, *command) == KILLED
     assert not (tmp_path / "data").exists()
     assert cli(*command)[0] == 0  # begun anew
-    assert epsilon_of(tmp_path / "data") == epsilon_of(reward)
+    assert epsilon_of(tmp_path / "data") == paid_for(reward)
     assert len((tmp_path / "data" / "train.jsonl").read_text().splitlines()) > 0
 
 
@@ -99,7 +103,7 @@ def test_an_alignment_that_is_killed_at_every_file_ends_as_if_it_was_not(
         assert killed(event, pattern, number, *given, *resume, "--out", out) == KILLED, name
         assert not (out / "result.json").exists()
         if (out / "model").exists():
-            assert epsilon_of(out / "model") == epsilon_of(reward)
+            assert epsilon_of(out / "model") == paid_for(reward)
             load_scorer(out / "model")
         for file in out.rglob("[!.]*.jsonl"):
             assert [json.loads(line) for line in file.read_text().splitlines()], file
