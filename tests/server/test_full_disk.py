@@ -105,7 +105,8 @@ def run(config):
 
 def charges_of(config):
     ledger = Path(config.out) / "ledger.jsonl"
-    return read_charges(ledger) if ledger.exists() else []
+    begun = ledger.exists() and ledger.stat().st_size  # or nothing was ever on it
+    return read_charges(ledger) if begun else []
 
 
 def full_at(disk, config, step):
