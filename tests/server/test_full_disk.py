@@ -58,7 +58,7 @@ class Disk:
 
     def fill(self):
         self._filling = True
-        with open(self.folder / "filler", "wb", buffering=0) as file:
+        with (self.folder / "filler").open("wb", buffering=0) as file:
             for size in (2**16, 2**12):
                 try:
                     while True:
