@@ -6,9 +6,7 @@ import signal
 import pytest
 from kills import killed
 
-from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.likelihood import load_scorer
-from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.server.lineage import lineage_of_model
 
 pytest.importorskip("trl")
@@ -114,35 +112,3 @@ def test_an_alignment_that_is_killed_at_every_file_ends_as_if_it_was_not(
     result, whole = (json.loads((f / "result.json").read_text()) for f in (out, tmp_path / "whole"))
     assert result["policy"]["kl"] == pytest.approx(whole["policy"]["kl"], rel=1e-4, abs=1e-5)
     assert epsilon_of(out / "model") == epsilon_of(tmp_path / "whole" / "model")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1500)
-def test_a_reward_whose_training_is_killed_keeps_each_charge(
-    cli, crowd, language_model, asked, tmp_path
-):
-    """``--reward-data``: killed between charge and checkpoint, at a checkpoint, at the model."""
-    base, out, run = language_model("llama"), tmp_path / "policy", tmp_path / "policy-reward"
-    given = ("align", "--reward-data", crowd, "--epsilon", 2, "--delta", 1e-3, "--base", base,
-             "--prompts", asked, "--out", out, *FEW)  # fmt: skip
-    moments = [
-        ("open", r"private/log\.jsonl$", 9),
-        ("os.rename", r"/state\.safetensors$", 3),
-        ("os.rename", r"/model$", 1),
-    ]
-    before = []
-    for event, pattern, number in moments:
-        resume = ("--resume",) if run.exists() else ()
-        assert killed(event, pattern, number, *given, *resume) == KILLED, pattern
-        charges = read_charges(run / "ledger.jsonl")
-        assert charges[: len(before)] == before
-        assert len(charges) > len(before) or pattern == r"/model$"
-        before = charges
-        with pytest.raises(InputError):
-            lineage_of_model("reward", str(run / "model"), "advice")
-    assert cli(*given, "--resume")[0] == 0
-    charges = read_charges(run / "ledger.jsonl")
-    assert charges[: len(before)] == before
-    result = json.loads((run / "result.json").read_text())
-    assert result["epsilon"] <= 2
-    assert epsilon_of(out / "model") == result["epsilon"]
