@@ -1,7 +1,7 @@
-"""A person's side of a deployment: check what is there, say what will leave, then run it.
+"""A person's side of a deployment: the folder that they were handed, and running what is there.
 
-The folder that they were handed is read and never written, and nothing in it is run. What is
-theirs, ledger, keys and logs, is in a folder of their own beside it.
+The folder is read and never written, and nothing in it is run. What is theirs, ledger, keys and
+logs, is in a folder of their own beside it. What will leave says ``deploy.disclosure``.
 
 Runs the agent, which reads the judgements, and beside it the SuperNode and its executor, which runs
 what the server ships. With ``--node-user`` (as root) these are another operating-system user, who
@@ -28,17 +28,13 @@ from pathlib import Path
 
 from cryptography import x509
 
-from murmuration.client.agent.identity import Identity
 from murmuration.client.agent.policy import Policy
 from murmuration.client.agent.unix_socket import answers
 from murmuration.client.isolated import python
-from murmuration.client.labels.memory import LabelState
-from murmuration.client.store import load_judged, place_of
-from murmuration.deploy.certificates import days_left, load_client_key, public_line
+from murmuration.deploy.certificates import load_client_key, public_line
 from murmuration.deploy.confined import node_environment
-from murmuration.deploy.handed_over import AUTHORITY, KEY, POLICY, SETTINGS, HandedOver
+from murmuration.deploy.handed_over import KEY, POLICY, SETTINGS, HandedOver
 from murmuration.deploy.init import CLIENT_NAME
-from murmuration.deploy.plan import compared, own_ledger
 from murmuration.deploy.processes import (
     Program,
     agent_program,
@@ -49,19 +45,12 @@ from murmuration.deploy.processes import (
     state_beside,
     wait_for,
 )
-from murmuration.deploy.terms import RUN
-from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.schema import PAIRS, Schema
-from murmuration.privacy import extensions
-from murmuration.reporting.figures import counted
-from murmuration.strategies import registry
-from murmuration.strategies.local_label import LOCAL_LABEL
-from murmuration.strategies.protocol.stated_plan import cost
 
 RESTART_SECONDS = 5.0
 #: Of a host, or of an IPv6 address in brackets, and a port.
 _ADDRESS = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
-_DIMENSION = 1025  # of the default features, for the sizes that are told
 
 
 @dataclass(frozen=True)
@@ -136,150 +125,6 @@ def server_certificate(address: str, authority: Path) -> x509.Certificate:
     except (OSError, ValueError) as error:
         raise InputError(f"the server at {address} cannot be trusted or reached: {error}") from None
     return x509.load_der_x509_certificate(shown or b"")
-
-
-def describe(client: Client, judgements: Judgements) -> list[str]:
-    """Exactly what can leave this machine, in lines."""
-    policy, users = client.policy, len(judgements.user_ids)
-    lines = [
-        f"{counted(len(judgements), 'judgement')} of {counted(users, 'user')} stay here. "
-        "What leaves:",
-        "",
-        "whatever is asked",
-        "  a 64-bit name of each user, different in every run (who guesses an id can test it)",
-    ]
-    if users > client.users:
-        lines.insert(
-            1,
-            f"Registered here is a client of {client.users}: of so many users, whom the server "
-            "picks, answers count, and of the others none. Ask its owner to register more.",
-        )
-    if policy.public_items:
-        lines.append("  prompts, responses and how many there are, without labels: public_items")
-    if policy.label_epsilon:
-        lines += [
-            "",
-            LOCAL_LABEL.name,
-            f"  every label once, randomized here: epsilon {policy.label_epsilon:g} for "
-            + ("each label" if policy.label_level == "item" else "all labels of a user together")
-            + (f", delta {policy.label_delta:g}" if policy.label_delta else "")
-            + " (really spent here)",
-            "  nothing else that depends on labels",
-        ]
-    names = sorted(registry.allowable())
-    for name in policy.strategies:
-        lines += ["", name, *_leaves(name, policy)]
-    others = ", ".join(name for name in names if name not in policy.strategies)
-    lines += ["", others, "  nothing: not among the policy's strategies"]
-    if policy.max_evaluations:
-        told = "right and how large its losses are" if "sft" in policy.tasks else "right"
-        lines += [
-            "",
-            "evaluation",
-            f"  at most {policy.max_evaluations} sums of how often a given model is {told}, over",
-            "  users whom that run does not train on (checked here); the server adds the noise",
-        ]
-    lines += ["", "never: a judgement, a gradient that is not clipped, anything not listed here"]
-    return lines
-
-
-def spent(client: Client) -> list[str]:
-    """Return what has left this machine so far, in lines; InputError if its ledger is damaged."""
-    policy = client.policy
-    with extensions.only(policy.extensions):
-        ledger = own_ledger(client.state)
-    if not ledger.head.hash:
-        return ["So far nothing has left."]
-    result = [
-        f"So far: {ledger.answered['train']} of {policy.max_rounds} answers, "
-        f"{ledger.answered['evaluate']} of {policy.max_evaluations} accuracies."
-    ]
-    if ledger.plans:
-        epsilon = cost(list(ledger.plans.values()), policy.delta)
-        result.append(
-            f"{len(ledger.plans)} stated plans, together epsilon {epsilon:.4g} of "
-            f"{policy.max_epsilon:g} at delta {policy.delta:g}."
-        )
-    labels = client.state / "labels.state"
-    for told in LabelState(labels).spends() if labels.exists() else []:
-        result.append(
-            f"{told.user_id}: {len(told.items)} labels told, epsilon {told.epsilon:.4g} of "
-            f"{told.promise.epsilon:g} ({told.promise.level} level)."
-        )
-    return result
-
-
-def _leaves(name: str, policy: Policy) -> list[str]:
-    half = policy.node_halves[policy.halves[name]]
-    of_what = "clip norm × judgements counted" if half.of_examples else "its clip norm"
-    many = f"at most {policy.max_group_size} judgements" if policy.max_group_size else "all"
-    return [
-        f"  at most {policy.max_rounds} answers in all, each one vector of D numbers (8·D bytes; "
-        f"{8 * _DIMENSION / 1000:.0f} kB at D = {_DIMENSION}):",
-        "  the sum over your asked users of what their judgements say about a model,",
-        f"  each user's part ({many}) no longer than {policy.max_clip:g} ({of_what})",
-        *(["  and how many of these are within a radius"] if half.counts else []),
-        "  before noise: the server adds it. It states a plan, which is kept here; plans that",
-        f"  cost more than epsilon {policy.max_epsilon:g} at delta {policy.delta:g} under "
-        f"{policy.adjacency}, all together, are refused",
-        *([f"  never over fewer than {policy.min_users} of them"] if policy.min_users else []),
-        *(["  under the masks of secure aggregation only"] if policy.secure_only else []),
-    ]
-
-
-def checks(
-    client: Client,
-    data: Path,
-    columns: str,
-    schema: Schema = PAIRS,
-) -> tuple[Judgements, list[str], bool]:
-    """The judgements, what was found, and whether the policy allows the run that the operator
-    means to make. Nobody is asked for anything: nothing here touches the network.
-
-    Raises:
-        InputError: the data cannot be used.
-    """
-    judgements = load_judged(str(data.expanduser().absolute()), columns, "isolate", schema)
-    handed = client.handed_over
-    trusted = "which you know" if client.known else "compare it with what the operator tells you"
-    result = [
-        f"data      {data}: {counted(len(judgements), 'judgement')}, "
-        f"{counted(len(judgements.user_ids), 'user')}",
-        f"folder    as signed by {handed.fingerprint}: {trusted}",
-        *(f"note      {name} is not as it was handed over" for name in handed.changed),
-        f"yours     {client.state}: "
-        + ("in use before" if client.state.exists() else "made at the first start"),
-        f"key       node.key, private to you; its public half must be registered as {client.name}",
-        f"policy    policy.toml: strategies {', '.join(client.policy.strategies) or 'none'}",
-    ]
-    try:
-        users = len(judgements.user_ids)
-        said, allowed = compared(client.folder / RUN, client.policy, client.state, hosted=users)
-    except InputError as error:
-        said, allowed = f"cannot be compared with the policy: {error}", False
-    result.append(f"run       {said}")
-    result += [f"note      {note}" for note in judgements.notes]
-    if judgements.left_out:
-        rows, first = counted(judgements.left_out, "row"), place_of(judgements.set_aside[0])
-        result.append(
-            f"warning   {rows} cannot be used, the first: {first} (`murmuration data` says why)"
-        )
-    if (known := client.state / "identity.key").exists():
-        name = Identity.at(known).public.hex()
-        result.append(f"agent     {name}: other owners can list it among their parties")
-    if data.expanduser().stat().st_mode & 0o077:
-        result.append(f"warning   other users of this machine can read {data}: chmod 600 it")
-    return judgements, result, allowed
-
-
-def server_line(client: Client) -> str:
-    """Return what there is to say of the server, which is asked for its certificate."""
-    try:
-        certificate = server_certificate(client.address, client.folder / AUTHORITY)
-    except InputError as error:
-        return f"server    {error}"
-    left = days_left(certificate)
-    return f"server    {client.address}: certificate signed by ca.crt, {left} days left"
 
 
 def run_client(

@@ -7,6 +7,7 @@ done by another account of the machine (as root); from a client's, by whoever ru
 
 import os
 import re
+import time
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -27,6 +28,7 @@ from murmuration.server.registration import read_registration
 
 #: An account that every system has and that owns nothing.
 STRANGER = "nobody"
+_BETWEEN = 1.0  # seconds between looks
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,20 @@ class Finding:
     what: str
     well: bool
     seen: str
+
+
+def examine_until_well(folder: Path, seconds: float) -> list[Finding]:
+    """Return what ``examine`` finds when all is well, or after so many seconds.
+
+    Raises:
+        InputError: as of ``examine``.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        result = examine(folder)
+        if all(finding.well for finding in result) or time.monotonic() >= deadline:
+            return result
+        time.sleep(_BETWEEN)
 
 
 def examine(folder: Path) -> list[Finding]:
@@ -70,7 +86,8 @@ def _strangers(address: str, server: Path) -> list[Finding]:
     """Return what this account gets without the executors' secret, and what another account
     gets."""
     certificate = (server / "ca.crt").read_bytes()
-    mine = {name: said for name, said in tried(address, certificate).items() if name in RUNTIME}
+    got = tried(address, certificate)
+    mine = {name: outcome for name, outcome in got.items() if name in RUNTIME}
     result = _outcomes("without a secret", mine, f"start it with server/{EXECUTOR_SECRET}")
     if os.geteuid() != 0:
         seen = "not tried: run this as root, or `deploy doctor` with a client's folder elsewhere"
@@ -81,7 +98,7 @@ def _strangers(address: str, server: Path) -> list[Finding]:
 
 def _outcomes(who: str, got: dict[str, str], mend: str) -> list[Finding]:
     """One line about all that was tried."""
-    bad = [f"{name}: {said}" for name, said in got.items() if said != REFUSED]
+    bad = [f"{name}: {outcome}" for name, outcome in got.items() if outcome != REFUSED]
     if bad:
         return [Finding(who, False, f"{'; '.join(bad)} ({mend})")]
     return [Finding(who, True, f"refused: {', '.join(got)}")]

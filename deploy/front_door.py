@@ -15,7 +15,8 @@ import binascii
 import gc
 import json
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
@@ -56,10 +57,10 @@ BODY_BYTES = 256 * 2**10
 BODY_SECONDS = 60.0
 #: What one node may send in so many seconds, where each request counts as so many at least.
 WINDOW_BYTES, WINDOW_SECONDS, LEAST_BYTES = 2**30, 600.0, 8 * 2**10
-#: Of one node: bodies in memory, requests that wait, connections.
-AT_ONCE, WAITING, CONNECTIONS = 4, 32, 16
-#: Refusals of Flower's leave their bodies in circles of references; after so many bytes these go.
-GARBAGE_BYTES = 32 * 2**20
+#: Bytes of bodies in memory, of one node and of all; others wait. Flower has up to five copies.
+NODE_BYTES, ALL_BYTES = 2 * OBJECT_BYTES, 16 * OBJECT_BYTES
+#: Of one node: requests that wait, connections.
+WAITING, CONNECTIONS = 32, 16
 _CHECKS = 4  # threads that look keys up and verify signatures
 
 
@@ -82,11 +83,31 @@ class Refused(Exception):
         self.status = status
 
 
+class ByteBudget:
+    """So many bytes, of which bodies in memory take their part; who finds too few left waits."""
+
+    def __init__(self, size: int) -> None:
+        self._left, self._returned = size, asyncio.Condition()
+
+    @asynccontextmanager
+    async def take(self, size: int) -> AsyncIterator[None]:
+        """Have ``size`` bytes within the block."""
+        async with self._returned:
+            await self._returned.wait_for(lambda: self._left >= size)
+            self._left -= size
+        try:
+            yield
+        finally:
+            self._left += size
+            async with self._returned:
+                self._returned.notify_all()
+
+
 @dataclass
 class Allowance:
     """What one node has used of what it may, in this window and now."""
 
-    turns: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, AT_ONCE))
+    bodies: ByteBudget = field(default_factory=partial(ByteBudget, NODE_BYTES))
     waiting: int = 0
     connections: set[BoundedConnection] = field(default_factory=set)
     began: float = -WINDOW_SECONDS
@@ -99,8 +120,7 @@ class Allowance:
             Refused: there are too many of the node's, or it has sent too much.
         """
         if connection is not None:
-            if connection not in self.connections and len(self.connections) >= CONNECTIONS:
-                self.connections = {other for other in self.connections if other.open}
+            self.connections = {other for other in self.connections if other.open}
             self.connections.add(connection)
         if now - self.began >= WINDOW_SECONDS:
             self.began, self.used = now, 0
@@ -143,7 +163,7 @@ class FrontDoor:
     def __init__(self, app: App, linkstate: LinkState) -> None:
         self._app, self._state = app, linkstate
         self._allowances: dict[int, Allowance] = {}
-        self._handled = 0
+        self._bodies = ByteBudget(ALL_BYTES)
         self._checks = anyio.CapacityLimiter(_CHECKS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -155,10 +175,13 @@ class FrontDoor:
                 connection.recognised = True
             allowance = self._allowances.setdefault(node, Allowance())
             allowance.admit(connection, asyncio.get_running_loop().time())
+            most = _most(scope)
             allowance.waiting += 1
             try:
-                async with allowance.turns:
-                    await self._pass_on(node, allowance, scope, receive, send)
+                async with allowance.bodies.take(most), self._bodies.take(most):
+                    await self._pass_on(node, allowance, most, scope, receive, send)
+                    if most > BODY_BYTES:  # refusals of Flower's leave bodies in circles
+                        gc.collect()
             finally:
                 allowance.waiting -= 1
         except Refused as refused:
@@ -189,12 +212,14 @@ class FrontDoor:
         return node
 
     async def _pass_on(
-        self, node: int, allowance: Allowance, scope: Scope, receive: Receive, send: Send
+        self,
+        node: int,
+        allowance: Allowance,
+        most: int,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
-        most = OBJECT_BYTES if scope["path"] == PUSH_OBJECT else BODY_BYTES
-        length = Headers(scope=scope).get("content-length", "")
-        if length.isdigit() and int(length) > most:
-            raise _too_long(most)
         body: bytes | None = await allowance.read(receive, most)
         if scope["path"] == PUSH_MESSAGES and not _own_replies(body, node):
             raise Refused(403, "a node may send its own replies, and no other messages")
@@ -206,11 +231,26 @@ class FrontDoor:
             whole, body = body, None
             return {"type": "http.request", "body": whole, "more_body": False}
 
-        self._handled += len(body or b"")
-        await self._app(scope, again, send)
-        if self._handled > GARBAGE_BYTES:
-            self._handled = 0
-            gc.collect()
+        try:
+            await self._app(scope, again, send)
+        finally:
+            # Flower's parsed copy, which a connection has as long as it is open, and we know it.
+            scope["state"].clear()
+
+
+def _most(scope: Scope) -> int:
+    """Return how many bytes a request's body may have: as it says itself, if that is not too much.
+
+    Raises:
+        Refused: it says that it is longer than such a body may be.
+    """
+    most = OBJECT_BYTES if scope["path"] == PUSH_OBJECT else BODY_BYTES
+    length = Headers(scope=scope).get("content-length", "")
+    if not length.isdigit():
+        return most
+    if int(length) > most:
+        raise _too_long(most)
+    return int(length)
 
 
 def _in_flowers_form(code: int) -> str:

@@ -21,6 +21,7 @@ SuperLink's state when a run ends, and when it starts and ends itself
 """
 
 import ctypes
+import gc
 import logging
 import os
 import resource
@@ -107,6 +108,7 @@ def guard_all(program: str, account: int) -> None:
             factory: LinkStateFactory = self.app.state.linkstate_factory  # type: ignore[union-attr]
             fleet = FrontDoor(app, factory.state())
             start_erasing(factory.state(), Path(factory.database))
+            gc.freeze()  # what is there to stay: to look for garbage takes milliseconds then
         self.loaded_app = Guarded(app, fleet, account)
 
     uvicorn.Config.load = guarded

@@ -64,9 +64,9 @@ def as_account(user: str, do: Callable[[], Any]) -> Any:
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        said = pipe.read()
+        outcome = pipe.read()
     os.waitpid(child, 0)
-    return json.loads(said) if said else None
+    return json.loads(outcome) if outcome else None
 
 
 def _version(component: str) -> RuntimeVersionHttpInterceptor:

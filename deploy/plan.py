@@ -66,7 +66,7 @@ def compared(run: Path, policy: Policy, state: Path, *, hosted: int) -> tuple[st
 def _compared(run: Path, policy: Policy, state: Path, hosted: int) -> tuple[str, bool]:
     config = usual_run(read_settings(run))
     _check_names_nothing(config)
-    work = usual_request(config)
+    request = usual_request(config)
     ledger = own_ledger(state)
     costs: list[float] = []
 
@@ -80,7 +80,7 @@ def _compared(run: Path, policy: Policy, state: Path, hosted: int) -> tuple[str,
     )
     try:
         parties = MOST_PARTIES if config.secure_aggregation else 0
-        check_asked(policy, ledger, work, parties, of_all, hosted=hosted)
+        check_asked(policy, ledger, request, parties, of_all, hosted=hosted)
     except Costly as error:
         return f"{about}: refused. {error}", False
     except PolicyRefusal as refusal:

@@ -54,14 +54,14 @@ class Program:
     ) -> None:
         self.log = log
         inside = in_namespace(command, user or "") if confined else None
-        kept = (
+        reaped = (
             keeping(command, scratch=scratch, grace=GRACE, user=user or "")
             if inside is None
             else keeping(inside, scratch=scratch, grace=GRACE)
         )
         with _private_log(log) as output:
             self.process = subprocess.Popen(
-                kept,
+                reaped,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

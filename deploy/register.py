@@ -34,7 +34,7 @@ def register(
     address = deployed_address(folder / "server")
     certificate = (folder / "server" / "ca.crt").read_bytes()
     keys = public_keys(folder)
-    deadline, told, added = time.monotonic() + wait, False, list[str]()
+    deadline, waiting, added = time.monotonic() + wait, False, list[str]()
     while True:
         try:
             with ControlHttpClient.from_server_address(address, False, certificate, []) as client:
@@ -56,9 +56,9 @@ def register(
                     f"the SuperLink at {address} did not take the keys within {wait:g} seconds: "
                     f"{error or type(error).__name__}"
                 ) from None
-            if not told:
+            if not waiting:
                 say(f"waiting for the SuperLink at {address}")
-                told = True
+                waiting = True
             time.sleep(PAUSE)
 
 

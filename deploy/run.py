@@ -3,6 +3,9 @@
 The ServerApp runs where the SuperExec is, which is this machine; so is the run directory. A run
 that ends in any other way than completed is submitted again and goes on from its checkpoint: the
 ledger has every release that was charged, so what the crash repeats is charged again.
+
+Whoever started it is shown how it goes on: rounds and ε are those of the run directory, who is
+online is the SuperLink's. Which owners would refuse stands in the private log, which they may read.
 """
 
 import json
@@ -10,25 +13,59 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from flwr.proto.control_pb2 import ListRunsRequest
+from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest
 from flwr.supercore.control import ControlHttpClient
 
 from murmuration.deploy import templates
 from murmuration.deploy.init import CONNECTION, REGISTRATION
 from murmuration.deploy.processes import environment_of
-from murmuration.deploy.watch import Watch
+from murmuration.deploy.terms import RUN, usual_run, with_usual
 from murmuration.preference.data.judgements import InputError
+from murmuration.reporting.figures import counted, share_text
+from murmuration.reporting.live.progress import RoundProgress, Tail
 from murmuration.reporting.run_files import handed_over
+from murmuration.server.registration import registration_for
 from murmuration.sims.runtimes.app_bundle import write_bundle
+from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig, refuse_seed
 from murmuration.strategies.protocol.availability import Reason
 from murmuration.strategies.protocol.node_texts import shortened
 
 _POLL = 0.5
+_REFRESH = 10  # rounds after which nodes are asked again, where the strategy takes more than two
+
+Say = Callable[[str], None]
+
+
+def deployed_config(server: Path, options: dict[str, Any], settings: dict[str, Any]) -> RunConfig:
+    """Return a run of a deployment's ``server`` folder.
+
+    Args:
+        server: the folder.
+        options: settings that hold unless its ``run.toml`` or ``settings`` have others.
+        settings: those that were chosen for this run.
+
+    Raises:
+        InputError: there is no such run, or it would be refused when it begins.
+    """
+    settings = with_usual(server / RUN, settings)
+    solved = settings.get("strategy") in registry.solved()
+    config = usual_run({"refresh": 0 if solved else _REFRESH, **options, **settings})
+    if config.strategy == "els" and not config.group_size:
+        raise InputError(
+            "--set strategy=els: owners' agents tell nobody how many judgements users have, so the "
+            "group size cannot be chosen from that; add --set group_size=N"
+        )
+    config = replace(config, registration=config.registration or str(server / REGISTRATION))
+    refuse_seed(config)
+    registration_for(config)
+    return config
 
 
 def run_deployed(
@@ -37,7 +74,7 @@ def run_deployed(
     config: RunConfig,
     *,
     attempts: int = 5,
-    say: Callable[[str], None] = lambda text: None,
+    say: Say = lambda text: None,
     app_dir: Path | None = None,
 ) -> dict[str, object]:
     """Run ``config`` on the SuperLink of a deployment's ``server`` folder; the result.
@@ -80,15 +117,15 @@ def run_deployed(
         why = shortened(why)
         say(f"run {run_id} ended: {why}")
         if (aborted := out / "aborted.json").exists():
-            said = json.loads(aborted.read_text(encoding="utf-8"))
+            ended = json.loads(aborted.read_text(encoding="utf-8"))
             then = "go on with --resume"
-            if said["aborted"] == Reason.REFUSED:
+            if ended["aborted"] == Reason.REFUSED:
                 then += (
                     " when the policies allow it, or begin anew by other numbers in another --out"
                 )
             raise InputError(
-                f"the run was aborted, {said['aborted']}: {said['because']}. What happened exactly "
-                f"is in {out / 'private' / 'log.jsonl'}; {then}"
+                f"the run was aborted, {ended['aborted']}: {ended['because']}. What happened "
+                f"exactly is in {out / 'private' / 'log.jsonl'}; {then}"
             )
     raise InputError(f"the run did not complete in {attempts} attempts; the last: {why}")
 
@@ -121,6 +158,44 @@ def submit(server: Path, app: Path) -> int:
     return int(result[1])
 
 
+class Watch:
+    """Says what is new about a run whenever it is asked to look.
+
+    ``out`` is the run's folder; what is in it when the watch begins was told before.
+    """
+
+    def __init__(
+        self, out: Path, rounds: int, say: Say, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rounds, self._say = rounds, say
+        self._progress = RoundProgress(rounds, None, clock=clock)
+        self._metrics, self._log = Tail(out / "metrics.jsonl"), Tail(out / "private" / "log.jsonl")
+        self._nodes = ""
+        self._metrics.read()
+        self._log.read()
+
+    def look(self, client: ControlHttpClient) -> None:
+        """Say what has happened since the last look, and who is online."""
+        nodes = online(client)
+        for line in self._log.read()[0]:
+            if "would refuse" in line:
+                self._say(refusing(line))
+        lines, anew = self._metrics.read()
+        self._progress.add(lines, anew=anew)
+        left = self._progress.left
+        for line in () if anew else lines:  # a resumed run's file begins with what was told before
+            epsilon = line.get("epsilon")
+            spent = "" if epsilon is None else f", epsilon {epsilon:.4g}"
+            share = line.get("heldout_accuracy")
+            accuracy = "" if share is None else f", held-out {share_text(share)}"
+            then = f", {left}" if left else ""
+            self._say(f"round {line['round']} of {self._rounds}{spent}{accuracy}, {nodes}{then}")
+            self._nodes = nodes
+        if nodes != self._nodes:
+            self._say(nodes)
+            self._nodes = nodes
+
+
 def follow(server: Path, address: str, run_id: int, watch: Watch) -> str:
     """Wait until a run is over, and watch it; why it did not complete, or nothing."""
     certificate = (server / "ca.crt").read_bytes()
@@ -137,3 +212,22 @@ def follow(server: Path, address: str, run_id: int, watch: Watch) -> str:
                     time.sleep(_POLL)
         except Exception:  # the SuperLink is away for a while: it may come back
             time.sleep(_POLL)
+
+
+def online(client: ControlHttpClient) -> str:
+    """Return how many of the registered nodes are online."""
+    nodes = list(client.ListNodes(ListNodesRequest()).nodes_info)
+    there = sum(node.status == "online" for node in nodes)
+    return f"{there} of {len(nodes)} nodes online"
+
+
+def refusing(line: Mapping[str, Any]) -> str:
+    """Return what owners said of a plan, from the private log's line."""
+    rules = Counter(line["would refuse"].values())
+    shown = line["shown the plan"]
+    if not rules:
+        return f"the plan was shown to {counted(shown, 'node')}: no owner's policy refuses it"
+    refuse = sum(rules.values())
+    whose = "the policy of 1 refuses it" if refuse == 1 else f"the policies of {refuse} refuse it"
+    which = ", ".join(f"{rule}: {times}" for rule, times in sorted(rules.items()))
+    return f"the plan was shown to {counted(shown, 'node')}: {whose} ({which})"

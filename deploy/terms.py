@@ -19,7 +19,7 @@ import tomli_w
 
 from murmuration.client.agent.policy import Policy
 from murmuration.preference.data.judgements import InputError
-from murmuration.strategies.config import RunConfig, present_names
+from murmuration.strategies.config import FORMER, SETTINGS, RunConfig, present_names
 from murmuration.strategies.settings.sampling import usual_cohort
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 from murmuration.strategies.uls import DEFAULT_CLIP
@@ -125,6 +125,41 @@ def read_settings(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be used: {error}") from None
     return settings
+
+
+def with_usual(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return ``settings``, and for the others those of the deployment, in its ``run.toml``.
+
+    Of another strategy than the deployment's only who is there and what it may cost.
+    """
+    usual = read_settings(path)
+    if settings.get("strategy", usual.get("strategy")) != usual.get("strategy"):
+        shared = ("users", "cohort", "epsilon", "delta", "adjacency")
+        usual = {name: usual[name] for name in shared if name in usual}
+    return {**usual, **settings}
+
+
+def parse_settings(texts: list[str]) -> dict[str, Any]:
+    """Return ``name=value`` texts as settings of a run.
+
+    Raises:
+        InputError: a name is no setting's, or a value none of its.
+    """
+    result: dict[str, Any] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        written = name.strip().replace("-", "_")
+        field = SETTINGS.get(FORMER.get(written, written))
+        if not separator or field is None:
+            raise InputError(f"--set {text}: use NAME=VALUE with one of {', '.join(SETTINGS)}")
+        kind = type(field.default)
+        try:
+            result[field.name] = value == "true" if kind is bool else kind(value)
+        except ValueError:
+            raise InputError(f"--set {text}: {name} must be a {kind.__name__}") from None
+        if kind is bool and value not in ("true", "false"):
+            raise InputError(f"--set {text}: {name} is true or false")
+    return result
 
 
 _RUN = """\

@@ -1,12 +1,17 @@
 """Writing a model's folder: there whole or not at all, also when the power fails."""
 
+import ctypes
+import errno
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from murmuration.preference.data.judgements import InputError
+
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 
 def replace_folder(
@@ -18,29 +23,66 @@ def replace_folder(
     """Let ``write`` fill a new folder, and put it in the place of ``folder``.
 
     ``check_former`` raises InputError if what is there is not a model: never removes anything else.
+    The former model is removed when the new one is in its place, on disk, and not before.
 
     Raises:
         InputError: something is there already, and ``overwrite`` is false or it is not a model.
+        OSError: it cannot be written. What was there is there still.
     """
     place = Path(folder).absolute()
     if place.exists() or place.is_symlink():
         if not overwrite:
             raise InputError(f"{folder}: already exists; choose another place for the model")
         check_former(place)
-    token = secrets.token_hex(4)
-    new, old = (place.with_name(f".{place.name}.{token}.{kind}") for kind in ("new", "old"))
+    new = place.with_name(f".{place.name}.{secrets.token_hex(4)}.new")
     new.mkdir(parents=True)
     try:
         write(new)
         for path in [*new.rglob("*"), new]:
             _sync(path)
-        if place.exists():
-            place.rename(old)
-        new.rename(place)
-        _sync(place.parent)
-    finally:
+        former = _put(new, place)
+    except BaseException:
         shutil.rmtree(new, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+        raise
+    _sync(place.parent)
+    if former is not None:
+        shutil.rmtree(former, ignore_errors=True)
+
+
+def _put(new: Path, place: Path) -> Path | None:
+    """Move a folder to its place, and return where what was there is now; None if nothing was.
+
+    Linux exchanges the two in one step. Elsewhere, and on file systems that cannot, somebody who
+    ends this process between two steps finds the former folder beside its place, as ``.NAME.….old``
+    """
+    if not place.exists():
+        new.rename(place)
+        return None
+    if _exchange(new, place):
+        return new
+    old = new.with_suffix(".old")
+    place.rename(old)
+    try:
+        new.rename(place)
+    except BaseException:
+        old.rename(place)
+        raise
+    return old
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange the names of two folders in one step; False where the system has none for it."""
+    if sys.platform != "linux":
+        return False
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        return False
+    if renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+        return False
+    raise OSError(code, os.strerror(code), str(other))
 
 
 def _sync(path: Path) -> None:

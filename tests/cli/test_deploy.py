@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from murmuration.cli import deploy
-from murmuration.cli.deploy import parsed
+from murmuration.cli.deployments import run as deploy_run
+from murmuration.deploy import doctor
 from murmuration.deploy.doctor import Finding
+from murmuration.deploy.terms import parse_settings
 from murmuration.preference.data.judgements import InputError
 from murmuration.reporting.live.tracking import TRACKERS, Channel
 
@@ -26,7 +27,7 @@ def configs(monkeypatch):
     """Settings of the runs that were started; none is."""
     found = []
     monkeypatch.setattr(
-        deploy,
+        deploy_run,
         "run_deployed",
         lambda server, address, config, **_: found.append(config) or {},
     )
@@ -82,7 +83,7 @@ def test_metrics_of_a_run_are_sent_to_a_tracker(cli, folder, tmp_path, monkeypat
 
     channel = Channel(heard.update, lambda ended: None)
     monkeypatch.setitem(TRACKERS, "tensorboard", (lambda *_: (channel, ""), "json"))
-    monkeypatch.setattr(deploy, "run_deployed", runs)
+    monkeypatch.setattr(deploy_run, "run_deployed", runs)
     assert cli("deploy", "run", folder, "--out", out, "--report-to", "tensorboard")[0] == 0
     assert heard == {1: {"epsilon": 0.5}}
 
@@ -102,8 +103,8 @@ def test_doctor_waits_until_all_is_well(cli, folder, monkeypatch):
         looks.append(folder)
         return [Finding("alice", len(looks) > 2, "registered")]
 
-    monkeypatch.setattr(deploy, "examine", examine)
-    monkeypatch.setattr(deploy.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(doctor, "examine", examine)
+    monkeypatch.setattr(doctor.time, "sleep", lambda seconds: None)
     code, out, _ = cli("deploy", "doctor", folder, "--wait", 60)
     assert (code, len(looks)) == (0, 3)
     assert out.count("alice") == 1
@@ -188,14 +189,14 @@ def test_run_refuses_a_setting_that_is_none(cli, folder, tmp_path):
 
 
 def test_settings_are_typed():
-    assert parsed(["rounds=5", "clip-norm=1", "normalized=true", "variant=centred"]) == {
+    assert parse_settings(["rounds=5", "clip-norm=1", "normalized=true", "variant=centred"]) == {
         "rounds": 5,
         "clip_norm": 1.0,
         "normalized": True,
         "variant": "centred",
     }
     with pytest.raises(InputError, match="true or false"):
-        parsed(["normalized=yes"])
+        parse_settings(["normalized=yes"])
 
 
 @pytest.mark.parametrize(

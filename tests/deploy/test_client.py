@@ -15,14 +15,8 @@ from murmuration.client.agent.identity import Identity
 from murmuration.client.agent.ledger import OwnLedger
 from murmuration.deploy import client as deploy_client
 from murmuration.deploy import plan, templates
-from murmuration.deploy.client import (
-    Client,
-    checks,
-    describe,
-    server_certificate,
-    server_line,
-    spent,
-)
+from murmuration.deploy.client import Client, server_certificate
+from murmuration.deploy.disclosure import checks, describe, server_line, spent
 from murmuration.deploy.handed_over import FILES, SIGNATURE, SUMS, signed
 from murmuration.deploy.init import Deployment, write_deployment
 from murmuration.preference.data.judgements import InputError, Judgements

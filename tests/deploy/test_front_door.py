@@ -1,5 +1,7 @@
 """The fleet's routes: whose a request is comes before its body, and everything has an end."""
 
+import asyncio
+import gc
 import select
 import time
 from base64 import b64encode
@@ -7,7 +9,7 @@ from base64 import b64encode
 import pytest
 from flwr.common.constant import SUPERLINK_NODE_ID, TIMESTAMP_HEADER
 from flwr.proto.fleet_pb2 import ActivateNodeRequest, PullMessagesRequest, PushMessagesRequest
-from flwr.proto.message_pb2 import Message, Metadata, ObjectTree
+from flwr.proto.message_pb2 import Message, Metadata, ObjectTree, PushObjectRequest
 from flwr.proto.node_pb2 import Node as NodeOf
 from flwr.proto.recorddict_pb2 import RecordDict
 from flwr.supercore.constant import (
@@ -170,6 +172,57 @@ def test_a_node_has_so_many_connections(superlink, monkeypatch):
     while superlink.connections:
         time.sleep(0.01)
     assert superlink.post("pull-messages", pull(alice), alice.headers())[0] == 200
+
+
+def test_a_body_is_in_memory_no_longer_than_it_is_handled(superlink):
+    """What Flower parsed of the last body stayed with each connection, closed ones too."""
+    chunk = PushObjectRequest(run_id=1, object_id="0" * 64, object_content=bytes(MIB))
+    body = chunk.SerializeToString()
+    for _ in range(3):
+        assert superlink.post("push-object", body, superlink.alice.headers())[0] != 200
+    while superlink.connections:
+        time.sleep(0.01)
+    del chunk
+    parsed = [r for o in gc.get_objects() for r in gc.get_referents(o)]
+    assert not [r for r in parsed if isinstance(r, PushObjectRequest)]
+    assert not [r for r in parsed if isinstance(r, bytes) and r is not body and len(r) > MIB]
+
+
+def test_bodies_that_trickle_take_no_others_place(superlink, monkeypatch):
+    """As many as one node may have in memory wait for their ends; another node is answered."""
+    monkeypatch.setattr(front_door, "BODY_SECONDS", 30.0)
+    alice, bob, more = superlink.alice, superlink.bob, f"content-length: {5 * MIB}\r\n"
+    held = [superlink.begin("push-object", alice.headers(), more) for _ in range(4)]
+    try:
+        while sum(c.recognised for c in superlink.open_connections) < 4:
+            time.sleep(0.01)
+        began = time.monotonic()
+        assert superlink.post("push-object", bytes(5 * MIB), bob.headers())[0] == 400
+        assert superlink.post("pull-messages", pull(bob), bob.headers())[0] == 200
+        assert time.monotonic() - began < 20
+    finally:
+        for connection in held:
+            connection.close()
+
+
+def test_whoever_finds_too_few_bytes_left_waits():
+    async def main():
+        budget, order = front_door.ByteBudget(10), []
+
+        async def use(name, size, seconds):
+            async with budget.take(size):
+                order.append(name)
+                await asyncio.sleep(seconds)
+
+        await asyncio.gather(use("a", 6, 0.1), use("b", 6, 0.0), use("c", 4, 0.0))
+        with pytest.raises(ZeroDivisionError):
+            async with budget.take(10):
+                raise ZeroDivisionError
+        async with budget.take(10):
+            pass  # all are back
+        return order
+
+    assert asyncio.run(main()) == ["a", "c", "b"]
 
 
 def test_a_node_sends_so_much_in_a_window(superlink, monkeypatch):

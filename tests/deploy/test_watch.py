@@ -3,7 +3,7 @@
 import json
 from types import SimpleNamespace
 
-from murmuration.deploy.watch import Watch
+from murmuration.deploy.run import Watch
 
 
 class SuperLink:

@@ -1,0 +1,1 @@
+"""The commands of ``murmuration deploy``, in files of their own."""

@@ -1,0 +1,99 @@
+"""``murmuration deploy client``: what is there and what will leave, then the client itself."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from murmuration.cli import about_data
+from murmuration.deploy.client import Client, run_client, run_node
+from murmuration.deploy.disclosure import report
+from murmuration.deploy.processes import ended_by_signals
+from murmuration.preference.data.judgements import InputError
+
+
+def client(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="the client's folder")],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="the judgements (or other rows) to read. Of this machine's users"),
+    ] = None,
+    socket: Annotated[
+        Path | None,
+        typer.Option(
+            help="the agent's socket. Instead of --data, of a running agent: run only the node"
+        ),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="only check and report; run nothing")
+    ] = False,
+    columns: about_data.Columns = None,
+    user_column: about_data.UserColumn = None,
+    one_user_per_row: about_data.OneUserPerRow = None,
+    kind: about_data.Kind = None,
+    responses: about_data.Responses = None,
+    max_judgements: about_data.MaxJudgements = None,
+    max_characters: about_data.MaxCharacters = None,
+    labels: about_data.Labels = None,
+    port: Annotated[
+        int, typer.Option(help="port to listen on. Of the SuperNode, on this machine only")
+    ] = 9094,
+    node_user: Annotated[
+        str | None, typer.Option(help="run the server's code as this user (needs root)")
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            help="where state is kept. A folder of your own: ledger, keys, logs "
+            "\\[default: DIR-state, beside DIR]",
+            show_default=False,
+        ),
+    ] = None,
+    fingerprint: Annotated[
+        str, typer.Option(help="SHA-256 of the authority that must have signed DIR, if you know it")
+    ] = "",
+) -> None:
+    """Check folder, file, key and policy, say exactly what will leave this machine, then run the
+    node. The policy is compared with the run that the operator means to make. --check asks nobody
+    for anything, and writes nothing.
+    """
+    say = partial(typer.echo, err=True)
+    handed_over = Client.load(folder, state, fingerprint)
+    if (data is None) == (socket is None):
+        raise InputError("give --data FILE, or --socket PATH of an agent that runs by itself")
+    if data is None:
+        with ended_by_signals():
+            run_node(
+                handed_over,
+                socket or Path(),
+                port=port,
+                node_user=node_user,
+                say=say,
+            )
+        return
+    schema = about_data.schema(
+        kind, responses, max_judgements, max_characters, labels, one_user_per_row
+    )
+    renamed = about_data.renamed(columns, user_column)
+    text, allowed = report(handed_over, data, renamed, schema, ask_server=not check)
+    typer.echo(text)
+    if node_user is None:
+        typer.echo(
+            "The server's code will run as you and could read whatever you can; --node-user, or "
+            "the two system services, keep it from your file.",
+            err=True,
+        )
+    if check:
+        sys.exit(0 if allowed else 1)
+    with ended_by_signals():
+        run_client(
+            handed_over,
+            data,
+            port=port,
+            columns=renamed,
+            schema=schema,
+            node_user=node_user,
+            say=say,
+        )

@@ -1,0 +1,72 @@
+"""``murmuration deploy run``: a run on a deployment, followed until it is over."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from murmuration.cli.options import ReportTo, RunName, help_of
+from murmuration.cli.setting_options import of_setting
+from murmuration.deploy.init import deployed_address
+from murmuration.deploy.run import deployed_config, run_deployed
+from murmuration.deploy.terms import parse_settings
+from murmuration.reporting.live.tracking import tracked
+
+
+def run(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="the deployment's folder")],
+    out: Annotated[Path, typer.Option(help="where to write. The run's folder, on this machine")],
+    users: Annotated[
+        int | None,
+        typer.Option(
+            help="number of users. To plan for, a public constant "
+            "\\[default: as in server/run.toml]",
+            show_default=False,
+        ),
+    ] = None,
+    setting: Annotated[
+        list[str], typer.Option("--set", help="any setting of a run: --set rounds=50")
+    ] = [],  # noqa: B006 (typer reads it once)
+    timeout: Annotated[float, typer.Option(help=help_of("timeout"))] = 30.0,
+    min_nodes: Annotated[
+        float,
+        typer.Option(
+            "--min-nodes",
+            "--least-nodes",
+            help="registered nodes that must be online before each round: a number, or a share "
+            "below 1",
+        ),
+    ] = 0.5,
+    refresh: Annotated[
+        int | None,
+        typer.Option(
+            help="rounds after which nodes are asked again whom they host; 0: never "
+            "\\[default: 10, or 0 if the strategy takes one or two rounds]",
+            show_default=False,
+        ),
+    ] = None,
+    attempts: Annotated[int, typer.Option(help="most times to start or resume the run")] = 5,
+    resume: Annotated[bool, of_setting("resume")] = False,
+    accept_ledger_loss: Annotated[bool, of_setting("accept_ledger_loss")] = False,
+    report_to: ReportTo = None,
+    run_name: RunName = None,
+) -> None:
+    """Start a run on a deployment's SuperLink and resume it when it breaks."""
+    options: dict[str, Any] = {
+        "out": str(out.expanduser().absolute()),
+        "timeout": timeout,
+        "min_nodes": min_nodes,
+        "resume": resume,
+        "accept_ledger_loss": accept_ledger_loss,
+        **({} if refresh is None else {"refresh": refresh}),
+    }
+    settings = parse_settings(setting) | ({} if users is None else {"users": users})
+    server = folder.expanduser().absolute() / "server"
+    address = deployed_address(server)
+    config = deployed_config(server, options, settings)
+    say = partial(typer.echo, err=True)
+    with tracked(config.out, report_to, run_name, resume=config.resume):
+        result = run_deployed(server, address, config, attempts=attempts, say=say)
+    for name in ("epsilon", "rounds", "heldout_accuracy", "heldout_error", "out"):
+        typer.echo(f"{name:<18} {result.get(name)}")

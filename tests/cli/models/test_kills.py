@@ -1,0 +1,114 @@
+"""``align`` and ``synthesize`` are killed while they write: nothing half is read, or is lost."""
+
+import json
+import signal
+
+import pytest
+from kills import killed
+
+from murmuration.preference.language.likelihood import load_scorer
+from murmuration.server.lineage import lineage_of_model
+
+pytest.importorskip("trl")
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+PROMPTS = [f"{name} {more}" for name in ("loan", "save it", "buy today", "wait") for more in "?!.,"]
+FEW = (
+    *("--steps", 2, "--batch-size", 8, "--evaluate-every", 1, "--evaluate-on", 8),
+    *("--max-new-tokens", 5, "--lora-rank", 2, "--lora-targets", "all-linear", "--seed", 4),
+)
+KILLED = -signal.SIGKILL
+
+
+@pytest.fixture
+def asked(write_rows):
+    return write_rows([{"prompt": prompt} for prompt in PROMPTS], "prompts.jsonl")
+
+
+@pytest.fixture
+def reward(cli, crowd, tmp_path):
+    """The folder of a reward model."""
+    common = ("--data", crowd, "--rounds", 2, "--cohort", 10, "--seed", 1, "--delta", 1e-3)
+    assert cli("run", *common, "--epsilon", 2, "--out", tmp_path / "run")[0] == 0
+    return tmp_path / "run" / "model"
+
+
+def contents(folder):
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def epsilon_of(folder):
+    (run,) = lineage_of_model("policy", str(folder), "advice").runs
+    return run.epsilon
+
+
+def paid_for(reward):
+    return json.loads((reward.parent / "result.json").read_text())["epsilon"]
+
+
+def synthesis(reward, base, asked, out):
+    return ("synthesize", "--reward", reward, "--generator", base, "--prompts", asked, "--out", out,
+            "--num-generations", 2, "--max-new-tokens", 5, "--seed", 4)  # fmt: skip
+
+
+def test_a_synthesis_that_is_killed_left_no_data_set(cli, language_model, reward, asked, tmp_path):
+    """At its last step, when all files are there: none is in the folder that was asked for."""
+    command = synthesis(reward, language_model("gpt2"), asked, tmp_path / "data")
+    assert killed("os.rename", r"\.new$", 1, *command) == KILLED
+    assert not (tmp_path / "data").exists()
+    assert cli(*command)[0] == 0  # begun anew
+    assert epsilon_of(tmp_path / "data") == paid_for(reward)
+    assert len((tmp_path / "data" / "train.jsonl").read_text().splitlines()) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("file", ["train.jsonl", "README.md", "privacy.json"])
+def test_a_synthesis_that_is_killed_at_a_file(cli, language_model, reward, asked, tmp_path, file):
+    command = synthesis(reward, language_model("gpt2"), asked, tmp_path / "data")
+    assert killed("open", rf"\.new/{file}$", 1, *command) == KILLED
+    assert not (tmp_path / "data").exists()
+    assert cli(*command)[0] == 0
+    whole = synthesis(reward, language_model("gpt2"), asked, tmp_path / "whole")
+    assert cli(*whole)[0] == 0
+    assert contents(tmp_path / "data") == contents(tmp_path / "whole")
+
+
+#: By what is written then: event, what it is about, and the how-manyth of these in its process.
+MOMENTS = {
+    "settings": ("os.rename", r"/config\.json$", 1),
+    "the reference's rows": ("os.rename", r"/reference\.jsonl$", 1),
+    "rows of an evaluation": ("open", r"answers/\.step-000001\.jsonl", 1),
+    "a checkpoint": ("open", r"checkpoint-1/trainer_state\.json$", 1),
+    "metrics": ("os.rename", r"/metrics\.jsonl$", 2),
+    "a file of the model": ("open", r"\.model\..*/README\.md$", 1),
+    "the model's folder": ("os.rename", r"/model$", 1),
+    "the result": ("os.rename", r"/result\.json$", 1),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_an_alignment_that_is_killed_at_every_file_ends_as_if_it_was_not(
+    cli, language_model, reward, asked, tmp_path
+):
+    """One after the other, each gone on with from the one before."""
+    base, out = language_model("llama"), tmp_path / "policy"
+    given = ("align", "--reward", reward, "--base", base, "--prompts", asked, *FEW)
+    for name, (event, pattern, number) in MOMENTS.items():
+        resume = ("--resume",) if (out / "config.json").exists() else ()
+        assert killed(event, pattern, number, *given, *resume, "--out", out) == KILLED, name
+        assert not (out / "result.json").exists()
+        if (out / "model").exists():
+            assert epsilon_of(out / "model") == paid_for(reward)
+            load_scorer(out / "model")
+        for file in out.rglob("[!.]*.jsonl"):
+            assert [json.loads(line) for line in file.read_text().splitlines()], file
+    assert cli(*given, "--resume", "--out", out)[0] == 0
+    assert cli(*given, "--out", tmp_path / "whole")[0] == 0
+    for name in ("reference.jsonl", "answers/step-000002.jsonl"):
+        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    result, whole = (json.loads((f / "result.json").read_text()) for f in (out, tmp_path / "whole"))
+    assert result["policy"]["kl"] == pytest.approx(whole["policy"]["kl"], rel=1e-4, abs=1e-5)
+    assert epsilon_of(out / "model") == epsilon_of(tmp_path / "whole" / "model")
