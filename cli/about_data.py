@@ -82,7 +82,7 @@ def renamed(columns: str | None, user_column: str | None) -> str:
 
 def located(source: str | None, split: str | None, config: str | None) -> str | None:
     """A source with its split and configuration; InputError where there is no source for them."""
-    from murmuration.preference.data.data_sets import with_parts
+    from murmuration.preference.data.sources import with_parts
 
     if split is None and config is None:
         return source

@@ -22,10 +22,10 @@ from murmuration.cli import about_data
 from murmuration.cli.options import Json, help_of, meaning
 from murmuration.client.labels.memory import Answer, LabelState, Spend
 from murmuration.client.store import load_judged
-from murmuration.preference.data.data_sets import absolute
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.public_items import canonical
 from murmuration.preference.data.ratings import THUMBS_TELL
+from murmuration.preference.data.sources import absolute
 from murmuration.preference.operator_only import OperatorOnly
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.durable_files import replace_file

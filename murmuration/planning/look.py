@@ -13,12 +13,18 @@ from typing import get_args
 
 import numpy as np
 
-from murmuration.preference.data.columns import RANKING_COLUMNS, with_user
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import columns_of, load_data, parse_columns
-from murmuration.preference.data.rows import FIELDS, MOST_RESPONSES, BadRow, InputError, Kind
+from murmuration.preference.data.rows import (
+    FIELDS,
+    MOST_RESPONSES,
+    REQUIRED,
+    BadRow,
+    InputError,
+    Kind,
+    layout_of,
+)
 from murmuration.preference.data.schema import Schema
-from murmuration.preference.data.winners import SIDED, sides
 from murmuration.reporting.baselines import NEAR
 
 _TEXTS = 5_000  # that are looked at for their script and language
@@ -105,17 +111,13 @@ def look_at(source: str, columns: str, declared: Mapping[str, object]) -> Look:
     if schema.kind in ("top-1", "ranking") and "responses" not in declared:
         most = max(map(len, judgements.responses))
         schema = _schema(schema.kind, {**declared, "responses": max(2, most)})
-    result = columns_of(source)
-    named = parse_columns(columns)
-    taken = {field: field for field in FIELDS} | named
+    there = columns_of(source)
+    taken = {field: field for field in FIELDS} | parse_columns(columns)
     with suppress(BadRow):  # several columns may be the user's: every row was refused by that
-        taken |= with_user(dict.fromkeys(result), {"user_id": taken["user_id"]})
-        taken |= dict(zip(SIDED, sides(dict.fromkeys(result), named) or (), strict=False))
-    ranks = [column for column in RANKING_COLUMNS if column in result]
-    if len(ranks) == 1:
-        taken["ranking"] = named.get("ranking", ranks[0])
-    taken = {field: column for field, column in taken.items() if column in result}
-    return Look(judgements, schema, kinds, result, taken, _grouped(judgements.set_aside))
+        names = {field: field for field in REQUIRED} | parse_columns(columns)
+        taken |= layout_of(there, names).columns
+    taken = {field: column for field, column in taken.items() if column in there}
+    return Look(judgements, schema, kinds, there, taken, _grouped(judgements.set_aside))
 
 
 def _used(judgements: Judgements) -> int:

@@ -8,3 +8,9 @@ class InputError(ValueError):
 
 class BadRow(ValueError):
     """Why one row cannot be used; whoever knows the row's place adds it."""
+
+
+def first_line(error: BaseException) -> str:
+    """An error's first line of text, or its type if it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0].strip() if lines else type(error).__name__

@@ -3,7 +3,7 @@
 Decisions:
 - The user is the privacy unit, so rows are grouped by user when they are read and never ungrouped.
   Two spellings of an id that look the same are one user (surrounding blanks, accents written in
-  two ways) or refused (`preference.data.user_ids`): taking one person for two would double what
+  two ways) or refused (`preference.data.cells`): taking one person for two would double what
   they can contribute.
 - Responses of a row are in order of preference, the preferred one first. Those that tie keep their
   given order, and y is one over their number: 1/2 for a pair.
@@ -27,20 +27,23 @@ from typing import Any, Literal, NoReturn, Self, get_args
 
 import numpy as np
 
-from murmuration.preference.data.columns import SHARED_WORDS, told
 from murmuration.preference.data.ratings import Paired, pair_up
 from murmuration.preference.data.rows import (
     FIELDS,
     REQUIRED,
+    SHARED_WORDS,
     BadRow,
     InputError,
     Kind,
+    OtherKind,
     Row,
+    check_count,
+    check_row,
+    counted,
     parse_row,
     readable_user,
 )
-from murmuration.preference.data.schema import PAIRS, OtherKind, Schema
-from murmuration.preference.data.winners import how_read
+from murmuration.preference.data.schema import PAIRS, Schema
 
 #: What is done with a bad row. `isolate` is for nodes: as `skip`, but nothing that users have or
 #: lack is an error, and no file is read in which one user's bytes could reach another's rows.
@@ -284,12 +287,12 @@ class Judgements:
         for file, line, row in placed:
             try:
                 judged = parse_row(row, names, schema.kind)
-                schema.check(judged)
+                check_row(judged, schema)
                 if judged.kind != schema.kind and on_bad_rows == "isolate":
                     raise BadRow(_NOT_AT_NODES)
                 if schema.one_user_per_row:
                     judged = replace(judged, user_id=_own_user(judged, alike))
-                schema.check_count(len(result.get(judged.user_id, ())))
+                check_count(len(result.get(judged.user_id, ())), schema)
             except OtherKind as other:
                 rest = placed if on_bad_rows == "refuse" else iter(())
                 readable = _readable(rest, names, schema.kind)
@@ -298,7 +301,7 @@ class Judgements:
                 left_out.add(f"{file}:{line}", reason)
             else:
                 result.setdefault(judged.user_id, []).append(_with_shared_texts(judged, texts))
-                notes.update(how_read(row, names))
+                notes.update(judged.notes)
                 continue
             if (user := readable_user(row, names)) is not None:
                 result.setdefault(user, [])
@@ -334,7 +337,7 @@ class Judgements:
             kind=schema.kind,
             most_responses=schema.responses,
             flip_R=flip_R,
-            notes=(*told(notes), *paired.told()),
+            notes=(*counted(notes), *paired.told()),
             one_user_per_row=schema.one_user_per_row,
             groups_R=groups if any(groups) else None,
             thumbs=paired.thumbs,

@@ -1,69 +1,52 @@
 """Judgements and texts from files, folders, functions and dataset hubs.
 
-Decisions:
-- One reader per kind of file; each yields rows with the file and line they stand in, so that every
-  complaint about a row can be found with an editor. Parquet, Arrow and arrays count rows instead.
-- A folder is its files of known kinds in the order of their names; users may span files.
-- Files are streamed; only the judgements themselves are held.
-- Whole files that cannot be read (missing, truncated, not of the kind their name says) are refused:
-  setting aside is for rows. Of a folder at a node (``isolate``) only they are left out: where each
-  user has a file, a broken one is that user's zero.
-- Rows are read one by one, so that no bytes in one reach another: a line of JSONL that is broken or
-  endless is that row's alone, and so is a cell of Parquet. Only of CSV this cannot be had: an open
-  quote swallows what follows, and to end every row at its line would let a text with line breaks
-  in it pass for somebody else's rows. Nor of a JSON array, which is one text. Where several
-  people's rows must be kept apart, these are not read (``isolate``).
-- Another package brings a kind of file by an entry point ``murmuration.readers``, which is named as
-  the files end, without the dot, and leads to a ``Reader``. Such files are not read as `.gz`.
+A source becomes rows with the place they stand in, and these become judgements or texts
+(`preference.data.judgements`, `preference.data.texts`), row by row: only the judgements themselves
+are held. A folder is its files of known kinds in the order of their names; users may span files. Of
+a folder at a node (``isolate``) only files that cannot be read are left out: where each user has a
+file, a broken one is that user's zero.
 """
 
-from __future__ import annotations
-
-import csv
-import gzip
 import importlib
-import json
 import os
 import re
 import stat
 import sys
-import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import chain, islice
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
-from murmuration.preference.data.budget import FileBudget
-from murmuration.preference.data.columnar import ColumnarReader, NotReadable
-from murmuration.preference.data.columns import RANKING_COLUMNS, RATED_COLUMNS, USER_COLUMNS
-from murmuration.preference.data.data_sets import Named, files_of, hub_rows, parse_source
-from murmuration.preference.data.judgements import Judgements, OnBadRows
-from murmuration.preference.data.messages import exchange, prompt_cell, response_cell
-from murmuration.preference.data.rows import FIELDS, BadRow, InputError
-from murmuration.preference.data.schema import PAIRS, Schema
-from murmuration.preference.data.sources import first_line, is_hub_name, looks_like_path
-from murmuration.preference.data.texts import UserTexts
-from murmuration.preference.data.winners import PAIRS_OF_SIDES, WINNERS
-from murmuration.privacy.extensions import ExtensionError, Group
-
-Row = Mapping[str, object] | BadRow
-Placed = tuple[str, int, Row]
-
-#: What files may become.
-BUDGET = FileBudget()
-#: Columns that any field may be read from, besides those that are named.
-_KNOWN = frozenset(
-    chain(
-        ("text", *FIELDS, *USER_COLUMNS, *RANKING_COLUMNS, *RATED_COLUMNS, *WINNERS),
-        *PAIRS_OF_SIDES,
-    )
+from murmuration.preference.data.cells import exchange, prompt_cell, response_cell
+from murmuration.preference.data.errors import BadRow, InputError, first_line
+from murmuration.preference.data.files import (
+    Placed,
+    check_isolated,
+    kind_of,
+    known_kinds,
+    rows_of_files,
 )
+from murmuration.preference.data.files import Reader as Reader
+from murmuration.preference.data.judgements import Judgements, OnBadRows
+from murmuration.preference.data.rows import KNOWN_COLUMNS
+from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.preference.data.sources import (
+    Named,
+    files_of,
+    hub_rows,
+    is_hub_name,
+    looks_like_path,
+    parse_source,
+)
+from murmuration.preference.data.texts import UserTexts
+
+#: Columns that any field may be read from, besides those that are named.
+_KNOWN = KNOWN_COLUMNS | {"text"}
 #: What `datasets` writes beside the rows of a data set.
 _ABOUT_ROWS = ("state.json", "dataset_dict.json", "dataset_info.json", "dataset_infos.json")
-_TOO_MANY = "too many for its size"
-_PART_BYTES = 64  # of memory, that a value of JSON takes at least
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
+#: What users have, grouped by user.
+Data = Judgements | UserTexts
 
 
 def load_judgements(
@@ -80,7 +63,7 @@ def load_judgements(
             also with `.gz`; a folder of such files, or one that `datasets` saved;
             `package.module:function`, called without arguments, that gives an iterable of mappings;
             or the name of a data set on the Hugging Face hub. Of the last and of folders a split
-            and a configuration may be named (`preference.data.data_sets`). What exists here as a
+            and a configuration may be named (`preference.data.sources`). What exists here as a
             path is a path.
         columns: field → column, for the fields of `preference.data.rows.FIELDS`.
         on_bad_rows: `refuse` the whole source at its first bad row, or `skip`: leave bad rows out,
@@ -91,9 +74,32 @@ def load_judgements(
     Raises:
         InputError: one line that names the file and line, or the source, and what is wrong.
     """
-    rows = _rows(source, on_bad_rows == "isolate", _wanted((columns or {}).values()))
+    rows = _rows(source, on_bad_rows == "isolate", _KNOWN.union(map(str, (columns or {}).values())))
     return Judgements.from_placed_rows(
         rows, columns=columns, on_bad_rows=on_bad_rows, source=source, schema=schema
+    )
+
+
+def load_data(
+    task: str,
+    source: str,
+    columns: str = "",
+    on_bad_rows: OnBadRows = "refuse",
+    schema: Schema = PAIRS,
+) -> Data:
+    """Users' rows of a source, as a task reads them; ``columns`` as `--columns` is written.
+
+    Raises:
+        InputError: one line that names the file and line, or the source, and what is wrong.
+    """
+    read, named = UserTexts if task == "text" else Judgements, parse_columns(columns)
+    rows = _rows(source, on_bad_rows == "isolate", _KNOWN.union(named.values()))
+    return read.from_placed_rows(
+        rows,
+        columns=named,
+        on_bad_rows=on_bad_rows,
+        source=source,
+        schema=schema,
     )
 
 
@@ -152,7 +158,7 @@ def texts_in(source: str, column: str) -> set[str]:
 
 def load_scorable(source: str) -> Iterator[tuple[str, dict[str, str]]]:
     """A prompt and its texts of each row of a source as of `load_judgements`, one by one: of pairs
-    `chosen` and `rejected`, in all forms of `preference.data.messages`; else the `response` (or
+    `chosen` and `rejected`, in all forms of `preference.data.cells`; else the `response` (or
     `completion`).
 
     Raises:
@@ -172,8 +178,8 @@ def _scorable(row: Mapping[str, object] | BadRow) -> tuple[str, dict[str, str]]:
         raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
     prompted = row.get("prompt") is not None
     if "chosen" in row and "rejected" in row:
-        columns = {name: name for name in ("prompt", "chosen", "rejected")}
-        prompt, chosen, rejected = exchange(row, columns, prompted)
+        pair = ("chosen", "rejected")
+        prompt, chosen, rejected = exchange(row, pair, "prompt" if prompted else None)
         return prompt, {"chosen": chosen, "rejected": rejected}
     name = "response" if "response" in row else "completion"
     if not prompted or row.get(name) is None:
@@ -186,7 +192,7 @@ def load_demonstrations(source: str) -> Iterator[tuple[str, str]]:
 
     A row has `prompt` and `response` (or `completion`) that are text, or `messages` as chats are
     written down, the last of them the assistant's. What stands before it is the prompt, as in
-    `preference.data.messages`.
+    `preference.data.cells`.
 
     Raises:
         InputError: it cannot be read, or a row is none of these or has nothing to learn (names the
@@ -240,21 +246,6 @@ def _is_text(cell: object) -> TypeGuard[str]:
         return False
 
 
-def check_isolated(path: Path) -> None:
-    """InputError for a file in which one row's bytes could reach others'."""
-    reasons = {
-        ".csv": "in CSV one open quote swallows the rows of others",
-        ".json": "in a JSON array one broken character takes away the rows of others",
-    }
-    kind = _kind(path.name) or ""
-    if kind and kind not in _KINDS and not _reader(path, kind).isolates:
-        reasons[kind] = f"what reads {kind} does not keep people's rows apart"
-    if reason := reasons.get(kind):
-        raise InputError(
-            f"{path}: {reason}, so a node does not read it; write the rows as .jsonl or .parquet"
-        )
-
-
 def parse_columns(option: str) -> dict[str, str]:
     """Renamed columns from `field=column,field=column`; empty for the names as they are.
 
@@ -270,11 +261,6 @@ def parse_columns(option: str) -> dict[str, str]:
     return columns
 
 
-def _wanted(columns: Iterable[object]) -> frozenset[str]:
-    """The columns that are read where these are named."""
-    return _KNOWN | {column for column in columns if isinstance(column, str)}
-
-
 def _rows(source: str, isolate: bool, wanted: Collection[str]) -> Iterator[Placed]:
     """Rows of a source; of Parquet and Arrow what is in the ``wanted`` columns."""
     if not source.strip():
@@ -282,16 +268,14 @@ def _rows(source: str, isolate: bool, wanted: Collection[str]) -> Iterator[Place
     named = parse_source(source)
     path = Path(os.path.expanduser(named.name))  # noqa: PTH111 (a ~ of nobody stays what it is)
     if os.path.isdir(path):  # noqa: PTH112 (says no where it cannot look, whatever the reason)
-        read = _isolated_folder if isolate else _folder
-        return read(path, named, wanted)
+        return rows_of_files(_files_of_folder(path, named, isolate), wanted, apart=isolate)
     if os.path.lexists(path):
         if named != Named(named.name):
             raise InputError(f"{source}: a single file has no splits: name it without the #")
         if isolate:
             check_isolated(path)
-        return _each([path], wanted)
-    function = _FUNCTION.fullmatch(source)
-    if function:
+        return rows_of_files([path], wanted)
+    if function := _FUNCTION.fullmatch(source):
         return _function(source, *function.groups())
     if looks_like_path(named.name) or not is_hub_name(named.name):
         raise InputError(f"{source}: no such file or folder")
@@ -300,13 +284,17 @@ def _rows(source: str, isolate: bool, wanted: Collection[str]) -> Iterator[Place
     return hub_rows(named)
 
 
-def _kind(path: str) -> str | None:
-    name = path.lower().removesuffix(".gz")
-    for suffix in _KINDS:
-        if name.endswith(suffix):
-            return suffix
-    others = (f".{name}" for name in READERS.names())
-    return next((suffix for suffix in others if path.lower().endswith(suffix)), None)
+def _files_of_folder(path: Path, named: Named, isolate: bool) -> list[Path]:
+    """Return which files of a folder are meant. At a node (``isolate``) it may be empty, and no
+    split is concluded from what is there."""
+    files = _files(path)
+    if isolate and not (named.split or named.config):
+        return files
+    of_data_set = files_of(path, named, files)
+    files = files if of_data_set is None else of_data_set
+    if not (files or isolate):
+        raise InputError(f"{path}: the folder holds no {known_kinds()} file")
+    return files
 
 
 def _files(folder: Path) -> list[Path]:
@@ -315,11 +303,11 @@ def _files(folder: Path) -> list[Path]:
     What is named `.json` may be about the rows beside it, and is read only where it is alone.
     """
     try:
-        named = [file for file in folder.iterdir() if _kind(file.name)]
+        named = [file for file in folder.iterdir() if kind_of(file.name)]
     except OSError as error:
         raise InputError(f"{folder}: cannot be read: {error.strerror or error}") from error
     files = sorted(file for file in named if not file.name.startswith(".") and _is_file(file))
-    rows = [file for file in files if _kind(file.name) != ".json"]
+    rows = [file for file in files if kind_of(file.name) != ".json"]
     return rows or [file for file in files if file.name not in _ABOUT_ROWS]
 
 
@@ -330,233 +318,6 @@ def _is_file(path: Path) -> bool:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError:
         return True
-
-
-def _folder(path: Path, named: Named, wanted: Collection[str]) -> Iterator[Placed]:
-    result = _files(path)
-    files = files_of(path, named, result)
-    files = result if files is None else files
-    if not files:
-        raise InputError(f"{path}: the folder holds no {_known_kinds()} file")
-    yield from _each(files, wanted)
-
-
-def _each(files: Iterable[Path], wanted: Collection[str]) -> Iterator[Placed]:
-    with ColumnarReader(BUDGET) as columnar:
-        for file in files:
-            yield from _file(file, wanted, columnar)
-
-
-def _isolated_folder(path: Path, named: Named, wanted: Collection[str]) -> Iterator[Placed]:
-    """As ``_folder``, where files are different people's: one that cannot be read is theirs alone,
-    a folder may be empty, and no split is concluded from what is there."""
-    result = _files(path)
-    files = files_of(path, named, result) if named.split or named.config else None
-    with ColumnarReader(BUDGET) as columnar:
-        for file in result if files is None else files:
-            try:
-                check_isolated(file)
-                yield from _file(file, wanted, columnar)
-            except InputError as error:
-                yield str(file), 1, BadRow(str(error).removeprefix(f"{file}: "))
-
-
-def _file(path: Path, wanted: Collection[str], columnar: ColumnarReader) -> Iterator[Placed]:
-    kind = _kind(path.name)
-    if kind is None:
-        raise InputError(f"{path}: not a kind of file that can be read; known are {_known_kinds()}")
-    packed = path.name.lower().endswith(".gz")
-    reader = None if kind in _KINDS else _reader(path, kind)
-    try:
-        with path.open("rb") as file:
-            if reader is not None:
-                for number, row in _read_by(reader, file, path):
-                    yield str(path), number, row
-                return
-            if kind in _READERS:
-                most = BUDGET.bytes(os.fstat(file.fileno()).st_size) if packed else None
-                stream = cast(IO[bytes], gzip.GzipFile(fileobj=file)) if packed else file
-                rows = _READERS[kind](stream, most)
-            else:
-                rows = columnar.rows(file, kind, packed, wanted)
-            for number, row in rows:
-                yield str(path), number, row
-    except NotReadable as error:
-        raise InputError(f"{path}: {error}") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: damaged or cut off gzip file: {first_line(error)}") from error
-    except _NoRows as error:
-        raise InputError(f"{path}: not readable as JSON: {first_line(error)}") from error
-    except csv.Error as error:
-        raise InputError(f"{path}: not readable as CSV: {first_line(error)}") from error
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read: {error.strerror or first_line(error)}"
-        ) from error
-
-
-def _known_kinds() -> str:
-    others = "".join(f", .{name}" for name in READERS.names())
-    return ", ".join(_KINDS) + " (each also .gz)" + others
-
-
-def _reader(path: Path, kind: str) -> Reader:
-    try:
-        return READERS.load(kind.removeprefix("."))
-    except ExtensionError as error:
-        raise InputError(f"{path}: {error}") from None
-
-
-def _read_by(reader: Reader, file: IO[bytes], path: Path) -> Iterator[tuple[int, Row]]:
-    """The rows that another package's reader yields; InputError for whatever it raises."""
-    try:
-        for number, row in reader.rows(file):
-            if not (type(number) is int and isinstance(row, Mapping | BadRow)):
-                raise TypeError(f"expected a number and a row, found {type(row).__name__}")
-            yield number, row
-    except Exception as error:
-        raise InputError(
-            f"{path}: the reader of .{reader.name} failed: {type(error).__name__}: "
-            f"{first_line(error)}"
-        ) from error
-
-
-def _jsonl(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
-    for number, line in enumerate(_lines(stream, most), start=1):
-        if number == 1:
-            line = line.removeprefix(b"\xef\xbb\xbf")
-        if not line.strip():
-            continue
-        if too_much := _too_much(line):
-            yield number, BadRow(too_much)
-            continue
-        try:
-            # Undecodable bytes become lone surrogates, which are refused with the cell they are in.
-            row = json.loads(line.decode(errors="surrogateescape"))
-        except (ValueError, RecursionError) as error:
-            yield number, BadRow(f"broken JSON: {first_line(error)}{_undecodable(line)}")
-        else:
-            yield number, row
-
-
-def _undecodable(line: bytes) -> str:
-    try:
-        line.decode()
-    except UnicodeDecodeError as error:
-        return f" (not valid UTF-8 at byte {error.start + 1})"
-    return ""
-
-
-def _lines(stream: IO[bytes], most: int | None) -> Iterator[bytes]:
-    """Lines; of one that is too long only so much as shows that it is.
-
-    Raises:
-        NotReadable: they are more than ``most`` bytes, where there is such a limit.
-    """
-    total, longest = 0, BUDGET.line_bytes + 1
-    while line := stream.readline(longest):
-        rest, total = line, total + len(line) + BUDGET.row_bytes
-        while len(rest) == longest and not rest.endswith(b"\n"):
-            rest = stream.readline(longest)
-            total += len(rest)
-            _check_size(total, most)
-        _check_size(total, most)
-        yield line
-
-
-def _check_size(size: int, most: int | None) -> None:
-    if most is not None and size > most:
-        rows = most // BUDGET.row_bytes
-        raise NotReadable(f"it would become more than {most:,} bytes or {rows:,} rows, {_TOO_MANY}")
-
-
-def _too_much(line: bytes) -> str:
-    """Why a row is not even parsed, as its values may take 100 times its bytes; else empty."""
-    if len(line) > BUDGET.line_bytes:
-        return f"a line of more than {BUDGET.line_bytes:,} bytes"
-    if len(line) > BUDGET.parts and _parts(line) > BUDGET.parts:
-        return f"a line of more than {BUDGET.parts:,} values"
-    return ""
-
-
-def _parts(text: bytes) -> int:
-    """At least as many as there are values in a text of JSON or CSV, short of a few."""
-    return sum(map(text.count, (b",", b"[", b"{")))
-
-
-class _NoRows(ValueError):
-    """A JSON file that holds neither an array nor an object on each line."""
-
-
-def _json(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
-    """An array of rows, which is held as a whole, or lines as in JSONL."""
-    first = stream.read(1)
-    while first.isspace() or first in (b"\xef", b"\xbb", b"\xbf"):
-        first = stream.read(1)
-    stream.seek(0)
-    if first != b"[":
-        yield from _jsonl(stream, most)
-        return
-    text = stream.read(-1 if most is None else most + 1)
-    _check_size(len(text) if most is None else max(len(text), _PART_BYTES * _parts(text)), most)
-    try:
-        rows = json.loads(text.removeprefix(b"\xef\xbb\xbf").decode())
-    except (ValueError, RecursionError) as error:
-        raise _NoRows(first_line(error)) from error
-    yield from enumerate(rows, start=1)
-
-
-def _csv(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
-    reader = csv.reader(map(_csv_line, _lines(stream, most)), strict=True)
-    header = [name.strip().removeprefix("\ufeff") for name in next(reader, [])]
-    if len(set(header)) != len(header):
-        raise csv.Error(f"the header names a column twice: {', '.join(header)}")
-    first_line_of_row = reader.line_num + 1
-    for fields in reader:
-        if len(fields) == len(header):
-            yield first_line_of_row, dict(zip(header, fields, strict=True))
-        elif fields:
-            reason = f"{len(fields)} fields under a header of {len(header)}"
-            yield first_line_of_row, BadRow(reason)
-        first_line_of_row = reader.line_num + 1
-
-
-def _csv_line(line: bytes) -> str:
-    if too_much := _too_much(line):
-        raise csv.Error(too_much)
-    # Undecodable bytes become lone surrogates, which are refused with the row they stand in.
-    return line.decode(errors="surrogateescape")
-
-
-_READERS = {".jsonl": _jsonl, ".csv": _csv, ".json": _json}
-_KINDS = (".jsonl", ".csv", ".parquet", ".arrow", ".json")
-
-
-@dataclass(frozen=True)
-class Reader:
-    """Declare how a kind of file is read.
-
-    Attributes:
-        name: how such files' names end, in small letters, without the dot.
-        rows: yields the rows of an open file, each a mapping from columns to cells, or a `BadRow`
-            that says what is wrong with one, and each with the line, or the number, of it.
-        isolates: whether no bytes of a row can reach another's, however broken they are; nodes,
-            whose files can be several people's, read no others.
-    """
-
-    name: str
-    rows: Callable[[IO[bytes]], Iterable[tuple[int, Mapping[str, object] | BadRow]]]
-    isolates: bool = False
-
-
-def _check_reader(name: str, loaded: object) -> str:
-    if not isinstance(loaded, Reader):
-        return "it is no Reader"
-    return "" if loaded.name == name else f"it is called {loaded.name!r}"
-
-
-#: The kinds of files that other packages bring.
-READERS = Group("murmuration.readers", _check_reader, [*(kind[1:] for kind in _KINDS), "gz"])
 
 
 def _function(source: str, module_name: str, function_name: str) -> Iterator[Placed]:
@@ -581,38 +342,3 @@ def _function(source: str, module_name: str, function_name: str) -> Iterator[Pla
         raise InputError(
             f"{source}: failed: {type(error).__name__}: {first_line(error)}"
         ) from error
-
-
-# What a run learns: a reward from judgements, or a language model from texts.
-#
-# - `reward`: a number for a prompt and a response, from judgements;
-# - `text`: the next token of users' own texts (Charles et al. 2024);
-# - `sft`: the next token of the responses in judgements, given the prompt (supervised fine-tuning).
-#
-# Each reads rows of its own kind.
-
-#: What users have, grouped by user.
-Data = Judgements | UserTexts
-
-
-def load_data(
-    task: str,
-    source: str,
-    columns: str = "",
-    on_bad_rows: OnBadRows = "refuse",
-    schema: Schema = PAIRS,
-) -> Data:
-    """Users' rows of a source, as a task reads them; ``columns`` as `--columns` is written.
-
-    Raises:
-        InputError: one line that names the file and line, or the source, and what is wrong.
-    """
-    read, named = UserTexts if task == "text" else Judgements, parse_columns(columns)
-    rows = _rows(source, on_bad_rows == "isolate", _wanted(named.values()))
-    return read.from_placed_rows(
-        rows,
-        columns=named,
-        on_bad_rows=on_bad_rows,
-        source=source,
-        schema=schema,
-    )

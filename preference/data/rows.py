@@ -1,48 +1,56 @@
-"""One row of judgements: what it must hold, and why it is refused.
+"""One row of judgements: which of its columns hold what, what it must hold, and why it is refused.
 
-Four kinds of rows, told apart by their columns: pairs (`chosen`, `rejected`, perhaps `tie`; or two
-responses and which of them won, `preference.data.winners`), the best of several (`responses`,
-`best`), rankings (`responses`, `ranking`) and thumbs: single responses that were liked or not
-(`completion`, `label`). A row with `responses` and `scores` is whichever of the others is declared.
-Texts may be lists of chat messages, and the prompt of a pair what its two texts share
-(`preference.data.messages`). A cell of text that should be a list, as in CSV, is read as JSON.
+Four kinds of rows, told apart by the names of their columns alone: pairs (`chosen`, `rejected`,
+perhaps `tie`; or two responses and which of them won), the best of several (`responses`, `best`),
+rankings (`responses`, `ranking`) and thumbs: single responses that were liked or not (`completion`,
+`label`). A row with `responses` and `scores` is whichever of the others is declared. Texts may be
+lists of chat messages, and the prompt of a pair what its two texts share (`preference.data.cells`).
+A cell of text that should be a list, as in CSV, is read as JSON.
+
+Columns have the fields' own names, or those that `--columns` gives. Beside that, columns in which
+collections usually keep who judged are known: a row that has exactly one of them, and no `user_id`,
+is that one's. What columns mean follows from their names (`Layout`) and is worked out once for all
+rows that have the same, so that nobody's row decides how another's is read; what was done is said.
+
+A comparison on two sides is often kept as `response_a`, `response_b` and `winner`: people's votes
+between models, what annotation tools write. Such a row is turned round by what it says itself. The
+two sides are told by the ends of their columns' names (`a` and `b`, `0` and `1`, `1` and `2`), and
+the winner must name a side by its column, or by its end, perhaps behind a word (`model_a`). A
+number where sides have letters could mean either one, and is refused rather than guessed.
 """
 
-import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
-from numbers import Integral, Real
-
-import numpy as np
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
 
 from murmuration.preference.choices import MOST_RESPONSES as MOST_RESPONSES
 from murmuration.preference.choices import Kind as Kind
 from murmuration.preference.data.cells import (
-    BadRow,
-    flag_cell,
-    found_kind,
-    list_cell,
-    number_cell,
-)
-from murmuration.preference.data.columns import (
-    RANKING_COLUMNS,
-    check_columns,
-    may_lack_prompt,
-    rated_columns,
-    with_user,
-)
-from murmuration.preference.data.errors import InputError as InputError
-from murmuration.preference.data.messages import (
     exchange,
+    flag_cell,
+    flip_cell,
+    is_empty,
+    is_plain_text,
+    places_cell,
     prompt_cell,
+    ranks_cell,
     rated_exchange,
-    response_cell,
+    responses_cell,
+    score_cell,
+    scores_cell,
+    shortened,
+    side_cell,
+    user_cell,
 )
-from murmuration.preference.data.user_ids import user_cell
-from murmuration.preference.data.winners import SIDED, preferred_first
+from murmuration.preference.data.errors import BadRow as BadRow
+from murmuration.preference.data.errors import InputError as InputError
+from murmuration.preference.data.schema import Schema
 
 REQUIRED = ("user_id", "prompt", "chosen", "rejected")
+#: The fields of a row that says which of two responses won, as `--columns` names them.
+SIDED = ("response_a", "response_b", "winner")
 FIELDS = (
     *REQUIRED,
     "tie",
@@ -57,6 +65,52 @@ FIELDS = (
     "flip_probability",
     *SIDED,
 )
+#: Where people keep who judged, besides `user_id`.
+USER_COLUMNS = (
+    "annotator_id",
+    "annotator",
+    "worker_id",
+    "worker",
+    "participant_id",
+    "participant",
+    "rater_id",
+    "rater",
+    "labeler_id",
+    "labeler",
+    "userid",
+    "user",
+    "judge",
+)
+#: What may be a prompt under another name: where one is there, none is made of shared words.
+PROMPT_COLUMNS = ("question", "instruction", "query", "input", "context", "post", "messages")
+RANKING_COLUMNS = ("ranking", "ranks", "rank")
+#: Where a response stands that was liked or not, as `label` says.
+RATED_COLUMNS = ("completion", "response", "messages")
+#: Columns that hold two responses.
+PAIRS_OF_SIDES = tuple(
+    (f"{name}_{first}", f"{name}_{second}")
+    for name in ("response", "answer", "output", "completion", "conversation")
+    for first, second in (("a", "b"), ("0", "1"), ("1", "2"))
+)
+#: Columns that say which of them is the better one.
+WINNERS = ("winner", "preference", "preferred", "choice", "better_response_id")
+#: All columns that a field may be read from, besides those that are named.
+KNOWN_COLUMNS = frozenset(
+    (
+        *FIELDS,
+        *USER_COLUMNS,
+        *RANKING_COLUMNS,
+        *RATED_COLUMNS,
+        *WINNERS,
+        *(column for pair in PAIRS_OF_SIDES for column in pair),
+    )
+)
+_OF_PAIRS = ("chosen", "rejected", "score_chosen", "score_rejected")
+_UNREAD = (
+    "the column {!r} is not used: where it says which of two texts won, see --columns winner=NAME"
+)
+SHARED_TURNS = "no column 'prompt': it is the turns that 'chosen' and 'rejected' share"
+SHARED_WORDS = "no column 'prompt': it is the words that 'chosen' and 'rejected' both begin with"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +128,7 @@ class Row:
         flip_probability: of the label, or None if the row says nothing of it.
         groups: of a ranking with ties how many responses share each place, the best first; else
             empty.
+        notes: what is to be said of how it was read.
     """
 
     user_id: str
@@ -83,18 +138,205 @@ class Row:
     kind: Kind
     flip_probability: float | None
     groups: tuple[int, ...] = ()
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+
+Form = Literal["pair", "sides", "list", "rating"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the columns of rows mean, by their names.
+
+    Attributes:
+        form: two responses of which the first was preferred, two sides and a winner, a list of
+            responses, or a single one that was rated.
+        columns: field → column, of every field, whether it is there or not.
+        missing: the fields that such rows need and that are not there, with their columns.
+        prompted: whether there is a prompt, or must be.
+        maybe_prompted: whether there is none, but a column that may be it, under another name: then
+            texts need one, and whole conversations do not.
+        notes: what is to be said of fields that have other columns than their own.
+    """
+
+    form: Form
+    columns: Mapping[str, str]
+    missing: Mapping[str, str]
+    prompted: bool
+    maybe_prompted: bool
+    notes: tuple[str, ...]
+
+
+def layout_of(present: Iterable[str], names: Mapping[str, str]) -> Layout:
+    """Return what columns mean; ``names`` are those that were asked for, field → column.
+
+    Raises:
+        BadRow: several columns may be meant by a field.
+    """
+    known = KNOWN_COLUMNS.union(PROMPT_COLUMNS, names.values())
+    # What matters and no more is remembered: rows may have any number of columns.
+    return _layout(tuple(column for column in present if column in known), tuple(names.items()))
+
+
+@lru_cache(maxsize=1024)
+def _layout(present: tuple[str, ...], stated: tuple[tuple[str, str], ...]) -> Layout:
+    names = dict(stated)
+    sides = _sides(present, names)
+    if sides is not None:
+        names |= zip(("chosen", "rejected", *SIDED), (*sides[:2], *sides), strict=True)
+    names = with_user(present, names)
+    pair = names.get("chosen", "chosen"), names.get("rejected", "rejected")
+    rating = _rating(present, names, pair)
+    notes = user_note(dict(stated), names)
+    form: Form = "pair" if sides is None else "sides"
+    unneeded = () if sides is None else _OF_PAIRS[:2]
+    prompted = "prompt" in present or names["prompt"] != "prompt"
+    if rating is not None:
+        form, names, unneeded = "rating", names | rating, _OF_PAIRS
+    elif "responses" in names or ("responses" in present and pair[0] not in present):
+        form, unneeded, prompted = "list", _OF_PAIRS[:2], True
+        names.setdefault("responses", "responses")
+        ranks = [column for column in RANKING_COLUMNS if column in present]
+        if len(ranks) == 1:
+            names.setdefault("ranking", ranks[0])
+    else:
+        prompted = prompted or not {*pair} <= {*present}
+        if sides is not None:
+            said = f"which of {pair[0]!r} and {pair[1]!r} was preferred is read from {sides[2]!r}"
+            notes = [said, *notes]
+        elif pair in PAIRS_OF_SIDES or pair[::-1] in PAIRS_OF_SIDES:
+            unread = [column for column in WINNERS if column in present]
+            notes = [
+                _UNREAD.format(column) for column in unread if column not in names.values()
+            ] + notes
+    needed = {each: column for each, column in names.items() if each not in unneeded}
+    if not prompted:
+        del needed["prompt"]
+    return Layout(
+        form=form,
+        columns={each: each for each in FIELDS if each != "user_id"} | names,
+        missing={each: column for each, column in needed.items() if column not in present},
+        prompted=prompted,
+        maybe_prompted=not prompted and any(column in present for column in PROMPT_COLUMNS),
+        notes=tuple(notes),
+    )
+
+
+def with_user(present: Iterable[str], names: Mapping[str, str]) -> dict[str, str]:
+    """Return the names of columns, with that of the user where there is a known one.
+
+    Raises:
+        BadRow: several columns may be the user's.
+    """
+    if names.get("user_id") != "user_id" or "user_id" in present:
+        return {**names}
+    there = [column for column in USER_COLUMNS if column in present]
+    there = [column for column in there if column not in names.values()]
+    if len(there) > 1:
+        raise BadRow(
+            f"columns {', '.join(map(repr, there))} may each say who judged: name the one with "
+            f"--columns user_id={there[0]}"
+        )
+    return {**names, "user_id": there[0]} if there else {**names}
+
+
+def user_note(stated: Mapping[str, str], taken: Mapping[str, str]) -> list[str]:
+    """Return what is said where the user's column is not the one that was stated."""
+    column = taken.get("user_id")
+    return (
+        []
+        if column == stated.get("user_id")
+        else [f"who judged is read from the column {column!r}"]
+    )
+
+
+def counted(notes: Mapping[str, int]) -> tuple[str, ...]:
+    """Return what is said of rows, and of how many."""
+    return tuple(f"{note} ({count} rows)" for note, count in notes.items())
+
+
+def _rating(
+    present: Sequence[str], names: Mapping[str, str], compared: Sequence[str]
+) -> dict[str, str] | None:
+    """The columns of a single response (``completion``) and its ``label``; None where rows are no
+    ratings.
+
+    They are where these two are there, or were asked for, and nothing that the response was
+    compared with.
+    """
+    stated = {each: names[each] for each in ("completion", "label") if each in names}
+    there = [column for column in RATED_COLUMNS if column in present]
+    if not stated:
+        others = (*compared, names.get("responses", "responses"))
+        if not there or "label" not in present or any(column in present for column in others):
+            return None
+    return {"completion": there[0] if there else "completion", "label": "label"} | stated
+
+
+def _sides(present: Sequence[str], names: Mapping[str, str]) -> tuple[str, str, str] | None:
+    """The columns of two responses and of which one won; None where rows have another form.
+
+    Raises:
+        BadRow: several may be meant.
+    """
+    stated = any(each in names for each in SIDED)
+    preferred = (names.get("chosen", "chosen"), names.get("rejected", "rejected"))
+    if not stated and (
+        preferred != ("chosen", "rejected")
+        or "responses" in names
+        or any(column in present for column in (*preferred, "responses"))
+    ):
+        return None
+    if "response_a" in names or "response_b" in names:
+        pairs = [(names.get("response_a", "response_a"), names.get("response_b", "response_b"))]
+    else:
+        pairs = [pair for pair in PAIRS_OF_SIDES if {*pair} <= {*present}]
+    winners = [column for column in WINNERS if column in present and column not in names.values()]
+    winners = [names["winner"]] if "winner" in names else winners
+    if not stated and not (pairs and winners):
+        return None
+    if len(pairs) != 1 or len(winners) != 1:
+        there = [column for pair in pairs for column in pair] + winners
+        raise BadRow(
+            f"which columns hold two responses, and which says who won, is not clear from "
+            f"{', '.join(map(repr, there)) or 'the names of columns'}: name all three with "
+            "--columns response_a=NAME,response_b=NAME,winner=NAME"
+        )
+    return (*pairs[0], winners[0])
+
+
+def missing_columns(row: Mapping[str, object], missing: Mapping[str, str]) -> BadRow:
+    """Return why a row without the columns of these fields is none, with those that there are."""
+    there = shortened(", ".join(str(column) for column in row)) or "none"
+    if missing == {"user_id": "user_id"}:
+        return BadRow(
+            f"no column says who judged; the columns are: {there}. Whoever judged is whom privacy "
+            "is promised to: name the column with --user-column NAME. If there is none, "
+            "--one-user-per-row counts each row as a user of its own, and then protects single "
+            "rows only, not people who have several"
+        )
+    wanted = ", ".join(map(repr, missing.values()))
+    example = ",".join(f"{each}=NAME" for each in missing)
+    sided = ""
+    if {"chosen", "rejected"} <= {*missing}:
+        sided = (
+            "; where a column says which of two responses won, "
+            "response_a=NAME,response_b=NAME,winner=NAME instead of the last two"
+        )
+    return BadRow(
+        f"no column {wanted}; the columns are: {there}. Name yours with --columns {example}{sided}"
+    )
 
 
 def parse_row(
     row: Mapping[str, object] | BadRow, names: Mapping[str, str], declared: Kind = "pairs"
 ) -> Row:
-    """A row's judgement.
+    """Return a row's judgement.
 
     `names` maps the fields of `REQUIRED`, and others that were asked for, to the row's own keys.
     What was asked for must be there; other fields have their own names and may be absent, and so
-    may the prompt of a pair whose texts share it (`preference.data.messages`). Without a `user_id`
-    in `names` the row is nobody's: the id is empty. Of `scores` a judgement of the ``declared``
-    kind is made. Numbers
+    may the prompt of a pair whose texts share it. Without a `user_id` in `names` the row is
+    nobody's: the id is empty. Of `scores` a judgement of the ``declared`` kind is made. Numbers
     become ids by their value: 7 and 7.0 are the user `7`. The same text twice among the best is a
     tie however it is marked: nobody can prefer a text to itself, and real collections hold such
     rows.
@@ -104,72 +346,14 @@ def parse_row(
     """
     if isinstance(row, BadRow):
         raise row
+    if not isinstance(row, Mapping):
+        raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
     try:
-        return _judgement(row, names, declared)
+        return _judgement(row, layout_of(row, names), declared)
     except BadRow:
         raise
     except Exception as error:  # a cell may hold anything
         raise BadRow(f"a cell that cannot be read ({type(error).__name__})") from None
-
-
-def _judgement(row: Mapping[str, object], names: Mapping[str, str], declared: Kind) -> Row:
-    if not isinstance(row, Mapping):
-        raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
-    row, names = preferred_first(row, names)
-    listed = "responses" in names or ("responses" in row and names["chosen"] not in row)
-    rated = rated_columns(row, names)
-    names = _columns_of(row, names, listed) if rated is None else _of_rating(row, names, rated)
-    columns = {field: names.get(field, field) for field in FIELDS}
-    cells = {field: row.get(column) for field, column in columns.items()}
-    groups: tuple[int, ...] = ()
-    if rated is not None:
-        prompt, response = rated_exchange(cells, columns, "prompt" in names)
-        liked = flag_cell(cells["label"], columns["label"])
-        kind, responses, y = "thumbs", (response,), float(liked)
-    elif listed:
-        prompt = prompt_cell(cells["prompt"], columns["prompt"])
-        kind, responses, y, groups = _listed(cells, columns, declared)
-    else:
-        prompt, *pair = exchange(cells, columns, "prompt" in names)
-        kind, responses, y, _ = _pair(pair[0], pair[1], cells, columns)
-    user_id = user_cell(cells["user_id"], columns["user_id"]) if "user_id" in names else ""
-    flip = _flip(cells["flip_probability"], columns["flip_probability"], kind, len(responses))
-    return Row(user_id, prompt, responses, y, kind, flip, groups)
-
-
-def _columns_of(
-    row: Mapping[str, object], names: Mapping[str, str], listed: bool
-) -> Mapping[str, str]:
-    """The columns of a row's fields, in ``listed`` form or as a pair; BadRow if one is missing.
-
-    A pair may be without a prompt, unless one was named or seems to have another name.
-    """
-    result = {**with_user(row, names)}
-    if listed:
-        result = {f: c for f, c in result.items() if f not in ("chosen", "rejected")}
-        result.setdefault("responses", "responses")
-        ranks = [column for column in RANKING_COLUMNS if column in row]
-        if "ranking" not in result and len(ranks) == 1:
-            result["ranking"] = ranks[0]
-    elif may_lack_prompt(row, result):
-        del result["prompt"]
-    check_columns(row, result)
-    return result
-
-
-def _of_rating(
-    row: Mapping[str, object], names: Mapping[str, str], rated: Mapping[str, str]
-) -> Mapping[str, str]:
-    """The columns of a rating's fields; BadRow if one is missing.
-
-    Without a prompt the conversation must hold it (`preference.data.messages.rated_exchange`).
-    """
-    result = {**with_user(row, names), **rated}
-    result = {field: column for field, column in result.items() if field not in _OF_PAIRS}
-    if result["prompt"] == "prompt" and "prompt" not in row:
-        del result["prompt"]
-    check_columns(row, result)
-    return result
 
 
 def readable_user(row: object, names: Mapping[str, str]) -> str | None:
@@ -183,170 +367,146 @@ def readable_user(row: object, names: Mapping[str, str]) -> str | None:
         return None
 
 
-_OF_PAIRS = ("chosen", "rejected", "score_chosen", "score_rejected")
-#: Kind, responses, y and groups.
-_Judged = tuple[Kind, tuple[str, ...], float, tuple[int, ...]]
+#: Kind, prompt, responses, y and groups.
+_Judged = tuple[Kind, str, tuple[str, ...], float, tuple[int, ...]]
+_NO_FLIP = {
+    "thumbs": "is about a choice among responses, not about a single one",
+    "ranking": "is about one label, not about a ranking",
+}
+
+
+def _judgement(row: Mapping[str, object], layout: Layout, declared: Kind) -> Row:
+    columns, notes = layout.columns, layout.notes
+    if layout.missing:
+        raise missing_columns(row, layout.missing)
+    prompt = columns["prompt"] if layout.prompted else None
+    if layout.form == "rating":
+        asked, response = rated_exchange(row, columns["completion"], prompt)
+        liked = flag_cell(row[columns["label"]], columns["label"])
+        judged: _Judged = "thumbs", asked, (response,), float(liked), ()
+    elif layout.form == "list":
+        judged = _listed(row, columns, declared)
+    else:
+        plain = prompt is None and is_plain_text(row[columns["chosen"]])
+        if plain and layout.maybe_prompted:
+            raise missing_columns(row, {"prompt": "prompt"})
+        if prompt is None:
+            notes += (SHARED_WORDS if plain else SHARED_TURNS,)
+        judged = _pair(row, columns, prompt, layout.form == "sides")
+    kind, asked, responses, y, groups = judged
+    user_id = ""
+    if "user_id" in columns:
+        user_id = user_cell(row[columns["user_id"]], columns["user_id"])
+    flip, column = row.get(columns["flip_probability"]), columns["flip_probability"]
+    if kind in _NO_FLIP and not is_empty(flip):
+        raise BadRow(f"{column!r} {_NO_FLIP[kind]}")
+    flip_probability = flip_cell(flip, column, len(responses))
+    return Row(user_id, asked, responses, y, kind, flip_probability, groups, notes)
 
 
 def _pair(
-    chosen: str, rejected: str, cells: Mapping[str, object], columns: Mapping[str, str]
+    row: Mapping[str, object], columns: Mapping[str, str], prompt: str | None, sided: bool
 ) -> _Judged:
-    tie = _tie(cells["tie"], columns["tie"]) or chosen == rejected
-    scores = [_score(cells[field], columns[field]) for field in ("score_chosen", "score_rejected")]
+    """Two responses, of which the first was preferred, or that which a winner names."""
+    pair, tie = (columns["chosen"], columns["rejected"]), False
+    if sided:
+        winner = side_cell(row[columns["winner"]], columns["winner"], pair)
+        pair, tie = pair[::-1] if winner == 1 else pair, winner is None
+    asked, first, second = exchange(row, pair, prompt)
+    tie |= first == second or flag_cell(row.get(columns["tie"]), columns["tie"], empty=False)
+    scores = [score_cell(row.get(columns[f]), columns[f]) for f in _OF_PAIRS[2:]]
     if scores[0] is not None and scores[1] is not None:
         if scores[0] < scores[1] and not tie:
             raise BadRow(
                 f"{columns['score_chosen']!r} is below {columns['score_rejected']!r}: the response "
                 "that was preferred would be the worse one"
             )
-        tie = tie or scores[0] == scores[1]
-    return "pairs", (chosen, rejected), 0.5 if tie else 1.0, ()
+        tie |= scores[0] == scores[1]
+    return "pairs", asked, (first, second), 0.5 if tie else 1.0, ()
 
 
-def _listed(cells: Mapping[str, object], columns: Mapping[str, str], declared: Kind) -> _Judged:
+def _listed(row: Mapping[str, object], columns: Mapping[str, str], declared: Kind) -> _Judged:
     """A row with `responses`, and one of `best`, `ranking` and `scores`."""
-    result = list_cell(cells["responses"])
-    if result is None or not 2 <= len(result) <= MOST_RESPONSES:
-        raise BadRow(
-            f"{columns['responses']!r} must be a list of 2 to {MOST_RESPONSES} texts, "
-            f"found {found_kind(cells['responses'])}"
-        )
-    responses = [response_cell(response, columns["responses"]) for response in result]
-    best, ranking = (
-        None if isinstance(cell, str) and not cell.strip() else cell
-        for cell in (cells["best"], cells["ranking"])
-    )
-    if best is None and ranking is None and cells["scores"] is not None:
-        return _scored(responses, cells, columns, declared)
-    if (best is None) == (ranking is None):
-        said = "both" if best is not None else "neither"
+    responses = responses_cell(row.get(columns["responses"]), columns["responses"])
+    prompt = prompt_cell(row.get(columns["prompt"]), columns["prompt"])
+    said = {each: row.get(columns[each]) for each in ("best", "ranking", "scores")}
+    said = {each: cell for each, cell in said.items() if not is_empty(cell)}
+    if ("best" in said and "ranking" in said) or not said:
         raise BadRow(
             f"a row with {columns['responses']!r} needs {columns['best']!r}, "
-            f"{columns['ranking']!r} or {columns['scores']!r}; found {said}. Name yours with "
-            "--columns best=NAME"
+            f"{columns['ranking']!r} or {columns['scores']!r}; found "
+            f"{'both' if said else 'neither'}. Name yours with --columns best=NAME"
         )
-    if _tie(cells["tie"], columns["tie"]):
+    if flag_cell(row.get(columns["tie"]), columns["tie"], empty=False):
         raise BadRow(f"{columns['tie']!r} is for pairs: list all that tie in {columns['best']!r}")
-    if ranking is not None:
-        return _ranked(responses, _ranks(ranking, columns["ranking"], len(responses)))
-    return _best_first(responses, _best(best, columns["best"], len(responses)))
-
-
-def _scored(
-    responses: list[str],
-    cells: Mapping[str, object],
-    columns: Mapping[str, str],
-    declared: Kind,
-) -> _Judged:
-    """By a score of each: a ranking where rankings are declared, a pair of two, else the best."""
-    result = list_cell(cells["scores"]) or []
-    scores = [_score(score, columns["scores"]) for score in result]
-    numbers = [score for score in scores if score is not None]
-    if len(numbers) != len(responses) or len(scores) != len(responses):
-        raise BadRow(
-            f"{columns['scores']!r} must give a number for each of the {len(responses)} responses; "
-            f"found {found_kind(cells['scores'])}"
+    if "best" in said:
+        best = places_cell(said["best"], columns["best"], len(responses))
+    elif "ranking" in said:
+        return _ranked(
+            prompt, responses, ranks_cell(said["ranking"], columns["ranking"], len(responses))
         )
-    order = sorted(range(len(numbers)), key=lambda place: -numbers[place])
-    tied = [place for place in order if numbers[place] == numbers[order[0]]]
-    if declared == "ranking":
-        return _ranked(responses, [-number for number in numbers])
-    if declared == "pairs" and len(responses) == 2:
-        first, second = (responses[place] for place in order)
-        return "pairs", (first, second), 0.5 if len(tied) == 2 or first == second else 1.0, ()
-    return _best_first(responses, tied)
+    else:
+        scores = scores_cell(said["scores"], columns["scores"], len(responses))
+        if declared == "ranking":
+            return _ranked(prompt, responses, [-score for score in scores])
+        if declared == "pairs" and len(responses) == 2:
+            first, second = responses if scores[0] >= scores[1] else responses[::-1]
+            tie = scores[0] == scores[1] or first == second
+            return "pairs", prompt, (first, second), 0.5 if tie else 1.0, ()
+        best = [place for place, score in enumerate(scores) if score == max(scores)]
+    tied = {responses[place] for place in best}
+    first_ones = [response for response in responses if response in tied]
+    others = [response for response in responses if response not in tied]
+    return "top-1", prompt, (*first_ones, *others), 1.0 / len(first_ones), ()
 
 
-def _score(value: object, column: str) -> float | None:
-    """A finite number, also as text; None for an empty cell."""
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    number = number_cell(value)
-    if not math.isfinite(number):
-        raise BadRow(f"{column!r} must hold finite numbers, found {found_kind(value)}")
-    return number
-
-
-def _best_first(responses: list[str], tied: list[int]) -> _Judged:
-    """The best of several, by the places of those that are."""
-    tied_texts = {responses[place] for place in tied}
-    first = [response for response in responses if response in tied_texts]
-    others = [response for response in responses if response not in tied_texts]
-    return "top-1", (*first, *others), 1.0 / len(first), ()
-
-
-def _ranked(responses: list[str], ranks: list[float]) -> _Judged:
+def _ranked(prompt: str, responses: Sequence[str], ranks: Sequence[float]) -> _Judged:
     """A ranking, the lowest rank first; what ties stays in its order, and is counted."""
     order = sorted(range(len(ranks)), key=ranks.__getitem__)
     sizes = Counter(ranks[place] for place in order)  # in order of first appearance
     groups = tuple(sizes.values()) if len(sizes) < len(ranks) else ()
     y = 1.0 / groups[0] if groups else 1.0
-    return "ranking", tuple(responses[place] for place in order), y, groups
+    return "ranking", prompt, tuple(responses[place] for place in order), y, groups
 
 
-def _best(value: object, column: str, responses: int) -> list[int]:
-    """The places that are best, from one number or a list of them."""
-    listed = list_cell(value)
-    places = [_whole(place) for place in ([value] if listed is None else listed)]
-    known = [place for place in places if place is not None and 0 <= place < responses]
-    if not places or len(set(known)) < len(places):
+class OtherKind(BadRow):
+    """A row of another kind than is declared."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__(f"a row of kind {row.kind} over {len(row.responses)} responses")
+        self.row = row
+
+
+def check_row(row: Row, schema: Schema) -> None:
+    """Raise BadRow unless a row is what is declared, or thumbs, of which pairs can be made."""
+    if row.kind != schema.kind and (row.kind, schema.kind) != ("thumbs", "pairs"):
+        raise OtherKind(row)
+    if len(row.responses) > schema.responses:
         raise BadRow(
-            f"{column!r} must be the place of a response, counted from 0 to {responses - 1}, or a "
-            f"list of those that tie; found {found_kind(value)}"
+            f"{len(row.responses)} responses, and {schema.responses} are declared as the most: "
+            "raise --responses"
         )
-    return known
-
-
-def _ranks(value: object, column: str, responses: int) -> list[float]:
-    """The rank of each response, 1 for the best; those that tie share one.
-
-    Shared ranks are counted in any of the usual ways: 1, 2, 2, 4 or 1, 3, 3, 4 or 1, 2, 2, 3, or as
-    means, 1, 2.5, 2.5, 4.
-    """
-    ranks = [number_cell(rank) for rank in list_cell(value) or ()]
-    ordered = sorted(rank for rank in ranks if math.isfinite(rank))
-    lowest = [ordered.index(rank) + 1 for rank in ordered]
-    highest = [low + ordered.count(rank) - 1 for low, rank in zip(lowest, ordered, strict=True)]
-    dense = [len({*ordered[: low - 1]}) + 1 for low in lowest]
-    mean = [(low + high) / 2 for low, high in zip(lowest, highest, strict=True)]
-    usual = ordered in (lowest, highest, dense, mean)
-    if not usual or not len(ordered) == len(ranks) == responses:
+    if row.flip_probability is not None and schema.labels == "true":
         raise BadRow(
-            f"{column!r} must give each of the {responses} responses a rank, 1 for the best, and "
-            f"those that tie the same one; found {found_kind(value)}"
+            "a flip probability, and true labels are declared: this one is randomized already; "
+            "pass --labels randomized to learn from such (--test takes true ones)"
         )
-    return ranks
+    if row.flip_probability is None and schema.labels == "randomized":
+        raise BadRow("no flip probability, and randomized labels are declared: see --labels")
+    for text in (row.prompt, *row.responses):
+        check_length(text, schema)
 
 
-def _flip(value: object, column: str, kind: Kind, responses: int) -> float | None:
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    if kind == "thumbs":
-        raise BadRow(f"{column!r} is about a choice among responses, not about a single one")
-    number, most = number_cell(value), 1.0 - 1.0 / responses
-    if not 0.0 <= number < most:
+def check_length(text: str, schema: Schema) -> None:
+    """Raise BadRow for a text that is too long."""
+    if len(text) > schema.max_characters:
         raise BadRow(
-            f"{column!r} must be at least 0 and below {most:.3g}, which is pure chance among "
-            f"{responses} responses; found {found_kind(value)}"
+            f"a text of {len(text)} characters, and {schema.max_characters} are the most: "
+            "raise --max-characters"
         )
-    if kind == "ranking":
-        raise BadRow(f"{column!r} is about one label, not about a ranking")
-    return number
 
 
-def _whole(value: object) -> int | None:
-    """A whole number, also as text; None if it is none."""
-    if isinstance(value, str) and value.strip().isdecimal():
-        return int(value)
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
-        return None
-    if isinstance(value, Integral):
-        return int(value)
-    number = float(value)
-    return int(number) if number.is_integer() else None
-
-
-def _tie(value: object, column: str) -> bool:
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return False
-    return flag_cell(value, column)
+def check_count(count: int, schema: Schema) -> None:
+    """Raise BadRow for one more row of a user who has ``count``, if no more are kept."""
+    if count >= schema.max_judgements:
+        raise BadRow(f"more than {schema.max_judgements} rows of this user: raise --max-judgements")

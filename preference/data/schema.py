@@ -11,13 +11,10 @@ texts) of a user are kept, and how long a text may be, are public limits.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from murmuration.preference.choices import MOST_RESPONSES, Kind
-from murmuration.preference.data.errors import BadRow, InputError
-
-if TYPE_CHECKING:
-    from murmuration.preference.data.rows import Row
+from murmuration.preference.data.errors import InputError
 
 #: What `--kind` and `--labels` may name.
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -108,49 +105,6 @@ class Schema:
                 given += [option if value is True else f"{option} {value}"]
         return " ".join(given)
 
-    def check(self, row: "Row") -> None:
-        """BadRow unless a row is what is declared, or thumbs, of which pairs can be made."""
-        if row.kind != self.kind and (row.kind, self.kind) != ("thumbs", "pairs"):
-            raise OtherKind(row)
-        if len(row.responses) > self.responses:
-            raise BadRow(
-                f"{len(row.responses)} responses, and {self.responses} are declared as the most: "
-                "raise --responses"
-            )
-        if row.flip_probability is not None and self.labels == "true":
-            raise BadRow(
-                "a flip probability, and true labels are declared: this one is randomized already; "
-                "pass --labels randomized to learn from such (--test takes true ones)"
-            )
-        if row.flip_probability is None and self.labels == "randomized":
-            raise BadRow("no flip probability, and randomized labels are declared: see --labels")
-        self.check_length(row.prompt)
-        for response in row.responses:
-            self.check_length(response)
-
-    def check_length(self, text: str) -> None:
-        """BadRow for a text that is too long."""
-        if len(text) > self.max_characters:
-            raise BadRow(
-                f"a text of {len(text)} characters, and {self.max_characters} are the most: "
-                "raise --max-characters"
-            )
-
-    def check_count(self, count: int) -> None:
-        """BadRow for one more row of a user who has ``count``, if no more are kept."""
-        if count >= self.max_judgements:
-            raise BadRow(
-                f"more than {self.max_judgements} rows of this user: raise --max-judgements"
-            )
-
 
 #: What is declared where nobody says otherwise.
 PAIRS = Schema()
-
-
-class OtherKind(BadRow):
-    """A row of another kind than is declared."""
-
-    def __init__(self, row: "Row") -> None:
-        super().__init__(f"a row of kind {row.kind} over {len(row.responses)} responses")
-        self.row = row

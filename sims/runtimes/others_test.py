@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from murmuration.client.store import forget_changed, load
-from murmuration.preference.data.data_sets import parse_source
 from murmuration.preference.data.judgements import OnBadRows
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.sources import parse_source
 from murmuration.preference.operator_only import OperatorOnly
 from murmuration.strategies.config import RunConfig
 
