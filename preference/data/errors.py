@@ -7,7 +7,9 @@ class InputError(ValueError):
 
 
 class BadRow(ValueError):
-    """Why one row cannot be used; whoever knows the row's place adds it."""
+    """Why one row cannot be used, and whose it is; whoever knows the row's place adds it."""
+
+    user_id: str | None = None
 
 
 def first_line(error: BaseException) -> str:

@@ -18,30 +18,23 @@ Decisions:
 Shape suffixes: R rows (judgements), U users.
 """
 
-import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, Literal, NoReturn, Self, get_args
 
 import numpy as np
 
 from murmuration.preference.data.ratings import Paired, pair_up
 from murmuration.preference.data.rows import (
-    FIELDS,
-    REQUIRED,
     SHARED_WORDS,
     BadRow,
     InputError,
     Kind,
     OtherKind,
     Row,
-    check_count,
-    check_row,
+    RowReader,
     counted,
-    parse_row,
-    readable_user,
 )
 from murmuration.preference.data.schema import PAIRS, Schema
 
@@ -54,10 +47,6 @@ _MOST_TOLD = 100
 _NO_PAIRS = (
     "no user rated one prompt's responses up and down, so there is no pair to learn from: "
     "--kind thumbs --model thumbs learns from single ratings"
-)
-_NOT_AT_NODES = (
-    "a single rating, and pairs are declared: which pairs ratings make would tell what they were, "
-    "so a node makes none; declare kind=thumbs, or give it pairs"
 )
 
 
@@ -276,35 +265,21 @@ class Judgements:
         A reader that could not parse a row hands over a `BadRow` in its place. `source` names the
         whole where it turns out to be empty.
         """
-        names = _column_names(columns)
-        if schema.one_user_per_row:
-            del names["user_id"]
+        reader = RowReader(columns, schema, at_node=on_bad_rows == "isolate")
         left_out, notes = LeftOut(on_bad_rows), Counter[str]()
         result: dict[str, list[Row]] = {}
-        alike: Counter[str] = Counter()
-        texts: dict[str, str] = {}  # one object per distinct text: prompts recur
         placed = iter(rows)
         for file, line, row in placed:
-            try:
-                judged = parse_row(row, names, schema.kind)
-                check_row(judged, schema)
-                if judged.kind != schema.kind and on_bad_rows == "isolate":
-                    raise BadRow(_NOT_AT_NODES)
-                if schema.one_user_per_row:
-                    judged = replace(judged, user_id=_own_user(judged, alike))
-                check_count(len(result.get(judged.user_id, ())), schema)
-            except OtherKind as other:
-                rest = placed if on_bad_rows == "refuse" else iter(())
-                readable = _readable(rest, names, schema.kind)
-                left_out.add(f"{file}:{line}", _declare(other, schema, readable))
-            except BadRow as reason:
-                left_out.add(f"{file}:{line}", reason)
-            else:
-                result.setdefault(judged.user_id, []).append(_with_shared_texts(judged, texts))
-                notes.update(judged.notes)
+            read = reader.read(row)
+            if isinstance(read, Row):
+                result.setdefault(read.user_id, []).append(read)
+                notes.update(read.notes)
                 continue
-            if (user := readable_user(row, names)) is not None:
-                result.setdefault(user, [])
+            if isinstance(read, OtherKind):
+                read = reader.advise(read, placed if on_bad_rows == "refuse" else ())
+            left_out.add(f"{file}:{line}", read)
+            if read.user_id is not None:
+                result.setdefault(read.user_id, [])
         rows_read = sum(map(len, result.values()))
         left_out.check(rows_read, f"{source}: no judgements: there are no rows")
         without = notes[SHARED_WORDS]
@@ -408,64 +383,3 @@ class LeftOut:
         if self.rows:
             raise InputError(f"all {self.rows} rows are bad, the first: {self.reasons[0]}")
         raise InputError(nothing)
-
-
-def _readable(
-    rows: Iterator[tuple[str, int, Mapping[str, object] | BadRow]],
-    names: Mapping[str, str],
-    declared: Kind,
-) -> Iterator[Row]:
-    """Those that are rows of any kind."""
-    for _, _, row in rows:
-        try:
-            yield parse_row(row, names, declared)
-        except BadRow:
-            continue
-
-
-def _declare(other: OtherKind, schema: Schema, rows: Iterable[Row]) -> BadRow:
-    """Return what is wrong with a row of another kind, and what would suit it and those after
-    it."""
-    first = other.row
-    most = max(len(row.responses) for row in chain([first], rows) if row.kind == first.kind)
-    suits = Schema(first.kind, most if first.kind != "thumbs" else 0).options or "--kind pairs"
-    return BadRow(
-        f"{other}, and {schema.kind} are declared: pass {suits}, and keep pairs, the best of "
-        "several, rankings and thumbs apart"
-    )
-
-
-def _own_user(judged: Row, alike: Counter[str]) -> str:
-    """A user for a row alone, named by what was shown: by no label, which the name would tell, and
-    by no other row, but for how many there are over the same texts."""
-    shown = (judged.prompt, *sorted(judged.responses))
-    name = hashlib.blake2b(repr(shown).encode(), digest_size=16).hexdigest()
-    alike[name] += 1
-    return f"row {name} {alike[name]}"
-
-
-def _with_shared_texts(judged: Row, texts: dict[str, str]) -> Row:
-    """With one object for each distinct text, of all rows so far."""
-    return replace(
-        judged,
-        user_id="",
-        prompt=texts.setdefault(judged.prompt, judged.prompt),
-        responses=tuple(texts.setdefault(response, response) for response in judged.responses),
-    )
-
-
-def _column_names(columns: Mapping[str, str] | None) -> dict[str, str]:
-    """Field → column; `tie` is there only if it was asked for, and then the column must exist."""
-    columns = dict(columns or {})
-    for field, column in columns.items():
-        if field not in FIELDS:
-            raise InputError(
-                f"--columns: {field!r} is not a field; the fields are {', '.join(FIELDS)}"
-            )
-        if not isinstance(column, str) or not column:
-            raise InputError(f"--columns: no column is named for {field!r}")
-    names = {field: field for field in REQUIRED} | columns
-    if len(set(names.values())) < len(names):
-        shown = ",".join(f"{field}={column}" for field, column in names.items())
-        raise InputError(f"--columns: two fields are read from one column ({shown})")
-    return names

@@ -1,52 +1,63 @@
 """Judgements and texts from files, folders, functions and dataset hubs.
 
-A source becomes rows with the place they stand in, and these become judgements or texts
-(`preference.data.judgements`, `preference.data.texts`), row by row: only the judgements themselves
-are held. A folder is its files of known kinds in the order of their names; users may span files. Of
-a folder at a node (``isolate``) only files that cannot be read are left out: where each user has a
-file, a broken one is that user's zero.
+A source becomes rows with the place they stand in (`preference.data.sources` says which files it
+names), and these become judgements or texts (`preference.data.judgements`, `preference.data.texts`)
+one by one: only the judgements themselves are held.
+
+Decisions:
+- One reader per kind of file; each yields rows with the line they stand in, so that every complaint
+  about a row can be found with an editor. Parquet, Arrow and arrays count rows instead.
+- A folder is its files of known kinds in the order of their names; users may span files.
+- Whole files that cannot be read (missing, truncated, not of the kind their name says) are refused:
+  setting aside is for rows. Of a folder at a node (``isolate``) only they are left out: where each
+  user has a file, a broken one is that user's zero.
+- Rows are read one by one, so that no bytes in one reach another: a line of JSONL that is broken or
+  endless is that row's alone, and so is a cell of Parquet. Only of CSV this cannot be had: an open
+  quote swallows what follows, and to end every row at its line would let a text with line breaks
+  in it pass for somebody else's rows. Nor of a JSON array, which is one text. Where several
+  people's rows must be kept apart, these are not read (``isolate``).
 """
 
-import importlib
+import csv
+import gzip
+import json
 import os
-import re
-import stat
-import sys
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import IO, Any, TypeGuard, cast
 
+from murmuration.preference.data.budget import FileBudget
 from murmuration.preference.data.cells import exchange, prompt_cell, response_cell
+from murmuration.preference.data.columnar import ColumnarReader, NotReadable
 from murmuration.preference.data.errors import BadRow, InputError, first_line
-from murmuration.preference.data.files import (
-    Placed,
-    check_isolated,
-    kind_of,
-    known_kinds,
-    rows_of_files,
-)
-from murmuration.preference.data.files import Reader as Reader
 from murmuration.preference.data.judgements import Judgements, OnBadRows
 from murmuration.preference.data.rows import KNOWN_COLUMNS
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.data.sources import (
-    Named,
-    files_of,
-    hub_rows,
-    is_hub_name,
-    looks_like_path,
-    parse_source,
+    KINDS,
+    READERS,
+    Placed,
+    Row,
+    files_named,
+    kind_of,
+    known_kinds,
+    other_rows,
 )
+from murmuration.preference.data.sources import Reader as Reader
 from murmuration.preference.data.texts import UserTexts
+from murmuration.privacy.extensions import ExtensionError
 
+#: What files may become.
+BUDGET = FileBudget()
 #: Columns that any field may be read from, besides those that are named.
 _KNOWN = KNOWN_COLUMNS | {"text"}
-#: What `datasets` writes beside the rows of a data set.
-_ABOUT_ROWS = ("state.json", "dataset_dict.json", "dataset_info.json", "dataset_infos.json")
-_FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 #: What users have, grouped by user.
 Data = Judgements | UserTexts
+
+_TOO_MANY = "too many for its size"
+_PART_BYTES = 64  # of memory, that a value of JSON takes at least
 
 
 def load_judgements(
@@ -263,82 +274,204 @@ def parse_columns(option: str) -> dict[str, str]:
 
 def _rows(source: str, isolate: bool, wanted: Collection[str]) -> Iterator[Placed]:
     """Rows of a source; of Parquet and Arrow what is in the ``wanted`` columns."""
-    if not source.strip():
-        raise InputError("no source of judgements is named")
-    named = parse_source(source)
-    path = Path(os.path.expanduser(named.name))  # noqa: PTH111 (a ~ of nobody stays what it is)
-    if os.path.isdir(path):  # noqa: PTH112 (says no where it cannot look, whatever the reason)
-        return rows_of_files(_files_of_folder(path, named, isolate), wanted, apart=isolate)
-    if os.path.lexists(path):
-        if named != Named(named.name):
-            raise InputError(f"{source}: a single file has no splits: name it without the #")
-        if isolate:
-            check_isolated(path)
-        return rows_of_files([path], wanted)
-    if function := _FUNCTION.fullmatch(source):
-        return _function(source, *function.groups())
-    if looks_like_path(named.name) or not is_hub_name(named.name):
-        raise InputError(f"{source}: no such file or folder")
-    if isolate:
-        raise InputError(f"{source}: no such file or folder, and a node asks no hub for its data")
-    return hub_rows(named)
+    named = files_named(source, isolate)
+    if named is None:
+        return other_rows(source, isolate)
+    files, of_folder = named
+    return _rows_of_files(files, wanted, isolate, of_folder)
 
 
-def _files_of_folder(path: Path, named: Named, isolate: bool) -> list[Path]:
-    """Return which files of a folder are meant. At a node (``isolate``) it may be empty, and no
-    split is concluded from what is there."""
-    files = _files(path)
-    if isolate and not (named.split or named.config):
-        return files
-    of_data_set = files_of(path, named, files)
-    files = files if of_data_set is None else of_data_set
-    if not (files or isolate):
-        raise InputError(f"{path}: the folder holds no {known_kinds()} file")
-    return files
+def check_isolated(path: Path) -> None:
+    """InputError for a file in which one row's bytes could reach others'."""
+    reasons = {
+        ".csv": "in CSV one open quote swallows the rows of others",
+        ".json": "in a JSON array one broken character takes away the rows of others",
+    }
+    kind = kind_of(path.name) or ""
+    if kind and kind not in KINDS and not _reader(path, kind).isolates:
+        reasons[kind] = f"what reads {kind} does not keep people's rows apart"
+    if reason := reasons.get(kind):
+        raise InputError(
+            f"{path}: {reason}, so a node does not read it; write the rows as .jsonl or .parquet"
+        )
 
 
-def _files(folder: Path) -> list[Path]:
-    """Of known kinds, in order; also those whose reading will say why they cannot be.
+def _rows_of_files(
+    files: Iterable[Path], wanted: Collection[str], isolate: bool, of_folder: bool
+) -> Iterator[Placed]:
+    """Rows of files, one after the other. Files of a folder may be different people's: to
+    ``isolate`` them, a bad row stands for one that cannot be read."""
+    with ColumnarReader(BUDGET) as columnar:
+        for file in files:
+            try:
+                if isolate:
+                    check_isolated(file)
+                for number, row in _rows_of_file(file, wanted, columnar):
+                    yield str(file), number, row
+            except InputError as error:
+                if not (isolate and of_folder):
+                    raise
+                yield str(file), 1, BadRow(str(error).removeprefix(f"{file}: "))
 
-    What is named `.json` may be about the rows beside it, and is read only where it is alone.
-    """
+
+def _rows_of_file(
+    path: Path, wanted: Collection[str], columnar: ColumnarReader
+) -> Iterator[tuple[int, Row]]:
+    kind = kind_of(path.name)
+    if kind is None:
+        raise InputError(f"{path}: not a kind of file that can be read; known are {known_kinds()}")
+    packed = path.name.lower().endswith(".gz")
+    reader = None if kind in KINDS else _reader(path, kind)
     try:
-        named = [file for file in folder.iterdir() if kind_of(file.name)]
+        with path.open("rb") as file:
+            if reader is not None:
+                yield from _read_by(reader, file, path)
+            elif kind in _READERS:
+                most = BUDGET.bytes(os.fstat(file.fileno()).st_size) if packed else None
+                stream = cast(IO[bytes], gzip.GzipFile(fileobj=file)) if packed else file
+                yield from _READERS[kind](stream, most)
+            else:
+                yield from columnar.rows(file, kind, packed, wanted)
+    except NotReadable as error:
+        raise InputError(f"{path}: {error}") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: damaged or cut off gzip file: {first_line(error)}") from error
+    except _NoRows as error:
+        raise InputError(f"{path}: not readable as JSON: {first_line(error)}") from error
+    except csv.Error as error:
+        raise InputError(f"{path}: not readable as CSV: {first_line(error)}") from error
     except OSError as error:
-        raise InputError(f"{folder}: cannot be read: {error.strerror or error}") from error
-    files = sorted(file for file in named if not file.name.startswith(".") and _is_file(file))
-    rows = [file for file in files if kind_of(file.name) != ".json"]
-    return rows or [file for file in files if file.name not in _ABOUT_ROWS]
+        raise InputError(
+            f"{path}: cannot be read: {error.strerror or first_line(error)}"
+        ) from error
 
 
-def _is_file(path: Path) -> bool:
-    """Return whether this is a file, or a link that leads nowhere: what ought to be there is
-    missing."""
+def _reader(path: Path, kind: str) -> Reader:
     try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except OSError:
-        return True
+        return READERS.load(kind.removeprefix("."))
+    except ExtensionError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
-def _function(source: str, module_name: str, function_name: str) -> Iterator[Placed]:
-    # a console script does not look in the current folder by itself
-    if str(Path.cwd()) not in sys.path and "" not in sys.path:
-        sys.path.append(str(Path.cwd()))
+def _read_by(reader: Reader, file: IO[bytes], path: Path) -> Iterator[tuple[int, Row]]:
+    """The rows that another package's reader yields; InputError for whatever it raises."""
     try:
-        function = getattr(importlib.import_module(module_name), function_name)
-    except ImportError as error:
-        raise InputError(f"{source}: cannot be imported: {first_line(error)}") from error
-    except AttributeError as error:
-        raise InputError(f"{source}: {module_name} has no {function_name!r}") from error
-    if not callable(function):
-        raise InputError(f"{source}: not a function but a {type(function).__name__}")
-    try:
-        rows = function()
-        if not isinstance(rows, Iterable) or isinstance(rows, (str, Mapping)):
-            raise TypeError(f"expected an iterable of rows, found {type(rows).__name__}")
-        for number, row in enumerate(rows, start=1):
-            yield source, number, row
+        for number, row in reader.rows(file):
+            if not (type(number) is int and isinstance(row, Mapping | BadRow)):
+                raise TypeError(f"expected a number and a row, found {type(row).__name__}")
+            yield number, row
     except Exception as error:
         raise InputError(
-            f"{source}: failed: {type(error).__name__}: {first_line(error)}"
+            f"{path}: the reader of .{reader.name} failed: {type(error).__name__}: "
+            f"{first_line(error)}"
         ) from error
+
+
+def _jsonl(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
+    for number, line in enumerate(_lines(stream, most), start=1):
+        if number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        if not line.strip():
+            continue
+        if too_much := _too_much(line):
+            yield number, BadRow(too_much)
+            continue
+        try:
+            # Undecodable bytes become lone surrogates, which are refused with the cell they are in.
+            row = json.loads(line.decode(errors="surrogateescape"))
+        except (ValueError, RecursionError) as error:
+            yield number, BadRow(f"broken JSON: {first_line(error)}{_undecodable(line)}")
+        else:
+            yield number, row
+
+
+def _undecodable(line: bytes) -> str:
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return f" (not valid UTF-8 at byte {error.start + 1})"
+    return ""
+
+
+def _lines(stream: IO[bytes], most: int | None) -> Iterator[bytes]:
+    """Lines; of one that is too long only so much as shows that it is.
+
+    Raises:
+        NotReadable: they are more than ``most`` bytes, where there is such a limit.
+    """
+    total, longest = 0, BUDGET.line_bytes + 1
+    while line := stream.readline(longest):
+        rest, total = line, total + len(line) + BUDGET.row_bytes
+        while len(rest) == longest and not rest.endswith(b"\n"):
+            rest = stream.readline(longest)
+            total += len(rest)
+            _check_size(total, most)
+        _check_size(total, most)
+        yield line
+
+
+def _check_size(size: int, most: int | None) -> None:
+    if most is not None and size > most:
+        rows = most // BUDGET.row_bytes
+        raise NotReadable(f"it would become more than {most:,} bytes or {rows:,} rows, {_TOO_MANY}")
+
+
+def _too_much(line: bytes) -> str:
+    """Why a row is not even parsed, as its values may take 100 times its bytes; else empty."""
+    if len(line) > BUDGET.line_bytes:
+        return f"a line of more than {BUDGET.line_bytes:,} bytes"
+    if len(line) > BUDGET.parts and _parts(line) > BUDGET.parts:
+        return f"a line of more than {BUDGET.parts:,} values"
+    return ""
+
+
+def _parts(text: bytes) -> int:
+    """At least as many as there are values in a text of JSON or CSV, short of a few."""
+    return sum(map(text.count, (b",", b"[", b"{")))
+
+
+class _NoRows(ValueError):
+    """A JSON file that holds neither an array nor an object on each line."""
+
+
+def _json(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
+    """An array of rows, which is held as a whole, or lines as in JSONL."""
+    first = stream.read(1)
+    while first.isspace() or first in (b"\xef", b"\xbb", b"\xbf"):
+        first = stream.read(1)
+    stream.seek(0)
+    if first != b"[":
+        yield from _jsonl(stream, most)
+        return
+    text = stream.read(-1 if most is None else most + 1)
+    _check_size(len(text) if most is None else max(len(text), _PART_BYTES * _parts(text)), most)
+    try:
+        rows = json.loads(text.removeprefix(b"\xef\xbb\xbf").decode())
+    except (ValueError, RecursionError) as error:
+        raise _NoRows(first_line(error)) from error
+    yield from enumerate(rows, start=1)
+
+
+def _csv(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
+    reader = csv.reader(map(_csv_line, _lines(stream, most)), strict=True)
+    header = [name.strip().removeprefix("\ufeff") for name in next(reader, [])]
+    if len(set(header)) != len(header):
+        raise csv.Error(f"the header names a column twice: {', '.join(header)}")
+    first_line_of_row = reader.line_num + 1
+    for fields in reader:
+        if len(fields) == len(header):
+            yield first_line_of_row, dict(zip(header, fields, strict=True))
+        elif fields:
+            reason = f"{len(fields)} fields under a header of {len(header)}"
+            yield first_line_of_row, BadRow(reason)
+        first_line_of_row = reader.line_num + 1
+
+
+def _csv_line(line: bytes) -> str:
+    if too_much := _too_much(line):
+        raise csv.Error(too_much)
+    # Undecodable bytes become lone surrogates, which are refused with the row they stand in.
+    return line.decode(errors="surrogateescape")
+
+
+_READERS = {".jsonl": _jsonl, ".csv": _csv, ".json": _json}

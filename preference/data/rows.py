@@ -19,9 +19,11 @@ the winner must name a side by its column, or by its end, perhaps behind a word 
 number where sides have letters could mean either one, and is refused rather than guessed.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -47,6 +49,7 @@ from murmuration.preference.data.cells import (
 from murmuration.preference.data.errors import BadRow as BadRow
 from murmuration.preference.data.errors import InputError as InputError
 from murmuration.preference.data.schema import Schema
+from murmuration.preference.data.sources import Placed
 
 REQUIRED = ("user_id", "prompt", "chosen", "rejected")
 #: The fields of a row that says which of two responses won, as `--columns` names them.
@@ -106,6 +109,10 @@ KNOWN_COLUMNS = frozenset(
     )
 )
 _OF_PAIRS = ("chosen", "rejected", "score_chosen", "score_rejected")
+_NOT_AT_NODES = (
+    "a single rating, and pairs are declared: which pairs ratings make would tell what they were, "
+    "so a node makes none; declare kind=thumbs, or give it pairs"
+)
 _UNREAD = (
     "the column {!r} is not used: where it says which of two texts won, see --columns winner=NAME"
 )
@@ -328,6 +335,91 @@ def missing_columns(row: Mapping[str, object], missing: Mapping[str, str]) -> Ba
     )
 
 
+class RowReader:
+    """Reads the rows of a source as a schema declares them.
+
+    Args:
+        columns: field → column, of those that have other names than their own.
+        schema: what rows are declared to be.
+        at_node: whether they are a node's, which makes no pairs of thumbs.
+
+    Raises:
+        InputError: a name of ``columns`` is no field's, or two fields have one column.
+    """
+
+    def __init__(
+        self, columns: Mapping[str, str] | None, schema: Schema, at_node: bool = False
+    ) -> None:
+        self._names = _column_names(columns or {})
+        if schema.one_user_per_row:
+            del self._names["user_id"]
+        self._schema, self._at_node = schema, at_node
+        self._rows_of = Counter[str]()  # of a user, or of what was shown where a row is a user
+        self._texts: dict[str, str] = {}  # one object per distinct text: prompts recur
+
+    def read(self, row: Mapping[str, object] | BadRow) -> Row | BadRow:
+        """Return a row's judgement, or why it is none, and whose it is."""
+        try:
+            judged = parse_row(row, self._names, self._schema.kind)
+            check_row(judged, self._schema)
+            if judged.kind != self._schema.kind and self._at_node:
+                raise BadRow(_NOT_AT_NODES)
+            if not self._schema.one_user_per_row:
+                check_count(self._rows_of[judged.user_id], self._schema)
+        except BadRow as reason:
+            reason.user_id = readable_user(row, self._names)
+            return reason
+        user_id = judged.user_id if not self._schema.one_user_per_row else _shown(judged)
+        self._rows_of[user_id] += 1
+        if self._schema.one_user_per_row:
+            user_id = f"row {user_id} {self._rows_of[user_id]}"
+        return replace(
+            judged,
+            user_id=self._texts.setdefault(user_id, user_id),
+            prompt=self._texts.setdefault(judged.prompt, judged.prompt),
+            responses=tuple(self._texts.setdefault(text, text) for text in judged.responses),
+        )
+
+    def advise(self, other: "OtherKind", rows: Iterable[Placed]) -> BadRow:
+        """Return what is wrong with a row of another kind, and what would suit it and those after
+        it."""
+        first, most = other.row, len(other.row.responses)
+        for _, _, row in rows:
+            with suppress(BadRow):
+                judged = parse_row(row, self._names, self._schema.kind)
+                most = max(most, len(judged.responses) if judged.kind == first.kind else 0)
+        suits = Schema(first.kind, most if first.kind != "thumbs" else 0).options or "--kind pairs"
+        reason = BadRow(
+            f"{other}, and {self._schema.kind} are declared: pass {suits}, and keep pairs, the "
+            "best of several, rankings and thumbs apart"
+        )
+        reason.user_id = other.user_id
+        return reason
+
+
+def _column_names(columns: Mapping[str, str]) -> dict[str, str]:
+    """Field → column; `tie` is there only if it was asked for, and then the column must exist."""
+    for each, column in columns.items():
+        if each not in FIELDS:
+            raise InputError(
+                f"--columns: {each!r} is not a field; the fields are {', '.join(FIELDS)}"
+            )
+        if not isinstance(column, str) or not column:
+            raise InputError(f"--columns: no column is named for {each!r}")
+    names = {each: each for each in REQUIRED} | dict(columns)
+    if len(set(names.values())) < len(names):
+        shown = ",".join(f"{each}={column}" for each, column in names.items())
+        raise InputError(f"--columns: two fields are read from one column ({shown})")
+    return names
+
+
+def _shown(judged: Row) -> str:
+    """What stands for a row without a user: what was shown, and no label, which the name would
+    tell."""
+    shown = (judged.prompt, *sorted(judged.responses))
+    return hashlib.blake2b(repr(shown).encode(), digest_size=16).hexdigest()
+
+
 def parse_row(
     row: Mapping[str, object] | BadRow, names: Mapping[str, str], declared: Kind = "pairs"
 ) -> Row:
@@ -349,7 +441,8 @@ def parse_row(
     if not isinstance(row, Mapping):
         raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
     try:
-        return _judgement(row, layout_of(row, names), declared)
+        layout = layout_of(row, names)
+        return _judgement(row, layout, declared)
     except BadRow:
         raise
     except Exception as error:  # a cell may hold anything

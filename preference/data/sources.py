@@ -1,4 +1,4 @@
-"""What a source names: a path, a data set on a hub, a split of either.
+"""What a source names: files of known kinds, a function, a data set on a hub, a split of these.
 
 An existing path always wins. A name that does not exist here and looks like a path is a missing
 file, not something to ask a hub for: a mistyped path never leaves the machine.
@@ -8,21 +8,36 @@ What it saved is read without it (`save_to_disk` writes Arrow files beside a `st
 the hub needs it. A source may name its split, and before that its configuration, behind a `#`:
 `FOLDER#test`, `owner/name#train_prefs`, `owner/name#default/train_prefs`. What exists as a path
 with all of that is a path.
+
+Another package brings a kind of file by an entry point ``murmuration.readers``, which is named as
+the files end, without the dot, and leads to a ``Reader``. Such files are not read as `.gz`.
 """
 
+import importlib
 import json
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.errors import first_line as first_line
+from murmuration.privacy.extensions import Group
+
+Row = Mapping[str, object] | BadRow
+Placed = tuple[str, int, Row]  # with the file and line that it stands in
+
+KINDS = (".jsonl", ".csv", ".parquet", ".arrow", ".json")  # of files, each also with .gz
+#: What `datasets` writes beside the rows of a data set.
+_ABOUT_ROWS = ("state.json", "dataset_dict.json", "dataset_info.json", "dataset_infos.json")
+_FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 
 _FILE_ENDINGS = (
     ".jsonl",
@@ -122,7 +137,116 @@ def absolute(source: str) -> str:
     return Named(str(path.absolute()), named.split, named.config).text if path.exists() else source
 
 
-def files_of(folder: Path, named: Named, files: list[Path]) -> list[Path] | None:
+@dataclass(frozen=True)
+class Reader:
+    """Declare how a kind of file is read.
+
+    Attributes:
+        name: how such files' names end, in small letters, without the dot.
+        rows: yields the rows of an open file, each a mapping from columns to cells, or a `BadRow`
+            that says what is wrong with one, and each with the line, or the number, of it.
+        isolates: whether no bytes of a row can reach another's, however broken they are; nodes,
+            whose files can be several people's, read no others.
+    """
+
+    name: str
+    rows: Callable[[IO[bytes]], Iterable[tuple[int, Mapping[str, object] | BadRow]]]
+    isolates: bool = False
+
+
+def _check_reader(name: str, loaded: object) -> str:
+    if not isinstance(loaded, Reader):
+        return "it is no Reader"
+    return "" if loaded.name == name else f"it is called {loaded.name!r}"
+
+
+#: The kinds of files that other packages bring.
+READERS = Group("murmuration.readers", _check_reader, [*(kind[1:] for kind in KINDS), "gz"])
+
+
+def kind_of(name: str) -> str | None:
+    """Return of which kind a file of this name is, as its name ends; None if of none."""
+    unpacked = name.lower().removesuffix(".gz")
+    if known := next((kind for kind in KINDS if unpacked.endswith(kind)), None):
+        return known
+    others = (f".{reader}" for reader in READERS.names())
+    return next((kind for kind in others if name.lower().endswith(kind)), None)
+
+
+def known_kinds() -> str:
+    """Return how files may end, as it is said."""
+    others = "".join(f", .{name}" for name in READERS.names())
+    return ", ".join(KINDS) + " (each also .gz)" + others
+
+
+def files_named(source: str, isolate: bool) -> tuple[list[Path], bool] | None:
+    """Return the files of a source, in their order, and whether they are those of a folder; None
+    if no such path exists.
+
+    At a node (``isolate``) a folder may be empty, and no split is concluded from what is there.
+
+    Raises:
+        InputError: it names nothing, or a split that is not there.
+    """
+    if not source.strip():
+        raise InputError("no source of judgements is named")
+    named = parse_source(source)
+    path = Path(os.path.expanduser(named.name))  # noqa: PTH111 (a ~ of nobody stays what it is)
+    if os.path.isdir(path):  # noqa: PTH112 (says no where it cannot look, whatever the reason)
+        files = _files(path)
+        if not isolate or named.split or named.config:
+            files = _files_of_data_set(path, named, files) or files
+        if not (files or isolate):
+            raise InputError(f"{path}: the folder holds no {known_kinds()} file")
+        return files, True
+    if not os.path.lexists(path):
+        return None
+    if named != Named(named.name):
+        raise InputError(f"{source}: a single file has no splits: name it without the #")
+    return [path], False
+
+
+def other_rows(source: str, isolate: bool) -> Iterator[Placed]:
+    """Yield the rows of a source that is no path here, but a function or a data set on the hub.
+
+    Raises:
+        InputError: it is none of these, or fails; or a node (``isolate``) would have to ask the
+            hub.
+    """
+    if function := _FUNCTION.fullmatch(source):
+        return _function_rows(source, *function.groups())
+    named = parse_source(source)
+    if looks_like_path(named.name) or not is_hub_name(named.name):
+        raise InputError(f"{source}: no such file or folder")
+    if isolate:
+        raise InputError(f"{source}: no such file or folder, and a node asks no hub for its data")
+    return _hub_rows(named)
+
+
+def _files(folder: Path) -> list[Path]:
+    """Of known kinds, in order; also those whose reading will say why they cannot be.
+
+    What is named `.json` may be about the rows beside it, and is read only where it is alone.
+    """
+    try:
+        named = [file for file in folder.iterdir() if kind_of(file.name)]
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read: {error.strerror or error}") from error
+    files = sorted(file for file in named if not file.name.startswith(".") and _is_file(file))
+    rows = [file for file in files if kind_of(file.name) != ".json"]
+    return rows or [file for file in files if file.name not in _ABOUT_ROWS]
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether this is a file, or a link that leads nowhere: what ought to be there is
+    missing."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return True
+
+
+def _files_of_data_set(folder: Path, named: Named, files: list[Path]) -> list[Path] | None:
     """Return which files of a folder are meant, in their order; None if it is none of a data set.
 
     That is a folder as of `save_to_disk`, of one split or of several, or one with shards
@@ -187,7 +311,7 @@ def _read_json(path: Path) -> Mapping[str, object]:
     return result
 
 
-def hub_rows(named: Named) -> Iterator[tuple[str, int, Mapping[str, object]]]:
+def _hub_rows(named: Named) -> Iterator[tuple[str, int, Mapping[str, object]]]:
     """Rows of a data set on the hub, with their places.
 
     Raises:
@@ -217,3 +341,27 @@ def hub_rows(named: Named) -> Iterator[tuple[str, int, Mapping[str, object]]]:
         config.HF_HUB_OFFLINE = offline
     for number, row in enumerate(rows, start=1):
         yield named.name, number, dict(row)
+
+
+def _function_rows(source: str, module_name: str, function_name: str) -> Iterator[Placed]:
+    # a console script does not look in the current folder by itself
+    if str(Path.cwd()) not in sys.path and "" not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+    except ImportError as error:
+        raise InputError(f"{source}: cannot be imported: {first_line(error)}") from error
+    except AttributeError as error:
+        raise InputError(f"{source}: {module_name} has no {function_name!r}") from error
+    if not callable(function):
+        raise InputError(f"{source}: not a function but a {type(function).__name__}")
+    try:
+        rows = function()
+        if not isinstance(rows, Iterable) or isinstance(rows, (str, Mapping)):
+            raise TypeError(f"expected an iterable of rows, found {type(rows).__name__}")
+        for number, row in enumerate(rows, start=1):
+            yield source, number, row
+    except Exception as error:
+        raise InputError(
+            f"{source}: failed: {type(error).__name__}: {first_line(error)}"
+        ) from error

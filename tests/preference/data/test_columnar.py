@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from murmuration.preference.data import columnar, columnar_child, files
+from murmuration.preference.data import columnar, columnar_child, loading
 from murmuration.preference.data.budget import FileBudget
 from murmuration.preference.data.columnar import ColumnarReader, NotReadable
 from murmuration.preference.data.loading import columns_of, load_data, load_judgements
@@ -103,7 +103,7 @@ BOMBS = {
 
 @pytest.mark.parametrize(("name", "content", "reason"), BOMBS.values(), ids=BOMBS)
 def test_a_bomb_is_one_line(tmp_path, monkeypatch, name, content, reason):
-    monkeypatch.setattr(files, "BUDGET", SMALL)
+    monkeypatch.setattr(loading, "BUDGET", SMALL)
     file = tmp_path / name
     file.write_bytes(packed := content())
     assert len(packed) < 20_000
@@ -118,7 +118,7 @@ def test_a_bomb_is_one_line(tmp_path, monkeypatch, name, content, reason):
 
 
 def test_time_is_limited(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "BUDGET", FileBudget(seconds=1, least_bytes=2**40))
+    monkeypatch.setattr(loading, "BUDGET", FileBudget(seconds=1, least_bytes=2**40))
     (tmp_path / "a.parquet").write_bytes(bomb("chosen", "x", rows=2_000_000))
     with pytest.raises(InputError, match="more than 1 seconds"):
         load_data("text", str(tmp_path / "a.parquet"), "text=chosen", "isolate")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from murmuration.preference.data import files, sources
+from murmuration.preference.data import loading, sources
 from murmuration.preference.data.budget import FileBudget
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import (
@@ -480,7 +480,7 @@ BOMBS = {
 
 @pytest.mark.parametrize(("name", "content", "reason"), BOMBS.values(), ids=BOMBS)
 def test_a_packed_file_becomes_no_more_than_it_may(write, monkeypatch, name, content, reason):
-    monkeypatch.setattr(files, "BUDGET", SMALL)
+    monkeypatch.setattr(loading, "BUDGET", SMALL)
     path = write(name, gzip.compress(content) if name.endswith(".gz") else content)
     message = refusal(path)
     assert message.startswith(f"{path}: ") and reason in message and "\n" not in message
@@ -498,7 +498,7 @@ def test_a_packed_file_becomes_no_more_than_it_may(write, monkeypatch, name, con
     ids=["endless", "deep", "broken", "wide", "a number of 5,000 digits"],
 )
 def test_a_line_is_its_own_loss(write, monkeypatch, line, reason):
-    monkeypatch.setattr(files, "BUDGET", SMALL)
+    monkeypatch.setattr(loading, "BUDGET", SMALL)
     found = load_judgements(write("a.jsonl", line + b"\n" + LINE), on_bad_rows="isolate")
     assert (found.user_ids, found.left_out) == (("u",), 1)
     assert reason in found.set_aside[0]
