@@ -265,8 +265,8 @@ class Judgements:
         A reader that could not parse a row hands over a `BadRow` in its place. `source` names the
         whole where it turns out to be empty.
         """
-        reader = RowReader(columns, schema, at_node=on_bad_rows == "isolate")
         left_out, notes = LeftOut(on_bad_rows), Counter[str]()
+        reader = RowReader(columns, schema, at_node=on_bad_rows == "isolate")
         result: dict[str, list[Row]] = {}
         placed = iter(rows)
         for file, line, row in placed:

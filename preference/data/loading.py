@@ -40,8 +40,8 @@ from murmuration.preference.data.sources import (
     READERS,
     Placed,
     Row,
+    SourceFile,
     files_named,
-    kind_of,
     known_kinds,
     other_rows,
 )
@@ -274,64 +274,53 @@ def parse_columns(option: str) -> dict[str, str]:
 
 def _rows(source: str, isolate: bool, wanted: Collection[str]) -> Iterator[Placed]:
     """Rows of a source; of Parquet and Arrow what is in the ``wanted`` columns."""
-    named = files_named(source, isolate)
-    if named is None:
+    files = files_named(source, isolate)
+    if files is None:
         return other_rows(source, isolate)
-    files, of_folder = named
-    return _rows_of_files(files, wanted, isolate, of_folder)
-
-
-def check_isolated(path: Path) -> None:
-    """InputError for a file in which one row's bytes could reach others'."""
-    reasons = {
-        ".csv": "in CSV one open quote swallows the rows of others",
-        ".json": "in a JSON array one broken character takes away the rows of others",
-    }
-    kind = kind_of(path.name) or ""
-    if kind and kind not in KINDS and not _reader(path, kind).isolates:
-        reasons[kind] = f"what reads {kind} does not keep people's rows apart"
-    if reason := reasons.get(kind):
-        raise InputError(
-            f"{path}: {reason}, so a node does not read it; write the rows as .jsonl or .parquet"
-        )
+    return _rows_of_files(files, wanted, isolate)
 
 
 def _rows_of_files(
-    files: Iterable[Path], wanted: Collection[str], isolate: bool, of_folder: bool
+    files: Iterable[SourceFile], wanted: Collection[str], isolate: bool
 ) -> Iterator[Placed]:
     """Rows of files, one after the other. Files of a folder may be different people's: to
     ``isolate`` them, a bad row stands for one that cannot be read."""
     with ColumnarReader(BUDGET) as columnar:
         for file in files:
             try:
-                if isolate:
-                    check_isolated(file)
-                for number, row in _rows_of_file(file, wanted, columnar):
-                    yield str(file), number, row
+                for number, row in _rows_of_file(file, wanted, isolate, columnar):
+                    yield str(file.path), number, row
             except InputError as error:
-                if not (isolate and of_folder):
+                if not (isolate and file.of_folder):
                     raise
-                yield str(file), 1, BadRow(str(error).removeprefix(f"{file}: "))
+                yield str(file.path), 1, BadRow(str(error).removeprefix(f"{file.path}: "))
 
 
 def _rows_of_file(
-    path: Path, wanted: Collection[str], columnar: ColumnarReader
+    file: SourceFile, wanted: Collection[str], isolate: bool, columnar: ColumnarReader
 ) -> Iterator[tuple[int, Row]]:
-    kind = kind_of(path.name)
+    path, kind = file.path, file.kind
     if kind is None:
         raise InputError(f"{path}: not a kind of file that can be read; known are {known_kinds()}")
-    packed = path.name.lower().endswith(".gz")
-    reader = None if kind in KINDS else _reader(path, kind)
     try:
-        with path.open("rb") as file:
+        reader = None if kind in KINDS else READERS.load(kind.removeprefix("."))
+    except ExtensionError as error:
+        raise InputError(f"{path}: {error}") from None
+    if isolate and (reason := _not_isolated(kind, reader)):
+        raise InputError(
+            f"{path}: {reason}, so a node does not read it; write the rows as .jsonl or .parquet"
+        )
+    packed = path.name.lower().endswith(".gz")
+    try:
+        with path.open("rb") as stream:
             if reader is not None:
-                yield from _read_by(reader, file, path)
+                yield from _read_by(reader, stream, path)
             elif kind in _READERS:
-                most = BUDGET.bytes(os.fstat(file.fileno()).st_size) if packed else None
-                stream = cast(IO[bytes], gzip.GzipFile(fileobj=file)) if packed else file
-                yield from _READERS[kind](stream, most)
+                most = BUDGET.bytes(os.fstat(stream.fileno()).st_size) if packed else None
+                unpacked = cast(IO[bytes], gzip.GzipFile(fileobj=stream)) if packed else stream
+                yield from _READERS[kind](unpacked, most)
             else:
-                yield from columnar.rows(file, kind, packed, wanted)
+                yield from columnar.rows(stream, kind, packed, wanted)
     except NotReadable as error:
         raise InputError(f"{path}: {error}") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -346,11 +335,14 @@ def _rows_of_file(
         ) from error
 
 
-def _reader(path: Path, kind: str) -> Reader:
-    try:
-        return READERS.load(kind.removeprefix("."))
-    except ExtensionError as error:
-        raise InputError(f"{path}: {error}") from None
+def _not_isolated(kind: str, reader: Reader | None) -> str:
+    """Return why one row's bytes could reach others' in such a file; empty if they cannot."""
+    if reader is not None and not reader.isolates:
+        return f"what reads {kind} does not keep people's rows apart"
+    return {
+        ".csv": "in CSV one open quote swallows the rows of others",
+        ".json": "in a JSON array one broken character takes away the rows of others",
+    }.get(kind, "")
 
 
 def _read_by(reader: Reader, file: IO[bytes], path: Path) -> Iterator[tuple[int, Row]]:

@@ -359,6 +359,7 @@ class RowReader:
 
     def read(self, row: Mapping[str, object] | BadRow) -> Row | BadRow:
         """Return a row's judgement, or why it is none, and whose it is."""
+        user = readable_user(row, self._names)
         try:
             judged = parse_row(row, self._names, self._schema.kind)
             check_row(judged, self._schema)
@@ -367,7 +368,7 @@ class RowReader:
             if not self._schema.one_user_per_row:
                 check_count(self._rows_of[judged.user_id], self._schema)
         except BadRow as reason:
-            reason.user_id = readable_user(row, self._names)
+            reason.user_id = user
             return reason
         user_id = judged.user_id if not self._schema.one_user_per_row else _shown(judged)
         self._rows_of[user_id] += 1
@@ -473,19 +474,19 @@ def _judgement(row: Mapping[str, object], layout: Layout, declared: Kind) -> Row
     if layout.missing:
         raise missing_columns(row, layout.missing)
     prompt = columns["prompt"] if layout.prompted else None
-    if layout.form == "rating":
-        asked, response = rated_exchange(row, columns["completion"], prompt)
-        liked = flag_cell(row[columns["label"]], columns["label"])
-        judged: _Judged = "thumbs", asked, (response,), float(liked), ()
-    elif layout.form == "list":
-        judged = _listed(row, columns, declared)
-    else:
+    if layout.form in ("pair", "sides"):
         plain = prompt is None and is_plain_text(row[columns["chosen"]])
         if plain and layout.maybe_prompted:
             raise missing_columns(row, {"prompt": "prompt"})
         if prompt is None:
             notes += (SHARED_WORDS if plain else SHARED_TURNS,)
         judged = _pair(row, columns, prompt, layout.form == "sides")
+    elif layout.form == "list":
+        judged = _listed(row, columns, declared)
+    else:
+        asked, response = rated_exchange(row, columns["completion"], prompt)
+        liked = flag_cell(row[columns["label"]], columns["label"])
+        judged = "thumbs", asked, (response,), float(liked), ()
     kind, asked, responses, y, groups = judged
     user_id = ""
     if "user_id" in columns:
@@ -504,7 +505,7 @@ def _pair(
     pair, tie = (columns["chosen"], columns["rejected"]), False
     if sided:
         winner = side_cell(row[columns["winner"]], columns["winner"], pair)
-        pair, tie = pair[::-1] if winner == 1 else pair, winner is None
+        pair, tie = (pair[1], pair[0]) if winner == 1 else pair, winner is None
     asked, first, second = exchange(row, pair, prompt)
     tie |= first == second or flag_cell(row.get(columns["tie"]), columns["tie"], empty=False)
     scores = [score_cell(row.get(columns[f]), columns[f]) for f in _OF_PAIRS[2:]]
@@ -532,34 +533,30 @@ def _listed(row: Mapping[str, object], columns: Mapping[str, str], declared: Kin
         )
     if flag_cell(row.get(columns["tie"]), columns["tie"], empty=False):
         raise BadRow(f"{columns['tie']!r} is for pairs: list all that tie in {columns['best']!r}")
+    best: list[int] = []
+    ranks: list[float] = []
     if "best" in said:
         best = places_cell(said["best"], columns["best"], len(responses))
     elif "ranking" in said:
-        return _ranked(
-            prompt, responses, ranks_cell(said["ranking"], columns["ranking"], len(responses))
-        )
+        ranks = ranks_cell(said["ranking"], columns["ranking"], len(responses))
     else:
         scores = scores_cell(said["scores"], columns["scores"], len(responses))
-        if declared == "ranking":
-            return _ranked(prompt, responses, [-score for score in scores])
         if declared == "pairs" and len(responses) == 2:
             first, second = responses if scores[0] >= scores[1] else responses[::-1]
             tie = scores[0] == scores[1] or first == second
             return "pairs", prompt, (first, second), 0.5 if tie else 1.0, ()
+        ranks = [-score for score in scores] if declared == "ranking" else []
         best = [place for place, score in enumerate(scores) if score == max(scores)]
+    if ranks:  # the lowest first; what ties stays in its order, and is counted
+        order = sorted(range(len(ranks)), key=ranks.__getitem__)
+        sizes = Counter(ranks[place] for place in order)  # in order of first appearance
+        groups = tuple(sizes.values()) if len(sizes) < len(ranks) else ()
+        y = 1.0 / groups[0] if groups else 1.0
+        return "ranking", prompt, tuple(responses[place] for place in order), y, groups
     tied = {responses[place] for place in best}
     first_ones = [response for response in responses if response in tied]
     others = [response for response in responses if response not in tied]
     return "top-1", prompt, (*first_ones, *others), 1.0 / len(first_ones), ()
-
-
-def _ranked(prompt: str, responses: Sequence[str], ranks: Sequence[float]) -> _Judged:
-    """A ranking, the lowest rank first; what ties stays in its order, and is counted."""
-    order = sorted(range(len(ranks)), key=ranks.__getitem__)
-    sizes = Counter(ranks[place] for place in order)  # in order of first appearance
-    groups = tuple(sizes.values()) if len(sizes) < len(ranks) else ()
-    y = 1.0 / groups[0] if groups else 1.0
-    return "ranking", prompt, tuple(responses[place] for place in order), y, groups
 
 
 class OtherKind(BadRow):

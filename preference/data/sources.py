@@ -179,9 +179,18 @@ def known_kinds() -> str:
     return ", ".join(KINDS) + " (each also .gz)" + others
 
 
-def files_named(source: str, isolate: bool) -> tuple[list[Path], bool] | None:
-    """Return the files of a source, in their order, and whether they are those of a folder; None
-    if no such path exists.
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of a source, its kind (None if of none that is known), and whether others are beside
+    it in a folder that was named."""
+
+    path: Path
+    kind: str | None
+    of_folder: bool
+
+
+def files_named(source: str, isolate: bool) -> list[SourceFile] | None:
+    """Return the files of a source, in their order; None if no such path exists.
 
     At a node (``isolate``) a folder may be empty, and no split is concluded from what is there.
 
@@ -198,12 +207,12 @@ def files_named(source: str, isolate: bool) -> tuple[list[Path], bool] | None:
             files = _files_of_data_set(path, named, files) or files
         if not (files or isolate):
             raise InputError(f"{path}: the folder holds no {known_kinds()} file")
-        return files, True
+        return [SourceFile(file, kind_of(file.name), True) for file in files]
     if not os.path.lexists(path):
         return None
     if named != Named(named.name):
         raise InputError(f"{source}: a single file has no splits: name it without the #")
-    return [path], False
+    return [SourceFile(path, kind_of(path.name), False)]
 
 
 def other_rows(source: str, isolate: bool) -> Iterator[Placed]:

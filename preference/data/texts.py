@@ -148,7 +148,7 @@ class UserTexts:
         result: dict[str, list[str]] = {}
         for file, line, row in rows:
             try:
-                user, text = _parse(row, names)
+                user, text, note = _parse(row, names)
                 check_length(text, schema)
                 check_count(len(result.get(user, ())), schema)
             except BadRow as reason:
@@ -157,7 +157,7 @@ class UserTexts:
                     result.setdefault(named, [])
             else:
                 result.setdefault(user, []).append(text)
-                notes.update(user_note(names, with_user(row, names)))
+                notes.update(note)
         left_out.check(sum(map(len, result.values())), f"{source}: no texts: there are no rows")
         return cls(
             user_ids=tuple(result),
@@ -169,17 +169,24 @@ class UserTexts:
         )
 
 
-def _parse(row: Mapping[str, object] | BadRow, names: Mapping[str, str]) -> tuple[str, str]:
-    """A row's user and text; BadRow for anything missing, empty or not text."""
+def _parse(
+    row: Mapping[str, object] | BadRow, names: Mapping[str, str]
+) -> tuple[str, str, list[str]]:
+    """A row's user, text, and what is said of it; BadRow for anything missing, empty or not
+    text."""
     if isinstance(row, BadRow):
         raise row
     if not isinstance(row, Mapping):
         raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
-    names = with_user(row, names)
+    stated, names = names, with_user(row, names)
     if missing := {field: column for field, column in names.items() if column not in row}:
         raise missing_columns(row, missing)
     user, text = (row[names[field]] for field in FIELDS)
-    return user_cell(user, names["user_id"]), text_cell(text, names["text"])
+    return (
+        user_cell(user, names["user_id"]),
+        text_cell(text, names["text"]),
+        user_note(stated, names),
+    )
 
 
 def _column_names(columns: Mapping[str, str]) -> dict[str, str]:
