@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from murmuration.api.looking import data as look_at_data
+from murmuration.api.looking import written_split
 from murmuration.cli import about_data
 from murmuration.cli.options import meaning
 from murmuration.planning import advice, look
@@ -50,6 +51,16 @@ def data(
     labels: about_data.Labels = None,
     max_judgements: about_data.MaxJudgements = None,
     max_characters: about_data.MaxCharacters = None,
+    scale: about_data.Scale = None,
+    positive_from: about_data.PositiveFrom = None,
+    no_prompt: about_data.NoPrompt = None,
+    split_users: Annotated[
+        float | None,
+        typer.Option(help="Write the rows of this share of the users to a test file instead."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for train.jsonl and test.jsonl of --split-users.")
+    ] = None,
     epsilon: Annotated[
         float, typer.Option(help=f"{meaning('epsilon')} The one that you have in mind.", min=0.0)
     ] = Settings.epsilon,
@@ -63,6 +74,9 @@ def data(
         raise InputError(f"--epsilon must be a positive number; got {epsilon}")
     source = about_data.located(source, split, data_config) or source
     columns = about_data.renamed(columns, user_column)
+    if split_users is not None or out is not None:
+        print(written_split(source, split_users, out, columns))
+        return
     result = look_at_data(
         source,
         columns=columns,
@@ -72,6 +86,9 @@ def data(
         max_judgements=max_judgements,
         max_characters=max_characters,
         one_user_per_row=one_user_per_row,
+        scale=scale,
+        positive_from=positive_from,
+        no_prompt=no_prompt,
     )
     console = terminal()
     console.print(_OWN, style="yellow")
@@ -208,8 +225,12 @@ def _refused(found: look.Look) -> Text:
         return Text("no row")
     told = sum(times for times, _ in found.reasons.values())
     lines = [
-        f"{left_out:,} of {_counted(rows, 'row')} ({_percent(left_out / rows)}); the command below "
-        "leaves them out (--on-bad-rows skip). Why"
+        f"{left_out:,} of {_counted(rows, 'row')} ({_percent(left_out / rows)}); "
+        + (
+            "the command below leaves them out (--on-bad-rows skip). Why"
+            if found.few_left_out
+            else "too many to be left out: what they hold has not been understood. Why"
+        )
         + (f", of the first {told:,}:" if told < left_out else ":")
     ]
     for times, first in list(found.reasons.values())[:_EXAMPLES]:
@@ -286,7 +307,7 @@ def _command(found: look.Look, source: str, columns: str, epsilon: float) -> str
         parts.append(f"--model {found.schema.kind}")
     elif found.schema.responses > 2:
         parts.append("--model plackett-luce")
-    if found.judgements.left_out:
+    if found.judgements.left_out and found.few_left_out:
         parts.append("--on-bad-rows skip")
     features = advice.features_for(users, epsilon).name
     if features != Settings.features and advice.works(features):

@@ -134,6 +134,9 @@ def client(
     max_judgements: about_data.MaxJudgements = None,
     max_characters: about_data.MaxCharacters = None,
     labels: about_data.Labels = None,
+    scale: about_data.Scale = None,
+    positive_from: about_data.PositiveFrom = None,
+    no_prompt: about_data.NoPrompt = None,
     port: Annotated[
         int, typer.Option(help="port to listen on. Of the SuperNode, on this machine only")
     ] = 9094,
@@ -164,7 +167,15 @@ def client(
             run_node(result, socket or Path(), port=port, node_user=node_user, say=_say)
         return
     schema = about_data.schema(
-        kind, responses, max_judgements, max_characters, labels, one_user_per_row
+        kind,
+        responses,
+        max_judgements,
+        max_characters,
+        labels,
+        one_user_per_row,
+        scale,
+        positive_from,
+        no_prompt,
     )
     named = about_data.renamed(columns, user_column)
     judgements, lines, well = checks(result, data, named, schema)

@@ -27,6 +27,7 @@ from murmuration.preference.data.rows import (
 from murmuration.preference.data.schema import Schema
 from murmuration.reporting.baselines import NEAR
 
+_FEW = 0.05  # of all rows
 _TEXTS = 5_000  # that are looked at for their script and language
 #: Frequent words that are no words, or rare ones, of the others.
 _WORDS = {
@@ -61,6 +62,13 @@ class Look:
     columns: Sequence[str]
     taken: Mapping[str, str]
     reasons: Mapping[str, tuple[int, str]]
+
+    @property
+    def few_left_out(self) -> bool:
+        """Whether so few rows cannot be used that a run may leave them out: of more, what they hold
+        has not been understood."""
+        left_out = self.judgements.left_out
+        return left_out <= _FEW * (len(self.judgements) + left_out)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import math
 import os
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from numbers import Integral, Real
 
@@ -35,6 +35,32 @@ from murmuration.preference.data.errors import BadRow as BadRow
 
 #: What says that neither of two responses won.
 TIES = ("tie", "tie (bothbad)", "both", "bothbad", "both_bad", "neither")
+#: What labels stand for: 1 for a response that was liked, or for the first of two, 0 for the other
+#: way, 0.5 for neither.
+Scale = Mapping[str, float]
+_NEITHER = {"neutral": 0.5, "unsure": 0.5, "neither": 0.5, "pass": 0.5}
+THUMBS: tuple[Scale, ...] = (
+    {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0},
+    {"1": 1.0, "-1": 0.0},
+    *(
+        {liked: 1.0, disliked: 0.0} | _NEITHER
+        for liked, disliked in (
+            ("up", "down"),
+            ("thumbs up", "thumbs down"),
+            ("👍", "👎"),
+            ("like", "dislike"),
+            ("liked", "disliked"),
+            ("good", "bad"),
+            ("positive", "negative"),
+            ("yes", "no"),
+            ("agree", "disagree"),
+        )
+    ),
+)
+WINNING_SIDES: tuple[Scale, ...] = tuple(
+    {first: 1.0, second: 0.0} | {tie.replace("_", " "): 0.5 for tie in TIES}
+    for first, second in (("left", "right"), ("first", "second"), ("a", "b"))
+)
 #: Characters of an id.
 MOST_CHARACTERS = 1_000
 _ASCII = re.compile(r"[!-~]+(?: [!-~]+)*")
@@ -96,6 +122,35 @@ def flag_cell(value: object, column: str, empty: bool | None = None) -> bool:
     raise BadRow(f"{column!r} must be true or false, found {found_kind(value)}")
 
 
+def label_text(value: object) -> str:
+    """Return a label in one spelling, however it is written: numbers by their value, words in small
+    letters; empty for what is neither."""
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value)).lower()
+    number = number_cell(value)
+    if math.isfinite(number):
+        return f"{number:.12g}"
+    return (
+        " ".join(re.split(r"[\s_-]+", value.strip().casefold()))[:40]
+        if isinstance(value, str)
+        else ""
+    )
+
+
+def is_number(label: str) -> bool:
+    """Return whether a label, in the spelling of ``label_text``, is a number."""
+    return math.isfinite(number_cell(label))
+
+
+def recognised(labels: Collection[str], known: Sequence[Scale]) -> Scale | None:
+    """Return the scale of all these labels, the first that has them all; None if there is none.
+
+    A scale is recognised whole or not at all: ratings from 1 to 5 hold a "1", and so do thumbs of 1
+    and 0; read in part, the worst would pass for the best.
+    """
+    return next((scale for scale in known if scale.keys() >= {*labels}), None)
+
+
 def score_cell(value: object, column: str) -> float | None:
     """A finite number, also as text; None for an empty cell."""
     if is_empty(value):
@@ -131,8 +186,8 @@ def flip_cell(value: object, column: str, responses: int) -> float | None:
     return number
 
 
-def side_cell(value: object, column: str, pair: Sequence[str]) -> int | None:
-    """Return which of a ``pair`` of columns won, 0 or 1; None for a tie.
+def side_cell(value: object, column: str, pair: Sequence[str]) -> float:
+    """Return which of a ``pair`` of columns won: 1 for the first, 0 for the second, 0.5 for a tie.
 
     It is named whole, or by the end of its name, perhaps behind a word.
     """
@@ -140,7 +195,7 @@ def side_cell(value: object, column: str, pair: Sequence[str]) -> int | None:
         value = str(int(number))
     named = value.strip().casefold() if isinstance(value, str) else ""
     if named in TIES:
-        return None
+        return 0.5
     ends = [name.rpartition("_")[2] for name in pair]
     won = [
         side
@@ -153,7 +208,7 @@ def side_cell(value: object, column: str, pair: Sequence[str]) -> int | None:
             f"{column!r} must name the side that won, {pair[0]!r} or {pair[1]!r} ({ends[0]!r} or "
             f"{ends[1]!r} will do), or be 'tie'; found {found_kind(value)}"
         )
-    return won[0]
+    return 1.0 - won[0]
 
 
 def responses_cell(value: object, column: str) -> list[str]:
@@ -322,8 +377,8 @@ def exchange(
     """Prompt and two responses from a row's columns, in any of the forms in which pairs are kept.
 
     Both responses may hold the whole conversation, as messages or as text with names before the
-    turns: its shared turns are then the prompt, whatever else is given as one. Texts without a
-    column of their ``prompt`` are cut behind the last word that they share.
+    turns: its shared turns are then the prompt, whatever else is given as one. The prompt of texts
+    without a column of theirs is empty.
 
     Raises:
         BadRow: there is nothing that could be the prompt, or a cell is none of this.
@@ -340,7 +395,7 @@ def exchange(
         return shared, first, second
     asked = "" if prompt is None else prompt_cell(row[prompt], prompt)
     first, second = (response_cell(row[column], column) for column in pair)
-    return _shared_words(first, second, pair) if prompt is None else (asked, first, second)
+    return asked, first, second
 
 
 def rated_exchange(row: Mapping[str, object], column: str, prompt: str | None) -> tuple[str, str]:
@@ -391,8 +446,12 @@ def _shared_turns(
     return shared
 
 
-def _shared_words(chosen: str, rejected: str, pair: tuple[str, str]) -> tuple[str, str, str]:
-    """Two texts cut behind the last whole word that both begin with."""
+def shared_words(chosen: str, rejected: str, pair: tuple[str, str]) -> tuple[str, str, str]:
+    """Return what two texts begin with, up to the last whole word, and what follows in each.
+
+    Raises:
+        BadRow: there is no such word.
+    """
     shared = os.path.commonprefix([chosen, rejected])  # noqa: RUF071 (no paths)
     cut = next((at for at in range(len(shared), 0, -1) if shared[at - 1].isspace()), 0)
     if chosen == rejected or not shared[:cut].strip():

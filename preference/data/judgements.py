@@ -21,12 +21,14 @@ Shape suffixes: R rows (judgements), U users.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal, NoReturn, Self, get_args
 
 import numpy as np
 
 from murmuration.preference.data.ratings import Paired, pair_up
 from murmuration.preference.data.rows import (
+    NEITHER,
     SHARED_WORDS,
     BadRow,
     InputError,
@@ -35,6 +37,7 @@ from murmuration.preference.data.rows import (
     Row,
     RowReader,
     counted,
+    decide,
 )
 from murmuration.preference.data.schema import PAIRS, Schema
 
@@ -272,14 +275,29 @@ class Judgements:
         for file, line, row in placed:
             read = reader.read(row)
             if isinstance(read, Row):
+                if read.label_problem or read.prompt_problem:
+                    read = replace(read, place=f"{file}:{line}")
                 result.setdefault(read.user_id, []).append(read)
-                notes.update(read.notes)
                 continue
             if isinstance(read, OtherKind):
                 read = reader.advise(read, placed if on_bad_rows == "refuse" else ())
             left_out.add(f"{file}:{line}", read)
             if read.user_id is not None:
                 result.setdefault(read.user_id, [])
+        groups = list(result.values()) if on_bad_rows == "isolate" else [[*chain(*result.values())]]
+        result = {user: [] for user in result}
+        for group in groups:
+            decided, why = decide(group, at_node=on_bad_rows == "isolate")
+            if why:
+                raise InputError(f"{source}: {why}")
+            for row, read in zip(group, decided, strict=True):
+                if isinstance(read, BadRow):
+                    left_out.add(row.place or source, read)
+                elif read.kind == "thumbs" and read.y == 0.5:
+                    notes[NEITHER] += 1
+                else:
+                    result[row.user_id].append(read)
+                    notes.update(read.notes)
         rows_read = sum(map(len, result.values()))
         left_out.check(rows_read, f"{source}: no judgements: there are no rows")
         without = notes[SHARED_WORDS]
@@ -294,7 +312,7 @@ class Judgements:
         ordered = [judged for mine in result.values() for judged in mine]
         if rows_read and not ordered:
             raise InputError(f"{source}: {_NO_PAIRS}")
-        groups = [judged.groups for judged in ordered]
+        places = [judged.groups for judged in ordered]
         flip_R = None
         if schema.labels == "randomized":
             flip_R = np.array([judged.flip_probability for judged in ordered], dtype=np.float64)
@@ -314,7 +332,7 @@ class Judgements:
             flip_R=flip_R,
             notes=(*counted(notes), *paired.told()),
             one_user_per_row=schema.one_user_per_row,
-            groups_R=groups if any(groups) else None,
+            groups_R=places if any(places) else None,
             thumbs=paired.thumbs,
             thumbs_alone=paired.alone,
         )

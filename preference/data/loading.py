@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, Any, TypeGuard, cast
 
 from murmuration.preference.data.budget import FileBudget
-from murmuration.preference.data.cells import exchange, prompt_cell, response_cell
+from murmuration.preference.data.cells import exchange, prompt_cell, response_cell, shared_words
 from murmuration.preference.data.columnar import ColumnarReader, NotReadable
 from murmuration.preference.data.errors import BadRow, InputError, first_line
 from murmuration.preference.data.judgements import Judgements, OnBadRows
@@ -191,6 +191,8 @@ def _scorable(row: Mapping[str, object] | BadRow) -> tuple[str, dict[str, str]]:
     if "chosen" in row and "rejected" in row:
         pair = ("chosen", "rejected")
         prompt, chosen, rejected = exchange(row, pair, "prompt" if prompted else None)
+        if not prompt:
+            prompt, chosen, rejected = shared_words(chosen, rejected, pair)
         return prompt, {"chosen": chosen, "rejected": rejected}
     name = "response" if "response" in row else "completion"
     if not prompted or row.get(name) is None:
@@ -235,6 +237,15 @@ def _demonstration(row: Mapping[str, object]) -> tuple[Any, Any] | None:
         return prompt_cell(before, "messages"), last["content"]
     except BadRow:
         return None
+
+
+def placed_rows(source: str) -> Iterator[Placed]:
+    """Yield the rows of a source as of `load_judgements`, with the file and line of each.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    return _rows(source, False, columns_of(source))
 
 
 def columns_of(source: str, rows: int = 100) -> list[str]:

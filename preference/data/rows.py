@@ -20,6 +20,7 @@ number where sides have letters could mean either one, and is refused rather tha
 """
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -30,18 +31,25 @@ from typing import Literal
 from murmuration.preference.choices import MOST_RESPONSES as MOST_RESPONSES
 from murmuration.preference.choices import Kind as Kind
 from murmuration.preference.data.cells import (
+    THUMBS,
+    WINNING_SIDES,
+    Scale,
     exchange,
     flag_cell,
     flip_cell,
     is_empty,
+    is_number,
     is_plain_text,
+    label_text,
     places_cell,
     prompt_cell,
     ranks_cell,
     rated_exchange,
+    recognised,
     responses_cell,
     score_cell,
     scores_cell,
+    shared_words,
     shortened,
     side_cell,
     user_cell,
@@ -116,6 +124,12 @@ _NOT_AT_NODES = (
 _UNREAD = (
     "the column {!r} is not used: where it says which of two texts won, see --columns winner=NAME"
 )
+NEITHER = "a rating that says neither up nor down is not used"
+NO_PROMPT = "no row has a prompt"
+_MOST_UNREAD = 0.05  # of rows with labels, that may be left out
+_NUMBERS_AT_NODES = (
+    "these numbers do not say what they stand for: declare it at the node, as scale=0..1 or 1..5"
+)
 SHARED_TURNS = "no column 'prompt': it is the turns that 'chosen' and 'rejected' share"
 SHARED_WORDS = "no column 'prompt': it is the words that 'chosen' and 'rejected' both begin with"
 
@@ -136,6 +150,13 @@ class Row:
         groups: of a ranking with ties how many responses share each place, the best first; else
             empty.
         notes: what is to be said of how it was read.
+        label: where a column of labels says what was preferred, what it holds. It may depend on
+            those of other rows what it means: then y is not a number yet, and responses are in the
+            order of their columns.
+        label_problem: why the label is not understood by itself.
+        whole: of texts that have no prompt but words that they share, the texts with these words.
+        prompt_problem: why these share no words that could be their prompt, which is empty.
+        place: file and line, where there is a problem.
     """
 
     user_id: str
@@ -146,6 +167,11 @@ class Row:
     flip_probability: float | None
     groups: tuple[int, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
+    label: str = field(default="", compare=False)
+    label_problem: str = field(default="", compare=False)
+    whole: tuple[str, ...] = field(default=(), compare=False)
+    prompt_problem: str = field(default="", compare=False)
+    place: str = field(default="", compare=False)
 
 
 Form = Literal["pair", "sides", "list", "rating"]
@@ -361,7 +387,7 @@ class RowReader:
         """Return a row's judgement, or why it is none, and whose it is."""
         user = readable_user(row, self._names)
         try:
-            judged = parse_row(row, self._names, self._schema.kind)
+            judged = self._declared(draft_row(row, self._names, self._schema.kind))
             check_row(judged, self._schema)
             if judged.kind != self._schema.kind and self._at_node:
                 raise BadRow(_NOT_AT_NODES)
@@ -381,6 +407,20 @@ class RowReader:
             responses=tuple(self._texts.setdefault(text, text) for text in judged.responses),
         )
 
+    def _declared(self, judged: Row) -> Row:
+        """A row with what is declared of its label and its prompt; BadRow for a label that is not
+        on the declared scale."""
+        if judged.whole and self._schema.no_prompt:
+            judged = _without_prompt(judged)
+        if judged.prompt_problem and self._at_node:
+            raise BadRow(judged.prompt_problem)
+        if judged.label and not _is_declared(self._schema, judged.kind):
+            return judged if judged.label_problem else _first_preferred(judged, judged.y)
+        if judged.label:
+            y = _meaning(judged.label, judged.kind, self._schema)
+            return replace(_first_preferred(judged, y), label="")
+        return judged
+
     def advise(self, other: "OtherKind", rows: Iterable[Placed]) -> BadRow:
         """Return what is wrong with a row of another kind, and what would suit it and those after
         it."""
@@ -396,6 +436,110 @@ class RowReader:
         )
         reason.user_id = other.user_id
         return reason
+
+
+def decide(rows: Sequence[Row], at_node: bool = False) -> tuple[list[Row | BadRow], str]:
+    """Return rows with what their labels and missing prompts mean, for which all of them are looked
+    at, and bad rows for those that stay open; and why rows are not read at all, if so many are.
+
+    At a node ``rows`` are one user's, and nobody else's rows decide what they mean.
+    """
+    bare = all(row.whole for row in rows)
+    if bare and any(row.prompt_problem and len({*row.whole}) > 1 for row in rows):
+        rows = [_without_prompt(row) for row in rows]
+    scales: dict[str, Scale | None] = {}
+    for kind, known in (("thumbs", THUMBS), ("pairs", WINNING_SIDES)):
+        labelled = [row for row in rows if row.label and row.kind == kind]
+        labels = {row.label for row in labelled}
+        numbers = sorted(float(label) for label in labels if is_number(label))
+        unread = [row for row in labelled if row.label_problem]
+        scales[kind] = recognised(labels, known) if unread else {}
+        unknown = bool(unread) and scales[kind] is None
+        if not at_node:
+            number = any(is_number(row.label) for row in unread)
+            if unknown and (number or len(unread) > _MOST_UNREAD * len(labelled)):
+                return [], _misread(kind, labels, numbers, unread)
+        elif numbers and (unknown or (kind == "thumbs" and len(numbers) == 1)):
+            problem, scales[kind] = _NUMBERS_AT_NODES, None
+            rows = [
+                replace(row, label_problem=problem)
+                if row.kind == kind and is_number(row.label)
+                else row
+                for row in rows
+            ]
+    return [_decided(row, scales) for row in rows], ""
+
+
+def _decided(row: Row, scales: Mapping[str, Scale | None]) -> Row | BadRow:
+    scale = scales.get(row.kind)
+    problem = row.prompt_problem
+    if row.label_problem and not problem:
+        if scale is not None:
+            return _first_preferred(row, scale[row.label])
+        problem = row.label_problem
+    if not problem:
+        return row
+    reason = BadRow(problem)
+    reason.user_id = row.user_id
+    return reason
+
+
+def _misread(kind: str, labels: set[str], numbers: Sequence[float], unread: Sequence[Row]) -> str:
+    """Why labels are not read, and what would tell what they mean."""
+    shown = shortened(", ".join(sorted(labels, key=lambda label: (len(label), label))), 100)
+    if numbers:
+        low, high = f"{numbers[0]:g}", f"{numbers[-1]:g}"
+        above = next((n for n in numbers if 2 * n > numbers[0] + numbers[-1]), numbers[-1])
+        if kind == "thumbs":
+            return (
+                f"labels are {shown}, which is no scale that is known: pass --positive-from "
+                f"{above:g} if {above:g} and more are thumbs up, or --scale {low}..{high} if what "
+                "lies above its middle is"
+            )
+        return (
+            f"winners are {shown}, which name no side: pass --scale {low}..{high} if what lies "
+            "below its middle says that the first response won, and what lies above it the second"
+        )
+    share = f"{len(unread)} rows have labels that are not understood"
+    if kind == "thumbs":
+        return f"{share}: {shown}. Write true and false, or numbers and pass --positive-from NUMBER"
+    return (
+        f"{share}: winners are {shown}, and two columns of responses were found. Where more were "
+        "shown, give them as a list, `responses`, with `best`, and pass --kind top-1"
+    )
+
+
+def _is_declared(schema: Schema, kind: Kind) -> bool:
+    return bool(schema.scale or (schema.positive_from and kind == "thumbs"))
+
+
+def _meaning(label: str, kind: Kind, schema: Schema) -> float:
+    """What a label stands for on the declared scale: 1 for liked, or for the first of two, 0 for
+    the other way, 0.5 for neither; BadRow for what is not on it."""
+    low, high = schema.bounds
+    if not is_number(label) or not low <= float(label) <= high:
+        raise BadRow(f"the label {label!r} is not on the scale that is declared")
+    if kind == "thumbs" and schema.positive_from:
+        return float(float(label) >= float(schema.positive_from))
+    above = float(label) - (low + high) / 2.0
+    return 0.5 if above == 0.0 else float((above > 0.0) == (kind == "thumbs"))
+
+
+def _first_preferred(row: Row, y: float) -> Row:
+    """A row whose label stands for ``y``: of a pair 0 means that the second response was
+    preferred."""
+    if row.kind == "thumbs":
+        return replace(row, y=y, label_problem="")
+    if y == 1.0 == row.y:
+        return row
+    if y == 0.0:
+        row = replace(row, responses=row.responses[::-1], whole=row.whole[::-1])
+    return replace(row, y=0.5 if y == 0.5 else 1.0, label_problem="")
+
+
+def _without_prompt(row: Row) -> Row:
+    notes = tuple(NO_PROMPT if note == SHARED_WORDS else note for note in row.notes)
+    return replace(row, prompt="", responses=row.whole, prompt_problem="", notes=notes)
 
 
 def _column_names(columns: Mapping[str, str]) -> dict[str, str]:
@@ -437,6 +581,16 @@ def parse_row(
     Raises:
         BadRow: anything that is missing, empty, not text, or contradicts itself.
     """
+    judged = draft_row(row, names, declared)
+    if problem := judged.prompt_problem or judged.label_problem:
+        raise BadRow(problem)
+    return _first_preferred(judged, judged.y) if judged.label else judged
+
+
+def draft_row(
+    row: Mapping[str, object] | BadRow, names: Mapping[str, str], declared: Kind = "pairs"
+) -> Row:
+    """As ``parse_row``, but leave open what depends on the other rows."""
     if isinstance(row, BadRow):
         raise row
     if not isinstance(row, Mapping):
@@ -461,8 +615,6 @@ def readable_user(row: object, names: Mapping[str, str]) -> str | None:
         return None
 
 
-#: Kind, prompt, responses, y and groups.
-_Judged = tuple[Kind, str, tuple[str, ...], float, tuple[int, ...]]
 _NO_FLIP = {
     "thumbs": "is about a choice among responses, not about a single one",
     "ranking": "is about one label, not about a ranking",
@@ -470,56 +622,98 @@ _NO_FLIP = {
 
 
 def _judgement(row: Mapping[str, object], layout: Layout, declared: Kind) -> Row:
-    columns, notes = layout.columns, layout.notes
+    columns = layout.columns
     if layout.missing:
         raise missing_columns(row, layout.missing)
-    prompt = columns["prompt"] if layout.prompted else None
     if layout.form in ("pair", "sides"):
-        plain = prompt is None and is_plain_text(row[columns["chosen"]])
-        if plain and layout.maybe_prompted:
-            raise missing_columns(row, {"prompt": "prompt"})
-        if prompt is None:
-            notes += (SHARED_WORDS if plain else SHARED_TURNS,)
-        judged = _pair(row, columns, prompt, layout.form == "sides")
+        judged = _pair(row, layout)
     elif layout.form == "list":
         judged = _listed(row, columns, declared)
     else:
+        prompt = columns["prompt"] if layout.prompted else None
         asked, response = rated_exchange(row, columns["completion"], prompt)
-        liked = flag_cell(row[columns["label"]], columns["label"])
-        judged = "thumbs", asked, (response,), float(liked), ()
-    kind, asked, responses, y, groups = judged
+        label, problem = label_text(row[columns["label"]]), ""
+        try:
+            y = float(flag_cell(row[columns["label"]], columns["label"]))
+        except BadRow as reason:
+            if not label:
+                raise
+            y, problem = math.nan, str(reason)
+        judged = Row("", asked, (response,), y, "thumbs", None, label=label, label_problem=problem)
     user_id = ""
     if "user_id" in columns:
         user_id = user_cell(row[columns["user_id"]], columns["user_id"])
     flip, column = row.get(columns["flip_probability"]), columns["flip_probability"]
-    if kind in _NO_FLIP and not is_empty(flip):
-        raise BadRow(f"{column!r} {_NO_FLIP[kind]}")
-    flip_probability = flip_cell(flip, column, len(responses))
-    return Row(user_id, asked, responses, y, kind, flip_probability, groups, notes)
+    if judged.kind in _NO_FLIP and not is_empty(flip):
+        raise BadRow(f"{column!r} {_NO_FLIP[judged.kind]}")
+    flip_probability = flip_cell(flip, column, len(judged.responses))
+    notes = layout.notes + judged.notes
+    return Row(
+        user_id,
+        judged.prompt,
+        judged.responses,
+        judged.y,
+        judged.kind,
+        flip_probability,
+        judged.groups,
+        notes,
+        judged.label,
+        judged.label_problem,
+        judged.whole,
+        judged.prompt_problem,
+    )
 
 
-def _pair(
-    row: Mapping[str, object], columns: Mapping[str, str], prompt: str | None, sided: bool
-) -> _Judged:
-    """Two responses, of which the first was preferred, or that which a winner names."""
-    pair, tie = (columns["chosen"], columns["rejected"]), False
-    if sided:
-        winner = side_cell(row[columns["winner"]], columns["winner"], pair)
-        pair, tie = (pair[1], pair[0]) if winner == 1 else pair, winner is None
-    asked, first, second = exchange(row, pair, prompt)
-    tie |= first == second or flag_cell(row.get(columns["tie"]), columns["tie"], empty=False)
+def _pair(row: Mapping[str, object], layout: Layout) -> Row:
+    """Two responses, of which the first was preferred, or in the order of their columns, if a label
+    says which."""
+    columns = layout.columns
+    pair = (columns["chosen"], columns["rejected"])
+    if layout.maybe_prompted and is_plain_text(row[pair[0]]):
+        raise missing_columns(row, {"prompt": "prompt"})
+    prompt = columns["prompt"] if layout.prompted else None
+    lacking = prompt is None or is_empty(row[prompt])
+    asked, first, second = exchange(row, pair, None if lacking else prompt)
+    whole, prompt_problem = () if asked else (first, second), ""
+    if whole:
+        try:
+            if prompt is not None:
+                prompt_cell(row[prompt], prompt)  # which says what is wrong with it
+            asked, first, second = shared_words(first, second, pair)
+        except BadRow as reason:
+            prompt_problem = str(reason)
+    y, label, label_problem = 1.0, "", ""
+    if flag_cell(row.get(columns["tie"]), columns["tie"], empty=False) or first == second:
+        y = 0.5
+    elif layout.form == "sides":
+        cell, column = row[columns["winner"]], columns["winner"]
+        label = label_text(cell)
+        try:
+            y = side_cell(cell, column, pair)
+        except BadRow as reason:
+            if not label:
+                raise
+            y, label_problem = math.nan, str(reason)
     scores = [score_cell(row.get(columns[f]), columns[f]) for f in _OF_PAIRS[2:]]
-    if scores[0] is not None and scores[1] is not None:
-        if scores[0] < scores[1] and not tie:
+    if layout.form == "pair" and scores[0] is not None and scores[1] is not None:
+        if scores[0] < scores[1] and y == 1.0:
             raise BadRow(
                 f"{columns['score_chosen']!r} is below {columns['score_rejected']!r}: the response "
                 "that was preferred would be the worse one"
             )
-        tie |= scores[0] == scores[1]
-    return "pairs", asked, (first, second), 0.5 if tie else 1.0, ()
+        y = 0.5 if scores[0] == scores[1] else y
+    notes = (SHARED_WORDS,) if whole else (SHARED_TURNS,) if prompt is None else ()
+    return Row(
+        *("", asked, (first, second), y, "pairs", None),
+        notes=notes,
+        label=label,
+        label_problem=label_problem,
+        whole=whole,
+        prompt_problem=prompt_problem,
+    )
 
 
-def _listed(row: Mapping[str, object], columns: Mapping[str, str], declared: Kind) -> _Judged:
+def _listed(row: Mapping[str, object], columns: Mapping[str, str], declared: Kind) -> Row:
     """A row with `responses`, and one of `best`, `ranking` and `scores`."""
     responses = responses_cell(row.get(columns["responses"]), columns["responses"])
     prompt = prompt_cell(row.get(columns["prompt"]), columns["prompt"])
@@ -544,7 +738,7 @@ def _listed(row: Mapping[str, object], columns: Mapping[str, str], declared: Kin
         if declared == "pairs" and len(responses) == 2:
             first, second = responses if scores[0] >= scores[1] else responses[::-1]
             tie = scores[0] == scores[1] or first == second
-            return "pairs", prompt, (first, second), 0.5 if tie else 1.0, ()
+            return Row("", prompt, (first, second), 0.5 if tie else 1.0, "pairs", None)
         ranks = [-score for score in scores] if declared == "ranking" else []
         best = [place for place, score in enumerate(scores) if score == max(scores)]
     if ranks:  # the lowest first; what ties stays in its order, and is counted
@@ -552,11 +746,13 @@ def _listed(row: Mapping[str, object], columns: Mapping[str, str], declared: Kin
         sizes = Counter(ranks[place] for place in order)  # in order of first appearance
         groups = tuple(sizes.values()) if len(sizes) < len(ranks) else ()
         y = 1.0 / groups[0] if groups else 1.0
-        return "ranking", prompt, tuple(responses[place] for place in order), y, groups
+        ordered = tuple(responses[place] for place in order)
+        return Row("", prompt, ordered, y, "ranking", None, groups)
     tied = {responses[place] for place in best}
     first_ones = [response for response in responses if response in tied]
     others = [response for response in responses if response not in tied]
-    return "top-1", prompt, (*first_ones, *others), 1.0 / len(first_ones), ()
+    ordered = (*first_ones, *others)
+    return Row("", prompt, ordered, 1.0 / len(first_ones), "top-1", None)
 
 
 class OtherKind(BadRow):

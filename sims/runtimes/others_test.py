@@ -30,7 +30,8 @@ def check_others(config: RunConfig, data: Data) -> None:
         return
     split = (
         "leave --test out, and a share of the users is held out by coins (--heldout), or name "
-        "judgements of other people"
+        "judgements of other people: murmuration data FILE --split-users 0.2 --out DIR takes a "
+        "share of the users out of a file"
     )
     if _source(config.test) == _source(config.data):
         raise InputError(
