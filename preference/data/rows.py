@@ -387,7 +387,8 @@ class RowReader:
         """Return a row's judgement, or why it is none, and whose it is."""
         user = readable_user(row, self._names)
         try:
-            judged = self._declared(draft_row(row, self._names, self._schema.kind))
+            judged = draft_row(row, self._names, self._schema.kind)
+            judged = self._declared(judged)
             check_row(judged, self._schema)
             if judged.kind != self._schema.kind and self._at_node:
                 raise BadRow(_NOT_AT_NODES)
@@ -517,11 +518,15 @@ def _meaning(label: str, kind: Kind, schema: Schema) -> float:
     """What a label stands for on the declared scale: 1 for liked, or for the first of two, 0 for
     the other way, 0.5 for neither; BadRow for what is not on it."""
     low, high = schema.bounds
-    if not is_number(label) or not low <= float(label) <= high:
+    try:
+        number = float(label)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and low <= number <= high):
         raise BadRow(f"the label {label!r} is not on the scale that is declared")
     if kind == "thumbs" and schema.positive_from:
-        return float(float(label) >= float(schema.positive_from))
-    above = float(label) - (low + high) / 2.0
+        return float(number >= float(schema.positive_from))
+    above = number - (low + high) / 2.0
     return 0.5 if above == 0.0 else float((above > 0.0) == (kind == "thumbs"))
 
 
