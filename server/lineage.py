@@ -341,7 +341,7 @@ def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]
     else:
         before = lineage_of_model(what, encoder, advice, elsewhere) if encoder else Promise()
     lineage = before | Promise((this,))
-    if heads - (_heads(lineage) + Counter(elsewhere)):
+    if heads - (_heads(lineage) + Counter(elsewhere.keys())):
         raise InputError(
             f"{what} {folder}: its encoder came from runs whose ledgers are not there; {advice}"
         )

@@ -16,7 +16,7 @@ import pytest
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import read_charges
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 
@@ -100,7 +100,7 @@ def config(disk, crowd, crowd_test):
 
 
 def run(config):
-    return train(config, Deployed(client_app, 4, config.to_run_config()))
+    return run_training(config, Deployed(client_app, 4, config.to_run_config()))
 
 
 def charges_of(config):
