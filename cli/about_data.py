@@ -30,6 +30,7 @@ def option_of(field: "Field[Any]", **more: Any) -> Any:
 _OPTIONS = {field.name: option_of(field) for field in declared(Settings)}
 OneUserPerRow = Annotated[bool | None, _OPTIONS["one_user_per_row"]]
 Columns = Annotated[str | None, _OPTIONS["columns"]]
+Format = Annotated[str | None, _OPTIONS["format"]]
 Kind = Annotated[str | None, _OPTIONS["kind"]]
 Responses = Annotated[int | None, _OPTIONS["responses"]]
 Labels = Annotated[str | None, _OPTIONS["labels"]]
@@ -105,6 +106,7 @@ def schema(
     scale: str | None = None,
     positive_from: str | None = None,
     no_prompt: bool | None = None,
+    format: str | None = None,
 ) -> Schema:
     """The schema that options declare; InputError if they make no sense."""
     given = {
@@ -117,5 +119,6 @@ def schema(
         "scale": scale,
         "positive-from": positive_from,
         "no-prompt": no_prompt,
+        "format": format,
     }
     return Schema.of({name: value for name, value in given.items() if value is not None})

@@ -38,6 +38,7 @@ def agent(
     ] = None,
     columns: about_data.Columns = None,
     user_column: about_data.UserColumn = None,
+    format: about_data.Format = None,
     one_user_per_row: about_data.OneUserPerRow = None,
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
@@ -70,6 +71,7 @@ def agent(
         scale,
         positive_from,
         no_prompt,
+        format,
     )
     named = about_data.renamed(columns, user_column)
     extensions.restrict(rules.extensions)

@@ -23,6 +23,7 @@ def data(
     ],
     columns: about_data.Columns = None,
     user_column: about_data.UserColumn = None,
+    format: about_data.Format = None,
     one_user_per_row: about_data.OneUserPerRow = None,
     split: about_data.Split = None,
     data_config: about_data.DataConfig = None,
@@ -53,11 +54,12 @@ def data(
     source = about_data.located(source, split, data_config) or source
     columns = about_data.renamed(columns, user_column)
     if split_users is not None or out is not None:
-        print(written_split(source, split_users, out, columns))
+        print(written_split(source, split_users, out, columns, format or ""))
         return
     summary = look_at_data(
         source,
         columns=columns,
+        format=format,
         kind=kind,
         responses=responses,
         labels=labels,

@@ -31,6 +31,7 @@ def client(
     ] = False,
     columns: about_data.Columns = None,
     user_column: about_data.UserColumn = None,
+    format: about_data.Format = None,
     one_user_per_row: about_data.OneUserPerRow = None,
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
@@ -86,6 +87,7 @@ def client(
         scale,
         positive_from,
         no_prompt,
+        format,
     )
     renamed = about_data.renamed(columns, user_column)
     text, allowed = report(handed_over, data, renamed, schema, ask_server=not check)

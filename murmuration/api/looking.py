@@ -19,6 +19,7 @@ def data(
     source: Source,
     *,
     columns: str = "",
+    format: str | None = None,
     kind: str | None = None,
     responses: int | None = None,
     labels: str | None = None,
@@ -45,6 +46,8 @@ def data(
     Args:
         source: Judgements, as data of ``train``.
         columns: Columns of other names, as field=column: ``user_id=annotator,chosen=better,…``.
+        format: In which another system exported the rows, as ``"arena"``; by default recognised
+            where the columns leave no doubt.
         kind: What each judgement is: pairs, top-1, ranking or thumbs; by default what most rows
             are.
         responses: top-1, ranking: the most responses of a judgement; by default as there are.
@@ -74,6 +77,7 @@ def data(
         raise InputError(f"--epsilon must be a positive number; got {epsilon}")
     options = {
         "one_user_per_row": one_user_per_row,
+        "format": format,
         "kind": kind,
         "responses": responses,
         "labels": labels,
@@ -90,7 +94,9 @@ def data(
     return replace(summary, source="FILE") if in_memory else summary
 
 
-def written_split(source: str, share: float | None, out: Path | None, columns: str) -> str:
+def written_split(
+    source: str, share: float | None, out: Path | None, columns: str, format: str
+) -> str:
     """Write a source's rows in two files, each user's in one of them; return what is to be said.
 
     Raises:
@@ -100,7 +106,7 @@ def written_split(source: str, share: float | None, out: Path | None, columns: s
 
     if share is None or out is None:
         raise InputError("--split-users SHARE and --out DIR belong together")
-    split = split_users(source, share, out, columns)
+    split = split_users(source, share, out, columns, format)
     left_out = f"\n{split.left_out:,} rows name nobody and are in neither" if split.left_out else ""
     return (
         f"{split.train}: {split.train_users:,} users, for --data\n"

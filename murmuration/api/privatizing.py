@@ -116,6 +116,7 @@ def privatize(
     cap: int | None = None,
     delta: float = 0.0,
     columns: str = "",
+    format: str | None = None,
     on_bad_rows: Literal["refuse", "skip"] = "refuse",
     kind: str | None = None,
     responses: int | None = None,
@@ -147,6 +148,7 @@ def privatize(
             as many as they have now, at item level any number.
         delta: At user level it allows a larger epsilon for each label.
         columns: As of ``train``.
+        format: As of ``train``.
         on_bad_rows: refuse the file, or skip the rows.
         kind: As of ``train``.
         responses: As of ``train``.
@@ -165,7 +167,7 @@ def privatize(
 
     from murmuration.client.labels.memory import LabelState
     from murmuration.client.store import load_judged
-    from murmuration.preference.data.data_sets import absolute
+    from murmuration.preference.data.sources import absolute
     from murmuration.preference.data.ratings import THUMBS_TELL
     from murmuration.preference.data.schema import Schema
     from murmuration.privacy.mechanisms.randomized_response import LabelPromise
@@ -181,6 +183,7 @@ def privatize(
             f"--out {path}: the file that is written must be named .jsonl or .jsonl.gz"
         )
     options = {
+        "format": format,
         "kind": kind,
         "responses": responses,
         "max-judgements": max_judgements,

@@ -15,6 +15,11 @@ class DataSettings(TypedDict, total=False):
     columns: str
     """Columns of other names, as field=column: user_id=annotator,chosen=better,…"""
 
+    format: str
+    """Form in which another system exported the rows: arena, argilla, community-alignment,
+    helpsteer, label-studio, likert, multipref, oasst, openwebui, polis, prism, tldr, or one of
+    an installed package. [default: our own]"""
+
     on_bad_rows: str
     """refuse (default) or skip: leave out rows that cannot be used."""
 

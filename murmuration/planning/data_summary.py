@@ -136,6 +136,7 @@ class DataSummary:
         lines = [
             f"{counted(len(judgements), 'judgement')} by {people}, "
             f"{_percent(share) if share else 'none'} of them {what}",
+            *([f"format: {self.schema.format}"] if self.schema.format else []),
             f"kind: {self.schema.kind}{over}",
             f"columns used: {', '.join(used) or 'none of these names'}",
             f"columns not used: {', '.join(unused) or 'none'}",

@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import get_args
 
 from murmuration.planning.data_summary import DataSummary
+from murmuration.preference.data.formats.registry import format_named, recognised_format
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import columns_of, load_data, parse_columns
 from murmuration.preference.data.rows import (
@@ -15,6 +16,7 @@ from murmuration.preference.data.rows import (
     InputError,
     Kind,
     layout_of,
+    with_user,
 )
 from murmuration.preference.data.schema import Schema
 from murmuration.strategies.settings.run import Settings
@@ -26,12 +28,16 @@ def look_at(
     """Read a source as `murmuration run --data` does, but set bad rows aside.
 
     ``declared`` is what options said of the rows, by the names of ``Schema``'s fields. Where that
-    is not the kind, the kind that most rows are of is taken, and as many responses as they have;
-    thumbs are taken as pairs where half of them or more are in one.
+    is not the format, it is recognised by the columns. Where it is not the kind, the kind that most
+    rows are of is taken, and as many responses as they have; thumbs are taken as pairs where half
+    of them or more are in one.
 
     Raises:
         InputError: it cannot be read, or has no row that could be used.
     """
+    header = columns_of(source)
+    if "format" not in declared and not {*parse_columns(columns)} - {"user_id"}:
+        declared = {"format": recognised_format(header), **declared}
     kinds: dict[str, int] = {}
     best: tuple[Judgements, Schema] | None = None
     why: InputError | None = None
@@ -55,14 +61,21 @@ def look_at(
     if schema.kind in ("top-1", "ranking") and "responses" not in declared:
         most = max(map(len, judgements.responses))
         schema = _schema(schema.kind, {**declared, "responses": max(2, most)})
-    header = columns_of(source)
-    taken = {field: field for field in FIELDS} | parse_columns(columns)
-    with suppress(BadRow):  # several columns may be the user's: every row was refused by that
-        names = {field: field for field in REQUIRED} | parse_columns(columns)
-        taken |= layout_of(header, names).columns
-    taken = {field: column for field, column in taken.items() if column in header}
+    taken = _taken(header, columns, schema.format)
     reasons = _grouped(judgements.set_aside)
     return DataSummary(source, columns, judgements, schema, kinds, header, taken, reasons, epsilon)
+
+
+def _taken(header: Sequence[str], columns: str, format: str) -> dict[str, str]:
+    """Return which column was taken for which field; of a format all that it reads."""
+    taken = {field: field for field in FIELDS} | parse_columns(columns)
+    names = {field: field for field in REQUIRED} | parse_columns(columns)
+    with suppress(BadRow):  # several columns may be the user's: every row was refused by that
+        if format:
+            taken = with_user(header, names) | {each: each for each in format_named(format).columns}
+        else:
+            taken |= layout_of(header, names).columns
+    return {field: column for field, column in taken.items() if column in header}
 
 
 def _used(judgements: Judgements) -> int:

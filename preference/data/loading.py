@@ -24,6 +24,7 @@ import json
 import os
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeGuard, cast
@@ -32,8 +33,11 @@ from murmuration.preference.data.budget import FileBudget
 from murmuration.preference.data.cells import exchange, prompt_cell, response_cell, shared_words
 from murmuration.preference.data.columnar import ColumnarReader, NotReadable
 from murmuration.preference.data.errors import BadRow, InputError, first_line
+from murmuration.preference.data.formats.format import Format
+from murmuration.preference.data.formats.reading import Formatted
+from murmuration.preference.data.formats.registry import format_named
 from murmuration.preference.data.judgements import Judgements, OnBadRows
-from murmuration.preference.data.rows import KNOWN_COLUMNS
+from murmuration.preference.data.rows import KNOWN_COLUMNS, USER_COLUMNS
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.data.sources import (
     KINDS,
@@ -85,7 +89,7 @@ def load_judgements(
     Raises:
         InputError: one line that names the file and line, or the source, and what is wrong.
     """
-    rows = _rows(source, on_bad_rows == "isolate", _KNOWN.union(map(str, (columns or {}).values())))
+    rows, columns, schema = _declared_rows(source, columns or {}, on_bad_rows, schema)
     return Judgements.from_placed_rows(
         rows, columns=columns, on_bad_rows=on_bad_rows, source=source, schema=schema
     )
@@ -103,8 +107,12 @@ def load_data(
     Raises:
         InputError: one line that names the file and line, or the source, and what is wrong.
     """
-    read, named = UserTexts if task == "text" else Judgements, parse_columns(columns)
-    rows = _rows(source, on_bad_rows == "isolate", _KNOWN.union(named.values()))
+    if task == "text" and schema.format:
+        raise InputError(
+            f"--format {schema.format} is about judgements, and --task text reads none"
+        )
+    read = UserTexts if task == "text" else Judgements
+    rows, named, schema = _declared_rows(source, parse_columns(columns), on_bad_rows, schema)
     return read.from_placed_rows(
         rows,
         columns=named,
@@ -239,12 +247,15 @@ def _demonstration(row: Mapping[str, object]) -> tuple[Any, Any] | None:
         return None
 
 
-def placed_rows(source: str) -> Iterator[Placed]:
-    """Yield the rows of a source as of `load_judgements`, with the file and line of each.
+def placed_rows(source: str, columns: Mapping[str, str], format: str = "") -> Iterator[Placed]:
+    """Yield the rows of a source as of `load_judgements`, with the file and line of each; of a
+    format in our form.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: it cannot be read, or is not of that format.
     """
+    if format:
+        return _declared_rows(source, columns, "refuse", Schema(format=format))[0]
     return _rows(source, False, columns_of(source))
 
 
@@ -283,6 +294,39 @@ def parse_columns(option: str) -> dict[str, str]:
     return columns
 
 
+def _declared_rows(
+    source: str, columns: Mapping[str, str], on_bad_rows: OnBadRows, schema: Schema
+) -> tuple[Iterator[Placed], Mapping[str, str], Schema]:
+    """Rows of a source in our form, which of their columns have other names, and the schema with
+    what their format declares.
+
+    Raises:
+        InputError: the format is unknown, or does not go with what else is declared.
+    """
+    isolate = on_bad_rows == "isolate"
+    if not schema.format:
+        return _rows(source, isolate, _KNOWN.union(map(str, columns.values()))), columns, schema
+    form = format_named(schema.format)
+    if isolate and not form.isolates:
+        raise InputError(
+            f"--format {form.name} does not keep people's rows apart, so a node does not read it; "
+            "write the rows in our own form, as .jsonl or .parquet"
+        )
+    if others := {*columns} - {"user_id"}:
+        raise InputError(
+            f"--format {form.name} knows its columns: --columns may name user_id alone, not "
+            f"{', '.join(sorted(others))}"
+        )
+    user = columns.get("user_id", "")
+    wanted = form.columns.union(USER_COLUMNS, ("user_id", user))
+    formatted = Formatted(form, source, user, schema.one_user_per_row, isolate)
+    return (
+        formatted.rows(_rows(source, isolate, wanted)),
+        {},
+        replace(schema, scale=schema.scale or form.scale),
+    )
+
+
 def _rows(source: str, isolate: bool, wanted: Collection[str]) -> Iterator[Placed]:
     """Rows of a source; of Parquet and Arrow what is in the ``wanted`` columns."""
     files = files_named(source, isolate)
@@ -317,6 +361,8 @@ def _rows_of_file(
         reader = None if kind in KINDS else READERS.load(kind.removeprefix("."))
     except ExtensionError as error:
         raise InputError(f"{path}: {error}") from None
+    if isinstance(reader, Format):
+        raise InputError(f"{path}: {reader.name} is a format, and no kind of file: see --format")
     if isolate and (reason := _not_isolated(kind, reader)):
         raise InputError(
             f"{path}: {reason}, so a node does not read it; write the rows as .jsonl or .parquet"

@@ -91,6 +91,13 @@ USER_COLUMNS = (
     "userid",
     "user",
     "judge",
+    "judge_hash",
+    "evaluator",
+    "completed_by",
+    "visitor_id",
+    "voter_id",
+    "voter-id",
+    "raterParticipantId",
 )
 #: What may be a prompt under another name: where one is there, none is made of shared words.
 PROMPT_COLUMNS = ("question", "instruction", "query", "input", "context", "post", "messages")

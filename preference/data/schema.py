@@ -45,6 +45,7 @@ class Schema:
             from the first to the second; what is in the middle is neither. Empty: recognised.
         positive_from: the least number that is a thumb up, if it is not what lies above the middle.
         no_prompt: whether pairs have no prompt.
+        format: of the system that exported the rows (`preference.data.formats`); empty: ours.
     """
 
     kind: Kind = "pairs"
@@ -56,6 +57,7 @@ class Schema:
     scale: str = ""
     positive_from: str = ""
     no_prompt: bool = False
+    format: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

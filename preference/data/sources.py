@@ -10,7 +10,8 @@ the hub needs it. A source may name its split, and before that its configuration
 with all of that is a path.
 
 Another package brings a kind of file by an entry point ``murmuration.readers``, which is named as
-the files end, without the dot, and leads to a ``Reader``. Such files are not read as `.gz`.
+the files end, without the dot, and leads to a ``Reader``. Such files are not read as `.gz`. An
+entry point of the same group may lead to a ``Format`` instead, and is then what `--format` names.
 """
 
 import importlib
@@ -29,6 +30,7 @@ from urllib.request import getproxies
 
 from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.errors import first_line as first_line
+from murmuration.preference.data.formats.format import FORMAT_NAMES, Format
 from murmuration.privacy.extensions import Group
 
 Row = Mapping[str, object] | BadRow
@@ -155,13 +157,15 @@ class Reader:
 
 
 def _check_reader(name: str, loaded: object) -> str:
-    if not isinstance(loaded, Reader):
-        return "it is no Reader"
+    if not isinstance(loaded, Reader | Format):
+        return "it is no Reader, and no Format"
     return "" if loaded.name == name else f"it is called {loaded.name!r}"
 
 
-#: The kinds of files that other packages bring.
-READERS = Group("murmuration.readers", _check_reader, [*(kind[1:] for kind in KINDS), "gz"])
+#: The kinds of files, and the formats, that other packages bring.
+READERS = Group(
+    "murmuration.readers", _check_reader, [*(kind[1:] for kind in KINDS), "gz", *FORMAT_NAMES]
+)
 
 
 def kind_of(name: str) -> str | None:

@@ -22,23 +22,25 @@ class Split:
     left_out: int
 
 
-def split_users(source: str, share: float, out: Path, columns: str = "") -> Split:
+def split_users(source: str, share: float, out: Path, columns: str = "", format: str = "") -> Split:
     """Write the rows of a share of the users to `test.jsonl`, those of the others to `train.jsonl`.
 
     On which side a user is follows from their id alone: the same again, whatever else the source
     holds. A row that names no user is in neither file.
+    Rows of a ``format`` are written in our form.
 
     Raises:
         InputError: the source cannot be read, one side would be empty, or a file is there already.
     """
     if not 0.0 < share < 1.0:
         raise InputError(f"--split-users must be a share between 0 and 1; got {share:g}")
-    names = {field: field for field in REQUIRED} | parse_columns(columns)
+    stated = parse_columns(columns)
+    names = {field: field for field in REQUIRED} | ({} if format else stated)
     train, test = out / "train.jsonl", out / "test.jsonl"
     users: tuple[set[str], set[str]] = set(), set()
     lines: tuple[list[str], list[str]] = [], []
     left_out = 0
-    for _, _, row in placed_rows(source):
+    for _, _, row in placed_rows(source, stated, format):
         user = readable_user(row, names)
         if user is None or not isinstance(row, Mapping):
             left_out += 1

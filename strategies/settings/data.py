@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from murmuration.preference.data.formats.format import FORMAT_NAMES
 from murmuration.preference.data.schema import KINDS, LABELS, Schema
 from murmuration.strategies.settings.declaration import DATA, setting
 
@@ -27,6 +28,12 @@ class DataConfig:
     )
     columns: str = setting(
         "", "Columns of other names, as field=column: user_id=annotator,chosen=better,…", panel=DATA
+    )
+    format: str = setting(
+        "",
+        f"Form in which another system exported the rows: {', '.join(FORMAT_NAMES)}, or one of an "
+        "installed package. [default: our own]",
+        panel=DATA,
     )
     on_bad_rows: str = setting(
         "refuse",

@@ -1,0 +1,1 @@
+"""Forms in which other systems export judgements, one file each."""

@@ -1,0 +1,76 @@
+"""Votes between two models, as LMArena and compar:IA publish them.
+
+The winner is a side (`model_a`, `tie (bothbad)`), one of three columns of ones and zeros, or the
+name of a model, which must be that of exactly one of the two.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from murmuration.preference.data.cells import list_cell
+from murmuration.preference.data.errors import BadRow
+from murmuration.preference.data.formats.format import Cells, Format, flag, pair, side
+
+_ONE_HOT = ("winner_model_a", "winner_model_b", "winner_tie")
+_MODELS = (("model_a", "model_b"), ("model_a_name", "model_b_name"))
+_FIRST = ("model a", "a", "left", "response a", "assistant a")
+_SECOND = ("model b", "b", "right", "response b", "assistant b")
+
+
+def rows(row: Cells) -> Iterator[Cells]:
+    """Yield the pair of a vote."""
+    won = _won(row)
+    if "conversation_a" in row and "conversation_b" in row:
+        yield pair(None, row["conversation_a"], row["conversation_b"], won)
+        return
+    prompt, first, second = row["prompt"], row["response_a"], row["response_b"]
+    turns = [list_cell(cell) for cell in (prompt, first, second)]
+    if turns[0] is None or not all(isinstance(said, str) for said in turns[0]):
+        yield pair(prompt, first, second, won)
+        return
+    yield pair(None, *(_conversation(turns[0], replies) for replies in turns[1:]), won)
+
+
+def _won(row: Cells) -> float:
+    if "winner_model_a" in row:
+        flags = [flag(row, column) for column in _ONE_HOT]
+        if sum(flags) != 1:
+            raise BadRow("not exactly one of the columns 'winner_…' is true")
+        return (1.0, 0.0, 0.5)[flags.index(True)]
+    column = "chosen_model_name" if "chosen_model_name" in row else "winner"
+    if flag(row, "both_equal"):
+        return 0.5
+    names = next(([row[each] for each in both] for both in _MODELS if {*both} <= {*row}), [])
+    meant = {1.0 - place for place, name in enumerate(names) if name == row[column]}
+    with suppress(BadRow):
+        meant.add(side(row[column], column, _FIRST, _SECOND))
+    if len(meant) != 1:
+        raise BadRow(f"{column!r} names {'both sides' if meant else 'no side, model or tie'}")
+    return meant.pop()
+
+
+def _conversation(said: list[object], replies: list[object] | None) -> list[dict[str, object]]:
+    if replies is None or len(replies) != len(said):
+        raise BadRow("prompts and responses are not as many turns")
+    return [
+        {"role": role, "content": content}
+        for turn in zip(said, replies, strict=True)
+        for role, content in zip(("user", "assistant"), turn, strict=True)
+    ]
+
+
+_CONVERSATIONS = ("conversation_a", "conversation_b")
+_TEXTS = ("prompt", "response_a", "response_b")
+ARENA = Format(
+    "arena",
+    forms=(
+        (*_CONVERSATIONS, "model_a", "model_b", "winner"),
+        (*_CONVERSATIONS, "model_a_name", "model_b_name", "chosen_model_name"),
+        (*_CONVERSATIONS, "winner_model_a", "winner_model_b", "winner_tie"),
+        (*_TEXTS, "winner_model_a", "winner_model_b", "winner_tie"),
+        (*_TEXTS, "model_a", "model_b", "winner"),
+    ),
+    of_row=rows,
+    also=("both_equal",),
+    isolates=True,
+)

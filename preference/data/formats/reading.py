@@ -1,0 +1,143 @@
+"""Rows of a format become rows of ours, with the places of those that they were made of.
+
+Decisions:
+- A source whose first row is not of the form is refused as a whole, in a line that names what is
+  missing; later ones are bad rows. At a node, where nobody's row may decide about others, the first
+  is a bad row, too.
+- Where more than a twentieth of what a format makes are bad rows, it has not been understood, and
+  nothing is read, whether bad rows are skipped or not.
+- No reason quotes a cell.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from murmuration.preference.data.errors import BadRow, InputError
+from murmuration.preference.data.formats.format import Cells, Format
+from murmuration.preference.data.rows import missing_columns, readable_user, with_user
+from murmuration.preference.data.sources import Placed, Row
+
+_MOST_UNREAD = 0.05  # of what a format makes
+
+
+@dataclass(frozen=True)
+class Formatted:
+    """Reads the rows of a source by a format.
+
+    Attributes:
+        form: the format.
+        source: names the whole.
+        user_column: in which it stands who judged, where that is stated; empty: where it usually
+            does.
+        alone: whether each row counts as a user of its own.
+        isolate: whether they are a node's rows.
+
+    Raises:
+        InputError: no column of the format says who judged, and none is stated.
+    """
+
+    form: Format
+    source: str
+    user_column: str = ""
+    alone: bool = False
+    isolate: bool = False
+
+    def __post_init__(self) -> None:
+        if self.form.nobody and not (self.user_column or self.alone):
+            raise InputError(
+                f"{self.source}: --format {self.form.name} does not say who judged, to whom "
+                f"privacy could be promised: {self.form.nobody}. --one-user-per-row counts each row as a "
+                "user of its own, and then protects single rows only, not people"
+            )
+
+    def rows(self, placed: Iterable[Placed]) -> Iterator[Placed]:
+        """Yield the rows that are made of these; what is no row stays as it is.
+
+        Raises:
+            InputError: they are not of the form, or more than a few cannot be read.
+        """
+        made = unread = 0
+        first = ""
+        of = self._of_row if self.form.of_row else self._of_all
+        for place, number, original, row in of(placed):
+            if original is not None:
+                row = self._with_user(original, row)
+                made += 1
+                if isinstance(row, BadRow):
+                    unread += 1
+                    first = first or f"{place}: line {number}: {row}"
+            yield place, number, row
+        if unread > _MOST_UNREAD * made and not self.isolate:
+            raise InputError(
+                f"{self.source}: {unread} of {made} judgements cannot be read by --format "
+                f"{self.form.name}, the first is {first}"
+            )
+
+    def _of_row(self, placed: Iterable[Placed]) -> Iterator[tuple[str, int, Cells | None, Row]]:
+        of_row, seen = self.form.of_row, False
+        assert of_row is not None
+        for place, number, row in placed:
+            if not isinstance(row, Mapping):
+                yield place, number, None, row
+                continue
+            if missing := self.form.missing(row):
+                if not (seen or self.isolate):
+                    raise InputError(f"{place}: {self._lacking(missing)}")
+                yield place, number, row, BadRow(self._lacking(missing))
+                continue
+            seen = True
+            try:
+                for each in of_row(row):
+                    yield place, number, row, each
+            except BadRow as reason:
+                yield place, number, row, reason
+            except Exception as error:  # a cell may hold anything
+                yield place, number, row, self._unreadable(error)
+
+    def _of_all(self, placed: Iterable[Placed]) -> Iterator[tuple[str, int, Cells | None, Row]]:
+        of_all = self.form.of_all
+        assert of_all is not None
+        places, rows = [], []
+        for place, number, row in placed:
+            if isinstance(row, Mapping):
+                places.append((place, number))
+                rows.append(row)
+            else:
+                yield place, number, None, row
+        for form in self.form.forms:
+            lacking = [tuple(name for name in form if name not in row) for row in rows]
+            if missing := min(lacking, key=len, default=form):
+                raise InputError(f"{self.source}: {self._lacking(missing)}")
+        try:
+            for at, row in of_all(rows):
+                yield *places[at], rows[at], row
+        except InputError as error:
+            raise InputError(f"{self.source}: {error}") from None
+        except Exception as error:  # a cell may hold anything
+            raise InputError(f"{self.source}: {self._unreadable(error)}") from None
+
+    def _lacking(self, missing: Iterable[str]) -> str:
+        return f"not of the form --format {self.form.name}: no column " + ", ".join(
+            map(repr, missing)
+        )
+
+    def _unreadable(self, error: Exception) -> BadRow:
+        kind = type(error).__name__
+        return BadRow(f"a cell that --format {self.form.name} cannot read ({kind})")
+
+    def _with_user(self, original: Cells, row: Row) -> Row:
+        """Return a row with whose it is, also a bad one."""
+        stated = {"user_id": self.user_column or "user_id"}
+        if isinstance(row, BadRow):
+            unknown = self.alone or (self.form.nobody and not self.user_column)
+            row.user_id = row.user_id or (None if unknown else readable_user(original, stated))
+            return row
+        if self.alone or ("user_id" in row and not self.user_column):
+            return row
+        try:
+            column = with_user(original, stated)["user_id"]
+        except BadRow as reason:
+            return reason
+        if column not in original:
+            return missing_columns(original, stated)
+        return {**row, "user_id": original[column]}
