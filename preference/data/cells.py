@@ -23,7 +23,7 @@ import math
 import os
 import re
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Sized
 from functools import lru_cache
 from numbers import Integral, Real
 
@@ -234,10 +234,14 @@ def list_cell(value: object) -> list[object] | None:
 
 
 def found_kind(value: object) -> str:
-    """Return what was found, without quoting a whole text."""
+    """Return what was found: numbers as they are, and of anything else, which may be somebody's
+    words, no more than what it is and how much."""
     if value is None:
         return "nothing"
-    return f"{type(value).__name__} {shortened(repr(value), 40)}"
+    kind = type(value).__name__
+    if isinstance(value, Sized):
+        return f"{kind} of length {len(value)}"
+    return f"{kind} {shortened(repr(value), 40)}" if isinstance(value, Real) else kind
 
 
 def shortened(text: str, most: int = 400) -> str:

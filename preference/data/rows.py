@@ -402,7 +402,7 @@ class RowReader:
             if not self._schema.one_user_per_row:
                 check_count(self._rows_of[judged.user_id], self._schema)
         except BadRow as reason:
-            reason.user_id = user
+            reason.user_id = reason.user_id or user
             return reason
         user_id = judged.user_id if not self._schema.one_user_per_row else _shown(judged)
         self._rows_of[user_id] += 1

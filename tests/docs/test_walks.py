@@ -15,6 +15,7 @@ QUICK: set[str] = set()
 #: Pages that are typed elsewhere, by what.
 ELSEWHERE = {
     "docs/how-to/deploying.md": "tests/sims/test_documented_deployment.py",
+    "docs/how-to/exports.md": "tests/docs/test_exports.py",
     **{f"docs/tutorials/{page.name}": "tests/docs/test_tutorials.py"
        for page in (ROOT / "docs" / "tutorials").glob("*.md")},
 }  # fmt: skip

@@ -23,7 +23,7 @@ def rows(row: Cells) -> Iterator[Cells]:
         said.append({"role": "user", "content": row[f"{turn}prompt"]})
         shown = [letter for letter in _LETTERS if not is_empty(row.get(f"{turn}response_{letter}"))]
         column = f"{turn}preferred_response"
-        label = label_text(row.get(column)).rpartition(" ")[2]
+        label = label_text(row.get(column)).removeprefix("response ")
         if label not in shown:
             raise BadRow(f"{column!r} names none of the responses that are there")
         responses = [row[f"{turn}response_{letter}"] for letter in shown]

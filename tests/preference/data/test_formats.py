@@ -1,0 +1,602 @@
+"""Exports of other systems: what is preferred, by whom, and which ties; and what is refused."""
+
+import gzip
+import json
+import re
+
+import pytest
+
+from murmuration.planning.look import look_at
+from murmuration.preference.data.errors import BadRow, InputError
+from murmuration.preference.data.formats.format import FORMAT_NAMES, Format, pair
+from murmuration.preference.data.formats.registry import FORMATS, format_named, recognised_format
+from murmuration.preference.data.loading import load_data, load_judgements
+from murmuration.preference.data.schema import Schema
+from murmuration.preference.data.sources import READERS
+from murmuration.preference.data.splitting import split_users
+
+SECRET = "Xylophone"  # stands in every cell of text: no refusal may hold it
+
+
+def said(prompt, *texts):
+    roles = ("user", "assistant") * (len(texts) + 1)
+    return [{"role": r, "content": t} for r, t in zip(roles, (prompt, *texts), strict=False)]
+
+
+@pytest.fixture
+def read(tmp_path):
+    """A function: (user, prompt, preferred first, y) of the rows in a file of a format."""
+
+    def call(name, rows, *, columns=None, on_bad_rows="refuse", **declared):
+        path = tmp_path / "rows.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        loaded = load_judgements(
+            str(path),
+            columns=columns,
+            on_bad_rows=on_bad_rows,
+            schema=Schema(format=name, **declared),
+        )
+        users = [u for u, n in zip(loaded.user_ids, loaded.counts_U, strict=True) for _ in range(n)]
+        return [*zip(users, loaded.prompts, loaded.responses, loaded.y_R.tolist(), strict=True)]
+
+    return call
+
+
+def refusal(read, *args, **kwargs):
+    with pytest.raises(InputError) as error:
+        read(*args, **kwargs)
+    message = str(error.value)
+    assert "\n" not in message and SECRET not in message
+    return message
+
+
+def vote(**cells):
+    row = {"conversation_a": said("Q", f"A {SECRET}"), "conversation_b": said("Q", f"B {SECRET}")}
+    return row | {"judge": "j", "model_a": "m1", "model_b": "m2"} | cells
+
+
+A, B = f"A {SECRET}", f"B {SECRET}"
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected", "y"),
+    [
+        ({"winner": "model_a"}, (A, B), 1.0),
+        ({"winner": "model_b"}, (B, A), 1.0),
+        ({"winner": "b"}, (B, A), 1.0),
+        ({"winner": "tie"}, (A, B), 0.5),
+        ({"winner": "tie (bothbad)"}, (A, B), 0.5),
+        ({"winner": "both_bad"}, (A, B), 0.5),
+        ({"winner": "m2"}, (B, A), 1.0),
+        ({"winner": "m1"}, (A, B), 1.0),
+        ({"winner_model_a": 0, "winner_model_b": 1, "winner_tie": 0}, (B, A), 1.0),
+        ({"winner_model_a": "1", "winner_model_b": "0", "winner_tie": "0"}, (A, B), 1.0),
+        ({"winner_model_a": 0, "winner_model_b": 0, "winner_tie": 1}, (A, B), 0.5),
+    ],
+)
+def test_arena(read, cells, expected, y):
+    assert read("arena", [vote(**cells)]) == [("j", "Q", expected, y)]
+
+
+def test_arena_with_models_named_as_sides_is_not_misread(read):
+    """A model that is called as the other side is."""
+    swapped = {"model_a": "model_b", "model_b": "model_a", "winner": "model_a"}
+    assert "names both sides" in refusal(read, "arena", [vote(**swapped)])
+    assert "names both sides" in refusal(read, "arena", [vote(model_a="m2", winner="m2")])
+
+
+@pytest.mark.parametrize("winner", [SECRET, "c", "", None, 1, "model_c", {"a": SECRET}])
+def test_arena_with_another_winner_is_refused(read, winner):
+    assert "'winner' names no side, model or tie" in refusal(read, "arena", [vote(winner=winner)])
+
+
+@pytest.mark.parametrize("flags", [(1, 1, 0), (0, 0, 0), (1, 0, 1), (SECRET, 1, 0)])
+def test_arena_with_not_exactly_one_winner_is_refused(read, flags):
+    names = ("winner_model_a", "winner_model_b", "winner_tie")
+    assert "'winner_" in refusal(read, "arena", [vote(**dict(zip(names, flags, strict=True)))])
+
+
+def test_arena_of_kaggle_has_turns_as_json(read):
+    texts = {"prompt": '["Q", "R"]', "response_a": '["a", "c"]', "response_b": '["b", "d"]'}
+    row = {"user": "u"} | texts | {"winner_model_a": 0, "winner_model_b": 1, "winner_tie": 0}
+    later = "\n\nHuman: R\n\nAssistant: "
+    assert read("arena", [row]) == [("u", "Q", (f"b{later}d", f"a{later}c"), 1.0)]
+    assert "not as many turns" in refusal(read, "arena", [row | {"response_a": '["a"]'}])
+
+
+def comparia(**cells):
+    names = {"model_a_name": "m1", "model_b_name": "m2", "visitor_id": "v"}
+    row = {key: cell for key, cell in vote().items() if key.startswith("conversation")}
+    return row | names | {"both_equal": False, "chosen_model_name": "m2"} | cells
+
+
+def test_arena_of_comparia(read):
+    rows = [comparia(), comparia(chosen_model_name="m1"), comparia(both_equal=True)]
+    expected = [("v", "Q", (B, A), 1.0), ("v", "Q", (A, B), 1.0), ("v", "Q", (A, B), 0.5)]
+    assert read("arena", rows) == expected
+    for name in ("m3", None, SECRET):
+        assert "'chosen_model_name'" in refusal(read, "arena", [comparia(chosen_model_name=name)])
+
+
+def feedback(rating=1, place="b", **cells):
+    messages = {
+        "a": {"id": "a", "parentId": None, "role": "user", "content": "Q"},
+        "b": {"id": "b", "parentId": "a", "role": "assistant", "content": "good"},
+        "c": {"id": "c", "parentId": "a", "role": "assistant", "content": f"bad {SECRET}"},
+    }
+    row = {
+        "user_id": "u",
+        "data": {"rating": rating, "details": {"rating": 10}},
+        "meta": {"message_id": place},
+        "snapshot": {"chat": {"user_id": "x", "chat": {"history": {"messages": messages}}}},
+    }
+    return row | cells
+
+
+def test_openwebui(read):
+    rows = [feedback(1), feedback("-1", "c")]
+    bad = f"bad {SECRET}"
+    assert read("openwebui", rows) == [("u", "Q", ("good", bad), 1.0)]
+    thumbs = read("openwebui", rows, kind="thumbs")
+    assert thumbs == [("u", "Q", ("good",), 1.0), ("u", "Q", (bad,), 0.0)]
+
+
+@pytest.mark.parametrize("rating", [0, 5, None, "up", SECRET])
+def test_openwebui_with_another_rating_is_refused(read, rating):
+    assert "neither 1 nor -1" in refusal(read, "openwebui", [feedback(rating)])
+
+
+def test_openwebui_without_the_message_is_refused(read):
+    assert "not in the chat" in refusal(read, "openwebui", [feedback(place="z")])
+    assert "no answer of the assistant" in refusal(read, "openwebui", [feedback(place="a")])
+    said_of = refusal(read, "openwebui", [feedback(snapshot={SECRET: SECRET})])
+    assert "a cell that --format openwebui cannot read (KeyError)" in said_of
+
+
+def four(**cells):
+    row = {f"response_{letter}": f"text {letter}" for letter in "abcd"}
+    return {"annotator_id": 3, "prompt": "Q", "preferred_response": "response_c"} | row | cells
+
+
+@pytest.mark.parametrize("named", ["response_c", "c", "C", "Response C"])
+def test_community_alignment(read, named):
+    ((user, prompt, responses, y),) = read(
+        "community-alignment", [four(preferred_response=named)], kind="top-1", responses=4
+    )
+    assert (user, prompt, y) == ("3", "Q", 1.0)
+    assert responses == ("text c", "text a", "text b", "text d")
+
+
+def test_community_alignment_in_turns(read):
+    first = {f"first_turn_{key}": cell for key, cell in four().items() if key != "annotator_id"}
+    second = {"second_turn_prompt": "R", "second_turn_response_a": "x"}
+    second |= {"second_turn_response_b": "y", "second_turn_preferred_response": "response_b"}
+    row = {"annotator_id": 3} | first | second
+    rows = read("community-alignment", [row], kind="top-1", responses=4)
+    assert [each[2][0] for each in rows] == ["text c", "y"]
+    assert "text c" in rows[1][1] and "text a" not in rows[1][1]
+
+
+@pytest.mark.parametrize("named", ["e", "", None, "text c", SECRET])
+def test_community_alignment_with_another_winner_is_refused(read, named):
+    rows, declared = [four(preferred_response=named)], {"kind": "top-1", "responses": 4}
+    assert "names none of the responses" in refusal(read, "community-alignment", rows, **declared)
+    gone = [four(response_c=None)]
+    assert "names none of the responses" in refusal(read, "community-alignment", gone, **declared)
+
+
+def talk(*scores, chosen=1):
+    parts = [{"turn": 0, "role": "user", "content": "Q"}]
+    parts += [
+        {"turn": 0, "role": "model", "content": f"r{n}", "score": s, "if_chosen": n == chosen}
+        for n, s in enumerate(scores)
+    ]
+    return {"user_id": "u", "conversation_history": parts}
+
+
+def test_prism(read):
+    rows = read("prism", [talk(10, 90, 40)], kind="ranking", responses=3)
+    assert rows == [("u", "Q", ("r1", "r2", "r0"), 1.0)]
+    assert read("prism", [talk(10, 90)]) == [("u", "Q", ("r1", "r0"), 1.0)]
+
+
+def test_prism_with_scores_that_contradict_the_choice_is_refused(read):
+    said_of = refusal(read, "prism", [talk(90, 10, 40)], kind="ranking", responses=3)
+    assert "does not have the highest score" in said_of
+
+
+def judges(*prefs, name="normal_worker_annotations", key="overall_pref"):
+    entries = [{"evaluator": f"e{n}", key: pref} for n, pref in enumerate(prefs)]
+    return {"text": "Q", "completion_a": "A", "completion_b": "B", name: entries}
+
+
+def test_multipref(read):
+    prefs = ("A-is-clearly-better", "B-is-slightly-better", "Tie")
+    expected = [("A", "B"), ("B", "A"), ("A", "B")]
+    for names in ({}, {"name": "annotations", "key": "winner"}):
+        rows = read("multipref", [judges(*prefs, **names)])
+        assert [row[0] for row in rows] == ["e0", "e1", "e2"]
+        assert [row[2] for row in rows] == expected
+        assert [row[3] for row in rows] == [1.0, 1.0, 0.5]
+    both = judges("a") | {"expert_worker_annotations": [{"evaluator": "e0", "overall_pref": "b"}]}
+    assert [row[2] for row in read("multipref", [both])] == [("A", "B"), ("B", "A")]
+
+
+def test_multipref_with_another_entry_is_refused(read):
+    for pref in (SECRET, "C-is-clearly-better", "", None):
+        assert "names neither" in refusal(read, "multipref", [judges(pref)])
+    nobody = judges() | {"normal_worker_annotations": [{"overall_pref": "a"}]}
+    assert "does not say whose it is" in refusal(read, "multipref", [nobody])
+
+
+def strength(value, **cells):
+    row = {"context": said("Q"), "response1": "A", "response2": "B", "overall_preference": value}
+    return row | cells
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(-3, (("A", "B"), 1.0)), ("-1", (("A", "B"), 1.0)), (0, (("A", "B"), 0.5)),
+     (2, (("B", "A"), 1.0))],
+)  # fmt: skip
+def test_helpsteer(read, value, expected):
+    ((_, prompt, responses, y),) = read("helpsteer", [strength(value)], one_user_per_row=True)
+    assert (prompt, (responses, y)) == ("Q", expected)
+    older = {"prompt": "Q", "response_1": "A", "response_2": "B", "preference_strength": value}
+    ((_, prompt, responses, y),) = read("helpsteer", [older], one_user_per_row=True)
+    assert (prompt, (responses, y)) == ("Q", expected)
+
+
+def test_helpsteer_says_nobody(read):
+    said_of = refusal(read, "helpsteer", [strength(1)])
+    assert "does not say who judged" in said_of and "--one-user-per-row" in said_of
+    named = read("helpsteer", [strength(1, rater="r")], columns={"user_id": "rater"})
+    assert named == [("r", "Q", ("B", "A"), 1.0)]
+    for value in (4, 0.5, SECRET, None):
+        said_of = refusal(read, "helpsteer", [strength(value)], one_user_per_row=True)
+        assert "no whole number from -3 to 3" in said_of
+
+
+def task(selected, who=7, **cells):
+    result = [{"type": "pairwise", "value": {"selected": selected}}]
+    annotation = {"completed_by": who, "result": result} | cells
+    data = {"prompt": "Q", "answer1": "A", "answer2": "B"}
+    return {"id": 1, "data": data, "annotations": [annotation]}
+
+
+def test_label_studio(read):
+    rows = [
+        task("left"),
+        task("right", {"id": 8, "email": "x@y"}),
+        task("left", was_cancelled=True),
+    ]
+    expected = [("7", "Q", ("A", "B"), 1.0), ("8", "Q", ("B", "A"), 1.0)]
+    assert read("label-studio", rows) == expected
+    chosen = task("")
+    chosen["annotations"][0]["result"] = [{"type": "choices", "value": {"choices": ["answer2"]}}]
+    assert read("label-studio", [chosen]) == [("7", "Q", ("B", "A"), 1.0)]
+
+
+def test_label_studio_with_another_annotation_is_refused(read):
+    for selected in (SECRET, "middle", "", None):
+        assert "names neither" in refusal(read, "label-studio", [task(selected)])
+    assert "exactly one result" in refusal(read, "label-studio", [task("left", result=[])])
+    assert "who completed it" in refusal(read, "label-studio", [task("left", None)])
+    third = task("left")
+    third["data"] |= {"response_a": "C", "response_b": SECRET}
+    assert "exactly one pair" in refusal(read, "label-studio", [third])
+
+
+def record(value, fields=("response_a", "response_b"), **cells):
+    texts = {name: f"text of {name}" for name in fields}
+    answer = {"user_id": "w", "value": value} | cells
+    return {"fields": {"prompt": "Q"} | texts, "responses": {"q": [answer], "why": []}}
+
+
+def test_argilla(read):
+    first, second = "text of response_a", "text of response_b"
+    ranking = [{"value": "response_b", "rank": 1}, {"value": "response_a", "rank": 2}]
+    equal = [{"value": "response_b", "rank": 1}, {"value": "response_a", "rank": 1}]
+    values = ["response_a", "response_b", "b", "tie", ranking, equal]
+    rows = read("argilla", [record(value) for value in values])
+    assert [row[2] for row in rows] == [
+        (first, second), (second, first), (second, first), (first, second), (second, first),
+        (first, second),
+    ]  # fmt: skip
+    assert [row[3] for row in rows] == [1.0, 1.0, 1.0, 0.5, 1.0, 0.5]
+    assert {row[0] for row in rows} == {"w"}
+
+
+def test_argilla_of_several_and_of_version_1(read):
+    fields = ("response-1", "response-2", "response-3")
+    ((*_, responses, _),) = read(
+        "argilla", [record("response-2", fields)], kind="top-1", responses=3
+    )
+    assert responses[0] == "text of response-2"
+    ranks = [{"value": name, "rank": n} for n, name in zip((3, 1, 2), fields, strict=True)]
+    older = record(None, fields) | {
+        "responses": [
+            {"user_id": "w", "values": {"q": {"value": ranks}}, "status": "submitted"},
+            {"user_id": "x", "values": {"q": {"value": ranks}}, "status": "discarded"},
+        ]
+    }
+    ((user, _, responses, _),) = read("argilla", [older], kind="ranking", responses=3)
+    assert user == "w"
+    assert responses == tuple(f"text of {fields[n]}" for n in (1, 2, 0))
+
+
+def test_argilla_with_another_answer_is_refused(read):
+    assert "names none of the fields" in refusal(read, "argilla", [record(SECRET)])
+    part = [{"value": "response_a", "rank": 1}]
+    assert "does not rank exactly" in refusal(read, "argilla", [record(part)])
+    assert "who gave it" in refusal(read, "argilla", [record("a", user_id=None)])
+
+
+def rated(rating, response="R", **cells):
+    return {"participant_id": "p", "prompt": "Q", "response": response, "rating": rating} | cells
+
+
+def test_likert(read):
+    ratings = [5, "4", "Strongly agree", 1, "Disagree", 3, "Neutral"]
+    rows = read("likert", [rated(each, f"R{n}") for n, each in enumerate(ratings)], kind="thumbs")
+    assert [row[3] for row in rows] == [1.0, 1.0, 1.0, 0.0, 0.0]
+    strict = read("likert", [rated(4), rated(5)], kind="thumbs", positive_from="5")
+    assert [row[3] for row in strict] == [0.0, 1.0]
+    wide = read("likert", [rated(6), rated(2)], kind="thumbs", scale="1..7")
+    assert [row[3] for row in wide] == [1.0, 0.0]
+
+
+def test_likert_on_another_scale_is_refused(read):
+    for rating in (0, 6, 100):
+        assert "not on the scale" in refusal(read, "likert", [rated(rating)], kind="thumbs")
+    assert "neither a number nor a word" in refusal(read, "likert", [rated(SECRET)])
+    assert "is the rating?" in refusal(read, "likert", [rated(4, score=2)])
+
+
+STATEMENTS = [
+    {"comment-id": 0, "comment-body": f"Zero {SECRET}", "agrees": 2, "disagrees": 0},
+    {"comment-id": 1, "comment-body": "One", "agrees": 0, "disagrees": 1},
+]
+
+
+def votes(*triples):
+    return [{"voter-id": v, "comment-id": c, "vote": vote} for v, c, vote in triples]
+
+
+def test_polis(read):
+    cast = votes(("3", "0", "1"), ("3", "1", "-1"), ("4", "0", "-1"), ("4", "0", "1"), ("4", 1, 0))
+    rows = read("polis", [*cast, *STATEMENTS], kind="thumbs")
+    zero = f"Zero {SECRET}"
+    assert [(row[0], row[2], row[3]) for row in rows] == [
+        ("3", (zero,), 1.0), ("3", ("One",), 0.0), ("4", (zero,), 1.0)
+    ]  # fmt: skip
+    ((user, _, responses, _),) = read("polis", [*cast, *STATEMENTS])
+    assert (user, responses) == ("3", (zero, "One"))
+
+
+def test_polis_with_signs_the_other_way_round_is_refused(read):
+    cast = votes(("3", 0, -1), ("3", 1, 1), ("4", 0, -1))
+    assert "1 must mean agree" in refusal(read, "polis", [*cast, *STATEMENTS], kind="thumbs")
+
+
+def test_polis_needs_both_files(read):
+    assert "'comment-body'" in refusal(read, "polis", votes((1, 0, 1)))
+    assert "'voter-id', 'vote'" in refusal(read, "polis", STATEMENTS)
+    cast = votes((1, 0, 1), (2, 7, 1))
+    assert "statement that is not there" in refusal(read, "polis", [*cast, *STATEMENTS])
+    assert "none of 1, -1 and 0" in refusal(
+        read, "polis", [*votes((1, 0, 1), (2, 0, 2)), *STATEMENTS]
+    )
+
+
+def message(own, parent, role, text, rank=None):
+    names = ("message_id", "parent_id", "role", "text", "rank", "user_id")
+    return dict(zip(names, (own, parent, role, text, rank, f"by {own}"), strict=True))
+
+
+TREE = [
+    message("c", "a", "assistant", "second", 1),
+    message("a", None, "prompter", "Q"),
+    message("b", "a", "assistant", "best", 0.0),
+    message("d", "a", "assistant", "third", 2),
+    message("e", "b", "prompter", "R"),
+    message("f", "e", "assistant", "only", 0),
+]
+
+
+def test_oasst(read):
+    declared = {"kind": "ranking", "responses": 3}
+    by_author = read("oasst", TREE, columns={"user_id": "user_id"}, **declared)
+    assert by_author == [("by a", "Q", ("best", "second", "third"), 1.0)]
+    ((_, _, responses, _),) = read("oasst", TREE, one_user_per_row=True, **declared)
+    assert responses == ("best", "second", "third")
+    said_of = refusal(read, "oasst", TREE, **declared)
+    assert "does not say who judged" in said_of and "--user-column user_id" in said_of
+
+
+def test_oasst_without_the_parent_is_refused(read):
+    said_of = refusal(read, "oasst", [TREE[0], TREE[2]], one_user_per_row=True, kind="ranking",
+                      responses=3)  # fmt: skip
+    assert "replied to is not there" in said_of
+
+
+def summaries(choice, **cells):
+    info = {"post": "Q", "title": "T", "article": None}
+    both = [{"text": "A", "policy": "m1"}, {"text": "B", "policy": "m2"}]
+    return {"info": info, "summaries": both, "choice": choice, "worker": "w"} | cells
+
+
+def test_tldr(read):
+    rows = [summaries(0), summaries(1)]
+    assert read("tldr", rows) == [("w", "Q", ("A", "B"), 1.0), ("w", "Q", ("B", "A"), 1.0)]
+    for choice in (2, -1, None, "A", SECRET):
+        assert "neither 0 nor 1" in refusal(read, "tldr", [summaries(choice)])
+
+
+# What holds of all of them.
+
+ROWS = {
+    "arena": [vote(winner="a")],
+    "argilla": [record("a")],
+    "community-alignment": [four()],
+    "helpsteer": [strength(1)],
+    "label-studio": [task("left")],
+    "likert": [rated(5)],
+    "multipref": [judges("a")],
+    "oasst": TREE,
+    "openwebui": [feedback()],
+    "polis": [*votes((1, 0, 1)), *STATEMENTS],
+    "prism": [talk(1, 2)],
+    "tldr": [summaries(0)],
+}
+
+
+def test_all_are_known_by_name():
+    assert tuple(FORMATS) == FORMAT_NAMES == tuple(ROWS)
+    with pytest.raises(InputError, match=r"--format must be one of arena, .*; got 'arenas'"):
+        format_named("arenas")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_file_of_no_such_form_is_refused_in_one_line(read, name):
+    said_of = refusal(read, name, [{"something": SECRET}], one_user_per_row=True)
+    assert re.search(rf"not of the form --format {name}: no column '", said_of)
+    # Skipping does not help: the whole is of another form.
+    refusal(read, name, [{"something": SECRET}] * 99, on_bad_rows="skip", one_user_per_row=True)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_cells_of_any_kind_are_refused_without_being_quoted(read, name):
+    declared = {"one_user_per_row": True}
+    for cell in (SECRET, [SECRET], {SECRET: SECRET}, 7.5, None):
+        for at, row in enumerate(ROWS[name]):
+            for column in row:
+                if column not in FORMATS[name].columns:
+                    continue
+                rows = [*ROWS[name][:at], row | {column: cell}, *ROWS[name][at + 1 :]]
+                try:
+                    read(name, rows, kind="thumbs", **declared)
+                except InputError as error:
+                    assert SECRET not in str(error)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_is_unmistakable_is_recognised(name):
+    found = {recognised_format([*row]) for row in ROWS[name]}
+    assert (name in found) == FORMATS[name].unmistakable
+    assert found <= {name, ""}
+
+
+def test_our_own_forms_are_no_format():
+    for columns in (
+        ("user_id", "prompt", "chosen", "rejected"),
+        ("user_id", "prompt", "response_a", "response_b", "winner"),
+        ("user_id", "prompt", "completion", "label"),
+        ("user_id", "prompt", "response", "rating"),
+        ("user_id", "prompt", "responses", "ranking"),
+    ):
+        assert recognised_format(columns) == ""
+
+
+def test_more_than_a_twentieth_that_is_not_understood_is_not_skipped(read):
+    rows = [vote(winner="a", judge=f"j{n}") for n in range(40)]
+    bad = [vote(winner=SECRET)]
+    assert len(read("arena", rows + bad * 2, on_bad_rows="skip")) == 40
+    said_of = refusal(read, "arena", rows + bad * 3, on_bad_rows="skip")
+    assert "3 of 43 judgements cannot be read by --format arena" in said_of
+
+
+def test_who_judged_is_the_only_known_column_or_named(read):
+    nobody = vote(winner="a")
+    del nobody["judge"]
+    assert "no column says who judged" in refusal(read, "arena", [nobody])
+    assert "may each say who judged" in refusal(read, "arena", [vote(winner="a", rater="r")])
+    assert read("arena", [vote(winner="a", who="x")], columns={"user_id": "who"})[0][0] == "x"
+    said_of = refusal(read, "arena", [vote(winner="a")], columns={"chosen": "conversation_a"})
+    assert "--columns may name user_id alone, not chosen" in said_of
+    assert "no column 'who'" in refusal(
+        read, "arena", [vote(winner="a")], columns={"user_id": "who"}
+    )
+
+
+def test_a_node_reads_what_keeps_people_apart(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    for name, form in FORMATS.items():
+        lines = [{"nothing": 1}, *ROWS[name], vote(judge="other", winner=SECRET)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in lines), encoding="utf-8")
+        schema = Schema(format=name, one_user_per_row=True)
+        if not form.isolates:
+            with pytest.raises(InputError, match="keep people's rows apart"):
+                load_judgements(str(path), on_bad_rows="isolate", schema=schema)
+        else:
+            loaded = load_judgements(str(path), on_bad_rows="isolate", schema=schema)
+            assert loaded.left_out >= 2
+    path.write_text(json.dumps(vote(winner=SECRET)) + "\n", encoding="utf-8")
+    loaded = load_judgements(str(path), on_bad_rows="isolate", schema=Schema(format="arena"))
+    assert (loaded.user_ids, len(loaded)) == (("j",), 0)
+
+
+def test_other_files_and_texts(tmp_path):
+    path = tmp_path / "votes.json.gz"
+    path.write_bytes(gzip.compress(json.dumps([vote(winner="b")]).encode()))
+    loaded = load_judgements(str(path), schema=Schema(format="arena"))
+    assert loaded.responses == [(B, A)]
+    with pytest.raises(InputError, match="--format arena is about judgements"):
+        load_data("text", str(path), schema=Schema(format="arena"))
+
+
+def test_parquet(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = [vote(winner="b", unused="z"), vote(winner="a")]
+    parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / "votes.parquet")
+    loaded = load_judgements(str(tmp_path / "votes.parquet"), schema=Schema(format="arena"))
+    assert loaded.responses == [(B, A), (A, B)]
+
+
+def test_a_look_recognises_a_format_and_its_command_names_it(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in [four()] * 3), encoding="utf-8")
+    summary = look_at(str(path), "", {})
+    assert summary.schema.options == "--kind top-1 --responses 4 --format community-alignment"
+    assert summary.taken["user_id"] == "annotator_id"
+    assert "--format community-alignment" in summary.command
+    with pytest.raises(InputError):
+        look_at(str(path), "", {"format": "arena"})
+
+
+def test_splitting_by_user_writes_our_own_form(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    rows = [judges("a", "b", "tie", "a", "b", "b", "a", "a")]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    split = split_users(str(path), 0.5, tmp_path / "out", format="multipref")
+    both = [load_judgements(str(each)) for each in (split.train, split.test)]
+    assert sum(map(len, both)) == 8
+    assert not {*both[0].user_ids} & {*both[1].user_ids}
+
+
+def test_a_format_of_another_package(monkeypatch, read):
+    def rows(row):
+        if row["best"] not in (1, 2):
+            raise BadRow("'best' is neither 1 nor 2")
+        yield pair(row["q"], row["one"], row["two"], 2.0 - row["best"])
+
+    form = Format("mine", forms=(("q", "one", "two", "best"),), of_row=rows, isolates=True)
+    monkeypatch.setattr(READERS, "names", lambda: ("mine",))
+    monkeypatch.setattr(READERS, "load", lambda name: form)
+    row = {"rater": "r", "q": "Q", "one": "A", "two": "B"}
+    assert read("mine", [row | {"best": 2}]) == [("r", "Q", ("B", "A"), 1.0)]
+    assert "neither 1 nor 2" in refusal(read, "mine", [row | {"best": 3}])
+    with pytest.raises(TypeError, match="one of of_row and of_all"):
+        Format("none", forms=(("a",),))
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["visitor_id", "voter-id", "voter_id", "evaluator", "raterParticipantId", "annotator_id",
+     "worker", "completed_by", "judge"],
+)  # fmt: skip
+def test_columns_of_users(tmp_path, column):
+    path = tmp_path / "rows.jsonl"
+    row = {column: "u", "prompt": "Q", "chosen": "A", "rejected": "B"}
+    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    assert load_judgements(str(path)).user_ids == ("u",)
