@@ -46,8 +46,8 @@ class Formatted:
         if self.form.nobody and not (self.user_column or self.alone):
             raise InputError(
                 f"{self.source}: --format {self.form.name} does not say who judged, to whom "
-                f"privacy could be promised: {self.form.nobody}. --one-user-per-row counts each row as a "
-                "user of its own, and then protects single rows only, not people"
+                f"privacy could be promised: {self.form.nobody}. --one-user-per-row counts each "
+                "row as a user of its own, and then protects single rows only, not people"
             )
 
     def rows(self, placed: Iterable[Placed]) -> Iterator[Placed]:
