@@ -1,6 +1,5 @@
 """Quiet tests on one thread, and small judgements to train on."""
 
-import importlib.util
 import json
 import os
 import re
@@ -252,17 +251,15 @@ def language_model(tmp_path_factory):
     ``gpt2-chat`` has a chat template.
     """
     pytest.importorskip("peft")
-    place = Path(__file__).with_name("language_models.py")
-    spec = importlib.util.spec_from_file_location("language_models", place)
-    models = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(models)
+    import language_models
+
     made = {}
 
     def make(kind, **changes):
         key = (kind, *sorted(changes.items()))
         if key not in made:
             folder = tmp_path_factory.mktemp("models") / kind
-            made[key] = models.SAVED[kind](folder, **changes)
+            made[key] = language_models.SAVED[kind](folder, **changes)
         return made[key]
 
     return make

@@ -1,13 +1,16 @@
 """All audits in turn, and their page."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import murmuration.audits.report
 from murmuration.audits import report
 from murmuration.audits.faults import FAULTS, NEED
-from murmuration.audits.report import audit_all, distinct, failed, page
+from murmuration.audits.report import INTRODUCTION, READING, audit_all, distinct, failed, page
+from murmuration.audits.targets import TARGETS
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import COMES_OR_GOES, Measured, Target
 
@@ -70,3 +73,20 @@ def test_faults_whose_library_is_missing_are_left_out(monkeypatch):
     report.audit_all(0, 0.95, lambda row: None)
     assert audited == [name for name in FAULTS if name not in NEED]
     assert "counted-once" in audited  # dp-accounting is always there
+
+
+# What the page says around its tables.
+
+
+def test_lines_are_short_and_commands_exist():
+    for line in (INTRODUCTION + "\n" + READING).splitlines():
+        assert len(line) <= 100
+        if line.startswith("    murmuration audit ") and "--all" not in line:
+            assert line.split()[2] in TARGETS
+
+
+def test_links_lead_somewhere():
+    page = Path(__file__).parents[2] / "docs" / "explanation"
+    links = re.findall(r"\]\(([^)]+)\)", READING)
+    assert links
+    assert [link for link in links if not (page / link).exists()] == []

@@ -7,12 +7,13 @@ themselves.
 
 import math
 
+import language_models
 import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from learnt import model_on
+from language_models import model_on
 
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.texts import UserTexts
@@ -26,7 +27,6 @@ from murmuration.preference.models import ABSENT, pair_model, preference_model
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import registry
 from murmuration.strategies.protocol.messages import TrainRequest
-from tests import language_models
 
 #: Model, kind of judgements, and how many others the widest of anybody's is over.
 KINDS = [

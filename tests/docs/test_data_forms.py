@@ -12,7 +12,7 @@ from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.messages import messages_of
 from murmuration.preference.data.schema import Schema
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PAGE = "".join(
     next(ROOT.glob(f"docs/**/{name}.md")).read_text(encoding="utf-8")
     for name in ("data", "judgements")

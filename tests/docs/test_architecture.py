@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rooms import ROOMS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE_FOLDER = ROOT / "docs" / "explanation"
 PAGE = (PAGE_FOLDER / "architecture.md").read_text(encoding="utf-8")
 

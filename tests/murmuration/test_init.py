@@ -41,7 +41,7 @@ def test_another_name_is_not():
 @pytest.mark.parametrize("code", ["import murmuration", "from murmuration import Run, plan, train"])
 def test_names_alone_import_nothing_that_takes_long(code):
     code += "; import sys; print(*sys.modules)"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     found = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     ).stdout.split()

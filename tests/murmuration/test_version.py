@@ -9,7 +9,7 @@ from rooms import ROOMS
 
 from murmuration.server.versions import DISTRIBUTION
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 _OURS = (
     "README.md",
     "CHANGELOG.md",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packages import EXTENSIONS, install_example
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from deployment import free_port
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
 

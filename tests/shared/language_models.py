@@ -1,10 +1,12 @@
-"""Tiny language models with random weights, saved as anybody's would be."""
+"""Tiny language models with random weights, saved as anybody's would be, and models on them."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
+from murmuration.preference.bases import KINDS
 from murmuration.preference.linear.gradients import windows
 
 _TEXT = (
@@ -189,3 +191,9 @@ def taken(examples, most=3):
     """Up to so many examples of every user, and how many these are."""
     users = np.arange(len(examples.counts_U))
     return windows(examples.start_U, users, most, users.astype(np.uint64) * 7)
+
+
+def model_on(base: Any) -> Any:
+    """Return the model whose kind the base's own description names."""
+    described = base.to_config()
+    return KINDS[described["kind"], described.get("task", "reward")](base)
