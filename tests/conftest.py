@@ -303,6 +303,26 @@ def quick_runs(monkeypatch):
 
 
 @pytest.fixture
+def config(request, quick_runs, tmp_path):
+    """Settings of a small run on the crowd, which ``@pytest.mark.settings`` of the file and of the
+    test change.
+
+    ``data`` and ``test`` may be names of fixtures, and ``base`` that of a ``language_model``.
+    """
+    from murmuration.strategies.config import RunConfig
+
+    settings = {"data": "crowd", "delta": 1e-3, "seed": 3, "out": str(tmp_path / "run")}
+    for mark in reversed(list(request.node.iter_markers("settings"))):
+        settings |= mark.kwargs
+    for name in ("data", "test"):
+        if settings.get(name, "").isidentifier():
+            settings[name] = request.getfixturevalue(settings[name])
+    if settings.get("base"):
+        settings["base"] = request.getfixturevalue("language_model")(settings["base"])
+    return RunConfig(**settings)
+
+
+@pytest.fixture
 def cli(monkeypatch, capsys):
     """A function: the command line in this process; its exit code, stdout and lines of stderr.
 

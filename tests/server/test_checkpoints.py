@@ -22,8 +22,9 @@ from murmuration.server.checkpoints import PLACE, Checkpoint, InBackground, _pie
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.users import Registry
+
+pytestmark = pytest.mark.settings(epsilon=0.5, rounds=5, cohort=10, seed=-1)
 
 STATE = {
     "theta": np.linspace(0, 1, 5),
@@ -110,14 +111,6 @@ def test_one_without_a_checksum_is_refused(tmp_path):
 
 
 PATIENCE = 30.0  # seconds for another thread, which takes milliseconds
-
-
-@pytest.fixture
-def config(tmp_path, crowd):
-    """Settings of a small run on 40 of 50 users."""
-    return RunConfig(
-        data=crowd, epsilon=0.5, delta=1e-3, rounds=5, cohort=10, seed=-1, out=str(tmp_path / "run")
-    )
 
 
 class Watch:

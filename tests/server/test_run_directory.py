@@ -26,10 +26,7 @@ from murmuration.server.run_lock import RunLock
 from murmuration.strategies.config import CHECK, RunConfig
 from murmuration.strategies.settings import about
 
-
-@pytest.fixture
-def config(tmp_path):
-    return RunConfig(data="d.jsonl", seed=7, out=str(tmp_path / "run"))
+pytestmark = pytest.mark.settings(data="d.jsonl", delta=1e-5, seed=7)
 
 
 def files(folder):

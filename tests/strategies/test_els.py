@@ -29,7 +29,6 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import els, sums
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.els import (
     MEDIAN_SHARE,
     Els,
@@ -39,6 +38,8 @@ from murmuration.strategies.els import (
     check,
     same_compute,
 )
+
+pytestmark = pytest.mark.settings(strategy="els", epsilon=0.5, rounds=4, cohort=2, users=40)
 
 PLAN = {
     "users": 100,
@@ -627,22 +628,6 @@ def test_noise_that_is_too_small(make_world, make_examples, checks):
 
 #: Of who is held out at ε = 0.5: the coins, and what is told.
 HELD_OUT = HoldOut(0.2), HoldOut(0.2, 0.25)
-
-
-@pytest.fixture
-def config(tmp_path, crowd):
-    """Settings of a small run on about 40 of 50 users."""
-    return RunConfig(
-        data=crowd,
-        strategy="els",
-        epsilon=0.5,
-        delta=1e-3,
-        rounds=4,
-        cohort=2,
-        users=40,
-        seed=3,
-        out=str(tmp_path / "run"),
-    )
 
 
 def run(config, nodes=1):

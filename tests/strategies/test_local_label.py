@@ -27,7 +27,6 @@ from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import Participants
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.local_label import (
     Estimate,
     LocalLabel,
@@ -39,6 +38,10 @@ from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.protocol.users import Registry
+
+pytestmark = pytest.mark.settings(
+    test="crowd", strategy="local-label", adjacency="replace-labels", epsilon=4.0
+)
 
 FEATURES = HashingFeatures(dimension=9)
 PROMISE = LabelPromise(4.0)
@@ -259,21 +262,6 @@ def test_what_labels_tell_is_said(choices, c):
 
 
 IMAGES = {"accuracy": (b"", b""), "noise": (b"", b"")}
-
-
-@pytest.fixture
-def config(tmp_path, crowd):
-    """Settings of a small run on 50 users."""
-    return RunConfig(
-        data=crowd,
-        test=crowd,
-        strategy="local-label",
-        adjacency="replace-labels",
-        epsilon=4.0,
-        delta=1e-3,
-        seed=3,
-        out=str(tmp_path / "run"),
-    )
 
 
 def run(config, nodes=1):

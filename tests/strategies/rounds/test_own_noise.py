@@ -23,9 +23,11 @@ from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry
-from murmuration.strategies.config import RunConfig
 
 ROUNDS = 5
+pytestmark = pytest.mark.settings(
+    strategy="banded", test="crowd_test", users=50, epsilon=8.0, rounds=ROUNDS, seed=-1
+)
 CACHED = (
     registry._loaded,
     registry.strategies,
@@ -70,13 +72,10 @@ def bring(monkeypatch):
         cached.cache_clear()
 
 
-@pytest.fixture
-def config(tmp_path, crowd, crowd_test, quick_runs, bring):
+@pytest.fixture(autouse=True)
+def banded(bring):
+    """The strategy is installed in every test."""
     bring(Banded)
-    return RunConfig(
-        strategy="banded", data=crowd, test=crowd_test, users=50, epsilon=8.0, delta=1e-3,
-        rounds=ROUNDS, out=str(tmp_path / "run"),
-    )  # fmt: skip
 
 
 def run(config, **changes):

@@ -7,27 +7,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from local_runs import run, theta
+from local_runs import LORA, run, theta
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.likelihood import load_scorer
-from murmuration.strategies.config import RunConfig
 
-pytestmark = pytest.mark.usefixtures("quick_runs")
+pytestmark = [
+    pytest.mark.usefixtures("quick_runs"),
+    pytest.mark.settings(**{**LORA, "data": "crowd_texts", "test": ""}, task="text"),
+]
 
 
 @pytest.fixture
-def config(tmp_path, crowd, crowd_texts, language_model):
-    """A function: settings of a small run."""
+def of_task(config, crowd):
+    """A function: the same settings for this task, on the data that it learns from."""
 
-    def make(task="text", **changes):
-        given = {
-            "data": crowd_texts if task == "text" else crowd, "task": task, "lora_rank": 2,
-            "base": language_model("gpt2"), "epsilon": 2.0, "delta": 1e-3, "rounds": 2,
-            "cohort": 10, "group_size": 2, "learning_rate": 0.05, "seed": 3,
-            "out": str(tmp_path / "run"),
-        }  # fmt: skip
-        return RunConfig(**{**given, **changes})
+    def make(task, **changes):
+        data = config.data if task == "text" else crowd
+        return replace(config, **{"task": task, "data": data, **changes})
 
     return make
 
@@ -47,8 +44,8 @@ def config(tmp_path, crowd, crowd_texts, language_model):
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),
 )
-def test_every_strategy(config, task, changes):
-    config = config(task, heldout_epsilon=2.0, **changes)
+def test_every_strategy(of_task, task, changes):
+    config = of_task(task, heldout_epsilon=2.0, **changes)
     result = run(config)
     assert (result["task"], result["rounds"]) == (task, 2)
     assert result["epsilon"] is None or 1.5 < result["epsilon"] <= 2.0
@@ -60,8 +57,10 @@ def test_every_strategy(config, task, changes):
 
 
 def test_without_noise_it_learns(config, crowd_texts):
-    before = run(config(strategy="nonprivate", rounds=1, learning_rate=1e-9, test=crowd_texts))
-    again = config(strategy="nonprivate", rounds=12, cohort=50, test=crowd_texts)
+    before = run(
+        replace(config, strategy="nonprivate", rounds=1, learning_rate=1e-9, test=crowd_texts)
+    )
+    again = replace(config, strategy="nonprivate", rounds=12, cohort=50, test=crowd_texts)
     after = run(replace(again, out=again.out + "2"))
     assert after["heldout_loss"] < before["heldout_loss"] - 0.5
     assert after["heldout_accuracy"] > before["heldout_accuracy"]
@@ -72,8 +71,8 @@ def test_without_noise_it_learns(config, crowd_texts):
 
 
 @pytest.mark.parametrize("task", ["text", "sft"])
-def test_nodes_do_not_change_the_trajectory(config, task):
-    one = config(task)
+def test_nodes_do_not_change_the_trajectory(of_task, task):
+    one = of_task(task)
     run(one)
     other = replace(one, out=one.out + "2")
     run(other, nodes=7)
@@ -81,8 +80,8 @@ def test_nodes_do_not_change_the_trajectory(config, task):
 
 
 @pytest.mark.parametrize("task", ["text", "sft"])
-def test_resuming_gives_what_an_uninterrupted_run_gives(config, task, broken_off):
-    whole = config(task, rounds=4)
+def test_resuming_gives_what_an_uninterrupted_run_gives(of_task, task, broken_off):
+    whole = of_task(task, rounds=4)
     expected = run(whole)
     broken = replace(whole, out=whole.out + "2")
     broken_off(broken, after=2)
@@ -93,11 +92,11 @@ def test_resuming_gives_what_an_uninterrupted_run_gives(config, task, broken_off
 
 
 @pytest.mark.parametrize("part", ["lora", "full"])
-def test_what_is_saved_is_what_was_trained(config, language_model, part):
+def test_what_is_saved_is_what_was_trained(of_task, language_model, part):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     rank = 2 if part == "lora" else 0
-    config = config("sft", train=part, lora_rank=rank, strategy="nonprivate")
+    config = of_task("sft", train=part, lora_rank=rank, strategy="nonprivate")
     result = run(config)
     folder = Path(config.out) / "model"
     if part == "lora":
@@ -120,7 +119,6 @@ def test_what_is_saved_is_what_was_trained(config, language_model, part):
 
 
 def test_nobody_speaks_of_judgements_where_there_are_texts(config):
-    config = config("text")
     run(config)
     card = (Path(config.out) / "model" / "README.md").read_text()
     assert "users' own texts" in card
@@ -128,14 +126,14 @@ def test_nobody_speaks_of_judgements_where_there_are_texts(config):
     assert "prefers" not in card
 
 
-def test_sft_is_blind_to_labels_and_as_published_is_not(config, crowd, write_rows):
+def test_sft_is_blind_to_labels_and_as_published_is_not(config, of_task, crowd, write_rows):
     rows = [json.loads(line) for line in Path(crowd).read_text().splitlines()]
     for row in rows:
         row["chosen"], row["rejected"] = row["rejected"], row["chosen"]
     flipped = write_rows(rows)
     for as_published in (False, True):
-        out = config().out + f"{as_published}"
-        one = config("sft", as_published=as_published, exact_heldout=True, out=out)
+        out = config.out + f"{as_published}"
+        one = of_task("sft", as_published=as_published, exact_heldout=True, out=out)
         result = run(one)
         other = replace(one, data=flipped, out=one.out + "2")
         assert (run(other)["heldout_loss"] == result["heldout_loss"]) != as_published
@@ -147,20 +145,20 @@ def test_sft_is_blind_to_labels_and_as_published_is_not(config, crowd, write_row
         )
 
 
-def test_ties_are_no_reason_not_to_learn_from_responses(config, write_rows, make_rows):
+def test_ties_are_no_reason_not_to_learn_from_responses(of_task, write_rows, make_rows):
     data = write_rows(make_rows([2] * 20, ties=True))
-    assert run(config("sft", data=data, test=data))["heldout_accuracy"] is not None
+    assert run(of_task("sft", data=data, test=data))["heldout_accuracy"] is not None
 
 
-def test_rankings_are_no_reason_either(config, crowd_of_four, of_four):
+def test_rankings_are_no_reason_either(of_task, crowd_of_four, of_four):
     declared = {**of_four, "model": "btl"}
-    assert run(config("sft", data=crowd_of_four, **declared))["rounds"] == 2
+    assert run(of_task("sft", data=crowd_of_four, **declared))["rounds"] == 2
 
 
-def test_a_node_says_what_is_wrong_before_the_first_round(config, write_rows, make_rows):
+def test_a_node_says_what_is_wrong_before_the_first_round(of_task, write_rows, make_rows):
     rows = make_rows([1, 2])
     rows[1]["rejected"] = "save it " * 50
-    config = config("sft", data=write_rows(rows), cohort=1)
+    config = of_task("sft", data=write_rows(rows), cohort=1)
     with pytest.raises(InputError, match="row 2: a response of 100 tokens does not fit"):
         run(config)
     assert not Path(config.out).exists()
@@ -168,4 +166,4 @@ def test_a_node_says_what_is_wrong_before_the_first_round(config, write_rows, ma
 
 def test_an_encoder_is_refused_before_anything_is_asked(config, language_model):
     with pytest.raises(InputError, match="its tokens see what follows"):
-        run(config(base=language_model("bert")))
+        run(replace(config, base=language_model("bert")))

@@ -14,32 +14,21 @@ from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import Reason, RunAborted
 from murmuration.strategies.spec import NodeHalf, clip_norm
 
-pytestmark = pytest.mark.usefixtures("quick_runs")
+pytestmark = [
+    pytest.mark.usefixtures("quick_runs"),
+    pytest.mark.settings(
+        test="crowd_test", epsilon=4.0, rounds=6, cohort=25, users=50, timeout=0.1, seed=-1
+    ),
+]
 
 VARIANTS = {"aup": ("centred", "corrected", "published")}
 STRATEGIES = [s for s in registry.strategies() if s != "exponential"]  # see test_a_choice_…
 EACH = [(s, v) for s in STRATEGIES for v in VARIANTS.get(s, ("centred",))]
 SECRET = "alice-4711"
 NEVER = 10**9
-
-
-@pytest.fixture
-def config(tmp_path, crowd, crowd_test):
-    return RunConfig(
-        data=crowd,
-        test=crowd_test,
-        epsilon=4.0,
-        delta=1e-3,
-        rounds=6,
-        cohort=25,
-        users=50,
-        timeout=0.1,
-        out=str(tmp_path / "run"),
-    )
 
 
 class Deployed(LocalGrid):

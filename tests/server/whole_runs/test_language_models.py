@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from local_runs import run, theta
+from local_runs import LORA, run, theta
 from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app
@@ -22,12 +22,7 @@ from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import base_config
 
-pytestmark = pytest.mark.usefixtures("quick_runs")
-
-
-@pytest.fixture
-def config(lora_config):
-    return lora_config
+pytestmark = [pytest.mark.usefixtures("quick_runs"), pytest.mark.settings(**LORA)]
 
 
 @pytest.mark.parametrize(

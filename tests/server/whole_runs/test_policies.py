@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from local_runs import run, theta
+from local_runs import LORA, run, theta
 
 from murmuration.client import store
 from murmuration.preference.data.judgements import InputError
@@ -16,29 +16,16 @@ from murmuration.preference.language.base_model import language_base
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.preference.language.token_cache import FOLDER
 from murmuration.preference.policy_losses import POLICY_LOSSES
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import base_config
 
-pytestmark = pytest.mark.usefixtures("quick_runs")
+pytestmark = [
+    pytest.mark.usefixtures("quick_runs"),
+    pytest.mark.settings(**{**LORA, "test": ""}, task="policy"),
+]
 AT_HOME = {
     "strategy": "local-label", "adjacency": "replace-labels", "rounds": 1, "group_size": 0,
     "epochs": 3, "batch_size": 16,
 }  # fmt: skip
-
-
-@pytest.fixture
-def config(tmp_path, crowd, language_model):
-    """A function: settings of a small run."""
-
-    def make(**changes):
-        given = {
-            "data": crowd, "task": "policy", "lora_rank": 2, "base": language_model("gpt2"),
-            "epsilon": 2.0, "delta": 1e-3, "rounds": 2, "cohort": 10, "group_size": 2,
-            "learning_rate": 0.05, "seed": 3, "out": str(tmp_path / "run"),
-        }  # fmt: skip
-        return RunConfig(**{**given, **changes})
-
-    return make
 
 
 @pytest.mark.parametrize(
@@ -59,7 +46,7 @@ def config(tmp_path, crowd, language_model):
     ids=lambda changes: "-".join(map(str, changes.values())),
 )
 def test_every_strategy(config, crowd, changes):
-    config = config(test=crowd, **changes)
+    config = replace(config, test=crowd, **changes)
     result = run(config)
     assert (result["task"], result["rounds"]) == ("policy", config.rounds)
     assert result["epsilon"] is None or 1.5 < result["epsilon"] <= 2.0 + 1e-9
@@ -77,14 +64,23 @@ def test_every_strategy(config, crowd, changes):
 def test_every_loss_learns_without_noise(config, crowd, loss):
     clip = {} if loss in ("dpo", "ipo", "robust-dpo") else {"r_max": 100.0}
     result = run(
-        config(strategy="nonprivate", rounds=8, cohort=50, loss=loss, beta=0.5, test=crowd, **clip)
+        replace(
+            config,
+            strategy="nonprivate",
+            rounds=8,
+            cohort=50,
+            loss=loss,
+            beta=0.5,
+            test=crowd,
+            **clip,
+        )
     )
     assert result["heldout_accuracy"] > 0.6
 
 
 @pytest.mark.parametrize("loss", ["robust-dpo", "square-chipo"])
 def test_labels_of_high_epsilon_told_at_home_teach(config, crowd, loss):
-    settings = config(**{**AT_HOME, "epochs": 12, "level": "item"}, loss=loss, epsilon=6.0,
+    settings = replace(config, **{**AT_HOME, "epochs": 12, "level": "item"}, loss=loss, epsilon=6.0,
                       beta=0.5, test=crowd)  # fmt: skip
     assert run(settings)["heldout_accuracy"] > 0.6
 
@@ -100,9 +96,9 @@ def test_nodes_that_tell_labels_load_no_weights(config, crowd, tmp_path, monkeyp
     monkeypatch.setattr(store, "base_of", look)
     store._base.cache_clear()
     data = str(shutil.copy(crowd, tmp_path / "again.jsonl"))  # a process keeps what it made of one
-    assert run(config(data=data, test=crowd, **AT_HOME))["rounds"] == 1
+    assert run(replace(config, data=data, test=crowd, **AT_HOME))["rounds"] == 1
     assert loaded == [False]
-    assert run(config(data=data, **AT_HOME, out=config().out + "2"))["rounds"] == 1
+    assert run(replace(config, data=data, **AT_HOME, out=config.out + "2"))["rounds"] == 1
     assert loaded == [False, True]  # users held out are asked how often a policy agrees
 
 
@@ -110,12 +106,12 @@ def test_texts_that_do_not_fit_stop_labels_told_at_home_too(config, crowd, write
     rows = make_rows([1, 2, 3])
     rows[1]["rejected"] = "save it " * 50
     with pytest.raises(InputError, match=r"row 2: a response of \d+ tokens does not fit"):
-        run(config(data=write_rows(rows), test=crowd, **AT_HOME))
-    assert not Path(config().out).exists()
+        run(replace(config, data=write_rows(rows), test=crowd, **AT_HOME))
+    assert not Path(config.out).exists()
 
 
 def test_pairs_beyond_the_clip_are_counted(config, crowd):
-    far = config(strategy="nonprivate", rounds=8, cohort=50, loss="square-dpo", beta=5.0,
+    far = replace(config, strategy="nonprivate", rounds=8, cohort=50, loss="square-dpo", beta=5.0,
                  r_max=0.05, test=crowd)  # fmt: skip
     result = run(far)
     assert result["policy_saturated"] > 0.5
@@ -125,7 +121,7 @@ def test_pairs_beyond_the_clip_are_counted(config, crowd):
 
 
 def test_held_out_users_are_asked_once_and_with_noise(config):
-    settings = config(heldout_epsilon=2.0)
+    settings = replace(config, heldout_epsilon=2.0)
     result = run(settings)
     assert result["heldout_epsilon"] == 2.0 and result["heldout_noise"] > 0.0
     spent = [json.loads(line) for line in (Path(settings.out) / "ledger.jsonl").open()]
@@ -134,7 +130,7 @@ def test_held_out_users_are_asked_once_and_with_noise(config):
 
 @pytest.mark.parametrize("changes", [{}, AT_HOME], ids=["uls", "local-label"])
 def test_nodes_do_not_change_the_trajectory(config, changes):
-    one = config(**changes)
+    one = replace(config, **changes)
     run(one)
     other = replace(one, out=one.out + "2")
     run(other, nodes=7)
@@ -142,7 +138,7 @@ def test_nodes_do_not_change_the_trajectory(config, changes):
 
 
 def test_resuming_gives_what_an_uninterrupted_run_gives(config, broken_off):
-    whole = config(rounds=4)
+    whole = replace(config, rounds=4)
     expected = run(whole)
     broken = replace(whole, out=whole.out + "2")
     broken_off(broken, after=2)
@@ -170,7 +166,7 @@ def test_runs_on_the_same_texts_compute_references_once(config, crowd, tmp_path,
         handle.remove()
         return found
 
-    one, found, weights = config(rounds=4), [], []
+    one, found, weights = replace(config, rounds=4), [], []
     for number in (1, 2, 3):  # on a copy: a process keeps what it made of a file
         copy = str(shutil.copy(crowd, tmp_path / f"{number}.jsonl"))
         settings = replace(one, data=copy, out=one.out + str(number))
@@ -186,7 +182,7 @@ def test_what_is_saved_says_responses(config, language_model):
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    config = config(loss="chipo", beta=0.2, strategy="nonprivate")
+    config = replace(config, loss="chipo", beta=0.2, strategy="nonprivate")
     run(config)
     folder = Path(config.out) / "model"
     PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(language_model("gpt2")), folder)
@@ -200,10 +196,10 @@ def test_what_is_saved_says_responses(config, language_model):
 
 
 def test_several_responses(config, crowd_of_four, of_four):
-    result = run(config(data=crowd_of_four, **of_four))
+    result = run(replace(config, data=crowd_of_four, **of_four))
     assert result["rounds"] == 2 and 0.0 <= result["heldout_accuracy"] <= 1.0
     if of_four["kind"] == "top-1":  # a whole ranking is no single label
-        home = config(data=crowd_of_four, **of_four, **AT_HOME, out=config().out + "2")
+        home = replace(config, data=crowd_of_four, **of_four, **AT_HOME, out=config.out + "2")
         assert run(home)["rounds"] == 1
 
 
@@ -215,7 +211,7 @@ def randomized(crowd, write_rows, flip):
 def test_who_takes_randomized_labels_for_true_is_told(config, crowd, write_rows):
     data = randomized(crowd, write_rows, 0.3)
     for loss, biased in (("dpo", True), ("robust-dpo", False)):
-        settings = config(data=data, labels="randomized", loss=loss, out=config().out + loss)
+        settings = replace(config, data=data, labels="randomized", loss=loss, out=config.out + loss)
         said = " ".join(run(settings)["warnings"])
         assert ("THE POLICY IS BIASED" in said) == biased
 
@@ -227,7 +223,7 @@ def test_coins_come_with_the_data_and_not_from_an_option(config, tmp_path, crowd
         data = Path(data).rename(tmp_path / f"{flip}.jsonl")  # a process keeps what it read
         settings = {"data": str(data), "labels": "randomized", "loss": "robust-dpo"}
         # Clipped to one length, vectors of both would be the same.
-        paths.append(config(strategy="nonprivate", **settings, out=config().out + str(flip)))
+        paths.append(replace(config, strategy="nonprivate", **settings, out=config.out + str(flip)))
         run(paths[-1])
     assert not np.allclose(theta(paths[0]), theta(paths[1]), atol=1e-3)
 
@@ -258,4 +254,4 @@ def test_coins_come_with_the_data_and_not_from_an_option(config, tmp_path, crowd
 )
 def test_what_cannot_be_is_refused(config, wrong, said):
     with pytest.raises(InputError, match=said):
-        config(**wrong)
+        replace(config, **wrong)

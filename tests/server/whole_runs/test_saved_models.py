@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from local_runs import run
+from local_runs import LORA, run
 
 from murmuration import RewardModel
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.likelihood import load_scorer
 
-pytestmark = pytest.mark.usefixtures("quick_runs")
+pytestmark = [pytest.mark.usefixtures("quick_runs"), pytest.mark.settings(**LORA)]
 
 ASKED = (["what now ?", "what now ?"], ["put some aside first .", "take loan , spend all of it"])
 WHOLE = {"base": "", "lora_rank": 0}
@@ -32,7 +32,7 @@ KINDS = {
 
 
 @pytest.fixture
-def saved(lora_config, language_model, tmp_path):
+def saved(config, language_model, tmp_path):
     """A function: the model folder of a run of one kind, and the base that it was made on."""
 
     def make(kind):
@@ -44,7 +44,7 @@ def saved(lora_config, language_model, tmp_path):
             base = tmp_path / "bases" / named
             shutil.copytree(language_model(named), base)
             changes[option] = str(base)
-        return Path(run(replace(lora_config, **changes))["out"]) / "model", base
+        return Path(run(replace(config, **changes))["out"]) / "model", base
 
     return make
 
@@ -127,7 +127,7 @@ def test_what_a_hub_reads(saved, kind, library, pipeline):
     assert found["Accuracy"] == pytest.approx(result["heldout_accuracy"], abs=1e-4)
 
 
-def test_without_a_public_test_nothing_was_measured_for_a_hub(lora_config):
-    run(replace(lora_config, **WHOLE, test=""))
-    card = (Path(lora_config.out) / "model" / "README.md").read_text()
+def test_without_a_public_test_nothing_was_measured_for_a_hub(config):
+    run(replace(config, **WHOLE, test=""))
+    card = (Path(config.out) / "model" / "README.md").read_text()
     assert "model-index" not in card
