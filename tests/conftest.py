@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import zlib
 from pathlib import Path
 
 # Before anything is imported that reads them.
@@ -39,9 +40,23 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 SLOW = Path(__file__).with_name("slow.txt")
 
 
+def pytest_addoption(parser):
+    """``--tenth`` runs a tenth of the slow tests beside the others."""
+    parser.addoption("--tenth", type=int, choices=range(10), help="a tenth of the slow tests too")
+
+
+def pytest_report_header(config):
+    """Say how to run the same tests again."""
+    tenth = config.getoption("--tenth")
+    return None if tenth is None else f"slow tests: tenth {tenth} (make test-tenth TENTH={tenth})"
+
+
 @pytest.hookimpl(tryfirst=True)  # before those that are slow are left out
 def pytest_collection_modifyitems(config, items):
-    """Marks what ``slow.txt`` lists; a line about no test is an error where its file is read."""
+    """Marks what ``slow.txt`` lists, and which of the slow are in the tenth that is asked for.
+
+    A line about no test is an error where its file is read.
+    """
     listed = {}
     for line in SLOW.read_text(encoding="utf-8").splitlines():
         name, _, stays = line.partition(" except ")
@@ -54,6 +69,11 @@ def pytest_collection_modifyitems(config, items):
             found |= {name, item.nodeid}
             if f"[{case}" not in listed[name]:
                 item.add_marker(pytest.mark.slow)
+    for item in items:
+        tenth = zlib.crc32(item.nodeid.encode()) % 10
+        # What starts processes of a deployment has a command, and a time limit, of its own.
+        if tenth == config.getoption("--tenth") and not item.get_closest_marker("deploy"):
+            item.add_marker(pytest.mark.tenth)
     if any("::" in arg for arg in config.args):
         return
     read = {item.nodeid.split("::")[0] for item in items}

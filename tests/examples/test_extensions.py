@@ -7,15 +7,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from packages import EXTENSIONS, install_example
+from packages import EXTENSIONS, pip_install
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def murmuration(tmp_path_factory):
+def site(tmp_path_factory):
+    """Where pip has installed the package."""
+    return pip_install(EXTENSIONS, tmp_path_factory.mktemp("extensions"))
+
+
+@pytest.fixture(scope="module")
+def murmuration(site):
     """A function: runs a command where the package is installed, or is not."""
-    site = install_example(tmp_path_factory.mktemp("site"))
 
     def call(*words, installed=True, code=0):
         path = [str(site)] * installed + [str(ROOT)]
@@ -47,6 +52,32 @@ def test_each_is_one_file(tmp_path):
     files = [path for path in EXTENSIONS.glob("*/*.py") if path.name != "__init__.py"]
     assert len(files) == 5
     assert max(len(path.read_text(encoding="utf-8").splitlines()) for path in files) < 180
+
+
+def test_pip_installs_every_entry_point(site):
+    """Of a child process whose path has the folder: what the metadata there names is there."""
+    code = (
+        "import importlib.metadata as m; "
+        "points = m.distribution('murmuration-examples').entry_points; "
+        "print(*sorted(f'{p.group} {p.name} {p.load().__name__ if isinstance(p.load(), type) "
+        "else type(p.load()).__name__}' for p in points), sep='\\n')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "murmuration.events sampled-pure SampledPure",
+        "murmuration.judges shorter ShorterJudge",
+        "murmuration.losses cauchy PreferenceLoss",
+        "murmuration.policy_losses hinge PolicyObjective",
+        "murmuration.readers tsv Reader",
+        "murmuration.strategies laplace-uls Strategy",
+    ]
 
 
 def test_a_run_with_reader_loss_event_and_strategy(murmuration, tsv, tmp_path):

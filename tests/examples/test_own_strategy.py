@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from packages import EXAMPLES, pip_install
 
 from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.preference.data.rows import InputError
@@ -24,7 +25,7 @@ from murmuration.strategies.planning import PlanQuery
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "own_strategy"
+EXAMPLE = EXAMPLES / "own_strategy"
 ROOT = Path(__file__).parents[2]
 FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
 CACHED = (
@@ -110,17 +111,7 @@ def test_where_the_package_is_missing_no_policy_can_allow_it():
 
 
 def test_it_runs_from_the_command_line(tmp_path, crowd, crowd_test):
-    """Installed as pip would: its module, and the entry point in its metadata."""
-    place = tmp_path / "site"
-    info = place / "sign_uls-0.1.dist-info"
-    info.mkdir(parents=True)
-    (place / "sign_uls.py").write_bytes((EXAMPLE / "sign_uls.py").read_bytes())
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sign-uls\nVersion: 0.1\n")
-    points = (EXAMPLE / "pyproject.toml").read_text(encoding="utf-8")
-    assert 'sign-uls = "sign_uls:SIGN_ULS"' in points
-    (info / "entry_points.txt").write_text(
-        "[murmuration.strategies]\nsign-uls = sign_uls:SIGN_ULS\n"
-    )
+    place = pip_install(EXAMPLE, tmp_path)
     command = [sys.executable, "-m", "murmuration", "run", "--strategy", "sign-uls", "--json"]
     command += ["--data", crowd, "--test", crowd_test, "--epsilon", "8", "--delta", "1e-3"]
     command += ["--rounds", "3", "--cohort", "20", "--seed", "0", "--out", str(tmp_path / "run")]
