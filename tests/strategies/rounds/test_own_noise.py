@@ -1,4 +1,4 @@
-"""A strategy of another package with noise of its own (``tests/shared/banded_noise.py``): it goes
+"""A strategy of another package with noise of its own (``examples/own_noise``): it goes
 on after a crash, is guarded in every round, and what is said of it is true."""
 
 import dataclasses
