@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,23 +19,49 @@ def site(tmp_path_factory):
     return pip_install(EXTENSIONS, tmp_path_factory.mktemp("extensions"))
 
 
+#: Of a child process: command lines by stdin, one after the other, as if each were a process.
+COMMANDS = """
+import contextlib, io, json, sys
+from murmuration.cli.main import main
+
+for line in sys.stdin:
+    sys.argv, code, out, err = ["murmuration", *json.loads(line)], 0, io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
+"""
+
+
+@contextmanager
+def process(*path):
+    """A child process that has these folders on its path, and runs commands."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", COMMANDS],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with child:
+        yield child
+        child.stdin.close()
+
+
 @pytest.fixture(scope="module")
 def murmuration(site):
     """A function: runs a command where the package is installed, or is not."""
+    with process(site, ROOT) as there, process(ROOT) as elsewhere:
 
-    def call(*words, installed=True, code=0):
-        path = [str(site)] * installed + [str(ROOT)]
-        done = subprocess.run(
-            [sys.executable, "-m", "murmuration", *map(str, words)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == code, done.stderr
-        return done.stdout if installed else done.stdout + done.stderr
+        def call(*words, installed=True, code=0):
+            child = there if installed else elsewhere
+            child.stdin.write(json.dumps([str(word) for word in words]) + "\n")
+            child.stdin.flush()
+            ended, out, err = json.loads(child.stdout.readline())
+            assert ended == code, err
+            return out if installed else out + err
 
-    return call
+        yield call
 
 
 @pytest.fixture(scope="module")
