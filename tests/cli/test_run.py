@@ -19,8 +19,6 @@ from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig, read_settings
 from murmuration.strategies.spec import NodeHalf, clip_norm
 
-pytestmark = pytest.mark.usefixtures("quick_runs")
-
 CONTRACT = {
     "strategy",
     "adjacency",
@@ -58,6 +56,7 @@ def executed(monkeypatch):
     return asked
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_json_contract(cli, crowd, crowd_test, tmp_path):
     out = tmp_path / "a" / "run"
     code, stdout, _ = cli(
@@ -72,6 +71,7 @@ def test_json_contract(cli, crowd, crowd_test, tmp_path):
     assert RewardModel.load(out / "model").score("What now?", "Save it.") != 0.0
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_without_json_a_summary_goes_to_stdout(cli, crowd, tmp_path):
     code, stdout, _ = cli("run", "--data", crowd, *SMALL, "--seed", 3, "--out", tmp_path / "run")
     assert code == 0
@@ -79,6 +79,7 @@ def test_without_json_a_summary_goes_to_stdout(cli, crowd, tmp_path):
     assert "run" in stdout
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_nonprivate(cli, crowd, tmp_path):
     code, stdout, _ = cli(
         "run", "--data", crowd, *SMALL, "--strategy", "nonprivate", "--seed", 3,
@@ -88,6 +89,7 @@ def test_nonprivate(cli, crowd, tmp_path):
     assert (code, result["epsilon"], result["strategy"]) == (0, None, "nonprivate")
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_judgements_over_several_responses(cli, crowd_of_four, of_four, tmp_path):
     declared = ["--kind", of_four["kind"], "--responses", 4]
     command = ["run", "--data", crowd_of_four, *SMALL, "--seed", 3, "--json", *declared]
@@ -102,6 +104,7 @@ def test_judgements_over_several_responses(cli, crowd_of_four, of_four, tmp_path
         assert not (tmp_path / "refused").exists()
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_every_option_reaches_its_setting(cli, executed, crowd, crowd_test, tmp_path):
     given = {
         "data": crowd,
@@ -139,6 +142,7 @@ def test_every_option_reaches_its_setting(cli, executed, crowd, crowd_test, tmp_
     assert more == {**here, "quiet": False}
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_every_option_is_a_setting_or_known_not_to_be_one():
     options = set(inspect.signature(run.run).parameters)
     fields = {field.name for field in dataclasses.fields(RunConfig)}
@@ -149,6 +153,7 @@ def test_every_option_is_a_setting_or_known_not_to_be_one():
     assert options - beside == fields - {"min_nodes", "refresh", "registration"}
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_the_help_tells_defaults(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     code, stdout, _ = cli("run", "--help-all")
@@ -157,6 +162,7 @@ def test_the_help_tells_defaults(cli, monkeypatch):
         assert said in " ".join(stdout.split())
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_options_about_a_language_model(cli, executed, tmp_path):
     given = {
         "base": str(tmp_path), "task": "sft", "train": "full", "lora_rank": 3, "max_tokens": 7,
@@ -170,6 +176,7 @@ def test_options_about_a_language_model(cli, executed, tmp_path):
     assert config.batch_users
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_options_of_the_ray_runtime(cli, executed, tmp_path):
     asked = ["--workers", 3, "--cpus-per-worker", 2, "--gpus-per-worker", 0.25]
     cli("run", "--runtime", "ray", *asked, "--out", tmp_path / "o")
@@ -178,6 +185,7 @@ def test_options_of_the_ray_runtime(cli, executed, tmp_path):
     assert more["workers"] == Workers(3, 2, 0.25)
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_defaults(cli, executed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     cli("run")
@@ -187,6 +195,7 @@ def test_defaults(cli, executed, tmp_path, monkeypatch):
     assert Path(config.out).parent == tmp_path / "runs"
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_bad_delta(cli, crowd, tmp_path):
     for delta in ("0", "1", "small"):
         code, _, lines = cli("run", "--data", crowd, "--delta", delta, "--out", tmp_path / "run")
@@ -198,6 +207,7 @@ def test_bad_delta(cli, crowd, tmp_path):
 LM = {"heldout_loss", "heldout_perplexity", "task", *CONTRACT}
 
 
+@pytest.mark.usefixtures("quick_runs")
 @pytest.mark.parametrize("task", ["text", "sft"])
 def test_next_tokens(cli, crowd, crowd_texts, language_model, tmp_path, task):
     data = crowd_texts if task == "text" else crowd
@@ -215,6 +225,7 @@ def test_next_tokens(cli, crowd, crowd_texts, language_model, tmp_path, task):
     assert all(score < 0 for score in json.loads(stdout)["scores"])
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_a_summary_of_next_tokens_has_no_judgements(cli, crowd_texts, language_model, tmp_path):
     options = ["--task", "text", "--base", language_model("gpt2"), "--lora-rank", 2, "--seed", 3]
     code, stdout, _ = cli(
@@ -227,6 +238,7 @@ def test_a_summary_of_next_tokens_has_no_judgements(cli, crowd_texts, language_m
     assert "judgements" not in stdout
 
 
+@pytest.mark.usefixtures("quick_runs")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -253,6 +265,7 @@ def test_refusals_are_one_line(cli, crowd, language_model, tmp_path, options, sa
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.usefixtures("quick_runs")
 @pytest.mark.parametrize("error", [MemoryError(), KeyError("grads")])
 def test_a_node_that_fails_is_one_line_and_no_success(cli, crowd, tmp_path, monkeypatch, error):
     def fail(*_):

@@ -656,7 +656,7 @@ def test_a_response_that_does_not_fit_names_its_row(make_token_examples, make_ro
         make_token_examples(rows=rows)
     base = make_token_examples()[0].base
     data, left_out = Judgements.from_rows(rows), LeftOut("isolate")
-    found = make_token_examples(data, base, left_out)
+    found = token_examples(data, base, left_out)
     assert found.counts_U.tolist() == [1]
     assert left_out.reasons == ["row 2: a response that does not fit into the context"]
     assert torch.equal(

@@ -145,6 +145,7 @@ def test_a_cluster_that_others_use_is_waited_for_with_a_word(ray, config, monkey
     ]
 
 
+@pytest.mark.slow
 def test_the_driver_keeps_no_judgements(ray, config, monkeypatch, quick_runs):
     chosen, seen = named(config, "r"), []
     load.cache_clear()
