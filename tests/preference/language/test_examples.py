@@ -660,9 +660,9 @@ def test_a_response_that_does_not_fit_names_its_row(make_token_examples, make_ro
     assert found.counts_U.tolist() == [1]
     assert left_out.reasons == ["row 2: a response that does not fit into the context"]
     assert torch.equal(
-        found.tokens.ids, make_token_examples(Judgements.from_rows(rows[:1]), base).tokens.ids
+        found.tokens.ids, token_examples(Judgements.from_rows(rows[:1]), base).tokens.ids
     )
-    assert make_token_examples(data.keep(np.zeros(2, bool)), base).counts_U.tolist() == [0]
+    assert token_examples(data.keep(np.zeros(2, bool)), base).counts_U.tolist() == [0]
 
 
 def test_what_is_wrong_shows_before_the_first_round(make_token_examples, monkeypatch):
