@@ -1,10 +1,10 @@
 """Quiet tests on one thread, and small judgements to train on."""
 
-import importlib.util
 import json
 import os
 import re
 import signal
+import zlib
 from pathlib import Path
 
 # Before anything is imported that reads them.
@@ -40,9 +40,23 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 SLOW = Path(__file__).with_name("slow.txt")
 
 
+def pytest_addoption(parser):
+    """``--tenth`` runs a tenth of the slow tests beside the others."""
+    parser.addoption("--tenth", type=int, choices=range(10), help="a tenth of the slow tests too")
+
+
+def pytest_report_header(config):
+    """Say how to run the same tests again."""
+    tenth = config.getoption("--tenth")
+    return None if tenth is None else f"slow tests: tenth {tenth} (make test-tenth TENTH={tenth})"
+
+
 @pytest.hookimpl(tryfirst=True)  # before those that are slow are left out
 def pytest_collection_modifyitems(config, items):
-    """Marks what ``slow.txt`` lists; a line about no test is an error where its file is read."""
+    """Marks what ``slow.txt`` lists, and which of the slow are in the tenth that is asked for.
+
+    A line about no test is an error where its file is read.
+    """
     listed = {}
     for line in SLOW.read_text(encoding="utf-8").splitlines():
         name, _, stays = line.partition(" except ")
@@ -55,6 +69,11 @@ def pytest_collection_modifyitems(config, items):
             found |= {name, item.nodeid}
             if f"[{case}" not in listed[name]:
                 item.add_marker(pytest.mark.slow)
+    for item in items:
+        tenth = zlib.crc32(item.nodeid.encode()) % 10
+        # What starts processes of a deployment has a command, and a time limit, of its own.
+        if tenth == config.getoption("--tenth") and not item.get_closest_marker("deploy"):
+            item.add_marker(pytest.mark.tenth)
     if any("::" in arg for arg in config.args):
         return
     read = {item.nodeid.split("::")[0] for item in items}
@@ -252,17 +271,15 @@ def language_model(tmp_path_factory):
     ``gpt2-chat`` has a chat template.
     """
     pytest.importorskip("peft")
-    place = Path(__file__).with_name("language_models.py")
-    spec = importlib.util.spec_from_file_location("language_models", place)
-    models = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(models)
+    import language_models
+
     made = {}
 
     def make(kind, **changes):
         key = (kind, *sorted(changes.items()))
         if key not in made:
             folder = tmp_path_factory.mktemp("models") / kind
-            made[key] = models.SAVED[kind](folder, **changes)
+            made[key] = language_models.SAVED[kind](folder, **changes)
         return made[key]
 
     return make
@@ -303,6 +320,26 @@ def quick_runs(monkeypatch):
     monkeypatch.setattr(murmuration.server.run, "write_report", lambda *_: None)
     yield
     exact.cache_clear()  # of what the coarser grid gave
+
+
+@pytest.fixture
+def config(request, quick_runs, tmp_path):
+    """Settings of a small run on the crowd, which ``@pytest.mark.settings`` of the file and of the
+    test change.
+
+    ``data`` and ``test`` may be names of fixtures, and ``base`` that of a ``language_model``.
+    """
+    from murmuration.strategies.config import RunConfig
+
+    settings = {"data": "crowd", "delta": 1e-3, "seed": 3, "out": str(tmp_path / "run")}
+    for mark in reversed(list(request.node.iter_markers("settings"))):
+        settings |= mark.kwargs
+    for name in ("data", "test"):
+        if settings.get(name, "").isidentifier():
+            settings[name] = request.getfixturevalue(settings[name])
+    if settings.get("base"):
+        settings["base"] = request.getfixturevalue("language_model")(settings["base"])
+    return RunConfig.from_run_config(settings)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from local_runs import lineage_of, run
+from local_runs import LORA, lineage_of, run
 
 from murmuration.preference.data import loading
 from murmuration.preference.data.judgements import InputError
@@ -36,12 +36,7 @@ from murmuration.server.lineage import (
 )
 from murmuration.strategies.config import RunConfig
 
-pytestmark = pytest.mark.usefixtures("quick_runs")
-
-
-@pytest.fixture
-def config(lora_config):
-    return lora_config
+pytestmark = [pytest.mark.usefixtures("quick_runs"), pytest.mark.settings(**LORA)]
 
 
 def following(config, name="second", **changes):

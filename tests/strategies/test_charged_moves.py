@@ -18,9 +18,10 @@ from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry, spec, uls
 from murmuration.strategies.charged_moves import UNCHARGED, ChargedMoves, UnchargedMove
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.uls import Uls, UlsPlan
+
+pytestmark = pytest.mark.settings(test="crowd_test", epsilon=8.0, rounds=3, cohort=20, seed=-1)
 
 CACHED = (
     registry._loaded,
@@ -141,14 +142,6 @@ def brought(monkeypatch):
     yield bring
     for cached in CACHED:
         cached.cache_clear()
-
-
-@pytest.fixture
-def config(tmp_path, crowd, crowd_test, quick_runs):
-    return RunConfig(
-        data=crowd, test=crowd_test, epsilon=8.0, delta=1e-3, rounds=3, cohort=20,
-        out=str(tmp_path / "run"),
-    )  # fmt: skip
 
 
 def run(config, **changes):

@@ -10,10 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from murmuration.preference.choices import TASKS
 from murmuration.preference.data import data_sets, loading
 from murmuration.preference.data.budget import FileBudget
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import (
+    load_data,
     load_demonstrations,
     load_judgements,
     load_prompts,
@@ -21,6 +23,7 @@ from murmuration.preference.data.loading import (
     parse_columns,
 )
 from murmuration.preference.data.schema import Schema
+from murmuration.preference.data.texts import UserTexts
 
 ROWS = [
     {"user_id": "b", "prompt": "p, q", "chosen": 'a "good"\nanswer', "rejected": "é", "tie": False},
@@ -508,3 +511,24 @@ def test_deep_nesting_is_a_bad_row(write):
     deep = b'{"user_id": "v", "prompt": ' + b"[" * 50_000 + b"]" * 50_000 + b"}\n"
     found = load_judgements(write("a.jsonl", deep + LINE), on_bad_rows="isolate")
     assert (found.user_ids, found.left_out) == (("u",), 1)
+
+
+# Each task reads rows of its own kind.
+
+
+def test_what_is_read(crowd, crowd_texts):
+    assert TASKS[0] == "reward"
+    for task in ("reward", "sft"):
+        assert isinstance(load_data(task, crowd), Judgements)
+        with pytest.raises(InputError, match="no column 'prompt'"):
+            load_data(task, crowd_texts)
+    assert isinstance(load_data("text", crowd_texts), UserTexts)
+    with pytest.raises(InputError, match="no column 'text'"):
+        load_data("text", crowd)
+
+
+def test_columns_and_bad_rows(write_rows):
+    path = write_rows([{"who": "a", "text": "x"}, {"who": "b"}])
+    with pytest.raises(InputError, match=":2: no column"):
+        load_data("text", path, "user_id=who")
+    assert load_data("text", path, "user_id=who", "skip").user_ids == ("a", "b")
