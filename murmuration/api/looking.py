@@ -60,7 +60,7 @@ def data(
     """
     quiet_libraries()
     from murmuration.planning.look import look_at
-    from murmuration.strategies.settings import Settings
+    from murmuration.strategies.settings.run import Settings
 
     epsilon = Settings.epsilon if epsilon is None else epsilon
     if not epsilon > 0.0:

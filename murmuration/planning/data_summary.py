@@ -20,7 +20,8 @@ from murmuration.preference.data.schema import Schema
 from murmuration.preference.models import MODELS
 from murmuration.reporting.figures import counted
 from murmuration.reporting.live.tables import as_text, table_of
-from murmuration.strategies.settings import ROUNDS, Settings, usual_cohort
+from murmuration.strategies.settings.run import Settings
+from murmuration.strategies.settings.sampling import ROUNDS, usual_cohort
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 
 _OWN = (

@@ -11,7 +11,7 @@ from murmuration.preference.data.loading import columns_of, load_data, parse_col
 from murmuration.preference.data.rows import FIELDS, MOST_RESPONSES, BadRow, InputError, Kind
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.winners import SIDED, sides
-from murmuration.strategies.settings import Settings
+from murmuration.strategies.settings.run import Settings
 
 
 def look_at(
