@@ -25,6 +25,7 @@ from murmuration.privacy import extensions
 from murmuration.privacy.accounting.chained_record import head_path
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.disclosure import Released
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.secure_aggregation.party import MOST_PARTIES
 from murmuration.reporting.figures import counted
@@ -169,6 +170,6 @@ def usual_request(config: RunConfig) -> messages.TrainRequest:
     return messages.TrainRequest({}, strategy.asked_with(1), messages.NOBODY)
 
 
-def _not_asked(name: str, release: Callable[[], Value]) -> Value:
+def _not_asked(name: str, release: Callable[[], Released[Value]]) -> Value:
     del release
     raise InputError(f"the {name} of this run depends on what nodes answer: set it")

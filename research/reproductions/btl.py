@@ -10,7 +10,6 @@ Legend: N users, R rows (judgements), D dimensions.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -162,7 +161,7 @@ class Training:
             dimension=self._examples.dimension,
             log=lambda line: None,
             grid=self.grid,
-            once=lambda name, release: release(),
+            once=lambda name, release: release().value,
         )
         with scratch_ledger(Adjacency(config.adjacency), config.delta) as ledger:
             if config.strategy in catalogue.solved():
@@ -192,7 +191,7 @@ def solved(context: RunContext, examples: PairExamples, ledger: Ledger) -> Cohor
     """The strategy that the settings name, as ``strategies.solved`` builds it over texts."""
     config, public = context.config, without_labels(examples)
     terms = {"users": context.users, "delta": config.delta}
-    arguments: dict[str, Any] = context.arguments(SolvedModel(context.dimension))
+    arguments = context.arguments(SolvedModel(context.dimension))
     adjacency = Adjacency(config.adjacency)
     if config.strategy == "label-moment":
         plan = LabelMomentPlan.for_epsilon(
