@@ -57,9 +57,7 @@ def audit(
     Exits with status 1 if a bound exceeds a claim that is meant to hold, or a seeded fault is
     missed.
     """
-    from murmuration.audits.targets import (
-        TARGETS,  # imports every mechanism: only when asked for
-    )
+    from murmuration.audits.targets import TARGETS  # imports every mechanism: only when needed
 
     seed = secrets.randbelow(_SEEDS) if seed is None else seed
     if all_:
@@ -81,13 +79,8 @@ def audit(
         listed = " or ".join(a for a in Adjacency if a in entry.adjacencies)
         raise InputError(f"{target} claims nothing under {adjacency}; use --adjacency {listed}")
     try:
-        task = Task(
-            adjacency,
-            epsilon or entry.epsilon,
-            trials or entry.trials,
-            Randomness(seed),
-            confidence,
-        )
+        epsilon, trials = epsilon or entry.epsilon, trials or entry.trials
+        task = Task(adjacency, epsilon, trials, Randomness(seed), confidence)
         row = audit_row(target, entry, task, seed)
     except ValueError as error:
         raise InputError(" ".join(str(error).split())) from error

@@ -54,7 +54,7 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, Overflo
 
 
 class DamagedPromise(InputError):
-    """What a model says of private runs is there, and not to be believed: ``why``."""
+    """A model's account of private runs is there, and not to be believed: ``why``."""
 
     def __init__(self, why: str, advice: str) -> None:
         super().__init__(f"{why}; {advice}")

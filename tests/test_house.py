@@ -29,9 +29,12 @@ SUITES = (
     "server/whole_runs/",  # whole runs, by what is learnt and what goes wrong
     "sims/",  # one run on every runtime, and what it lets out
     "strategies/rounds/",  # rounds, of every strategy
+    "cli/models/test_kills.py",
     "client/agent/test_brought_packages.py",
     "client/agent/test_hold_outs.py",
     "client/test_isolation.py",
+    "deploy/test_namespaces.py",
+    "deploy/test_two_flowers.py",
     "examples/test_scripts.py",
     "murmuration/api/test_docstrings.py",
     "murmuration/test_version.py",
@@ -49,20 +52,20 @@ VAGUE = {
 NO_VERB = re.compile(r"(What|Whether|Of|How)\b")
 #: How many there are in each room: these numbers may only fall.
 WORST_WORDS = {
-    "alignment": 80,
+    "alignment": 62,
     "audits": 10,
-    "cli": 40,
+    "cli": 12,
     "client": 41,
-    "deploy": 15,
-    "murmuration": 36,
-    "preference": 95,
+    "deploy": 3,
+    "murmuration": 34,
+    "preference": 87,
     "privacy": 49,
-    "reporting": 50,
+    "reporting": 47,
     "research": 82,
     "server": 26,
     "sims": 21,
-    "strategies": 103,
-    "tests": 1577,
+    "strategies": 95,
+    "tests": 1575,
 }
 
 #: Whom each room may name. A longer name is one module of a room: no other of it may be named.
@@ -270,7 +273,7 @@ def test_no_folder_is_crowded():
 
 
 def test_commands_are_short():
-    """What computes is in the library, where programs find it, too."""
+    """Code that computes is in the library, where programs find it, too."""
     long = {
         str(file.relative_to(ROOT)): lines
         for file in sorted((ROOT / "cli").rglob("*.py"))

@@ -16,7 +16,7 @@ import pytest
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import read_charges
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 
@@ -100,7 +100,7 @@ def config(disk, crowd, crowd_test):
 
 
 def run(config):
-    return train(config, Deployed(client_app, 4, config.to_run_config()))
+    return run_training(config, Deployed(client_app, 4, config.to_run_config()))
 
 
 def charges_of(config):
@@ -112,13 +112,13 @@ def charges_of(config):
 def full_at(disk, config, step):
     """A run on a disk that is full from a step on, and the one that goes on with it."""
     disk.steps, disk.full_at = [], step
-    said = ""
+    message = ""
     try:
         run(config)
     except InputError as error:
-        said = str(error)
-        assert "\n" not in said
-        assert "No space left on device" in said, said
+        message = str(error)
+        assert "\n" not in message
+        assert "No space left on device" in message, message
         assert not (Path(config.out) / "result.json").exists()
     before = charges_of(config)
     disk.free()
@@ -129,7 +129,7 @@ def full_at(disk, config, step):
     assert result["epsilon"] <= BUDGET
     assert result["rounds"] == ROUNDS or result["stopped"] is not None
     subprocess.run(["rm", "-r", config.out], check=True)
-    return said
+    return message
 
 
 def places(disk, config):
@@ -154,5 +154,7 @@ def test_a_full_disk_ends_a_deployed_run_in_one_line_and_it_goes_on(disk, config
 def test_at_every_step(disk, config):
     steps = places(disk, config)
     assert len(steps) > 12
-    said = {name: full_at(disk, config, place) for name, place in sorted(steps, key=lambda s: s[1])}
-    assert sum(map(bool, said.values())) > len(said) / 2  # others fit into what was open
+    messages = {
+        name: full_at(disk, config, place) for name, place in sorted(steps, key=lambda s: s[1])
+    }
+    assert sum(map(bool, messages.values())) > len(messages) / 2  # others fit into what was open

@@ -7,7 +7,7 @@ import pytest
 
 from murmuration.client.app import app as client_app
 from murmuration.privacy.accounting.ledger import read_charges
-from murmuration.server.training import train
+from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 
@@ -18,7 +18,7 @@ LATE, NEVER = 1, 2
 
 
 class Slow(LocalGrid):
-    """Of six nodes one answers each round after its deadline, and one, still online, never.
+    """Six nodes: one answers each round after its deadline, and one, still online, never.
 
     What comes late is there when the next round is asked.
     """
@@ -54,7 +54,7 @@ def test_a_run_ends_by_the_others_and_says_who_was_slow(tmp_path, crowd, crowd_t
         out=str(tmp_path / "run"),
     )  # fmt: skip
     grid = Slow(config)
-    result = train(config, grid)
+    result = run_training(config, grid)
     assert (result["rounds"], result["stopped"]) == (ROUNDS, None)
     charges = read_charges(Path(config.out) / "ledger.jsonl")
     assert [charge.round for charge in charges if charge.round] == [*range(1, ROUNDS + 1)]

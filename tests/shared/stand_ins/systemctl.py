@@ -19,13 +19,13 @@ UNITS, RUNNING = Path("/etc/systemd/system"), Path("/run/units")
 
 
 def settings(unit: str) -> dict[str, list[str]]:
-    """What a unit's file says, by name."""
-    found = defaultdict(list)
+    """Return what a unit's file says, by name."""
+    values = defaultdict(list)
     for line in (UNITS / f"{unit}.service").read_text().splitlines():
         name, is_one, value = line.partition("=")
         if is_one:
-            found[name].append(value)
-    return found
+            values[name].append(value)
+    return values
 
 
 def folder(path: Path, owner: str, group: str, mode: str) -> None:
@@ -36,39 +36,39 @@ def folder(path: Path, owner: str, group: str, mode: str) -> None:
 
 def start(unit: str) -> None:
     """In a process of its own, whose output is in ``/run/units``."""
-    said = settings(unit)
-    (user,) = said["User"]
-    group = said["Group"][0] if said["Group"] else pwd.getpwnam(user).pw_gid
-    for name in said["RuntimeDirectory"]:
+    unit_settings = settings(unit)
+    (user,) = unit_settings["User"]
+    group = unit_settings["Group"][0] if unit_settings["Group"] else pwd.getpwnam(user).pw_gid
+    for name in unit_settings["RuntimeDirectory"]:
         folder(Path("/run", name), user, group, "755")
-    for name in said["StateDirectory"]:
-        folder(Path("/var/lib", name), user, group, *said["StateDirectoryMode"])
-    variables = dict(shlex.split(line)[0].split("=", 1) for line in said["Environment"])
+    for name in unit_settings["StateDirectory"]:
+        folder(Path("/var/lib", name), user, group, *unit_settings["StateDirectoryMode"])
+    variables = dict(shlex.split(line)[0].split("=", 1) for line in unit_settings["Environment"])
     hidden = "".join(
         f"mount -t tmpfs -o mode=000 tmpfs {path.lstrip('-')}; "
-        for path in said["InaccessiblePaths"]
+        for path in unit_settings["InaccessiblePaths"]
         if Path(path.lstrip("-")).exists()
     )
     who = f"setpriv --reuid {user} --regid {group} --clear-groups --no-new-privs"
     command = [
-        *("unshare", "--mount", *(["--net"] if said["PrivateNetwork"] == ["yes"] else [])),
+        *("unshare", "--mount", *(["--net"] if unit_settings["PrivateNetwork"] == ["yes"] else [])),
         *("sh", "-c", f'mount -t tmpfs -o mode=1777 tmpfs /var/tmp; {hidden}exec {who} "$@"'),
-        *("sh", *shlex.split(said["ExecStart"][0].replace("%%", "%"))),
+        *("sh", *shlex.split(unit_settings["ExecStart"][0].replace("%%", "%"))),
     ]
     RUNNING.mkdir(exist_ok=True)
     if pid := os.fork():
         (RUNNING / unit).write_text(str(pid))
         return
     os.setsid()
-    os.umask(int(said["UMask"][0], 8))
-    kept = {name: os.environ[name] for name in ("PYTHONPATH", "MURMURATION_TEST_WALK")}
-    kept["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
+    os.umask(int(unit_settings["UMask"][0], 8))
+    inherited = {name: os.environ[name] for name in ("PYTHONPATH", "MURMURATION_TEST_WALK")}
+    inherited["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
     output = os.open(RUNNING / f"{unit}.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
     os.dup2(output, 1), os.dup2(output, 2)
     while True:
-        with subprocess.Popen(command, env={**kept, **variables}, cwd="/") as program:
+        with subprocess.Popen(command, env={**inherited, **variables}, cwd="/") as program:
             signal.signal(signal.SIGTERM, lambda *_: (program.terminate(), sys.exit(0)))
-        time.sleep(float(said["RestartSec"][0]))
+        time.sleep(float(unit_settings["RestartSec"][0]))
 
 
 def stop(unit: str) -> None:
