@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import zlib
 from pathlib import Path
@@ -369,12 +370,10 @@ def cli(monkeypatch, capsys):
     return call
 
 
-@pytest.fixture
-def four_policies(language_model, tmp_path):
-    """Folders of a reference and of policies near it, and the file of their class."""
+@pytest.fixture(scope="session")
+def near_the_reference(language_model, tmp_path_factory):
+    """Folders of four policies, whose weights are those of gpt2 with noise."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from murmuration.server.policies import commit
 
     base, folders = language_model("gpt2"), []
     words = AutoTokenizer.from_pretrained(base)
@@ -384,9 +383,18 @@ def four_policies(language_model, tmp_path):
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
-        folders.append(tmp_path / f"p{number}")
+        folders.append(tmp_path_factory.mktemp("policies") / f"p{number}")
         model.save_pretrained(folders[-1])
         words.save_pretrained(folders[-1])
+    return folders
+
+
+@pytest.fixture
+def four_policies(near_the_reference, tmp_path):
+    """Folders of policies near a reference, which a test may change, and their class."""
+    from murmuration.server.policies import commit
+
+    folders = [shutil.copytree(folder, tmp_path / folder.name) for folder in near_the_reference]
     commit(tmp_path / "class.json", [str(folder) for folder in folders], public=True)
     return folders
 

@@ -93,6 +93,8 @@ def test_what_leads_nowhere_ends_the_build(tmp_path):
         (source / f"{name}.md").write_text(f"# {name}\n\n{page}\n", encoding="utf-8")
     done = build(source, tmp_path)
     assert done.returncode != 0
-    lines = done.stderr.splitlines()
+    warnings = [line for line in done.stderr.splitlines() if "WARNING" in line]
     for name, (_, lost) in NOWHERE.items():
-        assert any(f"{name}.md" in line and lost in line for line in lines), (name, done.stderr)
+        # Of a function that is not there no page is named.
+        where = "" if name == "function" else f"{name}.md"
+        assert any(where in line and lost in line for line in warnings), (name, done.stderr)
