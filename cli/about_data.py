@@ -35,6 +35,9 @@ Responses = Annotated[int | None, _OPTIONS["responses"]]
 Labels = Annotated[str | None, _OPTIONS["labels"]]
 MaxJudgements = Annotated[int | None, _OPTIONS["max_judgements"]]
 MaxCharacters = Annotated[int | None, _OPTIONS["max_characters"]]
+Scale = Annotated[str | None, _OPTIONS["scale"]]
+PositiveFrom = Annotated[str | None, _OPTIONS["positive_from"]]
+NoPrompt = Annotated[bool | None, _OPTIONS["no_prompt"]]
 
 UserColumn = Annotated[
     str | None,
@@ -83,7 +86,7 @@ def renamed(columns: str | None, user_column: str | None) -> str:
 
 def located(source: str | None, split: str | None, config: str | None) -> str | None:
     """A source with its split and configuration; InputError where there is no source for them."""
-    from murmuration.preference.data.data_sets import with_parts
+    from murmuration.preference.data.sources import with_parts
 
     if split is None and config is None:
         return source
@@ -99,6 +102,9 @@ def schema(
     max_characters: int | None,
     labels: str | None = None,
     one_user_per_row: bool | None = None,
+    scale: str | None = None,
+    positive_from: str | None = None,
+    no_prompt: bool | None = None,
 ) -> Schema:
     """The schema that options declare; InputError if they make no sense."""
     given = {
@@ -108,5 +114,8 @@ def schema(
         "max-characters": max_characters,
         "labels": labels,
         "one-user-per-row": one_user_per_row,
+        "scale": scale,
+        "positive-from": positive_from,
+        "no-prompt": no_prompt,
     }
     return Schema.of({name: value for name, value in given.items() if value is not None})

@@ -44,6 +44,9 @@ def agent(
     max_judgements: about_data.MaxJudgements = None,
     max_characters: about_data.MaxCharacters = None,
     labels: about_data.Labels = None,
+    scale: about_data.Scale = None,
+    positive_from: about_data.PositiveFrom = None,
+    no_prompt: about_data.NoPrompt = None,
 ) -> None:
     """Answer a node's requests from its users' data, within the owner's policy.
 
@@ -58,7 +61,15 @@ def agent(
     get_logger("murmuration.agent")  # in one line each
     rules = Policy.load(policy)
     schema = about_data.schema(
-        kind, responses, max_judgements, max_characters, labels, one_user_per_row
+        kind,
+        responses,
+        max_judgements,
+        max_characters,
+        labels,
+        one_user_per_row,
+        scale,
+        positive_from,
+        no_prompt,
     )
     named = about_data.renamed(columns, user_column)
     extensions.restrict(rules.extensions)

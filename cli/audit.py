@@ -2,8 +2,6 @@
 
 import json
 import secrets
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -92,15 +90,8 @@ def audit(
         raise typer.Exit(1)
 
 
-def _seeded_faults() -> dict[str, Any]:
-    """Return what audits must catch, which only a checkout has: research is not installed."""
-    if find_spec("murmuration.research") is None:
-        return {}
-    return import_module("murmuration.research.faults").usable()
-
-
 def _all(seed: int, confidence: float, page: Path | None, as_json: bool) -> None:
-    from murmuration.audits.report import audit_all, failed
+    from murmuration.audits.report import audit_all, failed, seeded_faults
     from murmuration.audits.report import page as page_of
 
     progress = Terminal(stderr=True, highlight=False)
@@ -112,7 +103,7 @@ def _all(seed: int, confidence: float, page: Path | None, as_json: bool) -> None
             f"({row['seconds']} s)",
             markup=False,
         ),
-        _seeded_faults(),
+        seeded_faults(),
     )
     folder = Path("docs/explanation")
     path = page or (folder if folder.is_dir() else Path()) / "audits.md"

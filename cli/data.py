@@ -1,10 +1,12 @@
 """``murmuration data``: a look at one's own judgements before a budget is spent."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from murmuration.api.looking import data as look_at_data
+from murmuration.api.looking import written_split
 from murmuration.cli import about_data
 from murmuration.cli.options import meaning
 from murmuration.reporting.live.tables import console
@@ -29,6 +31,16 @@ def data(
     labels: about_data.Labels = None,
     max_judgements: about_data.MaxJudgements = None,
     max_characters: about_data.MaxCharacters = None,
+    scale: about_data.Scale = None,
+    positive_from: about_data.PositiveFrom = None,
+    no_prompt: about_data.NoPrompt = None,
+    split_users: Annotated[
+        float | None,
+        typer.Option(help="Write the rows of this share of the users to a test file instead."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help=f"{meaning('out')} The folder for both files.")
+    ] = None,
     epsilon: Annotated[
         float, typer.Option(help=f"{meaning('epsilon')} The one that you have in mind.", min=0.0)
     ] = Settings.epsilon,
@@ -38,15 +50,23 @@ def data(
     Everything goes to the terminal and nowhere else. It is exact, and for your eyes only. It ends
     with a `murmuration run` command.
     """
+    source = about_data.located(source, split, data_config) or source
+    columns = about_data.renamed(columns, user_column)
+    if split_users is not None or out is not None:
+        print(written_split(source, split_users, out, columns))
+        return
     summary = look_at_data(
-        about_data.located(source, split, data_config) or source,
-        columns=about_data.renamed(columns, user_column),
+        source,
+        columns=columns,
         kind=kind,
         responses=responses,
         labels=labels,
         max_judgements=max_judgements,
         max_characters=max_characters,
         one_user_per_row=one_user_per_row,
+        scale=scale,
+        positive_from=positive_from,
+        no_prompt=no_prompt,
         epsilon=epsilon,
     )
     console().print(summary)

@@ -27,10 +27,10 @@ import numpy as np
 from flwr.app import Context
 
 from murmuration.preference.bases import base_of
-from murmuration.preference.data.data_sets import parse_source
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut, OnBadRows
 from murmuration.preference.data.loading import Data, load_data
 from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.preference.data.sources import parse_source
 from murmuration.preference.escaping import get_logger
 from murmuration.preference.kinds.model import Examples, Model
 from murmuration.preference.online import local

@@ -1,6 +1,6 @@
 """How every saved model is asked for scores: with strings or chat messages, one text or many.
 
-A prompt of messages is written down as it is in a file of judgements (`preference.data.messages`).
+A prompt of messages is written down as it is in a file of judgements (`preference.data.cells`).
 Of a response in messages the last one counts: what came before it, thoughts or calls of tools, is
 not what people judged.
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from murmuration.preference.data.messages import prompt_cell
+from murmuration.preference.data.cells import prompt_cell
 from murmuration.preference.data.rows import BadRow, InputError
 
 #: A prompt or a response as people have it: a string, or chat messages.

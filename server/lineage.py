@@ -25,10 +25,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from murmuration.preference.data.data_sets import parse_source
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import texts_in
-from murmuration.preference.data.sources import first_line
+from murmuration.preference.data.sources import first_line, parse_source
 from murmuration.preference.language.checkpoint import chain_of, fetch, weights_digest
 from murmuration.preference.language.reward import FILE as ABOUT
 from murmuration.preference.language.reward import is_language_model
@@ -342,7 +341,7 @@ def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]
     else:
         before = lineage_of_model(what, encoder, advice, elsewhere) if encoder else Promise()
     lineage = before | Promise((this,))
-    if heads - (_heads(lineage) + Counter(elsewhere)):
+    if heads - (_heads(lineage) + Counter(elsewhere.keys())):
         raise InputError(
             f"{what} {folder}: its encoder came from runs whose ledgers are not there; {advice}"
         )

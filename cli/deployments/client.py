@@ -37,6 +37,9 @@ def client(
     max_judgements: about_data.MaxJudgements = None,
     max_characters: about_data.MaxCharacters = None,
     labels: about_data.Labels = None,
+    scale: about_data.Scale = None,
+    positive_from: about_data.PositiveFrom = None,
+    no_prompt: about_data.NoPrompt = None,
     port: Annotated[
         int, typer.Option(help="port to listen on. Of the SuperNode, on this machine only")
     ] = 9094,
@@ -74,7 +77,15 @@ def client(
             )
         return
     schema = about_data.schema(
-        kind, responses, max_judgements, max_characters, labels, one_user_per_row
+        kind,
+        responses,
+        max_judgements,
+        max_characters,
+        labels,
+        one_user_per_row,
+        scale,
+        positive_from,
+        no_prompt,
     )
     renamed = about_data.renamed(columns, user_column)
     text, allowed = report(handed_over, data, renamed, schema, ask_server=not check)

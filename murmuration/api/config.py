@@ -11,8 +11,8 @@ from typing import Any
 
 from murmuration.api.rows import Source, locate
 from murmuration.planning.plan import parse_adjacency
-from murmuration.preference.data.data_sets import absolute, parse_source
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.sources import absolute, parse_source
 from murmuration.preference.features.hashing import AUTO, chosen_features, parse_features
 from murmuration.preference.online import is_of_hub, is_online
 from murmuration.privacy.adjacency import Adjacency

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from murmuration.api.rows import Source, located_rows
@@ -24,6 +25,9 @@ def data(
     max_judgements: int | None = None,
     max_characters: int | None = None,
     one_user_per_row: bool | None = None,
+    scale: str | None = None,
+    positive_from: str | None = None,
+    no_prompt: bool | None = None,
     epsilon: float | None = None,
 ) -> DataSummary:
     """Look at judgements before a budget is spent: what they hold, which rows would be refused.
@@ -48,6 +52,9 @@ def data(
         max_judgements: Most judgements of a user.
         max_characters: Most characters of a text.
         one_user_per_row: There is no column of users: each row counts as a user of its own.
+        scale: Labels that are numbers, as ``"1..5"``: what lies above the middle is up.
+        positive_from: Least number of a label that is a thumb up.
+        no_prompt: Pairs have no prompt; by default so if no row has one.
         epsilon: The budget that you have in mind, for which settings are advised; by default that
             of ``train``.
 
@@ -72,9 +79,32 @@ def data(
         "labels": labels,
         "max_judgements": max_judgements,
         "max_characters": max_characters,
+        "scale": scale,
+        "positive_from": positive_from,
+        "no_prompt": no_prompt,
     }
     declared = {name: value for name, value in options.items() if value is not None}
     with located_rows(source) as place:
         summary = look_at(place, columns, declared, epsilon)
     in_memory = not isinstance(source, str | os.PathLike)
     return replace(summary, source="FILE") if in_memory else summary
+
+
+def written_split(source: str, share: float | None, out: Path | None, columns: str) -> str:
+    """Write a source's rows in two files, each user's in one of them; return what is to be said.
+
+    Raises:
+        InputError: share or folder is missing, or the source cannot be split.
+    """
+    from murmuration.preference.data.splitting import split_users
+
+    if share is None or out is None:
+        raise InputError("--split-users SHARE and --out DIR belong together")
+    split = split_users(source, share, out, columns)
+    left_out = f"\n{split.left_out:,} rows name nobody and are in neither" if split.left_out else ""
+    return (
+        f"{split.train}: {split.train_users:,} users, for --data\n"
+        f"{split.test}: {split.test_users:,} users, for --test, which declares them public: "
+        "figures on them are exact, and no epsilon covers these people. To protect them too, leave "
+        f"--test out: --heldout holds users out of the whole file{left_out}"
+    )

@@ -31,6 +31,7 @@ _OWN = (
 )
 _LARGE = 0.2  # of all judgements: a user with more is named
 _BAR = 40  # characters of the longest
+_FEW = 0.05  # of all rows
 _EXAMPLES = 5  # reasons for which rows would be refused
 
 
@@ -93,7 +94,7 @@ class DataSummary:
             parts.append(f"--model {self.schema.kind}")
         elif self.schema.responses > 2:
             parts.append("--model plackett-luce")
-        if self.judgements.left_out:
+        if self.judgements.left_out and self.few_left_out:
             parts.append("--on-bad-rows skip")
         features = advice.features_for(users, self.epsilon).name
         if features != Settings.features and advice.works(features):
@@ -105,6 +106,13 @@ class DataSummary:
             name += "-again"
         parts.append(f"--out runs/{name}")
         return " \\\n  ".join(parts)
+
+    @property
+    def few_left_out(self) -> bool:
+        """Whether so few rows are unusable that a run may skip them: of more, what they hold has
+        not been understood."""
+        left_out = self.judgements.left_out
+        return left_out <= _FEW * (len(self.judgements) + left_out)
 
     @property
     def users_to_train_on(self) -> int:
@@ -215,8 +223,12 @@ class DataSummary:
         rows = len(self.judgements) + left_out
         told = sum(times for times, _ in self.reasons.values())
         lines = [
-            f"{left_out:,} of {counted(rows, 'row')} ({_percent(left_out / rows)}); the command "
-            "below leaves them out (--on-bad-rows skip). Why"
+            f"{left_out:,} of {counted(rows, 'row')} ({_percent(left_out / rows)}); "
+            + (
+                "the command below leaves them out (--on-bad-rows skip). Why"
+                if self.few_left_out
+                else "too many to be left out: what they hold has not been understood. Why"
+            )
             + (f", of the first {told:,}:" if told < left_out else ":")
         ]
         for times, first in list(self.reasons.values())[:_EXAMPLES]:

@@ -5,12 +5,18 @@ from contextlib import suppress
 from typing import get_args
 
 from murmuration.planning.data_summary import DataSummary
-from murmuration.preference.data.columns import RANKING_COLUMNS, with_user
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import columns_of, load_data, parse_columns
-from murmuration.preference.data.rows import FIELDS, MOST_RESPONSES, BadRow, InputError, Kind
+from murmuration.preference.data.rows import (
+    FIELDS,
+    MOST_RESPONSES,
+    REQUIRED,
+    BadRow,
+    InputError,
+    Kind,
+    layout_of,
+)
 from murmuration.preference.data.schema import Schema
-from murmuration.preference.data.winners import SIDED, sides
 from murmuration.strategies.settings.run import Settings
 
 
@@ -50,14 +56,10 @@ def look_at(
         most = max(map(len, judgements.responses))
         schema = _schema(schema.kind, {**declared, "responses": max(2, most)})
     header = columns_of(source)
-    named = parse_columns(columns)
-    taken = {field: field for field in FIELDS} | named
+    taken = {field: field for field in FIELDS} | parse_columns(columns)
     with suppress(BadRow):  # several columns may be the user's: every row was refused by that
-        taken |= with_user(dict.fromkeys(header), {"user_id": taken["user_id"]})
-        taken |= dict(zip(SIDED, sides(dict.fromkeys(header), named) or (), strict=False))
-    ranks = [column for column in RANKING_COLUMNS if column in header]
-    if len(ranks) == 1:
-        taken["ranking"] = named.get("ranking", ranks[0])
+        names = {field: field for field in REQUIRED} | parse_columns(columns)
+        taken |= layout_of(header, names).columns
     taken = {field: column for field, column in taken.items() if column in header}
     reasons = _grouped(judgements.set_aside)
     return DataSummary(source, columns, judgements, schema, kinds, header, taken, reasons, epsilon)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from murmuration.preference.data.budget import FileBudget
-from murmuration.preference.data.cells import BadRow
+from murmuration.preference.data.errors import BadRow
 
 _CHILD = Path(__file__).with_name("columnar_child.py")
 #: No threads, and no memory that is reserved ahead; nothing else of the environment is needed.

@@ -7,4 +7,12 @@ class InputError(ValueError):
 
 
 class BadRow(ValueError):
-    """Why one row cannot be used; whoever knows the row's place adds it."""
+    """Why one row cannot be used, and whose it is; whoever knows the row's place adds it."""
+
+    user_id: str | None = None
+
+
+def first_line(error: BaseException) -> str:
+    """An error's first line of text, or its type if it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0].strip() if lines else type(error).__name__

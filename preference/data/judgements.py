@@ -3,7 +3,7 @@
 Decisions:
 - The user is the privacy unit, so rows are grouped by user when they are read and never ungrouped.
   Two spellings of an id that look the same are one user (surrounding blanks, accents written in
-  two ways) or refused (`preference.data.user_ids`): taking one person for two would double what
+  two ways) or refused (`preference.data.cells`): taking one person for two would double what
   they can contribute.
 - Responses of a row are in order of preference, the preferred one first. Those that tie keep their
   given order, and y is one over their number: 1/2 for a pair.
@@ -18,29 +18,28 @@ Decisions:
 Shape suffixes: R rows (judgements), U users.
 """
 
-import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal, NoReturn, Self, get_args
 
 import numpy as np
 
-from murmuration.preference.data.columns import SHARED_WORDS, told
 from murmuration.preference.data.ratings import Paired, pair_up
 from murmuration.preference.data.rows import (
-    FIELDS,
-    REQUIRED,
+    NEITHER,
+    SHARED_WORDS,
     BadRow,
     InputError,
     Kind,
+    OtherKind,
     Row,
-    parse_row,
-    readable_user,
+    RowReader,
+    counted,
+    decide,
 )
-from murmuration.preference.data.schema import PAIRS, OtherKind, Schema
-from murmuration.preference.data.winners import how_read
+from murmuration.preference.data.schema import PAIRS, Schema
 
 #: What is done with a bad row. `isolate` is for nodes: as `skip`, but nothing that users have or
 #: lack is an error, and no file is read in which one user's bytes could reach another's rows.
@@ -51,10 +50,6 @@ _MOST_TOLD = 100
 _NO_PAIRS = (
     "no user rated one prompt's responses up and down, so there is no pair to learn from: "
     "--kind thumbs --model thumbs learns from single ratings"
-)
-_NOT_AT_NODES = (
-    "a single rating, and pairs are declared: which pairs ratings make would tell what they were, "
-    "so a node makes none; declare kind=thumbs, or give it pairs"
 )
 
 
@@ -273,35 +268,36 @@ class Judgements:
         A reader that could not parse a row hands over a `BadRow` in its place. `source` names the
         whole where it turns out to be empty.
         """
-        names = _column_names(columns)
-        if schema.one_user_per_row:
-            del names["user_id"]
         left_out, notes = LeftOut(on_bad_rows), Counter[str]()
+        reader = RowReader(columns, schema, at_node=on_bad_rows == "isolate")
         result: dict[str, list[Row]] = {}
-        alike: Counter[str] = Counter()
-        texts: dict[str, str] = {}  # one object per distinct text: prompts recur
         placed = iter(rows)
         for file, line, row in placed:
-            try:
-                judged = parse_row(row, names, schema.kind)
-                schema.check(judged)
-                if judged.kind != schema.kind and on_bad_rows == "isolate":
-                    raise BadRow(_NOT_AT_NODES)
-                if schema.one_user_per_row:
-                    judged = replace(judged, user_id=_own_user(judged, alike))
-                schema.check_count(len(result.get(judged.user_id, ())))
-            except OtherKind as other:
-                rest = placed if on_bad_rows == "refuse" else iter(())
-                readable = _readable(rest, names, schema.kind)
-                left_out.add(f"{file}:{line}", _declare(other, schema, readable))
-            except BadRow as reason:
-                left_out.add(f"{file}:{line}", reason)
-            else:
-                result.setdefault(judged.user_id, []).append(_with_shared_texts(judged, texts))
-                notes.update(how_read(row, names))
+            read = reader.read(row)
+            if isinstance(read, Row):
+                if read.label_problem or read.prompt_problem:
+                    read = replace(read, place=f"{file}:{line}")
+                result.setdefault(read.user_id, []).append(read)
                 continue
-            if (user := readable_user(row, names)) is not None:
-                result.setdefault(user, [])
+            if isinstance(read, OtherKind):
+                read = reader.advise(read, placed if on_bad_rows == "refuse" else ())
+            left_out.add(f"{file}:{line}", read)
+            if read.user_id is not None:
+                result.setdefault(read.user_id, [])
+        groups = list(result.values()) if on_bad_rows == "isolate" else [[*chain(*result.values())]]
+        result = {user: [] for user in result}
+        for group in groups:
+            decided, why = decide(group, at_node=on_bad_rows == "isolate")
+            if why:
+                raise InputError(f"{source}: {why}")
+            for row, read in zip(group, decided, strict=True):
+                if isinstance(read, BadRow):
+                    left_out.add(row.place or source, read)
+                elif read.kind == "thumbs" and read.y == 0.5:
+                    notes[NEITHER] += 1
+                else:
+                    result[row.user_id].append(read)
+                    notes.update(read.notes)
         rows_read = sum(map(len, result.values()))
         left_out.check(rows_read, f"{source}: no judgements: there are no rows")
         without = notes[SHARED_WORDS]
@@ -316,7 +312,7 @@ class Judgements:
         ordered = [judged for mine in result.values() for judged in mine]
         if rows_read and not ordered:
             raise InputError(f"{source}: {_NO_PAIRS}")
-        groups = [judged.groups for judged in ordered]
+        places = [judged.groups for judged in ordered]
         flip_R = None
         if schema.labels == "randomized":
             flip_R = np.array([judged.flip_probability for judged in ordered], dtype=np.float64)
@@ -334,9 +330,9 @@ class Judgements:
             kind=schema.kind,
             most_responses=schema.responses,
             flip_R=flip_R,
-            notes=(*told(notes), *paired.told()),
+            notes=(*counted(notes), *paired.told()),
             one_user_per_row=schema.one_user_per_row,
-            groups_R=groups if any(groups) else None,
+            groups_R=places if any(places) else None,
             thumbs=paired.thumbs,
             thumbs_alone=paired.alone,
         )
@@ -405,64 +401,3 @@ class LeftOut:
         if self.rows:
             raise InputError(f"all {self.rows} rows are bad, the first: {self.reasons[0]}")
         raise InputError(nothing)
-
-
-def _readable(
-    rows: Iterator[tuple[str, int, Mapping[str, object] | BadRow]],
-    names: Mapping[str, str],
-    declared: Kind,
-) -> Iterator[Row]:
-    """Those that are rows of any kind."""
-    for _, _, row in rows:
-        try:
-            yield parse_row(row, names, declared)
-        except BadRow:
-            continue
-
-
-def _declare(other: OtherKind, schema: Schema, rows: Iterable[Row]) -> BadRow:
-    """Return what is wrong with a row of another kind, and what would suit it and those after
-    it."""
-    first = other.row
-    most = max(len(row.responses) for row in chain([first], rows) if row.kind == first.kind)
-    suits = Schema(first.kind, most if first.kind != "thumbs" else 0).options or "--kind pairs"
-    return BadRow(
-        f"{other}, and {schema.kind} are declared: pass {suits}, and keep pairs, the best of "
-        "several, rankings and thumbs apart"
-    )
-
-
-def _own_user(judged: Row, alike: Counter[str]) -> str:
-    """A user for a row alone, named by what was shown: by no label, which the name would tell, and
-    by no other row, but for how many there are over the same texts."""
-    shown = (judged.prompt, *sorted(judged.responses))
-    name = hashlib.blake2b(repr(shown).encode(), digest_size=16).hexdigest()
-    alike[name] += 1
-    return f"row {name} {alike[name]}"
-
-
-def _with_shared_texts(judged: Row, texts: dict[str, str]) -> Row:
-    """With one object for each distinct text, of all rows so far."""
-    return replace(
-        judged,
-        user_id="",
-        prompt=texts.setdefault(judged.prompt, judged.prompt),
-        responses=tuple(texts.setdefault(response, response) for response in judged.responses),
-    )
-
-
-def _column_names(columns: Mapping[str, str] | None) -> dict[str, str]:
-    """Field → column; `tie` is there only if it was asked for, and then the column must exist."""
-    columns = dict(columns or {})
-    for field, column in columns.items():
-        if field not in FIELDS:
-            raise InputError(
-                f"--columns: {field!r} is not a field; the fields are {', '.join(FIELDS)}"
-            )
-        if not isinstance(column, str) or not column:
-            raise InputError(f"--columns: no column is named for {field!r}")
-    names = {field: field for field in REQUIRED} | columns
-    if len(set(names.values())) < len(names):
-        shown = ",".join(f"{field}={column}" for field, column in names.items())
-        raise InputError(f"--columns: two fields are read from one column ({shown})")
-    return names

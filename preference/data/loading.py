@@ -1,10 +1,13 @@
 """Judgements and texts from files, folders, functions and dataset hubs.
 
+A source becomes rows with the place they stand in (`preference.data.sources` says which files it
+names), and these become judgements or texts (`preference.data.judgements`, `preference.data.texts`)
+one by one: only the judgements themselves are held.
+
 Decisions:
-- One reader per kind of file; each yields rows with the file and line they stand in, so that every
-  complaint about a row can be found with an editor. Parquet, Arrow and arrays count rows instead.
+- One reader per kind of file; each yields rows with the line they stand in, so that every complaint
+  about a row can be found with an editor. Parquet, Arrow and arrays count rows instead.
 - A folder is its files of known kinds in the order of their names; users may span files.
-- Files are streamed; only the judgements themselves are held.
 - Whole files that cannot be read (missing, truncated, not of the kind their name says) are refused:
   setting aside is for rows. Of a folder at a node (``isolate``) only they are left out: where each
   user has a file, a broken one is that user's zero.
@@ -13,57 +16,48 @@ Decisions:
   quote swallows what follows, and to end every row at its line would let a text with line breaks
   in it pass for somebody else's rows. Nor of a JSON array, which is one text. Where several
   people's rows must be kept apart, these are not read (``isolate``).
-- Another package brings a kind of file by an entry point ``murmuration.readers``, which is named as
-  the files end, without the dot, and leads to a ``Reader``. Such files are not read as `.gz`.
 """
-
-from __future__ import annotations
 
 import csv
 import gzip
-import importlib
 import json
 import os
-import re
-import stat
-import sys
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import chain, islice
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeGuard, cast
 
 from murmuration.preference.data.budget import FileBudget
+from murmuration.preference.data.cells import exchange, prompt_cell, response_cell, shared_words
 from murmuration.preference.data.columnar import ColumnarReader, NotReadable
-from murmuration.preference.data.columns import RANKING_COLUMNS, RATED_COLUMNS, USER_COLUMNS
-from murmuration.preference.data.data_sets import Named, files_of, hub_rows, parse_source
+from murmuration.preference.data.errors import BadRow, InputError, first_line
 from murmuration.preference.data.judgements import Judgements, OnBadRows
-from murmuration.preference.data.messages import exchange, prompt_cell, response_cell
-from murmuration.preference.data.rows import FIELDS, BadRow, InputError
+from murmuration.preference.data.rows import KNOWN_COLUMNS
 from murmuration.preference.data.schema import PAIRS, Schema
-from murmuration.preference.data.sources import first_line, is_hub_name, looks_like_path
+from murmuration.preference.data.sources import (
+    KINDS,
+    READERS,
+    Placed,
+    Row,
+    SourceFile,
+    files_named,
+    known_kinds,
+    other_rows,
+)
+from murmuration.preference.data.sources import Reader as Reader
 from murmuration.preference.data.texts import UserTexts
-from murmuration.preference.data.winners import PAIRS_OF_SIDES, WINNERS
-from murmuration.privacy.extensions import ExtensionError, Group
-
-Row = Mapping[str, object] | BadRow
-Placed = tuple[str, int, Row]
+from murmuration.privacy.extensions import ExtensionError
 
 #: What files may become.
 BUDGET = FileBudget()
 #: Columns that any field may be read from, besides those that are named.
-_KNOWN = frozenset(
-    chain(
-        ("text", *FIELDS, *USER_COLUMNS, *RANKING_COLUMNS, *RATED_COLUMNS, *WINNERS),
-        *PAIRS_OF_SIDES,
-    )
-)
-#: What `datasets` writes beside the rows of a data set.
-_ABOUT_ROWS = ("state.json", "dataset_dict.json", "dataset_info.json", "dataset_infos.json")
+_KNOWN = KNOWN_COLUMNS | {"text"}
+#: What users have, grouped by user.
+Data = Judgements | UserTexts
+
 _TOO_MANY = "too many for its size"
 _PART_BYTES = 64  # of memory, that a value of JSON takes at least
-_FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 
 
 def load_judgements(
@@ -80,7 +74,7 @@ def load_judgements(
             also with `.gz`; a folder of such files, or one that `datasets` saved;
             `package.module:function`, called without arguments, that gives an iterable of mappings;
             or the name of a data set on the Hugging Face hub. Of the last and of folders a split
-            and a configuration may be named (`preference.data.data_sets`). What exists here as a
+            and a configuration may be named (`preference.data.sources`). What exists here as a
             path is a path.
         columns: field → column, for the fields of `preference.data.rows.FIELDS`.
         on_bad_rows: `refuse` the whole source at its first bad row, or `skip`: leave bad rows out,
@@ -91,9 +85,32 @@ def load_judgements(
     Raises:
         InputError: one line that names the file and line, or the source, and what is wrong.
     """
-    rows = _rows(source, on_bad_rows == "isolate", _wanted((columns or {}).values()))
+    rows = _rows(source, on_bad_rows == "isolate", _KNOWN.union(map(str, (columns or {}).values())))
     return Judgements.from_placed_rows(
         rows, columns=columns, on_bad_rows=on_bad_rows, source=source, schema=schema
+    )
+
+
+def load_data(
+    task: str,
+    source: str,
+    columns: str = "",
+    on_bad_rows: OnBadRows = "refuse",
+    schema: Schema = PAIRS,
+) -> Data:
+    """Users' rows of a source, as a task reads them; ``columns`` as `--columns` is written.
+
+    Raises:
+        InputError: one line that names the file and line, or the source, and what is wrong.
+    """
+    read, named = UserTexts if task == "text" else Judgements, parse_columns(columns)
+    rows = _rows(source, on_bad_rows == "isolate", _KNOWN.union(named.values()))
+    return read.from_placed_rows(
+        rows,
+        columns=named,
+        on_bad_rows=on_bad_rows,
+        source=source,
+        schema=schema,
     )
 
 
@@ -152,7 +169,7 @@ def texts_in(source: str, column: str) -> set[str]:
 
 def load_scorable(source: str) -> Iterator[tuple[str, dict[str, str]]]:
     """A prompt and its texts of each row of a source as of `load_judgements`, one by one: of pairs
-    `chosen` and `rejected`, in all forms of `preference.data.messages`; else the `response` (or
+    `chosen` and `rejected`, in all forms of `preference.data.cells`; else the `response` (or
     `completion`).
 
     Raises:
@@ -172,8 +189,10 @@ def _scorable(row: Mapping[str, object] | BadRow) -> tuple[str, dict[str, str]]:
         raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
     prompted = row.get("prompt") is not None
     if "chosen" in row and "rejected" in row:
-        columns = {name: name for name in ("prompt", "chosen", "rejected")}
-        prompt, chosen, rejected = exchange(row, columns, prompted)
+        pair = ("chosen", "rejected")
+        prompt, chosen, rejected = exchange(row, pair, "prompt" if prompted else None)
+        if not prompt:
+            prompt, chosen, rejected = shared_words(chosen, rejected, pair)
         return prompt, {"chosen": chosen, "rejected": rejected}
     name = "response" if "response" in row else "completion"
     if not prompted or row.get(name) is None:
@@ -186,7 +205,7 @@ def load_demonstrations(source: str) -> Iterator[tuple[str, str]]:
 
     A row has `prompt` and `response` (or `completion`) that are text, or `messages` as chats are
     written down, the last of them the assistant's. What stands before it is the prompt, as in
-    `preference.data.messages`.
+    `preference.data.cells`.
 
     Raises:
         InputError: it cannot be read, or a row is none of these or has nothing to learn (names the
@@ -220,6 +239,15 @@ def _demonstration(row: Mapping[str, object]) -> tuple[Any, Any] | None:
         return None
 
 
+def placed_rows(source: str) -> Iterator[Placed]:
+    """Yield the rows of a source as of `load_judgements`, with the file and line of each.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    return _rows(source, False, columns_of(source))
+
+
 def columns_of(source: str, rows: int = 100) -> list[str]:
     """Names of the columns in the first rows of a source as of `load_judgements`.
 
@@ -240,21 +268,6 @@ def _is_text(cell: object) -> TypeGuard[str]:
         return False
 
 
-def check_isolated(path: Path) -> None:
-    """InputError for a file in which one row's bytes could reach others'."""
-    reasons = {
-        ".csv": "in CSV one open quote swallows the rows of others",
-        ".json": "in a JSON array one broken character takes away the rows of others",
-    }
-    kind = _kind(path.name) or ""
-    if kind and kind not in _KINDS and not _reader(path, kind).isolates:
-        reasons[kind] = f"what reads {kind} does not keep people's rows apart"
-    if reason := reasons.get(kind):
-        raise InputError(
-            f"{path}: {reason}, so a node does not read it; write the rows as .jsonl or .parquet"
-        )
-
-
 def parse_columns(option: str) -> dict[str, str]:
     """Renamed columns from `field=column,field=column`; empty for the names as they are.
 
@@ -270,117 +283,55 @@ def parse_columns(option: str) -> dict[str, str]:
     return columns
 
 
-def _wanted(columns: Iterable[object]) -> frozenset[str]:
-    """The columns that are read where these are named."""
-    return _KNOWN | {column for column in columns if isinstance(column, str)}
-
-
 def _rows(source: str, isolate: bool, wanted: Collection[str]) -> Iterator[Placed]:
     """Rows of a source; of Parquet and Arrow what is in the ``wanted`` columns."""
-    if not source.strip():
-        raise InputError("no source of judgements is named")
-    named = parse_source(source)
-    path = Path(os.path.expanduser(named.name))  # noqa: PTH111 (a ~ of nobody stays what it is)
-    if os.path.isdir(path):  # noqa: PTH112 (says no where it cannot look, whatever the reason)
-        read = _isolated_folder if isolate else _folder
-        return read(path, named, wanted)
-    if os.path.lexists(path):
-        if named != Named(named.name):
-            raise InputError(f"{source}: a single file has no splits: name it without the #")
-        if isolate:
-            check_isolated(path)
-        return _each([path], wanted)
-    function = _FUNCTION.fullmatch(source)
-    if function:
-        return _function(source, *function.groups())
-    if looks_like_path(named.name) or not is_hub_name(named.name):
-        raise InputError(f"{source}: no such file or folder")
-    if isolate:
-        raise InputError(f"{source}: no such file or folder, and a node asks no hub for its data")
-    return hub_rows(named)
+    files = files_named(source, isolate)
+    if files is None:
+        return other_rows(source, isolate)
+    return _rows_of_files(files, wanted, isolate)
 
 
-def _kind(path: str) -> str | None:
-    name = path.lower().removesuffix(".gz")
-    for suffix in _KINDS:
-        if name.endswith(suffix):
-            return suffix
-    others = (f".{name}" for name in READERS.names())
-    return next((suffix for suffix in others if path.lower().endswith(suffix)), None)
-
-
-def _files(folder: Path) -> list[Path]:
-    """Of known kinds, in order; also those whose reading will say why they cannot be.
-
-    What is named `.json` may be about the rows beside it, and is read only where it is alone.
-    """
-    try:
-        named = [file for file in folder.iterdir() if _kind(file.name)]
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be read: {error.strerror or error}") from error
-    files = sorted(file for file in named if not file.name.startswith(".") and _is_file(file))
-    rows = [file for file in files if _kind(file.name) != ".json"]
-    return rows or [file for file in files if file.name not in _ABOUT_ROWS]
-
-
-def _is_file(path: Path) -> bool:
-    """Return whether this is a file, or a link that leads nowhere: what ought to be there is
-    missing."""
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except OSError:
-        return True
-
-
-def _folder(path: Path, named: Named, wanted: Collection[str]) -> Iterator[Placed]:
-    result = _files(path)
-    files = files_of(path, named, result)
-    files = result if files is None else files
-    if not files:
-        raise InputError(f"{path}: the folder holds no {_known_kinds()} file")
-    yield from _each(files, wanted)
-
-
-def _each(files: Iterable[Path], wanted: Collection[str]) -> Iterator[Placed]:
+def _rows_of_files(
+    files: Iterable[SourceFile], wanted: Collection[str], isolate: bool
+) -> Iterator[Placed]:
+    """Rows of files, one after the other. Files of a folder may be different people's: to
+    ``isolate`` them, a bad row stands for one that cannot be read."""
     with ColumnarReader(BUDGET) as columnar:
         for file in files:
-            yield from _file(file, wanted, columnar)
-
-
-def _isolated_folder(path: Path, named: Named, wanted: Collection[str]) -> Iterator[Placed]:
-    """As ``_folder``, where files are different people's: one that cannot be read is theirs alone,
-    a folder may be empty, and no split is concluded from what is there."""
-    result = _files(path)
-    files = files_of(path, named, result) if named.split or named.config else None
-    with ColumnarReader(BUDGET) as columnar:
-        for file in result if files is None else files:
             try:
-                check_isolated(file)
-                yield from _file(file, wanted, columnar)
+                for number, row in _rows_of_file(file, wanted, isolate, columnar):
+                    yield str(file.path), number, row
             except InputError as error:
-                yield str(file), 1, BadRow(str(error).removeprefix(f"{file}: "))
+                if not (isolate and file.of_folder):
+                    raise
+                yield str(file.path), 1, BadRow(str(error).removeprefix(f"{file.path}: "))
 
 
-def _file(path: Path, wanted: Collection[str], columnar: ColumnarReader) -> Iterator[Placed]:
-    kind = _kind(path.name)
+def _rows_of_file(
+    file: SourceFile, wanted: Collection[str], isolate: bool, columnar: ColumnarReader
+) -> Iterator[tuple[int, Row]]:
+    path, kind = file.path, file.kind
     if kind is None:
-        raise InputError(f"{path}: not a kind of file that can be read; known are {_known_kinds()}")
-    packed = path.name.lower().endswith(".gz")
-    reader = None if kind in _KINDS else _reader(path, kind)
+        raise InputError(f"{path}: not a kind of file that can be read; known are {known_kinds()}")
     try:
-        with path.open("rb") as file:
+        reader = None if kind in KINDS else READERS.load(kind.removeprefix("."))
+    except ExtensionError as error:
+        raise InputError(f"{path}: {error}") from None
+    if isolate and (reason := _not_isolated(kind, reader)):
+        raise InputError(
+            f"{path}: {reason}, so a node does not read it; write the rows as .jsonl or .parquet"
+        )
+    packed = path.name.lower().endswith(".gz")
+    try:
+        with path.open("rb") as stream:
             if reader is not None:
-                for number, row in _read_by(reader, file, path):
-                    yield str(path), number, row
-                return
-            if kind in _READERS:
-                most = BUDGET.bytes(os.fstat(file.fileno()).st_size) if packed else None
-                stream = cast(IO[bytes], gzip.GzipFile(fileobj=file)) if packed else file
-                rows = _READERS[kind](stream, most)
+                yield from _read_by(reader, stream, path)
+            elif kind in _READERS:
+                most = BUDGET.bytes(os.fstat(stream.fileno()).st_size) if packed else None
+                unpacked = cast(IO[bytes], gzip.GzipFile(fileobj=stream)) if packed else stream
+                yield from _READERS[kind](unpacked, most)
             else:
-                rows = columnar.rows(file, kind, packed, wanted)
-            for number, row in rows:
-                yield str(path), number, row
+                yield from columnar.rows(stream, kind, packed, wanted)
     except NotReadable as error:
         raise InputError(f"{path}: {error}") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -395,16 +346,14 @@ def _file(path: Path, wanted: Collection[str], columnar: ColumnarReader) -> Iter
         ) from error
 
 
-def _known_kinds() -> str:
-    others = "".join(f", .{name}" for name in READERS.names())
-    return ", ".join(_KINDS) + " (each also .gz)" + others
-
-
-def _reader(path: Path, kind: str) -> Reader:
-    try:
-        return READERS.load(kind.removeprefix("."))
-    except ExtensionError as error:
-        raise InputError(f"{path}: {error}") from None
+def _not_isolated(kind: str, reader: Reader | None) -> str:
+    """Return why one row's bytes could reach others' in such a file; empty if they cannot."""
+    if reader is not None and not reader.isolates:
+        return f"what reads {kind} does not keep people's rows apart"
+    return {
+        ".csv": "in CSV one open quote swallows the rows of others",
+        ".json": "in a JSON array one broken character takes away the rows of others",
+    }.get(kind, "")
 
 
 def _read_by(reader: Reader, file: IO[bytes], path: Path) -> Iterator[tuple[int, Row]]:
@@ -529,90 +478,3 @@ def _csv_line(line: bytes) -> str:
 
 
 _READERS = {".jsonl": _jsonl, ".csv": _csv, ".json": _json}
-_KINDS = (".jsonl", ".csv", ".parquet", ".arrow", ".json")
-
-
-@dataclass(frozen=True)
-class Reader:
-    """Declare how a kind of file is read.
-
-    Attributes:
-        name: how such files' names end, in small letters, without the dot.
-        rows: yields the rows of an open file, each a mapping from columns to cells, or a `BadRow`
-            that says what is wrong with one, and each with the line, or the number, of it.
-        isolates: whether no bytes of a row can reach another's, however broken they are; nodes,
-            whose files can be several people's, read no others.
-    """
-
-    name: str
-    rows: Callable[[IO[bytes]], Iterable[tuple[int, Mapping[str, object] | BadRow]]]
-    isolates: bool = False
-
-
-def _check_reader(name: str, loaded: object) -> str:
-    if not isinstance(loaded, Reader):
-        return "it is no Reader"
-    return "" if loaded.name == name else f"it is called {loaded.name!r}"
-
-
-#: The kinds of files that other packages bring.
-READERS = Group("murmuration.readers", _check_reader, [*(kind[1:] for kind in _KINDS), "gz"])
-
-
-def _function(source: str, module_name: str, function_name: str) -> Iterator[Placed]:
-    # a console script does not look in the current folder by itself
-    if str(Path.cwd()) not in sys.path and "" not in sys.path:
-        sys.path.append(str(Path.cwd()))
-    try:
-        function = getattr(importlib.import_module(module_name), function_name)
-    except ImportError as error:
-        raise InputError(f"{source}: cannot be imported: {first_line(error)}") from error
-    except AttributeError as error:
-        raise InputError(f"{source}: {module_name} has no {function_name!r}") from error
-    if not callable(function):
-        raise InputError(f"{source}: not a function but a {type(function).__name__}")
-    try:
-        rows = function()
-        if not isinstance(rows, Iterable) or isinstance(rows, (str, Mapping)):
-            raise TypeError(f"expected an iterable of rows, found {type(rows).__name__}")
-        for number, row in enumerate(rows, start=1):
-            yield source, number, row
-    except Exception as error:
-        raise InputError(
-            f"{source}: failed: {type(error).__name__}: {first_line(error)}"
-        ) from error
-
-
-# What a run learns: a reward from judgements, or a language model from texts.
-#
-# - `reward`: a number for a prompt and a response, from judgements;
-# - `text`: the next token of users' own texts (Charles et al. 2024);
-# - `sft`: the next token of the responses in judgements, given the prompt (supervised fine-tuning).
-#
-# Each reads rows of its own kind.
-
-#: What users have, grouped by user.
-Data = Judgements | UserTexts
-
-
-def load_data(
-    task: str,
-    source: str,
-    columns: str = "",
-    on_bad_rows: OnBadRows = "refuse",
-    schema: Schema = PAIRS,
-) -> Data:
-    """Users' rows of a source, as a task reads them; ``columns`` as `--columns` is written.
-
-    Raises:
-        InputError: one line that names the file and line, or the source, and what is wrong.
-    """
-    read, named = UserTexts if task == "text" else Judgements, parse_columns(columns)
-    rows = _rows(source, on_bad_rows == "isolate", _wanted(named.values()))
-    return read.from_placed_rows(
-        rows,
-        columns=named,
-        on_bad_rows=on_bad_rows,
-        source=source,
-        schema=schema,
-    )

@@ -1,48 +1,67 @@
-"""One row of judgements: what it must hold, and why it is refused.
+"""One row of judgements: which of its columns hold what, what it must hold, and why it is refused.
 
-Four kinds of rows, told apart by their columns: pairs (`chosen`, `rejected`, perhaps `tie`; or two
-responses and which of them won, `preference.data.winners`), the best of several (`responses`,
-`best`), rankings (`responses`, `ranking`) and thumbs: single responses that were liked or not
-(`completion`, `label`). A row with `responses` and `scores` is whichever of the others is declared.
-Texts may be lists of chat messages, and the prompt of a pair what its two texts share
-(`preference.data.messages`). A cell of text that should be a list, as in CSV, is read as JSON.
+Four kinds of rows, told apart by the names of their columns alone: pairs (`chosen`, `rejected`,
+perhaps `tie`; or two responses and which of them won), the best of several (`responses`, `best`),
+rankings (`responses`, `ranking`) and thumbs: single responses that were liked or not (`completion`,
+`label`). A row with `responses` and `scores` is whichever of the others is declared. Texts may be
+lists of chat messages, and the prompt of a pair what its two texts share (`preference.data.cells`).
+A cell of text that should be a list, as in CSV, is read as JSON.
+
+Columns have the fields' own names, or those that `--columns` gives. Beside that, columns in which
+collections usually keep who judged are known: a row that has exactly one of them, and no `user_id`,
+is that one's. What columns mean follows from their names (`Layout`) and is worked out once for all
+rows that have the same, so that nobody's row decides how another's is read; what was done is said.
+
+A comparison on two sides is often kept as `response_a`, `response_b` and `winner`: people's votes
+between models, what annotation tools write. Such a row is turned round by what it says itself. The
+two sides are told by the ends of their columns' names (`a` and `b`, `0` and `1`, `1` and `2`), and
+the winner must name a side by its column, or by its end, perhaps behind a word (`model_a`). A
+number where sides have letters could mean either one, and is refused rather than guessed.
 """
 
+import hashlib
 import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
-from numbers import Integral, Real
-
-import numpy as np
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Literal
 
 from murmuration.preference.choices import MOST_RESPONSES as MOST_RESPONSES
 from murmuration.preference.choices import Kind as Kind
 from murmuration.preference.data.cells import (
-    BadRow,
-    flag_cell,
-    found_kind,
-    list_cell,
-    number_cell,
-)
-from murmuration.preference.data.columns import (
-    RANKING_COLUMNS,
-    check_columns,
-    may_lack_prompt,
-    rated_columns,
-    with_user,
-)
-from murmuration.preference.data.errors import InputError as InputError
-from murmuration.preference.data.messages import (
+    THUMBS,
+    WINNING_SIDES,
+    Scale,
     exchange,
+    flag_cell,
+    flip_cell,
+    is_empty,
+    is_number,
+    is_plain_text,
+    label_text,
+    places_cell,
     prompt_cell,
+    ranks_cell,
     rated_exchange,
-    response_cell,
+    recognised,
+    responses_cell,
+    score_cell,
+    scores_cell,
+    shared_words,
+    shortened,
+    side_cell,
+    user_cell,
 )
-from murmuration.preference.data.user_ids import user_cell
-from murmuration.preference.data.winners import SIDED, preferred_first
+from murmuration.preference.data.errors import BadRow as BadRow
+from murmuration.preference.data.errors import InputError as InputError
+from murmuration.preference.data.schema import Schema
+from murmuration.preference.data.sources import Placed
 
 REQUIRED = ("user_id", "prompt", "chosen", "rejected")
+#: The fields of a row that says which of two responses won, as `--columns` names them.
+SIDED = ("response_a", "response_b", "winner")
 FIELDS = (
     *REQUIRED,
     "tie",
@@ -57,6 +76,62 @@ FIELDS = (
     "flip_probability",
     *SIDED,
 )
+#: Where people keep who judged, besides `user_id`.
+USER_COLUMNS = (
+    "annotator_id",
+    "annotator",
+    "worker_id",
+    "worker",
+    "participant_id",
+    "participant",
+    "rater_id",
+    "rater",
+    "labeler_id",
+    "labeler",
+    "userid",
+    "user",
+    "judge",
+)
+#: What may be a prompt under another name: where one is there, none is made of shared words.
+PROMPT_COLUMNS = ("question", "instruction", "query", "input", "context", "post", "messages")
+RANKING_COLUMNS = ("ranking", "ranks", "rank")
+#: Where a response stands that was liked or not, as `label` says.
+RATED_COLUMNS = ("completion", "response", "messages")
+#: Columns that hold two responses.
+PAIRS_OF_SIDES = tuple(
+    (f"{name}_{first}", f"{name}_{second}")
+    for name in ("response", "answer", "output", "completion", "conversation")
+    for first, second in (("a", "b"), ("0", "1"), ("1", "2"))
+)
+#: Columns that say which of them is the better one.
+WINNERS = ("winner", "preference", "preferred", "choice", "better_response_id")
+#: All columns that a field may be read from, besides those that are named.
+KNOWN_COLUMNS = frozenset(
+    (
+        *FIELDS,
+        *USER_COLUMNS,
+        *RANKING_COLUMNS,
+        *RATED_COLUMNS,
+        *WINNERS,
+        *(column for pair in PAIRS_OF_SIDES for column in pair),
+    )
+)
+_OF_PAIRS = ("chosen", "rejected", "score_chosen", "score_rejected")
+_NOT_AT_NODES = (
+    "a single rating, and pairs are declared: which pairs ratings make would tell what they were, "
+    "so a node makes none; declare kind=thumbs, or give it pairs"
+)
+_UNREAD = (
+    "the column {!r} is not used: where it says which of two texts won, see --columns winner=NAME"
+)
+NEITHER = "a rating that says neither up nor down is not used"
+NO_PROMPT = "no row has a prompt"
+_MOST_UNREAD = 0.05  # of rows with labels, that may be left out
+_NUMBERS_AT_NODES = (
+    "these numbers do not say what they stand for: declare it at the node, as scale=0..1 or 1..5"
+)
+SHARED_TURNS = "no column 'prompt': it is the turns that 'chosen' and 'rejected' share"
+SHARED_WORDS = "no column 'prompt': it is the words that 'chosen' and 'rejected' both begin with"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +149,14 @@ class Row:
         flip_probability: of the label, or None if the row says nothing of it.
         groups: of a ranking with ties how many responses share each place, the best first; else
             empty.
+        notes: what is to be said of how it was read.
+        label: where a column of labels says what was preferred, what it holds. It may depend on
+            those of other rows what it means: then y is not a number yet, and responses are in the
+            order of their columns.
+        label_problem: why the label is not understood by itself.
+        whole: of texts that have no prompt but words that they share, the texts with these words.
+        prompt_problem: why these share no words that could be their prompt, which is empty.
+        place: file and line, where there is a problem.
     """
 
     user_id: str
@@ -83,18 +166,419 @@ class Row:
     kind: Kind
     flip_probability: float | None
     groups: tuple[int, ...] = ()
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    label: str = field(default="", compare=False)
+    label_problem: str = field(default="", compare=False)
+    whole: tuple[str, ...] = field(default=(), compare=False)
+    prompt_problem: str = field(default="", compare=False)
+    place: str = field(default="", compare=False)
+
+
+Form = Literal["pair", "sides", "list", "rating"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the columns of rows mean, by their names.
+
+    Attributes:
+        form: two responses of which the first was preferred, two sides and a winner, a list of
+            responses, or a single one that was rated.
+        columns: field → column, of every field, whether it is there or not.
+        missing: the fields that such rows need and that are not there, with their columns.
+        prompted: whether there is a prompt, or must be.
+        maybe_prompted: whether there is none, but a column that may be it, under another name: then
+            texts need one, and whole conversations do not.
+        notes: what is to be said of fields that have other columns than their own.
+    """
+
+    form: Form
+    columns: Mapping[str, str]
+    missing: Mapping[str, str]
+    prompted: bool
+    maybe_prompted: bool
+    notes: tuple[str, ...]
+
+
+def layout_of(present: Iterable[str], names: Mapping[str, str]) -> Layout:
+    """Return what columns mean; ``names`` are those that were asked for, field → column.
+
+    Raises:
+        BadRow: several columns may be meant by a field.
+    """
+    known = KNOWN_COLUMNS.union(PROMPT_COLUMNS, names.values())
+    # What matters and no more is remembered: rows may have any number of columns.
+    return _layout(tuple(column for column in present if column in known), tuple(names.items()))
+
+
+@lru_cache(maxsize=1024)
+def _layout(present: tuple[str, ...], stated: tuple[tuple[str, str], ...]) -> Layout:
+    names = dict(stated)
+    sides = _sides(present, names)
+    if sides is not None:
+        names |= zip(("chosen", "rejected", *SIDED), (*sides[:2], *sides), strict=True)
+    names = with_user(present, names)
+    pair = names.get("chosen", "chosen"), names.get("rejected", "rejected")
+    rating = _rating(present, names, pair)
+    notes = user_note(dict(stated), names)
+    form: Form = "pair" if sides is None else "sides"
+    unneeded = () if sides is None else _OF_PAIRS[:2]
+    prompted = "prompt" in present or names["prompt"] != "prompt"
+    if rating is not None:
+        form, names, unneeded = "rating", names | rating, _OF_PAIRS
+    elif "responses" in names or ("responses" in present and pair[0] not in present):
+        form, unneeded, prompted = "list", _OF_PAIRS[:2], True
+        names.setdefault("responses", "responses")
+        ranks = [column for column in RANKING_COLUMNS if column in present]
+        if len(ranks) == 1:
+            names.setdefault("ranking", ranks[0])
+    else:
+        prompted = prompted or not {*pair} <= {*present}
+        if sides is not None:
+            said = f"which of {pair[0]!r} and {pair[1]!r} was preferred is read from {sides[2]!r}"
+            notes = [said, *notes]
+        elif pair in PAIRS_OF_SIDES or pair[::-1] in PAIRS_OF_SIDES:
+            unread = [column for column in WINNERS if column in present]
+            notes = [
+                _UNREAD.format(column) for column in unread if column not in names.values()
+            ] + notes
+    needed = {each: column for each, column in names.items() if each not in unneeded}
+    if not prompted:
+        del needed["prompt"]
+    return Layout(
+        form=form,
+        columns={each: each for each in FIELDS if each != "user_id"} | names,
+        missing={each: column for each, column in needed.items() if column not in present},
+        prompted=prompted,
+        maybe_prompted=not prompted and any(column in present for column in PROMPT_COLUMNS),
+        notes=tuple(notes),
+    )
+
+
+def with_user(present: Iterable[str], names: Mapping[str, str]) -> dict[str, str]:
+    """Return the names of columns, with that of the user where there is a known one.
+
+    Raises:
+        BadRow: several columns may be the user's.
+    """
+    if names.get("user_id") != "user_id" or "user_id" in present:
+        return {**names}
+    there = [column for column in USER_COLUMNS if column in present]
+    there = [column for column in there if column not in names.values()]
+    if len(there) > 1:
+        raise BadRow(
+            f"columns {', '.join(map(repr, there))} may each say who judged: name the one with "
+            f"--columns user_id={there[0]}"
+        )
+    return {**names, "user_id": there[0]} if there else {**names}
+
+
+def user_note(stated: Mapping[str, str], taken: Mapping[str, str]) -> list[str]:
+    """Return what is said where the user's column is not the one that was stated."""
+    column = taken.get("user_id")
+    return (
+        []
+        if column == stated.get("user_id")
+        else [f"who judged is read from the column {column!r}"]
+    )
+
+
+def counted(notes: Mapping[str, int]) -> tuple[str, ...]:
+    """Return what is said of rows, and of how many."""
+    return tuple(f"{note} ({count} rows)" for note, count in notes.items())
+
+
+def _rating(
+    present: Sequence[str], names: Mapping[str, str], compared: Sequence[str]
+) -> dict[str, str] | None:
+    """The columns of a single response (``completion``) and its ``label``; None where rows are no
+    ratings.
+
+    They are where these two are there, or were asked for, and nothing that the response was
+    compared with.
+    """
+    stated = {each: names[each] for each in ("completion", "label") if each in names}
+    there = [column for column in RATED_COLUMNS if column in present]
+    if not stated:
+        others = (*compared, names.get("responses", "responses"))
+        if not there or "label" not in present or any(column in present for column in others):
+            return None
+    return {"completion": there[0] if there else "completion", "label": "label"} | stated
+
+
+def _sides(present: Sequence[str], names: Mapping[str, str]) -> tuple[str, str, str] | None:
+    """The columns of two responses and of which one won; None where rows have another form.
+
+    Raises:
+        BadRow: several may be meant.
+    """
+    stated = any(each in names for each in SIDED)
+    preferred = (names.get("chosen", "chosen"), names.get("rejected", "rejected"))
+    if not stated and (
+        preferred != ("chosen", "rejected")
+        or "responses" in names
+        or any(column in present for column in (*preferred, "responses"))
+    ):
+        return None
+    if "response_a" in names or "response_b" in names:
+        pairs = [(names.get("response_a", "response_a"), names.get("response_b", "response_b"))]
+    else:
+        pairs = [pair for pair in PAIRS_OF_SIDES if {*pair} <= {*present}]
+    winners = [column for column in WINNERS if column in present and column not in names.values()]
+    winners = [names["winner"]] if "winner" in names else winners
+    if not stated and not (pairs and winners):
+        return None
+    if len(pairs) != 1 or len(winners) != 1:
+        there = [column for pair in pairs for column in pair] + winners
+        raise BadRow(
+            f"which columns hold two responses, and which says who won, is not clear from "
+            f"{', '.join(map(repr, there)) or 'the names of columns'}: name all three with "
+            "--columns response_a=NAME,response_b=NAME,winner=NAME"
+        )
+    return (*pairs[0], winners[0])
+
+
+def missing_columns(row: Mapping[str, object], missing: Mapping[str, str]) -> BadRow:
+    """Return why a row without the columns of these fields is none, with those that there are."""
+    there = shortened(", ".join(str(column) for column in row)) or "none"
+    if missing == {"user_id": "user_id"}:
+        return BadRow(
+            f"no column says who judged; the columns are: {there}. Whoever judged is whom privacy "
+            "is promised to: name the column with --user-column NAME. If there is none, "
+            "--one-user-per-row counts each row as a user of its own, and then protects single "
+            "rows only, not people who have several"
+        )
+    wanted = ", ".join(map(repr, missing.values()))
+    example = ",".join(f"{each}=NAME" for each in missing)
+    sided = ""
+    if {"chosen", "rejected"} <= {*missing}:
+        sided = (
+            "; where a column says which of two responses won, "
+            "response_a=NAME,response_b=NAME,winner=NAME instead of the last two"
+        )
+    return BadRow(
+        f"no column {wanted}; the columns are: {there}. Name yours with --columns {example}{sided}"
+    )
+
+
+class RowReader:
+    """Reads the rows of a source as a schema declares them.
+
+    Args:
+        columns: field → column, of those that have other names than their own.
+        schema: what rows are declared to be.
+        at_node: whether they are a node's, which makes no pairs of thumbs.
+
+    Raises:
+        InputError: a name of ``columns`` is no field's, or two fields have one column.
+    """
+
+    def __init__(
+        self, columns: Mapping[str, str] | None, schema: Schema, at_node: bool = False
+    ) -> None:
+        self._names = _column_names(columns or {})
+        if schema.one_user_per_row:
+            del self._names["user_id"]
+        self._schema, self._at_node = schema, at_node
+        self._rows_of = Counter[str]()  # of a user, or of what was shown where a row is a user
+        self._texts: dict[str, str] = {}  # one object per distinct text: prompts recur
+
+    def read(self, row: Mapping[str, object] | BadRow) -> Row | BadRow:
+        """Return a row's judgement, or why it is none, and whose it is."""
+        user = readable_user(row, self._names)
+        try:
+            judged = draft_row(row, self._names, self._schema.kind)
+            judged = self._declared(judged)
+            check_row(judged, self._schema)
+            if judged.kind != self._schema.kind and self._at_node:
+                raise BadRow(_NOT_AT_NODES)
+            if not self._schema.one_user_per_row:
+                check_count(self._rows_of[judged.user_id], self._schema)
+        except BadRow as reason:
+            reason.user_id = user
+            return reason
+        user_id = judged.user_id if not self._schema.one_user_per_row else _shown(judged)
+        self._rows_of[user_id] += 1
+        if self._schema.one_user_per_row:
+            user_id = f"row {user_id} {self._rows_of[user_id]}"
+        return replace(
+            judged,
+            user_id=self._texts.setdefault(user_id, user_id),
+            prompt=self._texts.setdefault(judged.prompt, judged.prompt),
+            responses=tuple(self._texts.setdefault(text, text) for text in judged.responses),
+        )
+
+    def _declared(self, judged: Row) -> Row:
+        """A row with what is declared of its label and its prompt; BadRow for a label that is not
+        on the declared scale."""
+        if judged.whole and self._schema.no_prompt:
+            judged = _without_prompt(judged)
+        if judged.prompt_problem and self._at_node:
+            raise BadRow(judged.prompt_problem)
+        if judged.label and not _is_declared(self._schema, judged.kind):
+            return judged if judged.label_problem else _first_preferred(judged, judged.y)
+        if judged.label:
+            y = _meaning(judged.label, judged.kind, self._schema)
+            return replace(_first_preferred(judged, y), label="")
+        return judged
+
+    def advise(self, other: "OtherKind", rows: Iterable[Placed]) -> BadRow:
+        """Return what is wrong with a row of another kind, and what would suit it and those after
+        it."""
+        first, most = other.row, len(other.row.responses)
+        for _, _, row in rows:
+            with suppress(BadRow):
+                judged = parse_row(row, self._names, self._schema.kind)
+                most = max(most, len(judged.responses) if judged.kind == first.kind else 0)
+        suits = Schema(first.kind, most if first.kind != "thumbs" else 0).options or "--kind pairs"
+        reason = BadRow(
+            f"{other}, and {self._schema.kind} are declared: pass {suits}, and keep pairs, the "
+            "best of several, rankings and thumbs apart"
+        )
+        reason.user_id = other.user_id
+        return reason
+
+
+def decide(rows: Sequence[Row], at_node: bool = False) -> tuple[list[Row | BadRow], str]:
+    """Return rows with what their labels and missing prompts mean, for which all of them are looked
+    at, and bad rows for those that stay open; and why rows are not read at all, if so many are.
+
+    At a node ``rows`` are one user's, and nobody else's rows decide what they mean.
+    """
+    bare = all(row.whole for row in rows)
+    if bare and any(row.prompt_problem and len({*row.whole}) > 1 for row in rows):
+        rows = [_without_prompt(row) for row in rows]
+    scales: dict[str, Scale | None] = {}
+    for kind, known in (("thumbs", THUMBS), ("pairs", WINNING_SIDES)):
+        labelled = [row for row in rows if row.label and row.kind == kind]
+        labels = {row.label for row in labelled}
+        numbers = sorted(float(label) for label in labels if is_number(label))
+        unread = [row for row in labelled if row.label_problem]
+        scales[kind] = recognised(labels, known) if unread else {}
+        unknown = bool(unread) and scales[kind] is None
+        if not at_node:
+            number = any(is_number(row.label) for row in unread)
+            if unknown and (number or len(unread) > _MOST_UNREAD * len(labelled)):
+                return [], _misread(kind, labels, numbers, unread)
+        elif numbers and (unknown or (kind == "thumbs" and len(numbers) == 1)):
+            problem, scales[kind] = _NUMBERS_AT_NODES, None
+            rows = [
+                replace(row, label_problem=problem)
+                if row.kind == kind and is_number(row.label)
+                else row
+                for row in rows
+            ]
+    return [_decided(row, scales) for row in rows], ""
+
+
+def _decided(row: Row, scales: Mapping[str, Scale | None]) -> Row | BadRow:
+    scale = scales.get(row.kind)
+    problem = row.prompt_problem
+    if row.label_problem and not problem:
+        if scale is not None:
+            return _first_preferred(row, scale[row.label])
+        problem = row.label_problem
+    if not problem:
+        return row
+    reason = BadRow(problem)
+    reason.user_id = row.user_id
+    return reason
+
+
+def _misread(kind: str, labels: set[str], numbers: Sequence[float], unread: Sequence[Row]) -> str:
+    """Why labels are not read, and what would tell what they mean."""
+    shown = shortened(", ".join(sorted(labels, key=lambda label: (len(label), label))), 100)
+    if numbers:
+        low, high = f"{numbers[0]:g}", f"{numbers[-1]:g}"
+        above = next((n for n in numbers if 2 * n > numbers[0] + numbers[-1]), numbers[-1])
+        if kind == "thumbs":
+            return (
+                f"labels are {shown}, which is no scale that is known: pass --positive-from "
+                f"{above:g} if {above:g} and more are thumbs up, or --scale {low}..{high} if what "
+                "lies above its middle is"
+            )
+        return (
+            f"winners are {shown}, which name no side: pass --scale {low}..{high} if what lies "
+            "below its middle says that the first response won, and what lies above it the second"
+        )
+    share = f"{len(unread)} rows have labels that are not understood"
+    if kind == "thumbs":
+        return f"{share}: {shown}. Write true and false, or numbers and pass --positive-from NUMBER"
+    return (
+        f"{share}: winners are {shown}, and two columns of responses were found. Where more were "
+        "shown, give them as a list, `responses`, with `best`, and pass --kind top-1"
+    )
+
+
+def _is_declared(schema: Schema, kind: Kind) -> bool:
+    return bool(schema.scale or (schema.positive_from and kind == "thumbs"))
+
+
+def _meaning(label: str, kind: Kind, schema: Schema) -> float:
+    """What a label stands for on the declared scale: 1 for liked, or for the first of two, 0 for
+    the other way, 0.5 for neither; BadRow for what is not on it."""
+    low, high = schema.bounds
+    try:
+        number = float(label)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and low <= number <= high):
+        raise BadRow(f"the label {label!r} is not on the scale that is declared")
+    if kind == "thumbs" and schema.positive_from:
+        return float(number >= float(schema.positive_from))
+    above = number - (low + high) / 2.0
+    return 0.5 if above == 0.0 else float((above > 0.0) == (kind == "thumbs"))
+
+
+def _first_preferred(row: Row, y: float) -> Row:
+    """A row whose label stands for ``y``: of a pair 0 means that the second response was
+    preferred."""
+    if row.kind == "thumbs":
+        return replace(row, y=y, label_problem="")
+    if y == 1.0 == row.y:
+        return row
+    if y == 0.0:
+        row = replace(row, responses=row.responses[::-1], whole=row.whole[::-1])
+    return replace(row, y=0.5 if y == 0.5 else 1.0, label_problem="")
+
+
+def _without_prompt(row: Row) -> Row:
+    notes = tuple(NO_PROMPT if note == SHARED_WORDS else note for note in row.notes)
+    return replace(row, prompt="", responses=row.whole, prompt_problem="", notes=notes)
+
+
+def _column_names(columns: Mapping[str, str]) -> dict[str, str]:
+    """Field → column; `tie` is there only if it was asked for, and then the column must exist."""
+    for each, column in columns.items():
+        if each not in FIELDS:
+            raise InputError(
+                f"--columns: {each!r} is not a field; the fields are {', '.join(FIELDS)}"
+            )
+        if not isinstance(column, str) or not column:
+            raise InputError(f"--columns: no column is named for {each!r}")
+    names = {each: each for each in REQUIRED} | dict(columns)
+    if len(set(names.values())) < len(names):
+        shown = ",".join(f"{each}={column}" for each, column in names.items())
+        raise InputError(f"--columns: two fields are read from one column ({shown})")
+    return names
+
+
+def _shown(judged: Row) -> str:
+    """What stands for a row without a user: what was shown, and no label, which the name would
+    tell."""
+    shown = (judged.prompt, *sorted(judged.responses))
+    return hashlib.blake2b(repr(shown).encode(), digest_size=16).hexdigest()
 
 
 def parse_row(
     row: Mapping[str, object] | BadRow, names: Mapping[str, str], declared: Kind = "pairs"
 ) -> Row:
-    """A row's judgement.
+    """Return a row's judgement.
 
     `names` maps the fields of `REQUIRED`, and others that were asked for, to the row's own keys.
     What was asked for must be there; other fields have their own names and may be absent, and so
-    may the prompt of a pair whose texts share it (`preference.data.messages`). Without a `user_id`
-    in `names` the row is nobody's: the id is empty. Of `scores` a judgement of the ``declared``
-    kind is made. Numbers
+    may the prompt of a pair whose texts share it. Without a `user_id` in `names` the row is
+    nobody's: the id is empty. Of `scores` a judgement of the ``declared`` kind is made. Numbers
     become ids by their value: 7 and 7.0 are the user `7`. The same text twice among the best is a
     tie however it is marked: nobody can prefer a text to itself, and real collections hold such
     rows.
@@ -102,74 +586,27 @@ def parse_row(
     Raises:
         BadRow: anything that is missing, empty, not text, or contradicts itself.
     """
+    judged = draft_row(row, names, declared)
+    if problem := judged.prompt_problem or judged.label_problem:
+        raise BadRow(problem)
+    return _first_preferred(judged, judged.y) if judged.label else judged
+
+
+def draft_row(
+    row: Mapping[str, object] | BadRow, names: Mapping[str, str], declared: Kind = "pairs"
+) -> Row:
+    """As ``parse_row``, but leave open what depends on the other rows."""
     if isinstance(row, BadRow):
         raise row
+    if not isinstance(row, Mapping):
+        raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
     try:
-        return _judgement(row, names, declared)
+        layout = layout_of(row, names)
+        return _judgement(row, layout, declared)
     except BadRow:
         raise
     except Exception as error:  # a cell may hold anything
         raise BadRow(f"a cell that cannot be read ({type(error).__name__})") from None
-
-
-def _judgement(row: Mapping[str, object], names: Mapping[str, str], declared: Kind) -> Row:
-    if not isinstance(row, Mapping):
-        raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
-    row, names = preferred_first(row, names)
-    listed = "responses" in names or ("responses" in row and names["chosen"] not in row)
-    rated = rated_columns(row, names)
-    names = _columns_of(row, names, listed) if rated is None else _of_rating(row, names, rated)
-    columns = {field: names.get(field, field) for field in FIELDS}
-    cells = {field: row.get(column) for field, column in columns.items()}
-    groups: tuple[int, ...] = ()
-    if rated is not None:
-        prompt, response = rated_exchange(cells, columns, "prompt" in names)
-        liked = flag_cell(cells["label"], columns["label"])
-        kind, responses, y = "thumbs", (response,), float(liked)
-    elif listed:
-        prompt = prompt_cell(cells["prompt"], columns["prompt"])
-        kind, responses, y, groups = _listed(cells, columns, declared)
-    else:
-        prompt, *pair = exchange(cells, columns, "prompt" in names)
-        kind, responses, y, _ = _pair(pair[0], pair[1], cells, columns)
-    user_id = user_cell(cells["user_id"], columns["user_id"]) if "user_id" in names else ""
-    flip = _flip(cells["flip_probability"], columns["flip_probability"], kind, len(responses))
-    return Row(user_id, prompt, responses, y, kind, flip, groups)
-
-
-def _columns_of(
-    row: Mapping[str, object], names: Mapping[str, str], listed: bool
-) -> Mapping[str, str]:
-    """The columns of a row's fields, in ``listed`` form or as a pair; BadRow if one is missing.
-
-    A pair may be without a prompt, unless one was named or seems to have another name.
-    """
-    result = {**with_user(row, names)}
-    if listed:
-        result = {f: c for f, c in result.items() if f not in ("chosen", "rejected")}
-        result.setdefault("responses", "responses")
-        ranks = [column for column in RANKING_COLUMNS if column in row]
-        if "ranking" not in result and len(ranks) == 1:
-            result["ranking"] = ranks[0]
-    elif may_lack_prompt(row, result):
-        del result["prompt"]
-    check_columns(row, result)
-    return result
-
-
-def _of_rating(
-    row: Mapping[str, object], names: Mapping[str, str], rated: Mapping[str, str]
-) -> Mapping[str, str]:
-    """The columns of a rating's fields; BadRow if one is missing.
-
-    Without a prompt the conversation must hold it (`preference.data.messages.rated_exchange`).
-    """
-    result = {**with_user(row, names), **rated}
-    result = {field: column for field, column in result.items() if field not in _OF_PAIRS}
-    if result["prompt"] == "prompt" and "prompt" not in row:
-        del result["prompt"]
-    check_columns(row, result)
-    return result
 
 
 def readable_user(row: object, names: Mapping[str, str]) -> str | None:
@@ -183,170 +620,184 @@ def readable_user(row: object, names: Mapping[str, str]) -> str | None:
         return None
 
 
-_OF_PAIRS = ("chosen", "rejected", "score_chosen", "score_rejected")
-#: Kind, responses, y and groups.
-_Judged = tuple[Kind, tuple[str, ...], float, tuple[int, ...]]
+_NO_FLIP = {
+    "thumbs": "is about a choice among responses, not about a single one",
+    "ranking": "is about one label, not about a ranking",
+}
 
 
-def _pair(
-    chosen: str, rejected: str, cells: Mapping[str, object], columns: Mapping[str, str]
-) -> _Judged:
-    tie = _tie(cells["tie"], columns["tie"]) or chosen == rejected
-    scores = [_score(cells[field], columns[field]) for field in ("score_chosen", "score_rejected")]
-    if scores[0] is not None and scores[1] is not None:
-        if scores[0] < scores[1] and not tie:
+def _judgement(row: Mapping[str, object], layout: Layout, declared: Kind) -> Row:
+    columns = layout.columns
+    if layout.missing:
+        raise missing_columns(row, layout.missing)
+    if layout.form in ("pair", "sides"):
+        judged = _pair(row, layout)
+    elif layout.form == "list":
+        judged = _listed(row, columns, declared)
+    else:
+        prompt = columns["prompt"] if layout.prompted else None
+        asked, response = rated_exchange(row, columns["completion"], prompt)
+        label, problem = label_text(row[columns["label"]]), ""
+        try:
+            y = float(flag_cell(row[columns["label"]], columns["label"]))
+        except BadRow as reason:
+            if not label:
+                raise
+            y, problem = math.nan, str(reason)
+        judged = Row("", asked, (response,), y, "thumbs", None, label=label, label_problem=problem)
+    user_id = ""
+    if "user_id" in columns:
+        user_id = user_cell(row[columns["user_id"]], columns["user_id"])
+    flip, column = row.get(columns["flip_probability"]), columns["flip_probability"]
+    if judged.kind in _NO_FLIP and not is_empty(flip):
+        raise BadRow(f"{column!r} {_NO_FLIP[judged.kind]}")
+    flip_probability = flip_cell(flip, column, len(judged.responses))
+    notes = layout.notes + judged.notes
+    return Row(
+        user_id,
+        judged.prompt,
+        judged.responses,
+        judged.y,
+        judged.kind,
+        flip_probability,
+        judged.groups,
+        notes,
+        judged.label,
+        judged.label_problem,
+        judged.whole,
+        judged.prompt_problem,
+    )
+
+
+def _pair(row: Mapping[str, object], layout: Layout) -> Row:
+    """Two responses, of which the first was preferred, or in the order of their columns, if a label
+    says which."""
+    columns = layout.columns
+    pair = (columns["chosen"], columns["rejected"])
+    if layout.maybe_prompted and is_plain_text(row[pair[0]]):
+        raise missing_columns(row, {"prompt": "prompt"})
+    prompt = columns["prompt"] if layout.prompted else None
+    lacking = prompt is None or is_empty(row[prompt])
+    asked, first, second = exchange(row, pair, None if lacking else prompt)
+    whole, prompt_problem = () if asked else (first, second), ""
+    if whole:
+        try:
+            if prompt is not None:
+                prompt_cell(row[prompt], prompt)  # which says what is wrong with it
+            asked, first, second = shared_words(first, second, pair)
+        except BadRow as reason:
+            prompt_problem = str(reason)
+    y, label, label_problem = 1.0, "", ""
+    if flag_cell(row.get(columns["tie"]), columns["tie"], empty=False) or first == second:
+        y = 0.5
+    elif layout.form == "sides":
+        cell, column = row[columns["winner"]], columns["winner"]
+        label = label_text(cell)
+        try:
+            y = side_cell(cell, column, pair)
+        except BadRow as reason:
+            if not label:
+                raise
+            y, label_problem = math.nan, str(reason)
+    scores = [score_cell(row.get(columns[f]), columns[f]) for f in _OF_PAIRS[2:]]
+    if layout.form == "pair" and scores[0] is not None and scores[1] is not None:
+        if scores[0] < scores[1] and y == 1.0:
             raise BadRow(
                 f"{columns['score_chosen']!r} is below {columns['score_rejected']!r}: the response "
                 "that was preferred would be the worse one"
             )
-        tie = tie or scores[0] == scores[1]
-    return "pairs", (chosen, rejected), 0.5 if tie else 1.0, ()
-
-
-def _listed(cells: Mapping[str, object], columns: Mapping[str, str], declared: Kind) -> _Judged:
-    """A row with `responses`, and one of `best`, `ranking` and `scores`."""
-    result = list_cell(cells["responses"])
-    if result is None or not 2 <= len(result) <= MOST_RESPONSES:
-        raise BadRow(
-            f"{columns['responses']!r} must be a list of 2 to {MOST_RESPONSES} texts, "
-            f"found {found_kind(cells['responses'])}"
-        )
-    responses = [response_cell(response, columns["responses"]) for response in result]
-    best, ranking = (
-        None if isinstance(cell, str) and not cell.strip() else cell
-        for cell in (cells["best"], cells["ranking"])
+        y = 0.5 if scores[0] == scores[1] else y
+    notes = (SHARED_WORDS,) if whole else (SHARED_TURNS,) if prompt is None else ()
+    return Row(
+        *("", asked, (first, second), y, "pairs", None),
+        notes=notes,
+        label=label,
+        label_problem=label_problem,
+        whole=whole,
+        prompt_problem=prompt_problem,
     )
-    if best is None and ranking is None and cells["scores"] is not None:
-        return _scored(responses, cells, columns, declared)
-    if (best is None) == (ranking is None):
-        said = "both" if best is not None else "neither"
+
+
+def _listed(row: Mapping[str, object], columns: Mapping[str, str], declared: Kind) -> Row:
+    """A row with `responses`, and one of `best`, `ranking` and `scores`."""
+    responses = responses_cell(row.get(columns["responses"]), columns["responses"])
+    prompt = prompt_cell(row.get(columns["prompt"]), columns["prompt"])
+    said = {each: row.get(columns[each]) for each in ("best", "ranking", "scores")}
+    said = {each: cell for each, cell in said.items() if not is_empty(cell)}
+    if ("best" in said and "ranking" in said) or not said:
         raise BadRow(
             f"a row with {columns['responses']!r} needs {columns['best']!r}, "
-            f"{columns['ranking']!r} or {columns['scores']!r}; found {said}. Name yours with "
-            "--columns best=NAME"
+            f"{columns['ranking']!r} or {columns['scores']!r}; found "
+            f"{'both' if said else 'neither'}. Name yours with --columns best=NAME"
         )
-    if _tie(cells["tie"], columns["tie"]):
+    if flag_cell(row.get(columns["tie"]), columns["tie"], empty=False):
         raise BadRow(f"{columns['tie']!r} is for pairs: list all that tie in {columns['best']!r}")
-    if ranking is not None:
-        return _ranked(responses, _ranks(ranking, columns["ranking"], len(responses)))
-    return _best_first(responses, _best(best, columns["best"], len(responses)))
+    best: list[int] = []
+    ranks: list[float] = []
+    if "best" in said:
+        best = places_cell(said["best"], columns["best"], len(responses))
+    elif "ranking" in said:
+        ranks = ranks_cell(said["ranking"], columns["ranking"], len(responses))
+    else:
+        scores = scores_cell(said["scores"], columns["scores"], len(responses))
+        if declared == "pairs" and len(responses) == 2:
+            first, second = responses if scores[0] >= scores[1] else responses[::-1]
+            tie = scores[0] == scores[1] or first == second
+            return Row("", prompt, (first, second), 0.5 if tie else 1.0, "pairs", None)
+        ranks = [-score for score in scores] if declared == "ranking" else []
+        best = [place for place, score in enumerate(scores) if score == max(scores)]
+    if ranks:  # the lowest first; what ties stays in its order, and is counted
+        order = sorted(range(len(ranks)), key=ranks.__getitem__)
+        sizes = Counter(ranks[place] for place in order)  # in order of first appearance
+        groups = tuple(sizes.values()) if len(sizes) < len(ranks) else ()
+        y = 1.0 / groups[0] if groups else 1.0
+        ordered = tuple(responses[place] for place in order)
+        return Row("", prompt, ordered, y, "ranking", None, groups)
+    tied = {responses[place] for place in best}
+    first_ones = [response for response in responses if response in tied]
+    others = [response for response in responses if response not in tied]
+    ordered = (*first_ones, *others)
+    return Row("", prompt, ordered, 1.0 / len(first_ones), "top-1", None)
 
 
-def _scored(
-    responses: list[str],
-    cells: Mapping[str, object],
-    columns: Mapping[str, str],
-    declared: Kind,
-) -> _Judged:
-    """By a score of each: a ranking where rankings are declared, a pair of two, else the best."""
-    result = list_cell(cells["scores"]) or []
-    scores = [_score(score, columns["scores"]) for score in result]
-    numbers = [score for score in scores if score is not None]
-    if len(numbers) != len(responses) or len(scores) != len(responses):
+class OtherKind(BadRow):
+    """A row of another kind than is declared."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__(f"a row of kind {row.kind} over {len(row.responses)} responses")
+        self.row = row
+
+
+def check_row(row: Row, schema: Schema) -> None:
+    """Raise BadRow unless a row is what is declared, or thumbs, of which pairs can be made."""
+    if row.kind != schema.kind and (row.kind, schema.kind) != ("thumbs", "pairs"):
+        raise OtherKind(row)
+    if len(row.responses) > schema.responses:
         raise BadRow(
-            f"{columns['scores']!r} must give a number for each of the {len(responses)} responses; "
-            f"found {found_kind(cells['scores'])}"
+            f"{len(row.responses)} responses, and {schema.responses} are declared as the most: "
+            "raise --responses"
         )
-    order = sorted(range(len(numbers)), key=lambda place: -numbers[place])
-    tied = [place for place in order if numbers[place] == numbers[order[0]]]
-    if declared == "ranking":
-        return _ranked(responses, [-number for number in numbers])
-    if declared == "pairs" and len(responses) == 2:
-        first, second = (responses[place] for place in order)
-        return "pairs", (first, second), 0.5 if len(tied) == 2 or first == second else 1.0, ()
-    return _best_first(responses, tied)
-
-
-def _score(value: object, column: str) -> float | None:
-    """A finite number, also as text; None for an empty cell."""
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    number = number_cell(value)
-    if not math.isfinite(number):
-        raise BadRow(f"{column!r} must hold finite numbers, found {found_kind(value)}")
-    return number
-
-
-def _best_first(responses: list[str], tied: list[int]) -> _Judged:
-    """The best of several, by the places of those that are."""
-    tied_texts = {responses[place] for place in tied}
-    first = [response for response in responses if response in tied_texts]
-    others = [response for response in responses if response not in tied_texts]
-    return "top-1", (*first, *others), 1.0 / len(first), ()
-
-
-def _ranked(responses: list[str], ranks: list[float]) -> _Judged:
-    """A ranking, the lowest rank first; what ties stays in its order, and is counted."""
-    order = sorted(range(len(ranks)), key=ranks.__getitem__)
-    sizes = Counter(ranks[place] for place in order)  # in order of first appearance
-    groups = tuple(sizes.values()) if len(sizes) < len(ranks) else ()
-    y = 1.0 / groups[0] if groups else 1.0
-    return "ranking", tuple(responses[place] for place in order), y, groups
-
-
-def _best(value: object, column: str, responses: int) -> list[int]:
-    """The places that are best, from one number or a list of them."""
-    listed = list_cell(value)
-    places = [_whole(place) for place in ([value] if listed is None else listed)]
-    known = [place for place in places if place is not None and 0 <= place < responses]
-    if not places or len(set(known)) < len(places):
+    if row.flip_probability is not None and schema.labels == "true":
         raise BadRow(
-            f"{column!r} must be the place of a response, counted from 0 to {responses - 1}, or a "
-            f"list of those that tie; found {found_kind(value)}"
+            "a flip probability, and true labels are declared: this one is randomized already; "
+            "pass --labels randomized to learn from such (--test takes true ones)"
         )
-    return known
+    if row.flip_probability is None and schema.labels == "randomized":
+        raise BadRow("no flip probability, and randomized labels are declared: see --labels")
+    for text in (row.prompt, *row.responses):
+        check_length(text, schema)
 
 
-def _ranks(value: object, column: str, responses: int) -> list[float]:
-    """The rank of each response, 1 for the best; those that tie share one.
-
-    Shared ranks are counted in any of the usual ways: 1, 2, 2, 4 or 1, 3, 3, 4 or 1, 2, 2, 3, or as
-    means, 1, 2.5, 2.5, 4.
-    """
-    ranks = [number_cell(rank) for rank in list_cell(value) or ()]
-    ordered = sorted(rank for rank in ranks if math.isfinite(rank))
-    lowest = [ordered.index(rank) + 1 for rank in ordered]
-    highest = [low + ordered.count(rank) - 1 for low, rank in zip(lowest, ordered, strict=True)]
-    dense = [len({*ordered[: low - 1]}) + 1 for low in lowest]
-    mean = [(low + high) / 2 for low, high in zip(lowest, highest, strict=True)]
-    usual = ordered in (lowest, highest, dense, mean)
-    if not usual or not len(ordered) == len(ranks) == responses:
+def check_length(text: str, schema: Schema) -> None:
+    """Raise BadRow for a text that is too long."""
+    if len(text) > schema.max_characters:
         raise BadRow(
-            f"{column!r} must give each of the {responses} responses a rank, 1 for the best, and "
-            f"those that tie the same one; found {found_kind(value)}"
+            f"a text of {len(text)} characters, and {schema.max_characters} are the most: "
+            "raise --max-characters"
         )
-    return ranks
 
 
-def _flip(value: object, column: str, kind: Kind, responses: int) -> float | None:
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    if kind == "thumbs":
-        raise BadRow(f"{column!r} is about a choice among responses, not about a single one")
-    number, most = number_cell(value), 1.0 - 1.0 / responses
-    if not 0.0 <= number < most:
-        raise BadRow(
-            f"{column!r} must be at least 0 and below {most:.3g}, which is pure chance among "
-            f"{responses} responses; found {found_kind(value)}"
-        )
-    if kind == "ranking":
-        raise BadRow(f"{column!r} is about one label, not about a ranking")
-    return number
-
-
-def _whole(value: object) -> int | None:
-    """A whole number, also as text; None if it is none."""
-    if isinstance(value, str) and value.strip().isdecimal():
-        return int(value)
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
-        return None
-    if isinstance(value, Integral):
-        return int(value)
-    number = float(value)
-    return int(number) if number.is_integer() else None
-
-
-def _tie(value: object, column: str) -> bool:
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return False
-    return flag_cell(value, column)
+def check_count(count: int, schema: Schema) -> None:
+    """Raise BadRow for one more row of a user who has ``count``, if no more are kept."""
+    if count >= schema.max_judgements:
+        raise BadRow(f"more than {schema.max_judgements} rows of this user: raise --max-judgements")

@@ -9,19 +9,20 @@ The same holds for what one user may take of a node's memory and time: how many 
 texts) of a user are kept, and how long a text may be, are public limits.
 """
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from murmuration.preference.choices import MOST_RESPONSES, Kind
-from murmuration.preference.data.errors import BadRow, InputError
-
-if TYPE_CHECKING:
-    from murmuration.preference.data.rows import Row
+from murmuration.preference.data.errors import InputError
 
 #: What `--kind` and `--labels` may name.
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LABELS = ("true", "randomized")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_SCALE = re.compile(rf"{_NUMBER.pattern}\.\.{_NUMBER.pattern}")
 #: Names that settings had until the last version: a node-config may still have them.
 FORMER = {"max-judgements": "most-judgements", "max-characters": "most-characters"}
 
@@ -40,6 +41,10 @@ class Schema:
         max_characters: of a text.
         one_user_per_row: whether each row counts as a user of its own, for want of better: what is
             promised is then promised to single rows.
+        scale: `LOW..HIGH`, if labels are numbers: of a single response from bad to good, of two
+            from the first to the second; what is in the middle is neither. Empty: recognised.
+        positive_from: the least number that is a thumb up, if it is not what lies above the middle.
+        no_prompt: whether pairs have no prompt.
     """
 
     kind: Kind = "pairs"
@@ -48,6 +53,9 @@ class Schema:
     max_judgements: int = 10_000
     max_characters: int = 100_000
     one_user_per_row: bool = False
+    scale: str = ""
+    positive_from: str = ""
+    no_prompt: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -74,6 +82,17 @@ class Schema:
             if getattr(self, name) < 1:
                 option = f"--{name.replace('_', '-')}"
                 raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
+
+        if self.scale and not (_SCALE.fullmatch(self.scale) and self.bounds[0] < self.bounds[1]):
+            raise InputError(f"--scale must be LOW..HIGH, as 1..5 or -3..3; got {self.scale!r}")
+        if self.positive_from and not _NUMBER.fullmatch(self.positive_from):
+            raise InputError(f"--positive-from must be a number; got {self.positive_from!r}")
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The lowest and the highest label of the scale; all numbers, if none is declared."""
+        low, _, high = self.scale.partition("..")
+        return (float(low), float(high)) if self.scale else (-math.inf, math.inf)
 
     @classmethod
     def of(cls, settings: Mapping[str, bool | int | float | str]) -> "Schema":
@@ -108,49 +127,6 @@ class Schema:
                 given += [option if value is True else f"{option} {value}"]
         return " ".join(given)
 
-    def check(self, row: "Row") -> None:
-        """BadRow unless a row is what is declared, or thumbs, of which pairs can be made."""
-        if row.kind != self.kind and (row.kind, self.kind) != ("thumbs", "pairs"):
-            raise OtherKind(row)
-        if len(row.responses) > self.responses:
-            raise BadRow(
-                f"{len(row.responses)} responses, and {self.responses} are declared as the most: "
-                "raise --responses"
-            )
-        if row.flip_probability is not None and self.labels == "true":
-            raise BadRow(
-                "a flip probability, and true labels are declared: this one is randomized already; "
-                "pass --labels randomized to learn from such (--test takes true ones)"
-            )
-        if row.flip_probability is None and self.labels == "randomized":
-            raise BadRow("no flip probability, and randomized labels are declared: see --labels")
-        self.check_length(row.prompt)
-        for response in row.responses:
-            self.check_length(response)
-
-    def check_length(self, text: str) -> None:
-        """BadRow for a text that is too long."""
-        if len(text) > self.max_characters:
-            raise BadRow(
-                f"a text of {len(text)} characters, and {self.max_characters} are the most: "
-                "raise --max-characters"
-            )
-
-    def check_count(self, count: int) -> None:
-        """BadRow for one more row of a user who has ``count``, if no more are kept."""
-        if count >= self.max_judgements:
-            raise BadRow(
-                f"more than {self.max_judgements} rows of this user: raise --max-judgements"
-            )
-
 
 #: What is declared where nobody says otherwise.
 PAIRS = Schema()
-
-
-class OtherKind(BadRow):
-    """A row of another kind than is declared."""
-
-    def __init__(self, row: "Row") -> None:
-        super().__init__(f"a row of kind {row.kind} over {len(row.responses)} responses")
-        self.row = row

@@ -15,8 +15,7 @@ from typing import NoReturn, Self
 
 import numpy as np
 
-from murmuration.preference.data.cells import BadRow, text_cell
-from murmuration.preference.data.columns import check_columns, taken, told, with_user
+from murmuration.preference.data.cells import BadRow, text_cell, user_cell
 from murmuration.preference.data.judgements import (
     CLEAN,
     LabelChannel,
@@ -25,9 +24,17 @@ from murmuration.preference.data.judgements import (
     check_grouped,
     rows_of,
 )
-from murmuration.preference.data.rows import InputError, readable_user
+from murmuration.preference.data.rows import (
+    InputError,
+    check_count,
+    check_length,
+    counted,
+    missing_columns,
+    readable_user,
+    user_note,
+    with_user,
+)
 from murmuration.preference.data.schema import PAIRS, Schema
-from murmuration.preference.data.user_ids import user_cell
 
 FIELDS = ("user_id", "text")
 
@@ -141,16 +148,16 @@ class UserTexts:
         result: dict[str, list[str]] = {}
         for file, line, row in rows:
             try:
-                user, text = _parse(row, names)
-                schema.check_length(text)
-                schema.check_count(len(result.get(user, ())))
+                user, text, note = _parse(row, names)
+                check_length(text, schema)
+                check_count(len(result.get(user, ())), schema)
             except BadRow as reason:
                 left_out.add(f"{file}:{line}", reason)
                 if (named := readable_user(row, names)) is not None:
                     result.setdefault(named, [])
             else:
                 result.setdefault(user, []).append(text)
-                notes.update(taken(row, names))
+                notes.update(note)
         left_out.check(sum(map(len, result.values())), f"{source}: no texts: there are no rows")
         return cls(
             user_ids=tuple(result),
@@ -158,20 +165,28 @@ class UserTexts:
             texts=[text for texts in result.values() for text in texts],
             set_aside=tuple(left_out.reasons),
             left_out=left_out.rows,
-            notes=told(notes),
+            notes=counted(notes),
         )
 
 
-def _parse(row: Mapping[str, object] | BadRow, names: Mapping[str, str]) -> tuple[str, str]:
-    """A row's user and text; BadRow for anything missing, empty or not text."""
+def _parse(
+    row: Mapping[str, object] | BadRow, names: Mapping[str, str]
+) -> tuple[str, str, list[str]]:
+    """A row's user, text, and what is said of it; BadRow for anything missing, empty or not
+    text."""
     if isinstance(row, BadRow):
         raise row
     if not isinstance(row, Mapping):
         raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
-    names = with_user(row, names)
-    check_columns(row, names)
+    stated, names = names, with_user(row, names)
+    if missing := {field: column for field, column in names.items() if column not in row}:
+        raise missing_columns(row, missing)
     user, text = (row[names[field]] for field in FIELDS)
-    return user_cell(user, names["user_id"]), text_cell(text, names["text"])
+    return (
+        user_cell(user, names["user_id"]),
+        text_cell(text, names["text"]),
+        user_note(stated, names),
+    )
 
 
 def _column_names(columns: Mapping[str, str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Prompt and response as the tokens that a language model reads.
 
 A model with a chat template reads the exchange as its template writes it, a prompt of several turns
-(`preference.data.messages`) turn by turn; an encoder reads a pair
+(`preference.data.cells`) turn by turn; an encoder reads a pair
 of texts between its special tokens; any other reads the prompt, an empty line and the response. No
 end of text is added: models learn to forget at it what stood before, and the reward is read off the
 last token. Only where next tokens are learnt is an end written, and learnt. Where it all is longer
@@ -22,8 +22,8 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from murmuration.preference.data.cells import messages_of
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.data.messages import messages_of
 from murmuration.preference.features.mapped_rows import gathered
 from murmuration.preference.language.row_cache import RowCache, key_of, named_folder
 

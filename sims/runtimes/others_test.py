@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from murmuration.client.store import forget_changed, load
-from murmuration.preference.data.data_sets import parse_source
 from murmuration.preference.data.judgements import OnBadRows
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.sources import parse_source
 from murmuration.privacy.disclosure import OperatorOnly
 from murmuration.strategies.config import RunConfig
 
@@ -30,7 +30,8 @@ def check_others(config: RunConfig, data: Data) -> None:
         return
     split = (
         "leave --test out, and a share of the users is held out by coins (--heldout), or name "
-        "judgements of other people"
+        "judgements of other people: murmuration data FILE --split-users 0.2 --out DIR takes a "
+        "share of the users out of a file"
     )
     if _source(config.test) == _source(config.data):
         raise InputError(

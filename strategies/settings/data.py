@@ -70,6 +70,20 @@ class DataConfig:
         "are protected.",
         panel=DATA,
     )
+    scale: str = setting(
+        "",
+        "Labels that are numbers, as LOW..HIGH: thumbs are up above the middle (1..5), and of two "
+        "responses the first won below it (-3..3). [default: recognised from all labels]",
+        panel=DATA,
+    )
+    positive_from: str = setting(
+        "", "Least number of a label that is a thumb up, as 4 of 1 to 5.", panel=DATA
+    )
+    no_prompt: bool = setting(
+        False,
+        "Pairs have no prompt. [default: recognised where no row has one; not at nodes]",
+        panel=DATA,
+    )
     heldout: float = setting(
         0.2,
         "Share of users held out when there is no --test. [default: 0.2]",

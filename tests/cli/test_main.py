@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import murmuration.preference.data.data_sets
+import murmuration.preference.data.sources
 import murmuration.preference.features.encoders
 from murmuration.cli import main
 from murmuration.preference.data.judgements import InputError
@@ -94,7 +94,7 @@ def test_bad_options(refused, crowd, arguments, message):
 
 @pytest.mark.parametrize("option", ["--data", "--features"])
 def test_hub_name_without_a_network(refused, crowd, monkeypatch, option):
-    for module in (murmuration.preference.data.data_sets, murmuration.preference.features.encoders):
+    for module in (murmuration.preference.data.sources, murmuration.preference.features.encoders):
         monkeypatch.setattr(module, "hub_is_reachable", lambda: False)
     found = refused("--data", crowd, *GOOD, option, "nobody-at-all/nothing-here")
     assert "nobody-at-all/nothing-here: " in found
@@ -346,7 +346,8 @@ def test_help_imports_nothing_that_takes_long(option):
     assert "murmuration.cli.main" in found
     assert not HEAVY & found
     assert {name for name in found if name.startswith("murmuration.cli.")} == {
-        "murmuration.cli.main"
+        "murmuration.cli.commands",
+        "murmuration.cli.main",
     }
 
 

@@ -15,7 +15,7 @@ from murmuration.privacy.accounting import chained_record
 from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.reporting.run_files import read_metrics
-from murmuration.server import training
+from murmuration.server import run as run_module
 from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
@@ -222,7 +222,7 @@ def test_a_full_disk_ends_a_run_in_one_line_and_it_goes_on(config, monkeypatch, 
     targets = {
         "checkpoint": (RunDirectory, "save_checkpoint"),
         "metrics.jsonl": (RunDirectory, "add_metrics"),
-        "report": (training, "write_report"),
+        "report": (run_module, "write_report"),
         "model": (RewardModel, "save"),
     }
     with monkeypatch.context() as patched:

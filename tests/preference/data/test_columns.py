@@ -2,9 +2,8 @@
 
 import pytest
 
-from murmuration.preference.data.columns import USER_COLUMNS
 from murmuration.preference.data.judgements import Judgements
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.rows import USER_COLUMNS, InputError
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from murmuration.preference.choices import TASKS
-from murmuration.preference.data import data_sets, loading
+from murmuration.preference.data import loading, sources
 from murmuration.preference.data.budget import FileBudget
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import (
@@ -375,7 +375,7 @@ def test_a_hub_name(monkeypatch, reachable):
             return [*ROWS, {"user_id": ""}]
 
     monkeypatch.setitem(sys.modules, "datasets", Hub)
-    monkeypatch.setattr(data_sets, "hub_is_reachable", lambda: reachable)
+    monkeypatch.setattr(sources, "hub_is_reachable", lambda: reachable)
     judgements = load_judgements("owner/rows", on_bad_rows="skip")
     assert asked == [("owner/rows", "train", not reachable)]
     assert Hub.config.HF_HUB_OFFLINE is False
@@ -513,10 +513,7 @@ def test_deep_nesting_is_a_bad_row(write):
     assert (found.user_ids, found.left_out) == (("u",), 1)
 
 
-# Each task reads rows of its own kind.
-
-
-def test_what_is_read(crowd, crowd_texts):
+def test_each_task_reads_rows_of_its_own_kind(crowd, crowd_texts):
     assert TASKS[0] == "reward"
     for task in ("reward", "sft"):
         assert isinstance(load_data(task, crowd), Judgements)

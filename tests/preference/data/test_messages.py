@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from murmuration.preference.data.cells import messages_of, prompt_cell, text_of
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import load_prompts, load_responses
-from murmuration.preference.data.messages import messages_of, prompt_cell, text_of
 from murmuration.preference.data.rows import BadRow, InputError, parse_row
 
 NAMES = {field: field for field in ("user_id", "prompt", "chosen", "rejected")}

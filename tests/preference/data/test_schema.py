@@ -2,8 +2,15 @@
 
 import pytest
 
-from murmuration.preference.data.rows import BadRow, InputError, Row
-from murmuration.preference.data.schema import FORMER, OtherKind, Schema
+from murmuration.preference.data.rows import (
+    BadRow,
+    InputError,
+    OtherKind,
+    Row,
+    check_count,
+    check_row,
+)
+from murmuration.preference.data.schema import FORMER, Schema
 from murmuration.strategies.settings.declaration import about, declared
 from murmuration.strategies.settings.run import Settings
 
@@ -59,12 +66,12 @@ def test_former_names_of_a_node_config_are_read():
 
 
 def test_rows_that_are_as_declared():
-    Schema().check(row())
-    Schema("top-1", 4).check(row("top-1", "xyz"))
-    Schema("ranking", 3).check(row("ranking", "xyz"))
-    Schema(labels="randomized").check(row(flip=0.0))
-    Schema(max_characters=3, max_judgements=2).check(row(responses=("xyz", "abc")))
-    Schema(max_judgements=2).check_count(1)
+    check_row(row(), Schema())
+    check_row(row("top-1", "xyz"), Schema("top-1", 4))
+    check_row(row("ranking", "xyz"), Schema("ranking", 3))
+    check_row(row(flip=0.0), Schema(labels="randomized"))
+    check_row(row(responses=("xyz", "abc")), Schema(max_characters=3, max_judgements=2))
+    check_count(1, Schema(max_judgements=2))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +87,7 @@ def test_rows_that_are_as_declared():
 )
 def test_rows_that_are_not(schema, bad, said):
     with pytest.raises(BadRow, match=said) as caught:
-        schema.check(bad)
+        check_row(bad, schema)
     assert isinstance(caught.value, OtherKind) == (bad.kind != schema.kind)
     with pytest.raises(BadRow, match="more than 2 rows of this user"):
-        Schema(max_judgements=2).check_count(2)
+        check_count(2, Schema(max_judgements=2))

@@ -5,11 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from murmuration.preference.data.cells import BadRow
+from murmuration.preference.data.cells import MOST_CHARACTERS, BadRow, user_cell
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.texts import UserTexts
-from murmuration.preference.data.user_ids import MOST_CHARACTERS, user_cell
 
 #: Spellings that a terminal or a page shows as `Zoë B`, or nearly so.
 LOOK_ALIKES = {

@@ -6,10 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmuration.preference.data.cells import BadRow
+from murmuration.preference.data.cells import TIES, BadRow
 from murmuration.preference.data.loading import load_judgements
-from murmuration.preference.data.rows import REQUIRED, InputError, parse_row
-from murmuration.preference.data.winners import PAIRS_OF_SIDES, TIES, WINNERS
+from murmuration.preference.data.rows import (
+    PAIRS_OF_SIDES,
+    REQUIRED,
+    WINNERS,
+    InputError,
+    parse_row,
+)
 
 NAMES = {field: field for field in REQUIRED}
 SAID = {"user_id": "u1", "prompt": "Why?"}

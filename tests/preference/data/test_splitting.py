@@ -1,0 +1,64 @@
+"""A source in two files: each user is in one of them, by their id alone."""
+
+import json
+
+import pytest
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.loading import load_judgements
+from murmuration.preference.data.splitting import split_users
+
+
+def rows(users, more=""):
+    return [
+        {"who": f"u{n % users}", "prompt": f"p{n}", "chosen": "a" + more, "rejected": "b", "x": [n]}
+        for n in range(4 * users)
+    ]
+
+
+def written(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def test_no_user_is_on_both_sides_and_no_row_is_lost(tmp_path):
+    there = [*rows(100), {"prompt": "nobody's"}]
+    path = written(tmp_path / "all.jsonl", there)
+    split = split_users(path, 0.2, tmp_path / "out", "user_id=who")
+    train, test = (
+        [json.loads(line) for line in file.read_text().splitlines()]
+        for file in (split.train, split.test)
+    )
+    users = [{row["who"] for row in side} for side in (train, test)]
+    assert not users[0] & users[1]
+    assert (split.train_users, split.test_users) == tuple(map(len, users))
+    assert 5 <= split.test_users <= 40 and split.train_users + split.test_users == 100
+    assert split.left_out == 1
+    assert sorted(map(json.dumps, train + test)) == sorted(map(json.dumps, there[:-1]))
+    found = load_judgements(str(split.test), columns={"user_id": "who"})
+    assert {*found.user_ids} == users[1]
+
+
+def test_a_side_follows_from_the_id_alone(tmp_path):
+    one = split_users(written(tmp_path / "a.jsonl", rows(50)), 0.5, tmp_path / "1", "user_id=who")
+    other = split_users(
+        written(tmp_path / "b.jsonl", rows(80, " more")[::-1]), 0.5, tmp_path / "2", "user_id=who"
+    )
+
+    def of(file):
+        return {json.loads(line)["who"] for line in file.read_text().splitlines()}
+
+    assert of(one.test) <= of(other.test) and of(one.train) <= of(other.train)
+
+
+def test_what_cannot_be_split(tmp_path):
+    path = written(tmp_path / "all.jsonl", rows(30))
+    for share in (0.0, 1.0, 20.0, float("nan")):
+        with pytest.raises(InputError, match="--split-users must be a share"):
+            split_users(path, share, tmp_path / "out", "user_id=who")
+    with pytest.raises(InputError, match="120 rows that name nobody"):
+        split_users(path, 0.5, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    split_users(path, 0.5, tmp_path / "out", "user_id=who")
+    with pytest.raises(InputError, match="File exists"):
+        split_users(path, 0.5, tmp_path / "out", "user_id=who")
