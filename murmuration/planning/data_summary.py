@@ -109,8 +109,8 @@ class DataSummary:
 
     @property
     def few_left_out(self) -> bool:
-        """Whether so few rows are unusable that a run may skip them: of more, what they hold has
-        not been understood."""
+        """Return whether so few rows are unusable that a run may skip them: of more, what they
+        hold has not been understood."""
         left_out = self.judgements.left_out
         return left_out <= _FEW * (len(self.judgements) + left_out)
 
