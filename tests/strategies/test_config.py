@@ -182,6 +182,8 @@ def test_the_least_share_that_can_be_held_out():
 
 THUMBS = {"kind": "thumbs", "model": "thumbs"}
 BAD = {
+    "scale": ["5..1", "1", "a..b"],
+    "positive_from": ["high"],
     "task": ["", "write"],
     "train": ["half"],
     "dtype": ["half", "float64"],
@@ -266,7 +268,7 @@ def test_every_option_with_limits_is_tested_here():
     free = {"secure_aggregation", "sum_zero", "as_published", "exact_heldout"}
     free |= {"data", "test", "columns", "features", "normalized", "out", "resume"}
     free |= {"base", "lora_targets", "responses", "accept_ledger_loss", "batch_users"}
-    free |= {"one_user_per_row"}
+    free |= {"one_user_per_row", "no_prompt"}
     free |= {"checkpointing", "tf32", "policies"}
     free |= {"registration", "base_privacy", "population", "disjoint"}
     assert SETTINGS.keys() - free == set(BAD)
