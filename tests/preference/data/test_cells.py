@@ -17,7 +17,7 @@ from murmuration.preference.data.cells import (
     text_of,
     user_cell,
 )
-from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import load_prompts, load_responses
 from murmuration.preference.data.rows import parse_row
 from murmuration.preference.data.texts import UserTexts
