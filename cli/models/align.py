@@ -47,6 +47,9 @@ def align(
         float | None, typer.Option(help=f"{meaning('epsilon')} Of that reward.")
     ] = None,
     delta: Annotated[str, typer.Option(help=f"{meaning('delta')} Of that reward.")] = "1e-5",
+    users: Annotated[
+        int, typer.Option(help=f"{meaning('users')} Of that reward.", min=0, show_default=False)
+    ] = 0,
     limit: Annotated[int, typer.Option(help=LIMIT, min=2)] = 1000,
     prompts_public: Annotated[
         bool, typer.Option("--prompts-public", help=f"{PROMPTS_PUBLIC} Those of --sft, too.")
@@ -85,6 +88,7 @@ def align(
         judgements=judgements,
         epsilon=epsilon,
         delta=delta,
+        users=users,
         limit=limit,
         prompts_public=prompts_public,
         reward_privacy=reward_privacy,

@@ -29,6 +29,7 @@ def align(
     judgements: Source | None = None,
     epsilon: float | None = None,
     delta: float | str = 1e-5,
+    users: int = 0,
     limit: int = 1000,
     prompts_public: bool = False,
     reward_privacy: str = "",
@@ -85,6 +86,8 @@ def align(
             the folder OUT-reward, by ``uls`` over 200 rounds.
         epsilon: Epsilon of that reward.
         delta: Delta of that reward.
+        users: Nominal, round, public number of users that it is trained on, from which the cohort
+            follows; 0: as many as there are, exactly, which the reward's promise then says.
         limit: Most prompts to use.
         prompts_public: Declare that prompts, also those of ``supervised``, that users saw, too,
             were public before.
@@ -141,7 +144,7 @@ def align(
         tracked(folder, report_to, run_name, resume=resume, step="step"),
     ):
         if judgements is not None:
-            reward = _trained_reward(judgements, epsilon, delta, folder, resume, say)
+            reward = _trained_reward(judgements, epsilon, delta, users, folder, resume, say)
         assert reward is not None
         model = Path(model_folder(reward))
         models = [model, base]
@@ -217,6 +220,7 @@ def _trained_reward(
     judgements: Source,
     epsilon: float | None,
     delta: float | str,
+    users: int,
     out: Path,
     resume: bool,
     say: Callable[[str], None],
@@ -235,6 +239,7 @@ def _trained_reward(
         strategy="uls",
         epsilon=epsilon,
         delta=delta,
+        users=users,
         rounds=200,
         out=run,
         resume=finished or (resume and run.exists()),

@@ -117,10 +117,11 @@ def test_judgements_become_a_reward_first(cli, crowd, language_model, asked, tmp
     )
     out, base = tmp_path / "policy", language_model("llama")
     code, stdout, lines = cli(
-        "align", "--reward-data", crowd, "--epsilon", 2, "--base", base, "--prompts", asked,
-        "--out", out, *FEW, "--json",
+        "align", "--reward-data", crowd, "--epsilon", 2, "--users", 30, "--base", base,
+        "--prompts", asked, "--out", out, *FEW, "--json",
     )  # fmt: skip
     assert code == 0, lines
+    assert json.loads((tmp_path / "policy-reward" / "config.json").read_text())["users"] == 30
     told = json.loads(stdout.splitlines()[-1])
     assert told["reward"] == str(tmp_path / "policy-reward" / "model")
     (run,) = lineage_of_model("policy", str(out / "model"), "advice").runs
