@@ -72,7 +72,8 @@ def _taken(header: Sequence[str], columns: str, format: str) -> dict[str, str]:
     names = {field: field for field in REQUIRED} | parse_columns(columns)
     with suppress(BadRow):  # several columns may be the user's: every row was refused by that
         if format:
-            taken = with_user(header, names) | {each: each for each in format_named(format).columns}
+            read = format_named(format).columns
+            taken = with_user(header, names) | {each: each for each in header if each in read}
         else:
             taken |= layout_of(header, names).columns
     return {field: column for field, column in taken.items() if column in header}

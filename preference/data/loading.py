@@ -319,7 +319,8 @@ def _declared_rows(
         )
     user = columns.get("user_id", "")
     wanted = form.columns.union(USER_COLUMNS, ("user_id", user))
-    formatted = Formatted(form, source, user, schema.one_user_per_row, isolate)
+    scale = Schema(scale=form.scale).bounds if form.scale and not schema.scale else None
+    formatted = Formatted(form, source, user, schema.one_user_per_row, isolate, scale)
     return (
         formatted.rows(_rows(source, isolate, wanted)),
         {},

@@ -38,9 +38,11 @@ def _won(row: Cells) -> float:
             raise BadRow("not exactly one of the columns 'winner_…' is true")
         return (1.0, 0.0, 0.5)[flags.index(True)]
     column = "chosen_model_name" if "chosen_model_name" in row else "winner"
-    if flag(row, "both_equal"):
-        return 0.5
     names = next(([row[each] for each in both] for both in _MODELS if {*both} <= {*row}), [])
+    if flag(row, "both_equal"):
+        if row[column] in names:
+            raise BadRow(f"'both_equal' is true, and {column!r} names a model")
+        return 0.5
     meant = {1.0 - place for place, name in enumerate(names) if name == row[column]}
     with suppress(BadRow):
         meant.add(side(row[column], column, _FIRST, _SECOND))

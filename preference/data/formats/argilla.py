@@ -4,6 +4,7 @@ Who answered stands beside each answer. Suggestions are a model's and are not re
 that are drafts or were discarded. A record is several people's, so no node reads it.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,7 +27,13 @@ def rows(row: Mapping[str, Any]) -> Iterator[Cells | BadRow]:
     }
     if prompt is None or len(shown) < 2:
         raise BadRow("'fields' needs a 'prompt' (or 'instruction', …) and two responses or more")
-    for who, value in _answers(row["responses"]):
+    answers = _answers(row["responses"])
+    preferring = [
+        question for question, given in answers.items() if any(_prefers(v, shown) for _, v in given)
+    ]
+    if len(preferring) != 1 and any(answers.values()):
+        raise BadRow("not exactly one question has answers that name fields, or rank them")
+    for who, value in answers[preferring[0]] if preferring else ():
         try:
             if who is None:
                 raise BadRow("an answer does not say who gave it ('user_id')")
@@ -35,27 +42,29 @@ def rows(row: Mapping[str, Any]) -> Iterator[Cells | BadRow]:
             yield reason
 
 
-def _answers(responses: Any) -> Iterator[tuple[object, Any]]:
-    """Yield who answered, and what, of either version: by question, or by person."""
-    by_person = not isinstance(responses, Mapping)
-    answers: list[tuple[Any, Any]] = []
-    if by_person:
-        for each in responses:
-            answers += [(each, answer["value"]) for answer in each["values"].values()]
+def _answers(responses: Any) -> Mapping[str, list[tuple[object, Any]]]:
+    """Return who answered, and what, by question; versions 1 and 2 keep them by person, or so."""
+    answers: defaultdict[str, list[tuple[object, Any]]] = defaultdict(list)
+    if isinstance(responses, Mapping):
+        by_question = [
+            (question, each, each) for question, given in responses.items() for each in given
+        ]
     else:
-        for question in responses.values():
-            answers += [(each, each["value"]) for each in question]
-    for each, value in answers:
-        if each.get("status", "submitted") == "submitted" and _prefers(value):
-            yield each.get("user_id"), value
+        by_question = [
+            (q, each, value) for each in responses for q, value in each["values"].items()
+        ]
+    for question, each, answer in by_question:
+        if each.get("status", "submitted") == "submitted":
+            answers[question].append((each.get("user_id"), answer["value"]))
+    return answers
 
 
-def _prefers(value: Any) -> bool:
-    """Return whether an answer is a choice by name or a ranking: other questions rate, or ask for
-    words."""
-    if isinstance(value, list):
-        return bool(value) and all(isinstance(each, Mapping) for each in value)
-    return isinstance(value, str)
+def _prefers(value: Any, shown: Mapping[str, object]) -> bool:
+    """Return whether an answer names fields: other questions rate, or ask for words."""
+    try:
+        return bool(_judgement(value, shown))
+    except BadRow:
+        return False
 
 
 def _judgement(value: Any, shown: Mapping[str, object]) -> dict[str, object]:
@@ -74,6 +83,8 @@ def _judgement(value: Any, shown: Mapping[str, object]) -> dict[str, object]:
         if label_text(value) == "tie" and len(texts) == 2:
             return {"chosen": texts[0], "rejected": texts[1], "tie": True}
         raise BadRow("an answer names none of the fields")
+    if not (isinstance(value, list) and all(isinstance(each, Mapping) for each in value)):
+        raise BadRow("an answer is neither the name of a field nor a ranking")
     ranks = {label_text(each["value"]): each["rank"] for each in value}
     if {*ranks} != {*names}:
         raise BadRow("a ranking does not rank exactly the fields that are there")

@@ -23,6 +23,8 @@ FORMAT_NAMES = (
     "prism",
     "tldr",
 )
+OfRow = Callable[[Cells], Iterable[Cells | BadRow]]
+OfAll = Callable[[Sequence[Cells]], Iterable[tuple[int, Cells | BadRow]]]
 _TIES = frozenset(label_text(tie) for tie in TIES)
 
 
@@ -51,8 +53,8 @@ class Format:
 
     name: str
     forms: tuple[tuple[str, ...], ...]
-    of_row: Callable[[Cells], Iterable[Cells | BadRow]] | None = None
-    of_all: Callable[[Sequence[Cells]], Iterable[tuple[int, Cells | BadRow]]] | None = None
+    of_row: OfRow | None = None
+    of_all: OfAll | None = None
     also: tuple[str, ...] = ()
     isolates: bool = False
     unmistakable: bool = True

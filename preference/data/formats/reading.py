@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from murmuration.preference.data.errors import BadRow, InputError
-from murmuration.preference.data.formats.format import Cells, Format
+from murmuration.preference.data.formats.format import Cells, Format, OfAll, OfRow
 from murmuration.preference.data.rows import missing_columns, readable_user, with_user
 from murmuration.preference.data.sources import Placed, Row
 
+#: A row with its place, and the one that it was made of; None for what is no row.
+Made = tuple[str, int, Cells | None, Row]
 _MOST_UNREAD = 0.05  # of what a format makes
 
 
@@ -31,6 +33,7 @@ class Formatted:
             does.
         alone: whether each row counts as a user of its own.
         isolate: whether they are a node's rows.
+        scale: of labels, where the format alone declares it: what is not on it is a bad row.
 
     Raises:
         InputError: no column of the format says who judged, and none is stated.
@@ -41,6 +44,7 @@ class Formatted:
     user_column: str = ""
     alone: bool = False
     isolate: bool = False
+    scale: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.form.nobody and not (self.user_column or self.alone):
@@ -58,10 +62,13 @@ class Formatted:
         """
         made = unread = 0
         first = ""
-        of = self._of_row if self.form.of_row else self._of_all
-        for place, number, original, row in of(placed):
+        if self.form.of_row is not None:
+            read = self._of_row(self.form.of_row, placed)
+        else:
+            read = self._of_all(self.form.of_all, placed)
+        for place, number, original, row in read:
             if original is not None:
-                row = self._with_user(original, row)
+                row = self._with_user(original, self._on_scale(row))
                 made += 1
                 if isinstance(row, BadRow):
                     unread += 1
@@ -73,9 +80,8 @@ class Formatted:
                 f"{self.form.name}, the first is {first}"
             )
 
-    def _of_row(self, placed: Iterable[Placed]) -> Iterator[tuple[str, int, Cells | None, Row]]:
-        of_row, seen = self.form.of_row, False
-        assert of_row is not None
+    def _of_row(self, of_row: OfRow, placed: Iterable[Placed]) -> Iterator[Made]:
+        seen = False
         for place, number, row in placed:
             if not isinstance(row, Mapping):
                 yield place, number, None, row
@@ -94,9 +100,7 @@ class Formatted:
             except Exception as error:  # a cell may hold anything
                 yield place, number, row, self._unreadable(error)
 
-    def _of_all(self, placed: Iterable[Placed]) -> Iterator[tuple[str, int, Cells | None, Row]]:
-        of_all = self.form.of_all
-        assert of_all is not None
+    def _of_all(self, of_all: OfAll, placed: Iterable[Placed]) -> Iterator[Made]:
         places, rows = [], []
         for place, number, row in placed:
             if isinstance(row, Mapping):
@@ -124,6 +128,15 @@ class Formatted:
     def _unreadable(self, error: Exception) -> BadRow:
         kind = type(error).__name__
         return BadRow(f"a cell that --format {self.form.name} cannot read ({kind})")
+
+    def _on_scale(self, row: Row) -> Row:
+        if self.scale is None or isinstance(row, BadRow):
+            return row
+        low, high = self.scale
+        label = row.get("label")
+        if isinstance(label, float) and not low <= label <= high:
+            return BadRow(f"a label that is not on the scale {low:g}..{high:g}: pass --scale")
+        return row
 
     def _with_user(self, original: Cells, row: Row) -> Row:
         """Return a row with whose it is, also a bad one."""

@@ -111,11 +111,20 @@ def comparia(**cells):
 
 
 def test_arena_of_comparia(read):
-    rows = [comparia(), comparia(chosen_model_name="m1"), comparia(both_equal=True)]
+    rows = [
+        comparia(),
+        comparia(chosen_model_name="m1"),
+        comparia(both_equal=True, chosen_model_name=None),
+    ]
     expected = [("v", "Q", (B, A), 1.0), ("v", "Q", (A, B), 1.0), ("v", "Q", (A, B), 0.5)]
     assert read("arena", rows) == expected
     for name in ("m3", None, SECRET):
         assert "'chosen_model_name'" in refusal(read, "arena", [comparia(chosen_model_name=name)])
+
+
+def test_arena_that_contradicts_itself_is_refused(read):
+    both = comparia(both_equal=True, chosen_model_name="m1")
+    assert "'both_equal' is true" in refusal(read, "arena", [both])
 
 
 def feedback(rating=1, place="b", **cells):
@@ -325,10 +334,24 @@ def test_argilla_of_several_and_of_version_1(read):
     assert responses == tuple(f"text of {fields[n]}" for n in (1, 2, 0))
 
 
+def test_argilla_reads_one_question(read):
+    """Words and ratings are other questions; of two that prefer, neither is taken."""
+    other = record("response_b")
+    other["responses"]["why"] = [{"user_id": "w", "value": SECRET}]
+    other["responses"]["stars"] = [{"user_id": "w", "value": 1}]
+    assert [row[2][0] for row in read("argilla", [other])] == ["text of response_b"]
+    other["responses"]["honest"] = [{"user_id": "w", "value": "response_a"}]
+    assert "not exactly one question" in refusal(read, "argilla", [other])
+
+
 def test_argilla_with_another_answer_is_refused(read):
-    assert "names none of the fields" in refusal(read, "argilla", [record(SECRET)])
     part = [{"value": "response_a", "rank": 1}]
-    assert "does not rank exactly" in refusal(read, "argilla", [record(part)])
+    for value in (SECRET, part, 5, {SECRET: SECRET}):
+        assert "not exactly one question" in refusal(read, "argilla", [record(value)])
+    for value, why in ((SECRET, "names none"), (part, "does not rank"), (5, "neither the name")):
+        both = record("response_a")
+        both["responses"]["q"].append({"user_id": "x", "value": value})
+        assert why in refusal(read, "argilla", [both])
     assert "who gave it" in refusal(read, "argilla", [record("a", user_id=None)])
 
 
@@ -349,6 +372,10 @@ def test_likert(read):
 def test_likert_on_another_scale_is_refused(read):
     for rating in (0, 6, 100):
         assert "not on the scale" in refusal(read, "likert", [rated(rating)], kind="thumbs")
+        rows = [rated(5)] * 9 + [rated(rating)]
+        said_of = refusal(read, "likert", rows, kind="thumbs", on_bad_rows="skip")
+        assert "1 of 10 judgements cannot be read" in said_of
+        assert "pass --scale" in said_of
     assert "neither a number nor a word" in refusal(read, "likert", [rated(SECRET)])
     assert "is the rating?" in refusal(read, "likert", [rated(4, score=2)])
 
