@@ -11,6 +11,8 @@ def test_what_is_not_given_is_as_by_default():
     assert schema(None, None, None, None) == Schema()
     assert schema("top-1", 3, 7, None, "randomized") == Schema("top-1", 3, "randomized", 7)
     assert schema(None, None, None, None, None, True) == Schema(one_user_per_row=True)
+    assert schema(*[None] * 9, "arena") == Schema(format="arena")
+    assert Schema.of({"format": "arena"}) == Schema(format="arena")  # as a node declares it
 
 
 def test_the_users_column_is_one_of_the_columns():

@@ -290,3 +290,21 @@ def test_judgements_written_are_judgements_read(privatize, places, write_rows, m
     found = load_judgements(str(places["out"]), schema=RANDOMIZED)
     assert found.decided == len(found) == 15  # no row says that it was a tie
     assert isinstance(found, Judgements)
+
+
+def test_an_export_is_randomized_in_our_form(privatize, places, write_rows, make_rows):
+    rows = make_rows([6, 2])
+    export = [
+        {
+            "info": {"post": row["prompt"]},
+            "summaries": [{"text": row["rejected"]}, {"text": row["chosen"]}],
+            "choice": 1,
+            "worker": row["user_id"],
+        }
+        for row in rows
+    ]
+    code, _, lines = privatize(write_rows(export), format="tldr")
+    assert code == 0, lines
+    assert sorted(map(shown, read(places["out"]))) == sorted(map(shown, rows))
+    refused(privatize(write_rows(export), format="arena"), "not of the form --format arena")
+    refused(privatize(write_rows(export), format="arenas"), "--format must be one of arena")

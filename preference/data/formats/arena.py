@@ -28,7 +28,7 @@ def rows(row: Cells) -> Iterator[Cells]:
     if turns[0] is None or not all(isinstance(said, str) for said in turns[0]):
         yield pair(prompt, first, second, won)
         return
-    yield pair(None, *(_conversation(turns[0], replies) for replies in turns[1:]), won)
+    yield pair(None, _conversation(turns[0], turns[1]), _conversation(turns[0], turns[2]), won)
 
 
 def _won(row: Cells) -> float:

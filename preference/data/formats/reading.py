@@ -62,11 +62,7 @@ class Formatted:
         """
         made = unread = 0
         first = ""
-        if self.form.of_row is not None:
-            read = self._of_row(self.form.of_row, placed)
-        else:
-            read = self._of_all(self.form.of_all, placed)
-        for place, number, original, row in read:
+        for place, number, original, row in self._made(placed):
             if original is not None:
                 row = self._with_user(original, self._on_scale(row))
                 made += 1
@@ -79,6 +75,12 @@ class Formatted:
                 f"{self.source}: {unread} of {made} judgements cannot be read by --format "
                 f"{self.form.name}, the first is {first}"
             )
+
+    def _made(self, placed: Iterable[Placed]) -> Iterator[Made]:
+        if self.form.of_row is not None:
+            yield from self._of_row(self.form.of_row, placed)
+        if self.form.of_all is not None:
+            yield from self._of_all(self.form.of_all, placed)
 
     def _of_row(self, of_row: OfRow, placed: Iterable[Placed]) -> Iterator[Made]:
         seen = False

@@ -64,6 +64,31 @@ def test_rows_in_memory_are_trained_on_like_those_of_a_file(
         assert not [p for p in open_files if secret.encode() in p.read_bytes()]
 
 
+def vote(row, number):
+    """A row as an arena exports it; every other one has the preferred response on side b."""
+    sides = "ab" if number % 2 else "ba"
+    won = "tie" if row.get("tie") else f"model_{sides[0]}"
+    texts = zip(sides, (row["chosen"], row["rejected"]), strict=True)
+    if row.get("tie"):
+        texts = zip("ab", (row["chosen"], row["rejected"]), strict=True)
+    asked = {"role": "user", "content": row["prompt"]}
+    talks = {f"conversation_{s}": [asked, {"role": "assistant", "content": t}] for s, t in texts}
+    return {"judge": row["user_id"], "model_a": "m", "model_b": "n", "winner": won} | talks
+
+
+@pytest.mark.parametrize("form", ["list", "pandas", "datasets"])
+def test_an_export_is_trained_on_like_the_same_rows_in_our_form(
+    form, of_file, crowd, crowd_test, tmp_path
+):
+    data, test = (
+        FORMS[form]([vote(row, number) for number, row in enumerate(rows_of(file))])
+        for file in (crowd, crowd_test)
+    )
+    run = train(data, test=test, format="arena", out=tmp_path / "r", **SMALL)
+    assert run.model.theta_D.tobytes() == of_file.model.theta_D.tobytes()
+    assert run.promise.statement == of_file.promise.statement
+
+
 def test_missing_cells_of_a_frame_are_missing(crowd, tmp_path):
     rows = rows_of(crowd)
     frame = pandas.DataFrame([{**rows[0], "tie": True}, *rows])
