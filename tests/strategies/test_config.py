@@ -266,7 +266,7 @@ def test_bad_values_name_their_option(name, value):
 
 def test_every_option_with_limits_is_tested_here():
     free = {"secure_aggregation", "sum_zero", "as_published", "exact_heldout"}
-    free |= {"data", "test", "columns", "features", "normalized", "out", "resume"}
+    free |= {"data", "test", "columns", "format", "features", "normalized", "out", "resume"}
     free |= {"base", "lora_targets", "responses", "accept_ledger_loss", "batch_users"}
     free |= {"one_user_per_row", "no_prompt"}
     free |= {"checkpointing", "tf32", "policies"}

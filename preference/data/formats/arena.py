@@ -25,7 +25,7 @@ def rows(row: Cells) -> Iterator[Cells]:
         return
     prompt, first, second = row["prompt"], row["response_a"], row["response_b"]
     turns = [list_cell(cell) for cell in (prompt, first, second)]
-    if turns[0] is None or not all(isinstance(said, str) for said in turns[0]):
+    if turns[0] is None or not all(isinstance(turn, str) for turn in turns[0]):
         yield pair(prompt, first, second, won)
         return
     yield pair(None, _conversation(turns[0], turns[1]), _conversation(turns[0], turns[2]), won)
@@ -51,12 +51,12 @@ def _won(row: Cells) -> float:
     return meant.pop()
 
 
-def _conversation(said: list[object], replies: list[object] | None) -> list[dict[str, object]]:
-    if replies is None or len(replies) != len(said):
+def _conversation(prompts: list[object], replies: list[object] | None) -> list[dict[str, object]]:
+    if replies is None or len(replies) != len(prompts):
         raise BadRow("prompts and responses are not as many turns")
     return [
         {"role": role, "content": content}
-        for turn in zip(said, replies, strict=True)
+        for turn in zip(prompts, replies, strict=True)
         for role, content in zip(("user", "assistant"), turn, strict=True)
     ]
 

@@ -16,11 +16,11 @@ _TURNS = ("first_turn_", "second_turn_", "third_turn_", "fourth_turn_")
 
 def rows(row: Cells) -> Iterator[Cells]:
     """Yield the choice of each turn."""
-    said: list[dict[str, object]] = []
+    history: list[dict[str, object]] = []
     for turn in _TURNS if "first_turn_prompt" in row else ("",):
         if is_empty(row.get(f"{turn}prompt")):
             return
-        said.append({"role": "user", "content": row[f"{turn}prompt"]})
+        history.append({"role": "user", "content": row[f"{turn}prompt"]})
         shown = [letter for letter in _LETTERS if not is_empty(row.get(f"{turn}response_{letter}"))]
         column = f"{turn}preferred_response"
         label = label_text(row.get(column)).removeprefix("response ")
@@ -28,8 +28,8 @@ def rows(row: Cells) -> Iterator[Cells]:
             raise BadRow(f"{column!r} names none of the responses that are there")
         responses = [row[f"{turn}response_{letter}"] for letter in shown]
         best = shown.index(label)
-        yield {"prompt": list(said), "responses": responses, "best": best}
-        said.append({"role": "assistant", "content": responses[best]})
+        yield {"prompt": list(history), "responses": responses, "best": best}
+        history.append({"role": "assistant", "content": responses[best]})
 
 
 def _columns(turn: str) -> tuple[str, ...]:

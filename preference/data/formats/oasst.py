@@ -35,20 +35,20 @@ def rows(messages: Sequence[Cells]) -> Iterator[tuple[int, Cells | BadRow]]:
 def _ranking(
     messages: Sequence[Cells], places: dict[object, int], parent: object, replies: list[Cells]
 ) -> Cells:
-    said: list[dict[str, object]] = []
+    history: list[dict[str, object]] = []
     at: object = parent
     while not is_empty(at):
-        if at not in places or len(said) == len(messages):
+        if at not in places or len(history) == len(messages):
             raise BadRow("a message before it is not there")
         message = messages[places[at]]
-        said.insert(0, {"role": _ROLES.get(str(message["role"])), "content": message["text"]})
+        history.insert(0, {"role": _ROLES.get(str(message["role"])), "content": message["text"]})
         at = message["parent_id"]
     ranks = [number_cell(reply["rank"]) for reply in replies]
     if any(rank != rank for rank in ranks):
         raise BadRow("a 'rank' is no number")
     order = sorted({*ranks})
     return {
-        "prompt": said,
+        "prompt": history,
         "responses": [reply["text"] for reply in replies],
         "ranking": [order.index(rank) + 1 for rank in ranks],
     }

@@ -13,11 +13,11 @@ from murmuration.preference.data.formats.format import Cells, Format
 
 def rows(row: Mapping[str, Any]) -> Iterator[Cells | BadRow]:
     """Yield the scores of each turn."""
-    said: list[dict[str, object]] = []
+    before: list[dict[str, object]] = []
     history = row["conversation_history"]
     for turn in sorted({part["turn"] for part in history}):
         parts = [part for part in history if part["turn"] == turn]
-        said += [_message("user", part) for part in parts if part["role"] == "user"]
+        before += [_message("user", part) for part in parts if part["role"] == "user"]
         replies = [part for part in parts if part["role"] == "model" and part["content"]]
         chosen = [part for part in replies if part["if_chosen"]]
         if len(replies) > 1:
@@ -26,11 +26,11 @@ def rows(row: Mapping[str, Any]) -> Iterator[Cells | BadRow]:
                 yield BadRow("the reply that was chosen does not have the highest score")
             else:
                 yield {
-                    "prompt": list(said),
+                    "prompt": list(before),
                     "responses": [part["content"] for part in replies],
                     "scores": [part["score"] for part in replies],
                 }
-        said += [_message("assistant", part) for part in chosen[:1]]
+        before += [_message("assistant", part) for part in chosen[:1]]
 
 
 def _message(role: str, part: Mapping[str, object]) -> dict[str, object]:

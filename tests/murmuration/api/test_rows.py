@@ -71,8 +71,8 @@ def vote(row, number):
     texts = zip(sides, (row["chosen"], row["rejected"]), strict=True)
     if row.get("tie"):
         texts = zip("ab", (row["chosen"], row["rejected"]), strict=True)
-    asked = {"role": "user", "content": row["prompt"]}
-    talks = {f"conversation_{s}": [asked, {"role": "assistant", "content": t}] for s, t in texts}
+    prompt = {"role": "user", "content": row["prompt"]}
+    talks = {f"conversation_{s}": [prompt, {"role": "assistant", "content": t}] for s, t in texts}
     return {"judge": row["user_id"], "model_a": "m", "model_b": "n", "winner": won} | talks
 
 

@@ -18,7 +18,7 @@ from murmuration.preference.data.splitting import split_users
 SECRET = "Xylophone"  # stands in every cell of text: no refusal may hold it
 
 
-def said(prompt, *texts):
+def chat(prompt, *texts):
     roles = ("user", "assistant") * (len(texts) + 1)
     return [{"role": r, "content": t} for r, t in zip(roles, (prompt, *texts), strict=False)]
 
@@ -51,7 +51,7 @@ def refusal(read, *args, **kwargs):
 
 
 def vote(**cells):
-    row = {"conversation_a": said("Q", f"A {SECRET}"), "conversation_b": said("Q", f"B {SECRET}")}
+    row = {"conversation_a": chat("Q", f"A {SECRET}"), "conversation_b": chat("Q", f"B {SECRET}")}
     return row | {"judge": "j", "model_a": "m1", "model_b": "m2"} | cells
 
 
@@ -158,8 +158,8 @@ def test_openwebui_with_another_rating_is_refused(read, rating):
 def test_openwebui_without_the_message_is_refused(read):
     assert "not in the chat" in refusal(read, "openwebui", [feedback(place="z")])
     assert "no answer of the assistant" in refusal(read, "openwebui", [feedback(place="a")])
-    said_of = refusal(read, "openwebui", [feedback(snapshot={SECRET: SECRET})])
-    assert "a cell that --format openwebui cannot read (KeyError)" in said_of
+    message = refusal(read, "openwebui", [feedback(snapshot={SECRET: SECRET})])
+    assert "a cell that --format openwebui cannot read (KeyError)" in message
 
 
 def four(**cells):
@@ -210,8 +210,8 @@ def test_prism(read):
 
 
 def test_prism_with_scores_that_contradict_the_choice_is_refused(read):
-    said_of = refusal(read, "prism", [talk(90, 10, 40)], kind="ranking", responses=3)
-    assert "does not have the highest score" in said_of
+    message = refusal(read, "prism", [talk(90, 10, 40)], kind="ranking", responses=3)
+    assert "does not have the highest score" in message
 
 
 def judges(*prefs, name="normal_worker_annotations", key="overall_pref"):
@@ -239,7 +239,7 @@ def test_multipref_with_another_entry_is_refused(read):
 
 
 def strength(value, **cells):
-    row = {"context": said("Q"), "response1": "A", "response2": "B", "overall_preference": value}
+    row = {"context": chat("Q"), "response1": "A", "response2": "B", "overall_preference": value}
     return row | cells
 
 
@@ -257,13 +257,13 @@ def test_helpsteer(read, value, expected):
 
 
 def test_helpsteer_says_nobody(read):
-    said_of = refusal(read, "helpsteer", [strength(1)])
-    assert "does not say who judged" in said_of and "--one-user-per-row" in said_of
+    message = refusal(read, "helpsteer", [strength(1)])
+    assert "does not say who judged" in message and "--one-user-per-row" in message
     named = read("helpsteer", [strength(1, rater="r")], columns={"user_id": "rater"})
     assert named == [("r", "Q", ("B", "A"), 1.0)]
     for value in (4, 0.5, SECRET, None):
-        said_of = refusal(read, "helpsteer", [strength(value)], one_user_per_row=True)
-        assert "no whole number from -3 to 3" in said_of
+        message = refusal(read, "helpsteer", [strength(value)], one_user_per_row=True)
+        assert "no whole number from -3 to 3" in message
 
 
 def task(selected, who=7, **cells):
@@ -373,9 +373,9 @@ def test_likert_on_another_scale_is_refused(read):
     for rating in (0, 6, 100):
         assert "not on the scale" in refusal(read, "likert", [rated(rating)], kind="thumbs")
         rows = [rated(5)] * 9 + [rated(rating)]
-        said_of = refusal(read, "likert", rows, kind="thumbs", on_bad_rows="skip")
-        assert "1 of 10 judgements cannot be read" in said_of
-        assert "pass --scale" in said_of
+        message = refusal(read, "likert", rows, kind="thumbs", on_bad_rows="skip")
+        assert "1 of 10 judgements cannot be read" in message
+        assert "pass --scale" in message
     assert "neither a number nor a word" in refusal(read, "likert", [rated(SECRET)])
     assert "is the rating?" in refusal(read, "likert", [rated(4, score=2)])
 
@@ -437,14 +437,14 @@ def test_oasst(read):
     assert by_author == [("by a", "Q", ("best", "second", "third"), 1.0)]
     ((_, _, responses, _),) = read("oasst", TREE, one_user_per_row=True, **declared)
     assert responses == ("best", "second", "third")
-    said_of = refusal(read, "oasst", TREE, **declared)
-    assert "does not say who judged" in said_of and "--user-column user_id" in said_of
+    message = refusal(read, "oasst", TREE, **declared)
+    assert "does not say who judged" in message and "--user-column user_id" in message
 
 
 def test_oasst_without_the_parent_is_refused(read):
-    said_of = refusal(read, "oasst", [TREE[0], TREE[2]], one_user_per_row=True, kind="ranking",
+    message = refusal(read, "oasst", [TREE[0], TREE[2]], one_user_per_row=True, kind="ranking",
                       responses=3)  # fmt: skip
-    assert "replied to is not there" in said_of
+    assert "replied to is not there" in message
 
 
 def summaries(choice, **cells):
@@ -486,8 +486,8 @@ def test_all_are_known_by_name():
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_file_of_no_such_form_is_refused_in_one_line(read, name):
-    said_of = refusal(read, name, [{"something": SECRET}], one_user_per_row=True)
-    assert re.search(rf"not of the form --format {name}: no column '", said_of)
+    message = refusal(read, name, [{"something": SECRET}], one_user_per_row=True)
+    assert re.search(rf"not of the form --format {name}: no column '", message)
     # Skipping does not help: the whole is of another form.
     refusal(read, name, [{"something": SECRET}] * 99, on_bad_rows="skip", one_user_per_row=True)
 
@@ -509,9 +509,9 @@ def test_cells_of_any_kind_are_refused_without_being_quoted(read, name):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_is_unmistakable_is_recognised(name):
-    found = {recognised_format([*row]) for row in ROWS[name]}
-    assert (name in found) == FORMATS[name].unmistakable
-    assert found <= {name, ""}
+    names = {recognised_format([*row]) for row in ROWS[name]}
+    assert (name in names) == FORMATS[name].unmistakable
+    assert names <= {name, ""}
 
 
 def test_our_own_forms_are_no_format():
@@ -529,8 +529,8 @@ def test_more_than_a_twentieth_that_is_not_understood_is_not_skipped(read):
     rows = [vote(winner="a", judge=f"j{n}") for n in range(40)]
     bad = [vote(winner=SECRET)]
     assert len(read("arena", rows + bad * 2, on_bad_rows="skip")) == 40
-    said_of = refusal(read, "arena", rows + bad * 3, on_bad_rows="skip")
-    assert "3 of 43 judgements cannot be read by --format arena" in said_of
+    message = refusal(read, "arena", rows + bad * 3, on_bad_rows="skip")
+    assert "3 of 43 judgements cannot be read by --format arena" in message
 
 
 def test_who_judged_is_the_only_known_column_or_named(read):
@@ -539,8 +539,8 @@ def test_who_judged_is_the_only_known_column_or_named(read):
     assert "no column says who judged" in refusal(read, "arena", [nobody])
     assert "may each say who judged" in refusal(read, "arena", [vote(winner="a", rater="r")])
     assert read("arena", [vote(winner="a", who="x")], columns={"user_id": "who"})[0][0] == "x"
-    said_of = refusal(read, "arena", [vote(winner="a")], columns={"chosen": "conversation_a"})
-    assert "--columns may name user_id alone, not chosen" in said_of
+    message = refusal(read, "arena", [vote(winner="a")], columns={"chosen": "conversation_a"})
+    assert "--columns may name user_id alone, not chosen" in message
     assert "no column 'who'" in refusal(
         read, "arena", [vote(winner="a")], columns={"user_id": "who"}
     )
