@@ -77,7 +77,7 @@ def tsv(crowd, tmp_path_factory):
 
 def test_each_is_one_file(tmp_path):
     files = [path for path in EXTENSIONS.glob("*/*.py") if path.name != "__init__.py"]
-    assert len(files) == 5
+    assert len(files) == 6
     assert max(len(path.read_text(encoding="utf-8").splitlines()) for path in files) < 180
 
 
@@ -102,9 +102,19 @@ def test_pip_installs_every_entry_point(site):
         "murmuration.judges shorter ShorterJudge",
         "murmuration.losses cauchy PreferenceLoss",
         "murmuration.policy_losses hinge PolicyObjective",
+        "murmuration.readers tickets Format",
         "murmuration.readers tsv Reader",
         "murmuration.strategies laplace-uls Strategy",
     ]
+
+
+def test_a_format(murmuration, tmp_path):
+    row = {"customer": "c", "ticket": "Tea?", "answer1": "No.", "answer2": "Gladly."}
+    path = tmp_path / "tickets.jsonl"
+    path.write_text(json.dumps(row | {"solved_by": 2}) + "\n", encoding="utf-8")
+    words = ("data", path, "--format", "tickets")
+    assert "1 judgement by 1 user" in murmuration(*words)
+    assert "--format must be one of" in murmuration(*words, installed=False, code=2)
 
 
 def test_a_run_with_reader_loss_event_and_strategy(murmuration, tsv, tmp_path):
