@@ -37,14 +37,15 @@ from murmuration.preference.language.checkpoint import folder_of
 #: Python 10 µs a character.
 SECONDS, SECONDS_PER_CHARACTER = 60, 2e-5
 #: What a text counts for, in characters, besides its own.
-TEXT = 1000
+TEXT = 100
 #: Seconds in all for each of a processor: on a busy machine nobody's tokenizer is too slow.
 PATIENCE = 10
 #: Bytes of the child's memory, with the libraries that it needs.
 MEMORY = 4 << 30
-#: Bytes of an answer for each character; of what is said of a tokenizer as a whole.
-BYTES_PER_CHARACTER, MOST_BYTES = 256, 1 << 28
-_PART = 4_000_000  # characters that the child is given at a time, texts as ``TEXT``
+#: Bytes that texts may become, for each character: 16 tokens, four of them in a character of odd
+#: bytes. Bytes that a template may write: for each character, and besides. Of a tokenizer as such.
+TOKEN_BYTES, EXCHANGE_BYTES, EXCHANGE, MOST_BYTES = 64, 8, 1 << 13, 1 << 28
+_PART = 1_000_000  # characters that are tokenized at a time, a text as ``TEXT`` more
 _CHILD = Path(__file__).with_name("tokenizer_child.py")
 #: Nobody is asked for anything, and no threads of libraries that are not used.
 _ENVIRONMENT = {
@@ -161,19 +162,21 @@ class ConfinedTokenizer:
         if pairs is not None:
             lengths_T = [one + len(two) for one, two in zip(lengths_T, pairs, strict=True)]
         result: dict[str, list[list[int]]] = {"input_ids": []}
-        for first, end in _parts(lengths_T):
-            said, numbers = self._ask(
+        for first, end in parts(lengths_T):
+            weight = sum(lengths_T[first:end]) + TEXT * (end - first)
+            reply, numbers = self._ask(
                 "tokens",
-                sum(lengths_T[first:end]) + TEXT * (end - first),
+                weight,
+                TOKEN_BYTES * weight,
                 texts=list(texts[first:end]),
                 pairs=None if pairs is None else list(pairs[first:end]),
                 options=options,
             )
-            if "end" in said:
+            if "end" in reply:
                 raise InputError(f"{self._folder}: the model's tokenizer breaks off at a text")
-            ends_T = list(accumulate(said["lengths"]))
+            ends_T = list(accumulate(reply["lengths"]))
             for name, row in zip(
-                said["fields"], np.split(numbers, len(said["fields"])), strict=True
+                reply["fields"], np.split(numbers, len(reply["fields"])), strict=True
             ):
                 rows = [part.tolist() for part in np.split(row, ends_T[:-1])]
                 result.setdefault(name, []).extend(rows)
@@ -186,45 +189,46 @@ class ConfinedTokenizer:
             InputError: it took more than it may, or takes no such messages.
         """
         weight = TEXT + sum(len(message["content"]) for message in messages)
-        said, _ = self._ask("exchange", weight, messages=list(messages), options=options)
-        if "end" in said:
+        most = EXCHANGE + EXCHANGE_BYTES * weight
+        reply, _ = self._ask("exchange", weight, most, messages=list(messages), options=options)
+        if "end" in reply:
             raise InputError(f"{self._folder}: the model's chat template breaks off at a text")
-        return said["text"]
+        return reply["text"]
 
     def get_vocab(self) -> dict[str, int]:
         """Return the number of each token."""
         return self._ask("vocabulary")[0]["vocabulary"]
 
     def _ask(
-        self, kind: str, weight: int = 0, **arguments: Any
+        self, kind: str, weight: int = 0, most: int = MOST_BYTES, **arguments: Any
     ) -> tuple[dict[str, Any], np.ndarray]:
-        """Return the child's answer to a request about ``weight`` characters; InputError for one
-        that takes more than it may, and from then on."""
+        """Return the child's answer, of at most ``most`` bytes, to a request about ``weight``
+        characters; InputError for one that takes more than it may, and from then on."""
         with self._lock:
             self._check()
             self._weight += weight
             seconds = SECONDS + math.ceil(self._weight * SECONDS_PER_CHARACTER)
-            most = BYTES_PER_CHARACTER * weight or MOST_BYTES
             request = {"kind": kind, "arguments": arguments, "seconds": seconds, "memory": MEMORY}
-            said, numbers = {"end": "died"}, b""
+            reply, numbers = {"end": "died"}, b""
             try:
                 self._socket.settimeout(float(PATIENCE * seconds))
                 self._socket.sendall(json.dumps(request).encode() + b"\n")
                 if (line := self._answers.readline(most)).endswith(b"\n"):
-                    said = json.loads(line)
-                    bytes_ = 4 * len(said.get("fields", ())) * sum(said.get("lengths", ()))
-                    said = said if bytes_ <= most else {"end": "long"}
-                    numbers = self._answers.read(min(bytes_, most))
+                    reply = json.loads(line)
+                    size = 4 * len(reply.get("fields", ())) * sum(reply.get("lengths", ()))
+                    numbers = self._answers.read(size) if size <= most else b""
+                    if len(numbers) < size:
+                        reply = {"end": "died" if size <= most else "long"}
                 elif line:
-                    said = {"end": "long"}
+                    reply = {"end": "long"}
             except TimeoutError:
-                said = {"end": "time"}
+                reply = {"end": "time"}
             except (OSError, ValueError):
-                said = {"end": "died"}
-            if said.get("end", "failed") != "failed":
-                self._refusal = f"{self._folder}: {self._why(said['end'], seconds)}"
+                reply = {"end": "died"}
+            if reply.get("end", "failed") != "failed":
+                self._refusal = f"{self._folder}: {self._why(reply['end'], seconds)}"
             self._check()
-            return said, np.frombuffer(numbers, np.int32)
+            return reply, np.frombuffer(numbers, np.int32)
 
     def _why(self, end: str, seconds: int) -> str:
         """End the child; why, in words."""
@@ -243,8 +247,9 @@ class ConfinedTokenizer:
             raise InputError(self._refusal)
 
 
-def _parts(lengths_T: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield begins and ends of parts of texts that are given to the child at a time."""
+def parts(lengths_T: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield begins and ends of parts of texts of so many characters, each not long as a whole: what
+    becomes of one part is in memory at a time."""
     first, weight = 0, 0
     for place, length in enumerate(lengths_T):
         weight += length + TEXT

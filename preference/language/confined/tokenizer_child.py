@@ -55,7 +55,7 @@ class Served:
         return {"vocabulary": self.tokenizer.get_vocab()}, b""
 
     def tokens(self, texts: list[str], pairs: list[str] | None, options: dict[str, Any]) -> Answer:
-        """Return the tokens of texts, or of pairs of them, and what else is said of each token."""
+        """Return the tokens of texts, or of pairs of them, and what else is known of each."""
         fields = dict(self.tokenizer(texts, pairs, **options))
         lengths = [len(row) for row in fields["input_ids"]]
         numbers = (array("i", chain.from_iterable(rows)).tobytes() for rows in fields.values())
@@ -95,12 +95,13 @@ def main(descriptor: str, *paths: str) -> None:
     begun, served = math.ceil(used.ru_utime + used.ru_stime), Served()
     _limit(resource.RLIMIT_CORE, 0)  # it would hold texts
     with socket.socket(fileno=int(descriptor)) as parent, parent.makefile("rwb") as stream:
-        for line in stream:
-            request = json.loads(line)
+        for message in stream:
+            request = json.loads(message)
             _limit(resource.RLIMIT_DATA, request["memory"])
             _limit(resource.RLIMIT_CPU, begun + request["seconds"])
-            said, numbers = answer(served, request)
-            stream.write(json.dumps(said).encode() + b"\n" + numbers)
+            reply, numbers = answer(served, request)
+            line = json.dumps(reply, ensure_ascii=False).encode(errors="surrogatepass")
+            stream.write(line + b"\n" + numbers)
             stream.flush()
 
 

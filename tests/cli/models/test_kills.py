@@ -128,12 +128,12 @@ def test_three_kills_and_a_resume_come_to_the_model_of_a_run_that_was_not_killed
     cli, language_model, reward, prompts, tmp_path
 ):
     base, out = language_model("gpt2"), tmp_path / "policy"
-    given = ("align", "--reward", reward, "--base", base, "--prompts", prompts, *FEW)
+    command = ("align", "--reward", reward, "--base", base, "--prompts", prompts, *FEW)
     for name in THREE:
         resume = ("--resume",) if (out / "config.json").exists() else ()
-        assert killed(*MOMENTS[name], *given, *resume, "--out", out) == KILLED, name
-    assert cli(*given, "--resume", "--out", out)[0] == 0
-    assert cli(*given, "--out", tmp_path / "whole")[0] == 0
+        assert killed(*MOMENTS[name], *command, *resume, "--out", out) == KILLED, name
+    assert cli(*command, "--resume", "--out", out)[0] == 0
+    assert cli(*command, "--out", tmp_path / "whole")[0] == 0
     check_same_model(out / "model", tmp_path / "whole" / "model", reward)
     assert contents(out / "answers") == contents(tmp_path / "whole" / "answers")
 
@@ -147,14 +147,14 @@ def check_same_model(model, other, reward):
 def test_killed_while_its_private_reward_is_trained_it_has_paid_for_each_round(
     cli, language_model, write_rows, make_rows, prompts, tmp_path
 ):
-    """What was drawn is charged: a second start forgets nothing, and going on adds to it."""
+    """Charges stay: a second start forgets none, and going on adds to them."""
     crowd, run = write_rows(make_rows([1] * 700)), tmp_path / "policy-reward"
-    given = (
+    command = (
         *("align", "--judgements", crowd, "--epsilon", 2, "--delta", 1e-3, *FEW),
         *("--base", language_model("llama"), "--prompts", prompts, "--out", tmp_path / "policy"),
     )
     third = ("os.rename", r"policy-reward/checkpoint/state\.safetensors$", 3)
-    assert killed(*third, *given) == KILLED
+    assert killed(*third, *command) == KILLED
     assert not (tmp_path / "policy").exists()
     assert not (run / "model").exists()
     before = (run / "ledger.jsonl").read_bytes()
@@ -165,11 +165,11 @@ def test_killed_while_its_private_reward_is_trained_it_has_paid_for_each_round(
     assert len(reached) >= 3
     assert {charge.round for charge in paid} >= {*reached}
 
-    code, _, lines = cli(*given)
+    code, _, lines = cli(*command)
     assert (code, len(lines)) == (2, 1)
     assert (run / "ledger.jsonl").read_bytes() == before
 
-    assert killed(*third, *given, "--resume") == KILLED
+    assert killed(*third, *command, "--resume") == KILLED
     assert (run / "ledger.jsonl").read_bytes().startswith(before)
     more = read_charges(run / "ledger.jsonl")
     assert more[: len(paid)] == paid
