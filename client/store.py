@@ -33,6 +33,7 @@ from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.data.sources import parse_source
 from murmuration.preference.escaping import get_logger
 from murmuration.preference.kinds.model import Examples, Model
+from murmuration.preference.language.confined.tokenizer import confined
 from murmuration.preference.online import local
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.strategies.protocol.messages import UserSelection
@@ -83,7 +84,7 @@ class UserStore:
 
     def model(self, features: str, weights: bool = True) -> Model:
         """Return what is learnt on, by its JSON config; ``weights`` as of `examples`."""
-        return _base(self._here(features), weights)
+        return _base(self._here(features), weights, self.place < 0)
 
     def _here(self, features: str) -> str:
         """Return what a server describes, at a node: names of a hub are a server's word there."""
@@ -280,5 +281,6 @@ def load_judged(
 
 
 @lru_cache(maxsize=4)
-def _base(features: str, weights: bool = True) -> Model:
-    return base_of(json.loads(features), weights)
+def _base(features: str, weights: bool, deployed: bool) -> Model:
+    with confined(deployed):
+        return base_of(json.loads(features), weights)

@@ -30,6 +30,7 @@ from murmuration.preference.language.checkpoint import (
     folder_of,
     reason,
 )
+from murmuration.preference.language.confined.tokenizer import load_tokenizer
 from murmuration.preference.language.tokens import unbroken
 from murmuration.preference.online import MINILM, MINILM_HUB, minilm_folder
 
@@ -178,7 +179,7 @@ def _load(path: str):
     try:
         # As of a --base: nobody's code is run (preference.language.loading).
         ours = {"local_files_only": local, "trust_remote_code": False}
-        tokenizer = transformers.AutoTokenizer.from_pretrained(path, **ours)
+        tokenizer = load_tokenizer(path, local=local)
         # What an adapter is put on is found by our own names for it.
         base = adapted(folder_of(path, local=local))
         model = transformers.AutoModel.from_pretrained(base or path, dtype=torch.float32, **ours)

@@ -37,6 +37,11 @@ from murmuration.preference.data.sources import first_line
 from murmuration.preference.kinds.language import long_judgements
 from murmuration.preference.kinds.model import Examples
 from murmuration.preference.language.base_model import NOTHING, BaseSettings, LanguageBase
+from murmuration.preference.language.confined.tokenizer import (
+    confined,
+    is_confined,
+    serialized,
+)
 from murmuration.preference.language.loading import contents_of
 from murmuration.preference.language.policies import (
     PolicyExamples,
@@ -86,6 +91,7 @@ class PolicyClass:
         self.dimension, self.computes = len(self.policies), weights
         self.reference = LanguageBase(replace(settings, train=NOTHING), weights)
         self._loaded: tuple[int, LanguageBase] | None = None
+        self._confined = is_confined()
         for policy in self.policies:
             self._check(policy)
 
@@ -127,7 +133,7 @@ class PolicyClass:
         if self._loaded is None or self._loaded[0] != place:
             self._loaded = None  # before another takes its memory
             policy = self.policies[place]
-            with _naming(policy):
+            with _naming(policy), confined(self._confined):
                 self._loaded = place, LanguageBase(self._settings(policy))
         return self._loaded[1]
 
@@ -265,7 +271,7 @@ def _speech(base: LanguageBase) -> tuple[object, ...]:
     words = base.tokenizer
     whole = {"slow": str(type(words))}
     if words.is_fast:
-        whole = json.loads(words.backend_tokenizer.to_str())
+        whole = json.loads(serialized(words))
         whole |= {"truncation": None, "padding": None}  # as whoever used it last had them
     special = sorted((name, str(token)) for name, token in words.special_tokens_map.items())
     return whole, words.get_vocab(), special, words.chat_template

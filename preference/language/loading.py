@@ -40,6 +40,7 @@ from murmuration.preference.language.checkpoint import (
     reason,
     revision_of,
 )
+from murmuration.preference.language.confined.tokenizer import load_tokenizer
 
 _SEED = 0  # of everything that is drawn before training; public
 #: What layers of queries and values are called, alone or fused with keys.
@@ -217,9 +218,7 @@ def _load(path: str, kind: str, dtype: torch.dtype, weights: bool, quantised: Qu
         model, new = _network(path, kind, dtype, quantised)
     written = base if base and not (folder / "tokenizer_config.json").exists() else path
     with _in_one_line(written) as local:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            written, local_files_only=local, **_OURS
-        )
+        tokenizer = load_tokenizer(written, local=local)
     if model.config.is_encoder_decoder:
         raise InputError(f"--base {path}: use a causal model or an encoder, not an encoder-decoder")
     embedded = model.get_input_embeddings().weight.shape[0]

@@ -25,10 +25,11 @@ import torch
 from murmuration.preference.data.cells import messages_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.mapped_rows import gathered
+from murmuration.preference.language.confined.tokenizer import parts, serialized
 from murmuration.preference.language.row_cache import RowCache, key_of, named_folder
 
 _BETWEEN = "\n\n"  # prompt and response, where no template says
-_AT_A_TIME = 4096  # texts that a tokenizer is given
+_AT_A_TIME = 4096  # texts that are looked up, and those that are missing computed
 _PART = 2**18  # tokens that are put together
 _FORMAT = "murmuration tokens 2"
 
@@ -113,8 +114,7 @@ class TextTokens:
         self.tokenizer, self.limit = tokenizer, limit
         self.pairs = tokenizer.cls_token_id is not None and tokenizer.sep_token_id is not None
         self.chat = bool(getattr(tokenizer, "chat_template", None)) and not self.pairs
-        fast = getattr(tokenizer, "backend_tokenizer", None)
-        self._saved = fast.to_str() if fast is not None else ""
+        self._saved = serialized(tokenizer)
         self._before, self._between, self._after = self._special()
 
     def __call__(
@@ -252,8 +252,8 @@ class TextTokens:
 
     def _ids(self, texts: Sequence[str], special: bool = False) -> Iterator[list[int]]:
         """Each text's tokens; so many at a time that their lists stay small."""
-        for at in range(0, len(texts), _AT_A_TIME):
-            some = list(texts[at : at + _AT_A_TIME])
+        for first, end in parts([len(text) for text in texts]):
+            some = list(texts[first:end])
             with unbroken():
                 result = self.tokenizer(some, add_special_tokens=special, verbose=False)
             yield from result["input_ids"]
@@ -309,11 +309,12 @@ class TextTokens:
         if not first or not second:
             raise InputError("--base: its tokenizer makes nothing of a text; is it complete?")
         if self.pairs:
-            whole = list(self.tokenizer("a", "b")["input_ids"])
+            (whole,) = self.tokenizer(["a"], ["b"])["input_ids"]
             before, rest = _around(whole, first)
             between, after = _around(rest, second)
             return before, between, after
-        before, after = _around(list(self.tokenizer("a")["input_ids"]), first)
+        (whole,) = self.tokenizer(["a"])["input_ids"]
+        before, after = _around(whole, first)
         return before, [], after
 
 

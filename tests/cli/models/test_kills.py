@@ -7,6 +7,8 @@ import pytest
 from kills import killed
 
 from murmuration.preference.language.likelihood import load_scorer
+from murmuration.preference.language.loading import contents_of
+from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.server.lineage import lineage_of_model
 
 pytest.importorskip("trl")
@@ -113,4 +115,62 @@ def test_an_alignment_that_is_killed_at_every_file_ends_as_if_it_was_not(
         assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     result, whole = (json.loads((f / "result.json").read_text()) for f in (out, tmp_path / "whole"))
     assert result["policy"]["kl"] == pytest.approx(whole["policy"]["kl"], rel=1e-4, abs=1e-5)
-    assert epsilon_of(out / "model") == epsilon_of(tmp_path / "whole" / "model")
+    check_same_model(out / "model", tmp_path / "whole" / "model", reward)
+
+
+#: Three of them: one before anything is learnt, one half-way, one at the end.
+THREE = ("the reference's rows", "a checkpoint", "the model's folder")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_three_kills_and_a_resume_come_to_the_model_of_a_run_that_was_not_killed(
+    cli, language_model, reward, prompts, tmp_path
+):
+    base, out = language_model("gpt2"), tmp_path / "policy"
+    command = ("align", "--reward", reward, "--base", base, "--prompts", prompts, *FEW)
+    for name in THREE:
+        resume = ("--resume",) if (out / "config.json").exists() else ()
+        assert killed(*MOMENTS[name], *command, *resume, "--out", out) == KILLED, name
+    assert cli(*command, "--resume", "--out", out)[0] == 0
+    assert cli(*command, "--out", tmp_path / "whole")[0] == 0
+    check_same_model(out / "model", tmp_path / "whole" / "model", reward)
+    assert contents(out / "answers") == contents(tmp_path / "whole" / "answers")
+
+
+def check_same_model(model, other, reward):
+    """The same weights, configuration and tokenizer, for what the reward cost and no more."""
+    assert contents_of(str(model)).digest == contents_of(str(other)).digest
+    assert epsilon_of(model) == epsilon_of(other) == paid_for(reward)
+
+
+def test_killed_while_its_private_reward_is_trained_it_has_paid_for_each_round(
+    cli, language_model, write_rows, make_rows, prompts, tmp_path
+):
+    """Charges stay: a second start forgets none, and going on adds to them."""
+    crowd, run = write_rows(make_rows([1] * 700)), tmp_path / "policy-reward"
+    command = (
+        *("align", "--judgements", crowd, "--epsilon", 2, "--delta", 1e-3, *FEW),
+        *("--base", language_model("llama"), "--prompts", prompts, "--out", tmp_path / "policy"),
+    )
+    third = ("os.rename", r"policy-reward/checkpoint/state\.safetensors$", 3)
+    assert killed(*third, *command) == KILLED
+    assert not (tmp_path / "policy").exists()
+    assert not (run / "model").exists()
+    before = (run / "ledger.jsonl").read_bytes()
+    paid = read_charges(run / "ledger.jsonl")
+    reached = [
+        json.loads(line)["round"] for line in (run / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert len(reached) >= 3
+    assert {charge.round for charge in paid} >= {*reached}
+
+    code, _, lines = cli(*command)
+    assert (code, len(lines)) == (2, 1)
+    assert (run / "ledger.jsonl").read_bytes() == before
+
+    assert killed(*third, *command, "--resume") == KILLED
+    assert (run / "ledger.jsonl").read_bytes().startswith(before)
+    more = read_charges(run / "ledger.jsonl")
+    assert more[: len(paid)] == paid
+    assert len(more) >= len(paid) + 3

@@ -1,0 +1,109 @@
+"""The program that runs a tokenizer: ``python -I tokenizer_child.py SOCKET PATH…``.
+
+Patterns, rules of normalization and chat templates are programs, which may take any time and
+memory. So they run in this process, which may not; its parent is
+`preference.language.confined.tokenizer`. Nothing but the standard library and transformers is
+imported, which does without torch: the paths where that lies are named.
+
+A request is a line of JSON, and so is the answer to it; that to texts is followed by their tokens,
+as numbers of four bytes.
+"""
+
+import json
+import math
+import resource
+import socket
+import sys
+from array import array
+from itertools import chain
+from typing import Any
+
+Answer = tuple[dict[str, Any], bytes]
+_SPECIAL = ("pad", "eos", "cls", "sep")
+
+
+class Served:
+    """A tokenizer, once it is loaded, and the answers to requests by their kind."""
+
+    tokenizer: Any = None
+
+    def load(self, folder: str) -> Answer:
+        """Load the tokenizer of a folder; what is asked of one that is not about texts."""
+        from transformers import AutoTokenizer
+
+        loaded = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+        if loaded.pad_token_id is None and loaded.eos_token_id is not None:
+            loaded.pad_token = loaded.eos_token
+        self.tokenizer, special = loaded, loaded.special_tokens_map
+        about = {
+            "length": len(loaded),
+            "is_fast": loaded.is_fast,
+            "serialized": loaded.backend_tokenizer.to_str() if loaded.is_fast else "",
+            "special_tokens_map": {name: str(token) for name, token in special.items()},
+            "all_special_ids": loaded.all_special_ids,
+            "chat_template": loaded.chat_template,
+            "split_special_tokens": bool(getattr(loaded, "split_special_tokens", False)),
+            "model_max_length": int(loaded.model_max_length),
+        }
+        ids = {f"{name}_token_id": getattr(loaded, f"{name}_token_id") for name in _SPECIAL}
+        return {**about, **ids}, b""
+
+    def vocabulary(self) -> Answer:
+        """Return the number of each token."""
+        return {"vocabulary": self.tokenizer.get_vocab()}, b""
+
+    def tokens(self, texts: list[str], pairs: list[str] | None, options: dict[str, Any]) -> Answer:
+        """Return the tokens of texts, or of pairs of them, and what else is known of each."""
+        fields = dict(self.tokenizer(texts, pairs, **options))
+        lengths = [len(row) for row in fields["input_ids"]]
+        numbers = (array("i", chain.from_iterable(rows)).tobytes() for rows in fields.values())
+        return {"fields": [*fields], "lengths": lengths}, b"".join(numbers)
+
+    def exchange(self, messages: list[dict[str, str]], options: dict[str, Any]) -> Answer:
+        """Return what the chat template makes of messages."""
+        return {"text": self.tokenizer.apply_chat_template(messages, **options)}, b""
+
+
+def answer(served: Served, request: dict[str, Any]) -> Answer:
+    """Return what a request is answered with: a line, and the bytes after it."""
+    try:
+        return getattr(served, request["kind"])(**request["arguments"])
+    except MemoryError:
+        return {"end": "memory"}, b""
+    except BaseException as error:  # a library in Rust raises what is no ``Exception``
+        # What is said of texts may quote them.
+        why = str(error)[:500] if request["kind"] == "load" else ""
+        return {"end": "failed", "why": why}, b""
+
+
+def _limit(kind: int, most: int) -> None:
+    """Let this process take no more of something than ``most``, or than it may already."""
+    hard = resource.getrlimit(kind)[1]
+    resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def main(descriptor: str, *paths: str) -> None:
+    """Answer requests until nobody asks any more."""
+    sys.path.extend(paths)
+    sys.modules["torch"] = None  # type: ignore[assignment]  # takes seconds, and is not used
+    from transformers import AutoTokenizer
+
+    assert AutoTokenizer.from_pretrained  # it is imported, before anything is limited
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    begun, served = math.ceil(used.ru_utime + used.ru_stime), Served()
+    _limit(resource.RLIMIT_CORE, 0)  # it would hold texts
+    with socket.socket(fileno=int(descriptor)) as parent, parent.makefile("rwb") as stream:
+        for message in stream:
+            request = json.loads(message)
+            _limit(resource.RLIMIT_DATA, request["memory"])
+            _limit(resource.RLIMIT_CPU, begun + request["seconds"])
+            reply, numbers = answer(served, request)
+            line = json.dumps(reply, ensure_ascii=False).encode(errors="surrogatepass")
+            stream.write(line + b"\n" + numbers)
+            stream.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
