@@ -40,6 +40,7 @@ from murmuration.preference.language.checkpoint import (
     reason,
     revision_of,
 )
+from murmuration.preference.language.gguf import converted, is_gguf
 
 _SEED = 0  # of everything that is drawn before training; public
 #: What layers of queries and values are called, alone or fused with keys.
@@ -60,12 +61,16 @@ _NOT_THERE = "there is no such folder here, and the hub gives no language model"
 
 
 def resolve_base(path: str) -> str:
-    """An existing folder's absolute path, or a hub name as it is.
+    """Return an existing folder's absolute path, or a hub name as it is.
+
+    ``smollm2`` and GGUF files are converted into a folder of the cache first, if they were not yet.
 
     Raises:
-        InputError: there is no such folder.
+        InputError: there is no such folder, or a GGUF file cannot be converted.
     """
     folder = Path(path).expanduser()
+    if is_gguf(path) and not folder.is_dir():
+        return str(converted(path))
     if folder.is_dir():
         return str(folder.absolute())
     if not path.strip() or looks_like_path(path) or folder.exists() or not is_hub_name(path):
