@@ -18,7 +18,7 @@ from pathlib import Path
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.sources import first_line
-from murmuration.preference.language.token_cache import user_folder
+from murmuration.preference.language.row_cache import user_folder
 
 #: A small language model that goes by one word, wherever its weights are.
 SMOLLM2 = "smollm2"

@@ -372,6 +372,30 @@ def checkpointed(model: torch.nn.Module, path: str) -> None:
         block.forward = partial(again, block.forward)  # type: ignore[method-assign]
 
 
+def keep_layers(model: Any, count: int, path: str) -> None:
+    """Leave of a network its first ``count`` blocks, and what follows them: a norm, a head.
+
+    Raises:
+        InputError: it has fewer, or nothing in it is known as its blocks.
+    """
+    blocks, config = set(blocks_of(model)), model.config
+    lists = [
+        module
+        for module in model.modules()
+        if isinstance(module, torch.nn.ModuleList) and len(module) and blocks.issuperset(module)
+    ]
+    if len(lists) != 1 or len(lists[0]) != config.num_hidden_layers:
+        kind = type(model).__name__
+        raise InputError(f"--head-layer: {path}: nothing in a {kind} is known as its layers")
+    if count > len(lists[0]):
+        raise InputError(f"--head-layer {count}: {path} has {len(lists[0])} layers")
+    for name, value in vars(config).items():
+        if name.endswith("layer_types") and isinstance(value, list):
+            setattr(config, name, value[:count])
+    del lists[0][count:]
+    config.num_hidden_layers = count
+
+
 def blocks_of(model: torch.nn.Module) -> list[torch.nn.Module]:
     """The blocks of a network that `checkpointed` knows."""
     from transformers.modeling_layers import GradientCheckpointingLayer
