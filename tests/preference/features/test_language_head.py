@@ -87,6 +87,8 @@ def test_a_layer_is_that_of_the_whole_model_behind_its_last_norm(language_model,
 
 @pytest.mark.parametrize("settings", [{}, {"head_layer": 1}, {"head_pooling": "mean"}])
 def test_a_saved_head_gives_the_rewards_of_its_features(language_model, tmp_path, settings):
+    from transformers import AutoModelForSequenceClassification
+
     from murmuration.preference.language.reward import SavedReward, save_language_model
 
     head = LanguageHead(path=language_model("llama"), **settings)
@@ -94,6 +96,14 @@ def test_a_saved_head_gives_the_rewards_of_its_features(language_model, tmp_path
     save_language_model(tmp_path / "m", head, theta_D)
     found = SavedReward.load(tmp_path / "m").score_batch(PROMPTS, RESPONSES)
     np.testing.assert_allclose(found, head(PROMPTS, RESPONSES) @ theta_D, rtol=1e-4, atol=1e-4)
+    # As its card has it, for plain transformers.
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "m").eval()
+    tokens = head.base.texts(PROMPTS[:1], RESPONSES[:1])
+    with torch.no_grad():
+        states = model.base_model(tokens.ids.long()[None])[0]
+        score = model.score(states).mean() if settings.get("head_pooling") else None
+        score = model(tokens.ids.long()[None]).logits[0, 0] if score is None else score
+    assert math.isclose(float(score), found[0], rel_tol=1e-4, abs_tol=1e-4)
     layers = json.loads((tmp_path / "m" / "config.json").read_text())["num_hidden_layers"]
     assert layers == settings.get("head_layer", 2)
 
