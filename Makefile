@@ -16,7 +16,12 @@ export FLWR_DISABLE_UPDATE_CHECK = 1
 export RAY_usage_stats_enabled = 0
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: install smollm demo test test-slow test-deploy test-flower lint docs clean
+# The oldest Python that there is of those that pyproject.toml allows: what `make test-oldest` runs.
+OLDEST ?= $(shell .ci/oldest-python)
+# Of the slow tests, a tenth that every commit chooses anew; `make test-tenth TENTH=3` repeats one.
+TENTH ?= $(shell echo $$(( 0x$$(git rev-parse HEAD 2>/dev/null | cut -c1-7) % 10 )))
+
+.PHONY: install smollm demo test test-tenth test-slow test-deploy test-flower test-oldest words lint docs clean
 
 install: $(VENV)/.installed
 
@@ -39,6 +44,9 @@ demo: install
 test: install
 	$(BIN)/python -m pytest -q -n auto --dist worksteal
 
+test-tenth: install
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m tenth --tenth $(TENTH)
+
 test-slow: install
 	$(BIN)/python -m pytest -q -m slow
 
@@ -60,6 +68,15 @@ test-flower: install
 	MURMURATION_OTHER_PYTHON=$(abspath $(OTHER))/bin/python \
 	  $(BIN)/python -m pytest -q -m deploy tests/deploy/test_two_flowers.py
 
+test-oldest:
+	@test -n "$(OLDEST)" || { echo "no Python 3.11 here: make test-oldest OLDEST=/path/to/python3.11"; exit 1; }
+	@$(OLDEST) --version
+	$(MAKE) test PYTHON=$(OLDEST) VENV=.venv-oldest
+
+# Lowers the counts of words that say nothing to what there is.
+words: install
+	PYTHONPATH=tests/shared $(BIN)/python tests/test_house.py --update
+
 # The site of docs/; its first page is build/docs/index.html.
 docs: install
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
@@ -70,4 +87,4 @@ lint: install
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) .venv-oldest build *.egg-info

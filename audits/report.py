@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,13 @@ def distinct(target: Target) -> list[Adjacency]:
 
 def _twin(adjacency: Adjacency, target: Target) -> bool:
     return _SAME.get(adjacency) in target.adjacencies
+
+
+def seeded_faults() -> Mapping[str, Fault]:
+    """Return what audits must catch, which only a checkout has: research is not installed."""
+    if find_spec("murmuration.research") is None:
+        return {}
+    return import_module("murmuration.research.faults").usable()
 
 
 def audit_all(

@@ -2,8 +2,6 @@
 
 import json
 import secrets
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,9 +55,7 @@ def audit(
     Exits with status 1 if a bound exceeds a claim that is meant to hold, or a seeded fault is
     missed.
     """
-    from murmuration.audits.targets import (
-        TARGETS,  # imports every mechanism: only when asked for
-    )
+    from murmuration.audits.targets import TARGETS  # imports every mechanism: only when needed
 
     seed = secrets.randbelow(_SEEDS) if seed is None else seed
     if all_:
@@ -81,13 +77,8 @@ def audit(
         listed = " or ".join(a for a in Adjacency if a in entry.adjacencies)
         raise InputError(f"{target} claims nothing under {adjacency}; use --adjacency {listed}")
     try:
-        task = Task(
-            adjacency,
-            epsilon or entry.epsilon,
-            trials or entry.trials,
-            Randomness(seed),
-            confidence,
-        )
+        epsilon, trials = epsilon or entry.epsilon, trials or entry.trials
+        task = Task(adjacency, epsilon, trials, Randomness(seed), confidence)
         row = audit_row(target, entry, task, seed)
     except ValueError as error:
         raise InputError(" ".join(str(error).split())) from error
@@ -99,15 +90,8 @@ def audit(
         raise typer.Exit(1)
 
 
-def _seeded_faults() -> dict[str, Any]:
-    """Return what audits must catch, which only a checkout has: research is not installed."""
-    if find_spec("murmuration.research") is None:
-        return {}
-    return import_module("murmuration.research.faults").usable()
-
-
 def _all(seed: int, confidence: float, page: Path | None, as_json: bool) -> None:
-    from murmuration.audits.report import audit_all, failed
+    from murmuration.audits.report import audit_all, failed, seeded_faults
     from murmuration.audits.report import page as page_of
 
     progress = Terminal(stderr=True, highlight=False)
@@ -119,7 +103,7 @@ def _all(seed: int, confidence: float, page: Path | None, as_json: bool) -> None
             f"({row['seconds']} s)",
             markup=False,
         ),
-        _seeded_faults(),
+        seeded_faults(),
     )
     folder = Path("docs/explanation")
     path = page or (folder if folder.is_dir() else Path()) / "audits.md"

@@ -39,7 +39,7 @@ def data(
         typer.Option(help="Write the rows of this share of the users to a test file instead."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for train.jsonl and test.jsonl of --split-users.")
+        Path | None, typer.Option(help=f"{meaning('out')} The folder for both files.")
     ] = None,
     epsilon: Annotated[
         float, typer.Option(help=f"{meaning('epsilon')} The one that you have in mind.", min=0.0)

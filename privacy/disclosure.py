@@ -31,14 +31,14 @@ class Unmarked(TypeError):
 
 @dataclass(frozen=True)
 class Public(Generic[Value]):
-    """What follows from settings, or from what was declared public."""
+    """A value that follows from settings, or from what was declared public."""
 
     value: Value
 
 
 @dataclass(frozen=True)
 class Released(Generic[Value]):
-    """What was charged, or is computed from that; made by ``Ledger.released`` alone."""
+    """A value that was charged, or is computed from such; made by ``Ledger.released`` alone."""
 
     value: Value
 
@@ -75,7 +75,7 @@ def on_terminal(line: Shown[str] | OperatorOnly) -> str:
 
 
 class Disclosure(MutableMapping[str, Any]):
-    """What everybody may see, by name: takes marked values and holds what they mark.
+    """Values that everybody may see, by name: takes marked ones and holds what they mark.
 
     Raises:
         Unmarked: a value has no mark, or is for the operator only.

@@ -354,7 +354,7 @@ class Promise:
 
     @property
     def _by_unit(self) -> list["Promise"]:
-        """What the runs promise of each unit, apart."""
+        """Return what the runs promise of each unit, apart."""
         units = {run.terms.unit for run in self.counted}
         return [
             replace(self, runs=tuple(run for run in self.counted if run.terms.unit is unit))

@@ -208,27 +208,27 @@ FAULTS = {
     "noise": Fault(
         "noise at two thirds",
         partial(audit_gaussian, make=_TwoThirds),
-        "tests/strategies/test_seeded_faults.py::SmallerNoise",
+        "tests/strategies/rounds/test_seeded_faults.py::SmallerNoise",
         trials=2_000_000,
     ),
     "wrong-clip": Fault(
         "noise for another clip norm than the one that was used",
         partial(audit_gaussian, make=_OtherClip),
-        "tests/strategies/test_seeded_faults.py::ClipMovesFirst",
+        "tests/strategies/rounds/test_seeded_faults.py::ClipMovesFirst",
         "the mechanism that adds the noise holds the clip, and its scale is computed from it",
         trials=400_000,
     ),
     "realised-cohort": Fault(
         "division by the realised cohort",
         _realised_cohort,
-        "tests/strategies/test_seeded_faults.py::RealisedCohort",
+        "tests/strategies/rounds/test_seeded_faults.py::RealisedCohort",
         "plans know the nominal cohort only",
         trials=400_000,
     ),
     "unequal-weights": Fault(
         "users count by how many judgements they gave",
         partial(_heavier, weight=3.0),
-        "tests/strategies/test_seeded_faults.py::weighted_by_examples",
+        "tests/strategies/rounds/test_seeded_faults.py::weighted_by_examples",
         "sums that are longer than so many users can make are left out",
     ),
     "shuffled": Fault(
@@ -248,7 +248,7 @@ FAULTS = {
     "sensitivity": Fault(
         "AboveThreshold with noise for sensitivity 1, asked questions of sensitivity 2",
         partial(audit_threshold, apart=2.0),
-        "tests/privacy/mechanisms/test_filtered_mean_concentration.py::test_published_score_is_that_of_line_8_and_moves_by_nearly_two",
+        "tests/privacy/mechanisms/test_filtered_mean.py::test_published_score_is_that_of_line_8_and_moves_by_nearly_two",
         adjacency=Adjacency.REPLACE,
         trials=25_000,
         epsilon=1.0,
@@ -315,7 +315,7 @@ FAULTS = {
     "only-asked": Fault(
         "of the nodes that are to add noise, only those that are asked for users do",
         partial(audit_distributed, adding=1),
-        "tests/strategies/test_distributed_rounds.py::test_every_node_adds_its_share_asked_or_not",
+        "tests/strategies/rounds/test_distributed_noise.py::test_every_node_adds_its_share_asked_or_not",
         "with noise of nodes a request goes to every registered one",
         trials=200_000,
     ),

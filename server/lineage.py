@@ -53,7 +53,7 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, Overflo
 
 
 class DamagedPromise(InputError):
-    """What a model says of private runs is there, and not to be believed: ``why``."""
+    """A model's account of private runs is there, and not to be believed: ``why``."""
 
     def __init__(self, why: str, advice: str) -> None:
         super().__init__(f"{why}; {advice}")
@@ -283,9 +283,10 @@ def promise_of_run(folder: Path) -> Promise:
         encoder = str(result["features"].get("path", ""))
         public, heads = _stated(result)
         if public:
-            promise = own | _declared_public("the encoder", encoder, "", may_be_base=True)
+            before = _declared_public("the encoder", encoder, "", may_be_base=True)
         else:
-            promise = own | (lineage_of_model("the encoder", encoder, "") if encoder else own)
+            before = lineage_of_model("the encoder", encoder, "") if encoder else Promise()
+        promise = own | before
         if heads - _heads(promise):
             raise ValueError("its encoder came from runs whose ledgers are not there")
         return promise

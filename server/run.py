@@ -43,7 +43,7 @@ from murmuration.strategies.spec import base_config
 
 @dataclass(frozen=True)
 class Origin:
-    """What a run stands on.
+    """The private runs and the data that a run stands on.
 
     Attributes:
         lineage: the earlier runs that its base, policies and rows came from.

@@ -63,7 +63,7 @@ class _Clock:
 
 @dataclass(frozen=True)
 class Trained:
-    """What rounds gave.
+    """The model that rounds gave, and figures about them.
 
     Attributes:
         theta_D: what was learnt.

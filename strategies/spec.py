@@ -368,7 +368,7 @@ class ReleaseCache(Protocol):
 
 
 class Sizes(TypedDict):
-    """What every ``SumPlan`` takes from the settings, but for its noise."""
+    """Arguments that every ``SumPlan`` takes from the settings, but for its noise."""
 
     users: int
     rounds: int
@@ -378,7 +378,7 @@ class Sizes(TypedDict):
 
 
 class CohortSizes(Sizes):
-    """What every ``CohortPlan`` takes from the settings, but for its noise."""
+    """Arguments that every ``CohortPlan`` takes from the settings, but for its noise."""
 
     cohort: int
     group_size: int
@@ -386,7 +386,7 @@ class CohortSizes(Sizes):
 
 
 class StrategyArguments(TypedDict):
-    """What every ``CohortStrategy`` takes, but for its plan and its ledger."""
+    """Arguments that every ``CohortStrategy`` takes, but for its plan and its ledger."""
 
     participants: Participants
     optimizer: ServerOptimizer | SolvedModel

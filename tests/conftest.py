@@ -1,10 +1,11 @@
 """Quiet tests on one thread, and small judgements to train on."""
 
-import importlib.util
 import json
 import os
 import re
+import shutil
 import signal
+import zlib
 from pathlib import Path
 
 # Before anything is imported that reads them.
@@ -40,9 +41,23 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 SLOW = Path(__file__).with_name("slow.txt")
 
 
+def pytest_addoption(parser):
+    """``--tenth`` runs a tenth of the slow tests beside the others."""
+    parser.addoption("--tenth", type=int, choices=range(10), help="a tenth of the slow tests too")
+
+
+def pytest_report_header(config):
+    """Say how to run the same tests again."""
+    tenth = config.getoption("--tenth")
+    return None if tenth is None else f"slow tests: tenth {tenth} (make test-tenth TENTH={tenth})"
+
+
 @pytest.hookimpl(tryfirst=True)  # before those that are slow are left out
 def pytest_collection_modifyitems(config, items):
-    """Marks what ``slow.txt`` lists; a line about no test is an error where its file is read."""
+    """Marks what ``slow.txt`` lists, and which of the slow are in the tenth that is asked for.
+
+    A line about no test is an error where its file is read.
+    """
     listed = {}
     for line in SLOW.read_text(encoding="utf-8").splitlines():
         name, _, stays = line.partition(" except ")
@@ -55,6 +70,11 @@ def pytest_collection_modifyitems(config, items):
             found |= {name, item.nodeid}
             if f"[{case}" not in listed[name]:
                 item.add_marker(pytest.mark.slow)
+    for item in items:
+        tenth = zlib.crc32(item.nodeid.encode()) % 10
+        # What starts processes of a deployment has a command, and a time limit, of its own.
+        if tenth == config.getoption("--tenth") and not item.get_closest_marker("deploy"):
+            item.add_marker(pytest.mark.tenth)
     if any("::" in arg for arg in config.args):
         return
     read = {item.nodeid.split("::")[0] for item in items}
@@ -252,17 +272,15 @@ def language_model(tmp_path_factory):
     ``gpt2-chat`` has a chat template.
     """
     pytest.importorskip("peft")
-    place = Path(__file__).with_name("language_models.py")
-    spec = importlib.util.spec_from_file_location("language_models", place)
-    models = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(models)
+    import language_models
+
     made = {}
 
     def make(kind, **changes):
         key = (kind, *sorted(changes.items()))
         if key not in made:
             folder = tmp_path_factory.mktemp("models") / kind
-            made[key] = models.SAVED[kind](folder, **changes)
+            made[key] = language_models.SAVED[kind](folder, **changes)
         return made[key]
 
     return make
@@ -306,6 +324,26 @@ def quick_runs(monkeypatch):
 
 
 @pytest.fixture
+def config(request, quick_runs, tmp_path):
+    """Settings of a small run on the crowd, which ``@pytest.mark.settings`` of the file and of the
+    test change.
+
+    ``data`` and ``test`` may be names of fixtures, and ``base`` that of a ``language_model``.
+    """
+    from murmuration.strategies.config import RunConfig
+
+    settings = {"data": "crowd", "delta": 1e-3, "seed": 3, "out": str(tmp_path / "run")}
+    for mark in reversed(list(request.node.iter_markers("settings"))):
+        settings |= mark.kwargs
+    for name in ("data", "test"):
+        if settings.get(name, "").isidentifier():
+            settings[name] = request.getfixturevalue(settings[name])
+    if settings.get("base"):
+        settings["base"] = request.getfixturevalue("language_model")(settings["base"])
+    return RunConfig.from_run_config(settings)
+
+
+@pytest.fixture
 def cli(monkeypatch, capsys):
     """A function: the command line in this process; its exit code, stdout and lines of stderr.
 
@@ -332,12 +370,10 @@ def cli(monkeypatch, capsys):
     return call
 
 
-@pytest.fixture
-def four_policies(language_model, tmp_path):
-    """Folders of a reference and of policies near it, and the file of their class."""
+@pytest.fixture(scope="session")
+def near_the_reference(language_model, tmp_path_factory):
+    """Folders of four policies, whose weights are those of gpt2 with noise."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from murmuration.server.policies import commit
 
     base, folders = language_model("gpt2"), []
     words = AutoTokenizer.from_pretrained(base)
@@ -347,9 +383,18 @@ def four_policies(language_model, tmp_path):
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
-        folders.append(tmp_path / f"p{number}")
+        folders.append(tmp_path_factory.mktemp("policies") / f"p{number}")
         model.save_pretrained(folders[-1])
         words.save_pretrained(folders[-1])
+    return folders
+
+
+@pytest.fixture
+def four_policies(near_the_reference, tmp_path):
+    """Folders of policies near a reference, which a test may change, and their class."""
+    from murmuration.server.policies import commit
+
+    folders = [shutil.copytree(folder, tmp_path / folder.name) for folder in near_the_reference]
     commit(tmp_path / "class.json", [str(folder) for folder in folders], public=True)
     return folders
 

@@ -165,9 +165,9 @@ def privatize(
 
     from murmuration.client.labels.memory import LabelState
     from murmuration.client.store import load_judged
-    from murmuration.preference.data.data_sets import absolute
     from murmuration.preference.data.ratings import THUMBS_TELL
     from murmuration.preference.data.schema import Schema
+    from murmuration.preference.data.sources import absolute
     from murmuration.privacy.mechanisms.randomized_response import LabelPromise
     from murmuration.privacy.mechanisms.randomness import Randomness
 

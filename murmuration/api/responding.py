@@ -150,7 +150,7 @@ def respond(
             drawn,
             sampling or Sampling(),
             seed,
-            lambda done, of: say(f"{done:,} of {of:,} responses"),
+            lambda done, total: say(f"{done:,} of {total:,} responses"),
         )
         if judge is None or promise is None:
             pairs = zip(texts, answers, strict=True)

@@ -109,8 +109,8 @@ class DataSummary:
 
     @property
     def few_left_out(self) -> bool:
-        """Whether so few rows are unusable that a run may skip them: of more, what they hold has
-        not been understood."""
+        """Return whether so few rows are unusable that a run may skip them: of more, what they
+        hold has not been understood."""
         left_out = self.judgements.left_out
         return left_out <= _FEW * (len(self.judgements) + left_out)
 
@@ -197,12 +197,16 @@ class DataSummary:
             {"rule": name, "pooled": _percent(rule.pooled), "by_user": _percent(rule.by_user)}
             for name, rule in (("guessing", guessing), ("the longer response wins", longer))
         ]
-        heads = {"rule": "right about", "pooled": "of judgements", "by_user": "by user, on average"}
+        headings = {
+            "rule": "right about",
+            "pooled": "of judgements",
+            "by_user": "by user, on average",
+        }
         near = (
             f"{_percent(judgement_statistics.nearly_equal(judgements))} are between responses of "
             "nearly equal length. A model is only worth what it adds to these rules."
         )
-        return Group(table_of(rows, heads), Text(near))
+        return Group(table_of(rows, headings), Text(near))
 
     def _languages(self) -> Text:
         scripts, languages = judgement_statistics.written_in(self.judgements)
@@ -267,7 +271,7 @@ class DataSummary:
                     "features": f"{features.name}: {features.why}",
                 }
             )
-        heads = {
+        headings = {
             "epsilon": "ε",
             "noise": "noise of a round's sum",
             "mean": "of its average",
@@ -278,7 +282,7 @@ class DataSummary:
             "many people about halve it. Try other numbers with `murmuration plan`; with "
             "--optimize it finds a group size for a compute budget."
         )
-        return Group(Text("\n".join(lines)), table_of(rows, heads), Text(below))
+        return Group(Text("\n".join(lines)), table_of(rows, headings), Text(below))
 
 
 def _percent(share: float) -> str:

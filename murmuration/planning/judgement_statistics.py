@@ -48,13 +48,13 @@ def decided(judgements: Judgements) -> np.ndarray:
 
 
 def guessing(judgements: Judgements) -> Guess:
-    """Of one response chosen by chance."""
+    """Return how often one response chosen by chance is right."""
     right_R = np.array([1.0 / max(1, len(shown)) for shown in judgements.responses])
     return _guess(judgements, right_R, decided(judgements))
 
 
 def longer_wins(judgements: Judgements) -> Guess:
-    """Of the response with most words; of several with as many one by chance."""
+    """Return how often the response with most words is right; of several as long, one by chance."""
     right_R = np.zeros(len(judgements))
     for row, shown in enumerate(judgements.responses):
         lengths = _words(shown)

@@ -179,7 +179,7 @@ Form = Literal["pair", "sides", "list", "rating"]
 
 @dataclass(frozen=True)
 class Layout:
-    """What the columns of rows mean, by their names.
+    """The meaning of rows' columns, by their names.
 
     Attributes:
         form: two responses of which the first was preferred, two sides and a winner, a list of
@@ -515,8 +515,8 @@ def _is_declared(schema: Schema, kind: Kind) -> bool:
 
 
 def _meaning(label: str, kind: Kind, schema: Schema) -> float:
-    """What a label stands for on the declared scale: 1 for liked, or for the first of two, 0 for
-    the other way, 0.5 for neither; BadRow for what is not on it."""
+    """Return what a label stands for on the declared scale: 1 for liked, or for the first of two, 0
+    for the other way, 0.5 for neither; BadRow for what is not on it."""
     low, high = schema.bounds
     try:
         number = float(label)
@@ -564,8 +564,8 @@ def _column_names(columns: Mapping[str, str]) -> dict[str, str]:
 
 
 def _shown(judged: Row) -> str:
-    """What stands for a row without a user: what was shown, and no label, which the name would
-    tell."""
+    """Return what stands for a row without a user: what was shown, and no label, which the name
+    would tell."""
     shown = (judged.prompt, *sorted(judged.responses))
     return hashlib.blake2b(repr(shown).encode(), digest_size=16).hexdigest()
 

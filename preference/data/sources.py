@@ -233,7 +233,7 @@ def other_rows(source: str, isolate: bool) -> Iterator[Placed]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Of known kinds, in order; also those whose reading will say why they cannot be.
+    """Return files of known kinds, in order; also those whose reading will say why they cannot be.
 
     What is named `.json` may be about the rows beside it, and is read only where it is alone.
     """

@@ -13,7 +13,7 @@ from murmuration.preference.data.rows import REQUIRED, readable_user
 
 @dataclass(frozen=True)
 class Split:
-    """What was written: the two files, how many users each has, and how many rows name no user."""
+    """A written split: its two files, how many users each has, and how many rows name no user."""
 
     train: Path
     test: Path

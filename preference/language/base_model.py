@@ -149,8 +149,8 @@ class BaseSettings:
             said = ", ".join(QUANTISED)
             raise InputError(f"--quantise must be one of {said}; got {self.quantise!r}")
         if self.head_pooling not in POOLINGS:
-            said = ", ".join(POOLINGS)
-            raise InputError(f"--head-pooling must be one of {said}; got {self.head_pooling!r}")
+            choices = ", ".join(POOLINGS)
+            raise InputError(f"--head-pooling must be one of {choices}; got {self.head_pooling!r}")
         if self.train != "head" and (self.head_layer or self.head_pooling != "last"):
             raise InputError("--head-layer and --head-pooling are for --train head")
         PolicyLoss(self.loss, self.beta, self.r_max)  # or says what is wrong with them

@@ -32,7 +32,7 @@ ENTRY_POINTS = "murmuration.strategies"
 
 @dataclass(frozen=True)
 class About:
-    """What is known of a setting beside its name, type and default.
+    """Facts of a setting beside its name, type and default.
 
     Attributes:
         help: for whoever sets it, with what is done where nobody does.

@@ -22,7 +22,7 @@ from murmuration.strategies.settings.declaration import (
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """What is trained, and on which base or features."""
+    """Settings of what is trained, and on which base or features."""
 
     model: str = setting(
         "btl",

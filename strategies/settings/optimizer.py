@@ -8,7 +8,7 @@ from murmuration.strategies.settings.declaration import POSITIVE, TRAINING, a_sh
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """How the model steps."""
+    """Settings of how the model steps."""
 
     optimizer: str = setting(
         "",

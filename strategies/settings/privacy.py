@@ -12,7 +12,7 @@ NOISES = ("discrete", "gaussian", "distributed")
 
 @dataclass(frozen=True)
 class PrivacyConfig:
-    """What a run promises, and to whom."""
+    """Settings of what a run promises, and to whom."""
 
     heldout_epsilon: float = setting(
         0.0,

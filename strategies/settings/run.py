@@ -24,7 +24,7 @@ Own = TypeVar("Own")
 class Settings(
     RuntimeConfig, OptimizerConfig, ModelConfig, SamplingConfig, PrivacyConfig, DataConfig
 ):
-    """What every run is set by. 0 or "" stand for a default that depends on others.
+    """The settings of every run. 0 or "" stand for a default that depends on others.
 
     All are public parameters but ``seed``.
 

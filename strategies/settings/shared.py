@@ -12,7 +12,7 @@ class NoSettings:
 
 @dataclass(frozen=True)
 class Retained:
-    """Of strategies that sample users, round by round."""
+    """A setting of strategies that sample users, round by round."""
 
     retain: int = setting(
         0, "Most judgements of a user in the whole run. [default: all]", **AT_LEAST_ONE
@@ -21,7 +21,7 @@ class Retained:
 
 @dataclass(frozen=True)
 class Normalized:
-    """Of strategies whose clip norm is fixed."""
+    """A setting of strategies whose clip norm is fixed."""
 
     normalized: bool = setting(
         False, "Divide by the clip norm, so that step sizes do not depend on it."
@@ -30,7 +30,7 @@ class Normalized:
 
 @dataclass(frozen=True)
 class Quantile:
-    """Of strategies whose bound follows a quantile."""
+    """A setting of strategies whose bound follows a quantile."""
 
     quantile: float = setting(
         0.0,
@@ -42,7 +42,7 @@ class Quantile:
 
 @dataclass(frozen=True)
 class Leveled:
-    """Of strategies that can protect each judgement by itself."""
+    """A setting of strategies that can protect each judgement by itself."""
 
     level: str = setting(
         "",
@@ -55,7 +55,7 @@ class Leveled:
 
 @dataclass(frozen=True)
 class Solved:
-    """Of strategies that solve for the model."""
+    """Settings of strategies that solve for the model."""
 
     ridge: float = setting(
         0.0,

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from stand_in_judge import StandIn, asked, completion, longer
+from stand_ins.judge import StandIn, asked, completion, longer
 
 from murmuration.alignment.endpoint import KEY, Endpoint, EndpointJudge
 from murmuration.preference.data.rows import InputError

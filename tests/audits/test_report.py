@@ -1,15 +1,19 @@
 """All audits in turn, and their page."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from murmuration.audits import report
 from murmuration.audits.report import audit_all, distinct, failed, page
+from murmuration.audits.targets import TARGETS
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import COMES_OR_GOES, Measured, Target
 from murmuration.research.faults import FAULTS
 
+TEMPLATE = Path(__file__).parents[2] / "audits" / "templates" / "audits.md"
 UNDER = Target("stays under", lambda task: Measured(1.0, 0.5, 10, 1e-5))
 OVER = Target("goes over", lambda task: Measured(1.0, 1.5, 10, 1e-5), adjacencies=COMES_OR_GOES)
 
@@ -51,3 +55,19 @@ def test_what_fails_is_named(few):
     few({"over": OVER})
     audits, faults = audit_all(5, 0.99, lambda row: None, {"noise": missed})
     assert failed(audits, faults) == ["over", "noise"]
+
+
+# What the page says around its tables.
+
+
+def test_commands_exist():
+    for line in TEMPLATE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("    murmuration audit ") and "--all" not in line:
+            assert line.split()[2] in TARGETS
+
+
+def test_links_lead_somewhere():
+    page = Path(__file__).parents[2] / "docs" / "explanation"
+    links = re.findall(r"\]\(([^)]+)\)", TEMPLATE.read_text(encoding="utf-8"))
+    assert links
+    assert [link for link in links if not (page / link).exists()] == []

@@ -15,7 +15,7 @@ import torch
 from flwr.app import Context, RecordDict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from learnt import model_on
+from language_models import model_on
 
 from murmuration.client.answers import registry
 from murmuration.client.hosting import host_for

@@ -175,7 +175,7 @@ def test_a_node_has_so_many_connections(superlink, monkeypatch):
 
 
 def test_a_body_is_in_memory_no_longer_than_it_is_handled(superlink):
-    """What Flower parsed of the last body stayed with each connection, closed ones too."""
+    """A connection, closed ones too, does not keep what Flower parsed of its last body."""
     chunk = PushObjectRequest(run_id=1, object_id="0" * 64, object_content=bytes(MIB))
     body = chunk.SerializeToString()
     for _ in range(3):

@@ -62,7 +62,7 @@ def test_an_owner_with_two_accounts(tmp_path):
         connect(list(three.values()), HOSTS)
         alice, site = three["alice"], three["operator"].home / "site"
         systemctl = alice.kept / "programs" / "systemctl"
-        shutil.copy(Path(__file__).parents[1] / "shared" / "systemctl.py", systemctl)
+        shutil.copy(Path(__file__).parents[1] / "shared" / "stand_ins" / "systemctl.py", systemctl)
         systemctl.write_text(f"#!{sys.executable}\n{systemctl.read_text()}")
         systemctl.chmod(0o755)
 
@@ -75,13 +75,13 @@ def test_an_owner_with_two_accounts(tmp_path):
             return body.replace("5B:9A:…", fingerprint)
 
         printed = walk_on(three, by_system_services(), typed)
-        assert any("which you know" in told for told in printed)
-        code, told = alice.type(
+        assert any("which you know" in output for output in printed)
+        code, output = alice.type(
             "! setpriv --reuid murmuration-node --regid murmuration-node --clear-groups"
             " cat /var/lib/murmuration/judgements.jsonl"
             " && cd /var/lib/murmuration && stat -c '%U %a' state state/own-ledger.jsonl"
             " && cat /var/lib/murmuration-node/authority.sha256\n"
         )
-        assert code == 0, told
-        assert "murmuration-agent 700" in told
-        assert "murmuration-agent 600" in told
+        assert code == 0, output
+        assert "murmuration-agent 700" in output
+        assert "murmuration-agent 600" in output

@@ -75,20 +75,26 @@ def test_nothing_is_fetched_by_whoever_reads_it(site):
         assert not re.search(r"""(@import|url\()\s*["']?(https?:)?//""", text), sheet.name
 
 
-@pytest.mark.parametrize(
-    ("page", "said"),
-    [
-        ("[a](b.md)", "'b.md'"),
-        ("[a](#there)", "'there'"),
-        ("{term}`nothing`", "nothing"),
-        ("```{eval-rst}\n:class:`murmuration.Nothing`\n```", "murmuration.Nothing"),
-        ("```{eval-rst}\n.. autofunction:: murmuration.api.nothing\n```", "nothing"),
-    ],
-)
-def test_what_leads_nowhere_ends_the_build(page, said, tmp_path):
+NOWHERE = {
+    "page": ("[a](b.md)", "'b.md'"),
+    "heading": ("[a](#there)", "'there'"),
+    "term": ("{term}`nothing`", "nothing"),
+    "class": ("```{eval-rst}\n:class:`murmuration.Nothing`\n```", "murmuration.Nothing"),
+    "function": ("```{eval-rst}\n.. autofunction:: murmuration.api.none\n```", "'none'"),
+}
+
+
+def test_what_leads_nowhere_ends_the_build(tmp_path):
     source = tmp_path / "docs"
     source.mkdir()
-    (source / "index.md").write_text(f"# Title\n\n{page}\n", encoding="utf-8")
+    contents = "\n".join(["# Title", "", "```{toctree}", *NOWHERE, "```", ""])
+    (source / "index.md").write_text(contents, encoding="utf-8")
+    for name, (page, _) in NOWHERE.items():
+        (source / f"{name}.md").write_text(f"# {name}\n\n{page}\n", encoding="utf-8")
     done = build(source, tmp_path)
     assert done.returncode != 0
-    assert said in done.stderr
+    warnings = [line for line in done.stderr.splitlines() if "WARNING" in line]
+    for name, (_, lost) in NOWHERE.items():
+        # Of a function that is not there no page is named.
+        where = "" if name == "function" else f"{name}.md"
+        assert any(where in line and lost in line for line in warnings), (name, done.stderr)

@@ -5,7 +5,7 @@ import socket
 
 import numpy as np
 import pytest
-from stand_in_hub import TOKEN, hub
+from stand_ins.hub import TOKEN, hub
 
 from murmuration import online
 from murmuration.client.store import UserStore

@@ -132,8 +132,8 @@ def test_which_file_a_base_was_made_from(make_result, tmp_path):
     origin = {"name": "Tiny\n# big", "license": "apache-2.0", "sha256": "ab" * 32}
     (tmp_path / "config.json").write_text(json.dumps({"converted_from": origin}))
     card = model_card(make_result(features={**HEAD, "path": str(tmp_path)}))
-    said = f"GGUF file of Tiny # big (licence: apache-2.0; SHA-256 {origin['sha256']})."
-    assert said in card
+    sentence = f"GGUF file of Tiny # big (licence: apache-2.0; SHA-256 {origin['sha256']})."
+    assert sentence in card
     assert "GGUF" not in model_card(make_result(features=HEAD))
 
 

@@ -1,8 +1,6 @@
-"""Runs that break off, and a small run of a language model."""
+"""Runs that break off."""
 
 import pytest
-
-from murmuration.strategies.config import RunConfig
 
 
 @pytest.fixture
@@ -32,13 +30,3 @@ def broken_off(monkeypatch):
             run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
 
     return run
-
-
-@pytest.fixture
-def lora_config(tmp_path, crowd, crowd_test, language_model):
-    """Settings of a small LoRA run."""
-    return RunConfig(
-        data=crowd, test=crowd_test, base=language_model("gpt2"), lora_rank=2, epsilon=2.0,
-        delta=1e-3, rounds=2, cohort=10, group_size=2, learning_rate=0.05, seed=3,
-        out=str(tmp_path / "run"),
-    )  # fmt: skip

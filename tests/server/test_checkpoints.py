@@ -1,13 +1,30 @@
 """A checkpoint comes back as it was saved, or is refused in one line."""
 
+import json
+import os
+import shutil
+import threading
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file
 
+from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.chained_record import Head
-from murmuration.server.checkpoints import PLACE, Checkpoint, _pieces, load, save
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.server import checkpoints, training
+from murmuration.server.checkpoints import PLACE, Checkpoint, InBackground, _pieces, load, save
+from murmuration.server.run import run_training
+from murmuration.server.run_directory import RunDirectory
+from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.protocol.users import Registry
+
+pytestmark = pytest.mark.settings(epsilon=0.5, rounds=5, cohort=10, seed=-1)
 
 STATE = {
     "theta": np.linspace(0, 1, 5),
@@ -88,3 +105,240 @@ def test_one_without_a_checksum_is_refused(tmp_path):
     (tmp_path / PLACE).write_bytes(plain({"round": np.array([7]), **STATE}))
     with pytest.raises(InputError, match=r"is damaged .*sha256"):
         load(tmp_path)
+
+
+# A checkpoint is written while the next round is computed, and a crash loses no more for it.
+
+
+PATIENCE = 30.0  # seconds for another thread, which takes milliseconds
+
+
+class Watch:
+    """What happens in a run, in order; ``held`` is when the writing of a round may go on."""
+
+    def __init__(self, monkeypatch):
+        self.seen, self.held = [], {}
+        self._changed = threading.Condition()
+        save, charge = RunDirectory.save_checkpoint, Ledger.charge
+
+        def save_checkpoint(folder, round_, state):
+            with self._changed:
+                assert self._changed.wait_for(
+                    lambda: self.held.get(round_, self.seen[0]) in self.seen, PATIENCE
+                )
+            save(folder, round_, state)
+            self.note(("saved", round_))
+
+        def charged(ledger, *arguments, **more):
+            self.note(("charged", more["round_"]))
+            return charge(ledger, *arguments, **more)
+
+        monkeypatch.setattr(RunDirectory, "save_checkpoint", save_checkpoint)
+        monkeypatch.setattr(Ledger, "charge", charged)
+        monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+        monkeypatch.setattr(training, "TIMES_ITS_WRITING", 0.0)
+
+    def note(self, event):
+        with self._changed:
+            self.seen.append(event)
+            self._changed.notify_all()
+
+    def run(self, config, push=None):
+        watch = self
+
+        class Grid(LocalGrid):
+            def push_messages(self, messages):
+                messages = list(messages)
+                if messages and messages[0].metadata.message_type == "train":
+                    round_ = int(messages[0].metadata.group_id)
+                    watch.note(("asked", round_))
+                    if push:
+                        push(round_)
+                return super().push_messages(messages)
+
+        return run_training(config, Grid(client_app, 1, config.to_run_config()))
+
+    def before(self, first, second):
+        return self.seen.index(first) < self.seen.index(second)
+
+
+def weights(out):
+    return load_file(f"{out}/model/model.safetensors")["theta_D"]
+
+
+def charged(out):
+    lines = Path(out, "ledger.jsonl").read_text(encoding="utf-8").splitlines()
+    found = [json.loads(line) for line in lines[1:]]
+    return [line["round"] for line in found if 1 <= line["round"] <= 5]
+
+
+@pytest.mark.usefixtures("quick_runs")
+def test_the_next_round_is_asked_meanwhile_and_charged_afterwards(config, monkeypatch):
+    watch = Watch(monkeypatch)
+    watch.held = {round_: ("asked", round_ + 1) for round_ in (1, 2, 3, 4)}  # else it never ends
+    assert watch.run(config)["rounds"] == 5
+    for round_ in (1, 2, 3, 4):
+        assert watch.before(("asked", round_ + 1), ("saved", round_))
+        assert watch.before(("saved", round_), ("charged", round_ + 1))
+    assert [event for event in watch.seen if event[0] == "saved"] == [
+        ("saved", round_) for round_ in (1, 2, 3, 4, 5)
+    ]
+
+
+@pytest.mark.usefixtures("quick_runs")
+def test_a_run_that_does_not_wait_would_be_noticed(config, monkeypatch):
+    watch = Watch(monkeypatch)
+    watch.held = {2: ("charged", 3)}
+    with monkeypatch.context() as broken:
+        broken.setattr(InBackground, "wait", lambda self: None)
+        watch.run(config)
+    assert not watch.before(("saved", 2), ("charged", 3))
+
+
+@pytest.mark.usefixtures("quick_runs")
+def test_where_owners_keep_count_the_next_round_is_asked_afterwards(config, monkeypatch):
+    """They would be asked for two rounds again, and answer none of them again under masks."""
+    watch = Watch(monkeypatch)
+    monkeypatch.setattr(Registry, "simulated", property(lambda _: False))
+    watch.run(config)
+    for round_ in (1, 2, 3, 4):
+        assert watch.before(("saved", round_), ("asked", round_ + 1))
+
+
+class Snapshots:
+    """Copies of a run's folder, as a kill would leave it at each step of writing a checkpoint."""
+
+    def __init__(self, config, monkeypatch, to):
+        self.folder, self.to, self.found = Path(config.out), to, []
+        for owner, name in ((os, "open"), (os, "fsync"), (Path, "replace")):
+            monkeypatch.setattr(owner, name, self._watched(getattr(owner, name)))
+
+    def _watched(self, step):
+        def watched(*arguments, **more):
+            self._copy()
+            result = step(*arguments, **more)
+            self._copy()
+            return result
+
+        return watched
+
+    def _copy(self):
+        if threading.current_thread().name.startswith("checkpoint"):
+            with pytest.MonkeyPatch.context() as quiet:
+                quiet.setattr(threading.current_thread(), "name", "copying")
+                copy = self.to / str(len(self.found))
+                shutil.copytree(self.folder, copy)
+                self.found.append(copy)
+
+
+@pytest.mark.usefixtures("quick_runs")
+@pytest.mark.parametrize("seed", [3, -1])
+def test_killed_at_any_step_of_writing(config, monkeypatch, tmp_path, seed):
+    config = replace(config, seed=seed)
+    with monkeypatch.context() as patched:
+        watch = Watch(patched)
+        watch.held = {round_: ("asked", round_ + 1) for round_ in (1, 2, 3, 4)}
+        snapshots = Snapshots(config, patched, tmp_path)
+        watch.run(config)
+    assert len(snapshots.found) >= 5 * 8
+    rounds = []
+    for copy in snapshots.found:
+        kept = checkpoints.load(copy)  # whole, whichever it is
+        rounds.append(kept.round if kept else 0)
+        assert 0 <= max(charged(copy)) - rounds[-1] <= 1  # one round is charged again at most
+    assert rounds == sorted(rounds)
+    assert {*rounds} == {0, 1, 2, 3, 4, 5}
+    middle = [copy for copy in snapshots.found if max(charged(copy)) == 3]
+    for copy in middle:
+        kept = checkpoints.load(copy).round
+        result = run_training(
+            again := replace(config, out=str(copy), resume=True),
+            LocalGrid(client_app, 1, again.to_run_config()),
+        )
+        assert result["epsilon"] <= 0.5
+        if seed >= 0:
+            assert charged(copy) == [1, 2, 3, 4, 5]
+            np.testing.assert_array_equal(weights(copy), weights(config.out))
+        else:  # a round that is lost is run again, with fresh coins, and the budget has no more
+            assert charged(copy)[:4] == ([1, 2, 3, 3] if kept == 2 else [1, 2, 3, 4])
+            assert result["rounds"] == (4 if kept == 2 else 5)
+    assert {checkpoints.load(copy).round for copy in middle} >= {5 if seed >= 0 else 4}
+
+
+@pytest.mark.usefixtures("quick_runs")
+def test_an_error_while_writing_ends_the_run_in_one_line_before_the_next_charge(
+    config, monkeypatch
+):
+    real = RunDirectory.save_checkpoint
+
+    def full(folder, round_, state):
+        if round_ == 2:
+            raise OSError(28, "No space left on device", f"{config.out}/checkpoint")
+        real(folder, round_, state)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunDirectory, "save_checkpoint", full)
+        with pytest.raises(InputError, match=r"cannot be written.*No space left.*--resume") as it:
+            run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
+    assert "\n" not in str(it.value)
+    assert charged(config.out) == [1, 2]
+    assert checkpoints.load(Path(config.out)).round == 1
+    resumed = replace(config, resume=True)
+    run_training(resumed, LocalGrid(client_app, 1, resumed.to_run_config()))
+    assert charged(config.out)[:3] == [1, 2, 2]
+
+
+@pytest.mark.usefixtures("quick_runs")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_whatever_ends_a_run_waits_for_what_is_being_written(config, monkeypatch, error):
+    watch = Watch(monkeypatch)
+    watch.held = {2: ("asked", 3)}
+
+    def push(round_):
+        if round_ == 3:
+            raise error
+
+    with pytest.raises(error):
+        watch.run(config, push)
+    assert checkpoints.load(Path(config.out)).round == 2
+
+
+@pytest.mark.usefixtures("quick_runs")
+def test_a_long_write_makes_a_seeded_run_save_less_often(config, monkeypatch):
+    saved, real = [], RunDirectory.save_checkpoint
+
+    def slow(folder, round_, state):
+        saved.append(round_)
+        real(folder, round_, state)
+
+    monkeypatch.setattr(RunDirectory, "save_checkpoint", slow)
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr(training, "TIMES_ITS_WRITING", 1e9)  # as if each took an age
+    run_training(
+        seeded := replace(config, seed=3), LocalGrid(client_app, 1, seeded.to_run_config())
+    )
+    assert saved == [1, 5]
+    run_training(
+        unseeded := replace(config, out=config.out + "-unseeded"),
+        LocalGrid(client_app, 1, unseeded.to_run_config()),
+    )
+    assert saved[2:] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.usefixtures("quick_runs")
+def test_one_at_a_time_and_an_error_is_raised_whoever_asks():
+    begun, go = threading.Event(), threading.Event()
+    with InBackground() as saving:
+        saving.wait()  # for nothing
+        saving.begin(lambda: (begun.set(), go.wait(PATIENCE))[0])
+        assert begun.wait(PATIENCE)
+        threading.Timer(0.05, go.set).start()
+        saving.begin(lambda: None)
+        assert go.is_set()
+    failing = InBackground()
+    failing.begin(lambda: 1 / 0)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            failing.wait()
+    with pytest.raises(ZeroDivisionError):
+        failing.__exit__()

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from language_models import start
 
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import load_judgements
@@ -27,7 +28,6 @@ from murmuration.server.evaluation import (
     read_test,
 )
 from murmuration.strategies.config import RunConfig
-from tests.language_models import start
 
 FEATURES = HashingFeatures(dimension=65)
 MODEL = LinearModel(FEATURES)

@@ -13,9 +13,9 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from local_runs import lineage_of, run
+from local_runs import LORA, lineage_of, run
 
-from murmuration.preference.data import loading
+from murmuration.preference.data import sources
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting import chained_record
@@ -36,12 +36,7 @@ from murmuration.server.lineage import (
 )
 from murmuration.strategies.config import RunConfig
 
-pytestmark = pytest.mark.usefixtures("quick_runs")
-
-
-@pytest.fixture
-def config(lora_config):
-    return lora_config
+pytestmark = [pytest.mark.usefixtures("quick_runs"), pytest.mark.settings(**LORA)]
 
 
 def following(config, name="second", **changes):
@@ -746,7 +741,7 @@ def test_marks_are_read_wherever_rows_come_from(monkeypatch):
     for option in ("--data", "--test"):
         with pytest.raises(InputError, match=rf"{option} .*private runs \({'f' * 32}\)"):
             lineage_of_data(option, named, "", has_base=False)
-    monkeypatch.setattr(loading, "hub_rows", lambda named: _each_marked())
+    monkeypatch.setattr(sources, "_hub_rows", lambda named: _each_marked())
     with pytest.raises(InputError, match=r"--data someone/rows: .*private runs"):
         lineage_of_data("--data", "someone/rows", "", has_base=False)
 

@@ -17,8 +17,8 @@ from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
 
-CONFIG = RunConfig(
-    rounds=6, cohort=10, users=20, epsilon=8.0, delta=1e-3, seed=3, refresh=2, timeout=0.5
+pytestmark = pytest.mark.settings(
+    data="", test="crowd_test", epsilon=8.0, rounds=6, cohort=10, users=20, refresh=2, timeout=0.5
 )
 
 
@@ -66,11 +66,6 @@ def files(make_rows, tmp_path):
         path.write_text("".join(json.dumps(row) + "\n" for row in mine))
         found.append(str(path))
     return found
-
-
-@pytest.fixture
-def config(crowd_test, tmp_path):
-    return replace(CONFIG, test=crowd_test, out=str(tmp_path / "run"))
 
 
 def cohort_nodes(grid, round_):

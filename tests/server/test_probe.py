@@ -13,10 +13,12 @@ from murmuration.server.probe import FACTOR, FLOOR, deadline
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import NodeHalf, clip_norm
 
-pytestmark = pytest.mark.usefixtures("quick_runs")
+pytestmark = [
+    pytest.mark.usefixtures("quick_runs"),
+    pytest.mark.settings(test="crowd_test", epsilon=8.0, rounds=1, cohort=20, out=""),
+]
 
 
 @pytest.fixture
@@ -38,13 +40,6 @@ def built(monkeypatch, tmp_path):
         return config, made, base, seconds
 
     return of
-
-
-@pytest.fixture
-def config(crowd, crowd_test):
-    return RunConfig(
-        data=crowd, test=crowd_test, epsilon=8.0, delta=1e-3, rounds=1, cohort=20, seed=3
-    )
 
 
 def test_a_choice_is_waited_for_as_long_as_anything(choice_config, built, monkeypatch):

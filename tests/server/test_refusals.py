@@ -15,8 +15,22 @@ from murmuration.preference.data.judgements import Judgements
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import Reason, RunAborted
+
+pytestmark = pytest.mark.settings(
+    data="",
+    test="crowd_test",
+    adjacency="zero-out",
+    epsilon=3.0,
+    delta=1e-6,
+    rounds=4,
+    cohort=12,
+    users=24,
+    clip_norm=0.1,
+    group_size=16,
+    timeout=60.0,
+    seed=-1,
+)
 
 POLICY = Policy(
     strategies=("uls",),
@@ -66,24 +80,6 @@ def crowd_of(tmp_path, make_rows, monkeypatch):
     yield crowd
     for agent in made.values():
         agent.ledger.close()
-
-
-@pytest.fixture
-def config(tmp_path, crowd_test):
-    return RunConfig(
-        data="",
-        test=crowd_test,
-        adjacency="zero-out",
-        epsilon=3.0,
-        delta=1e-6,
-        rounds=4,
-        cohort=12,
-        users=24,
-        clip_norm=0.1,
-        group_size=16,
-        out=str(tmp_path / "run"),
-        timeout=60.0,
-    )
 
 
 def refused(config, grid):

@@ -24,15 +24,10 @@ from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.arrays import decoded, encoded
 from murmuration.strategies.uls import DEFAULT_CLIP
 
-pytestmark = pytest.mark.usefixtures("quick_runs")
-
-
-@pytest.fixture
-def config(tmp_path, crowd):
-    """Settings of a small run on 40 of 50 users."""
-    return RunConfig(
-        data=crowd, epsilon=0.5, delta=1e-3, rounds=5, cohort=10, seed=3, out=str(tmp_path / "run")
-    )
+pytestmark = [
+    pytest.mark.usefixtures("quick_runs"),
+    pytest.mark.settings(epsilon=0.5, rounds=5, cohort=10),
+]
 
 
 def run(config):

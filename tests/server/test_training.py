@@ -26,11 +26,13 @@ from murmuration.server.result import Pace
 from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 
-pytestmark = pytest.mark.usefixtures("quick_runs")
+pytestmark = [
+    pytest.mark.usefixtures("quick_runs"),
+    pytest.mark.settings(epsilon=0.5, rounds=5, cohort=10),
+]
 
 CONTRACT = {
     "strategy",
@@ -50,14 +52,6 @@ CONTRACT = {
     "seconds_training",
     "out",
 }
-
-
-@pytest.fixture
-def config(tmp_path, crowd):
-    """Settings of a small run on 40 of 50 users."""
-    return RunConfig(
-        data=crowd, epsilon=0.5, delta=1e-3, rounds=5, cohort=10, seed=3, out=str(tmp_path / "run")
-    )
 
 
 class WatchedGrid:

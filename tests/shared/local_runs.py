@@ -10,6 +10,12 @@ from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.spec import base_config
 
+#: Of a small LoRA run, for ``@pytest.mark.settings``.
+LORA = {
+    "test": "crowd_test", "base": "gpt2", "lora_rank": 2, "epsilon": 2.0, "rounds": 2,
+    "cohort": 10, "group_size": 2, "learning_rate": 0.05,
+}  # fmt: skip
+
 
 def run(config, nodes=1):
     """The result of a run with these settings."""

@@ -71,7 +71,7 @@ class Machine:
         )  # fmt: skip
 
     def type(self, body: str) -> tuple[int, str]:
-        """What the block ends with, and what it printed."""
+        """Return what the block ends with, and what it printed."""
         self.typed += 1
         printed, code = (self.kept / f"{what}_{self.typed}" for what in ("printed", "code"))
         assert self.shell.stdin
@@ -79,19 +79,19 @@ class Machine:
         self.shell.stdin.flush()
         end = time.monotonic() + _SECONDS
         while time.monotonic() < end and not (code.exists() and code.read_text().strip()):
-            told = printed.read_text(errors="replace") if printed.exists() else ""
-            assert self.shell.poll() is None, f"{self.name}: the shell has ended\n{body}\n{told}"
+            output = printed.read_text(errors="replace") if printed.exists() else ""
+            assert self.shell.poll() is None, f"{self.name}: the shell has ended\n{body}\n{output}"
             time.sleep(0.1)
-        told = printed.read_text(encoding="utf-8", errors="replace")
-        assert code.exists(), told
-        return int(code.read_text()), told
+        output = printed.read_text(encoding="utf-8", errors="replace")
+        assert code.exists(), output
+        return int(code.read_text()), output
 
     def own(self) -> set[int]:
         """The shell, and in namespaces what holds these."""
-        found = {self.shell.pid}
+        pids = {self.shell.pid}
         if self.in_namespaces:
-            found |= {child.pid for child in psutil.Process(self.shell.pid).children()}
-        return found
+            pids |= {child.pid for child in psutil.Process(self.shell.pid).children()}
+        return pids
 
     def ip(self, *arguments: str) -> None:
         """Run ``ip`` in this machine's network, where processes have the numbers they have here."""
@@ -168,11 +168,11 @@ def walk_on(
                 shutil.copy(machines["operator"].home / file, machines[to].home)
             continue
         for name in step.machines:
-            code, told = machines[name].type(typed(step.body))
-            assert code == step.exits_with, f"on {name}:\n{step.body}\n{told}"
-            lost = [missing(typed(shown), told) for shown in step.shown]
+            code, output = machines[name].type(typed(step.body))
+            assert code == step.exits_with, f"on {name}:\n{step.body}\n{output}"
+            lost = [missing(typed(shown), output) for shown in step.shown]
             assert not any(lost), "\n".join(lost)
-            result.append(told)
+            result.append(output)
     return result
 
 
@@ -199,8 +199,8 @@ def walk_three(machines: dict[str, Machine], page: Path, typed: Callable[[str], 
     operator = machines["operator"].home
     assert "max_epsilon" in (operator / "runs" / "second" / "aborted.json").read_text()
     # What leaves a machine is what the page says: no judgement is on the operator's.
-    kept = b"".join(file.read_bytes() for file in operator.parent.rglob("*") if file.is_file())
-    assert b"Repair it for 80 euros." not in kept
+    contents = b"".join(file.read_bytes() for file in operator.parent.rglob("*") if file.is_file())
+    assert b"Repair it for 80 euros." not in contents
 
 
 def may_make_namespaces() -> str:

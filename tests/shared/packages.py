@@ -1,10 +1,12 @@
-"""Packages as pip would install them: modules, and entry points in their metadata."""
+"""Packages from outside: the examples as pip installs them, and made-up ones."""
 
 import shutil
-import tomllib
+import subprocess
+import sys
 from pathlib import Path
 
-EXTENSIONS = Path(__file__).parents[2] / "examples" / "extensions"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXTENSIONS = EXAMPLES / "extensions"
 
 
 def install(site, name, points, modules):
@@ -22,10 +24,16 @@ def install(site, name, points, modules):
     return site
 
 
-def install_example(site):
-    """Put examples/extensions into a folder that is to be on the path."""
-    declared = tomllib.loads((EXTENSIONS / "pyproject.toml").read_text())["project"]
-    install(site, "murmuration_examples", declared["entry-points"], {})
-    (package,) = (path for path in EXTENSIONS.iterdir() if path.is_dir() and path.name[0] != "_")
-    shutil.copytree(package, site / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+def pip_install(example, folder):
+    """Return a folder that is to be on the path, into which pip has installed the example.
+
+    Nothing is fetched, and nothing is built in the checkout.
+    """
+    source, site = folder / "source", folder / "site"
+    leftovers = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
+    shutil.copytree(example, source, ignore=leftovers)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-index", "--no-deps", "--no-build-isolation", "--target", site, source]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     return site

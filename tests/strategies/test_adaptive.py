@@ -1,19 +1,42 @@
 """Adaptive clipping: the plan, the node half, the noise in force, where the clip norm goes."""
 
 import dataclasses
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from murmuration.client.app import app as client_app
+from murmuration.preference.data.judgements import InputError
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import adaptive
-from murmuration.strategies.adaptive import Adaptive, AdaptivePlan, QuantileRule
+from murmuration.strategies.adaptive import (
+    Adaptive,
+    AdaptivePlan,
+    QuantileRule,
+    bounded,
+    least_unit,
+)
+from murmuration.strategies.aup.centred import AupCentred
+from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan
+from murmuration.strategies.base import Participants
+from murmuration.strategies.config import RunConfig
+from murmuration.strategies.optimizers import OptimizerSettings
 from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.messages import RegistryEntry
+from murmuration.strategies.protocol.users import Registry
+from murmuration.strategies.registry import build, named
+from murmuration.strategies.spec import RunContext
 
 PLAN = {
     "users": 100,
@@ -345,3 +368,181 @@ def test_no_gradients_are_divided_by_less_than_the_least_unit(world, make_exampl
         large.strategy.figures()["noise_norm"].value / small.strategy.figures()["noise_norm"].value
     )
     assert ratio == pytest.approx(MEDIAN.start / 2.0)
+
+
+# Adaptive clipping and centred AUP from settings: options reach the plan.
+
+
+CONFIG = RunConfig(
+    test="others.jsonl", strategy="aup", epsilon=0.5, delta=1e-3, rounds=4, cohort=20
+)
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A function: what is built from settings, for 80 users."""
+
+    def make(dimension=9, **changes):
+        config = CONFIG.changed(**changes)
+        registry = Registry.of({1: RegistryEntry(0, np.arange(80, dtype=np.uint64), None)})
+        context = RunContext(
+            strategy=named(config.strategy),
+            config=config,
+            participants=Participants.all(registry),
+            source=Randomness(0),
+            features="{}",
+            dimension=dimension,
+            log=print,
+            grid=LocalGrid(client_app, 1, {}),
+            once=lambda name, release: release(),
+        )
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
+        terms = {"adjacency": Adjacency(config.adjacency), "delta": config.delta}
+        with Ledger(path, budget=config.epsilon, **terms) as ledger:
+            return build(context, ledger)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("changes", "strategy", "plan"),
+    [
+        ({"strategy": "adaptive"}, Adaptive, AdaptivePlan),
+        ({}, AupCentred, AdaptivePlan),
+        ({"adaptation": "above-threshold"}, AupThreshold, ThresholdPlan),
+    ],
+)
+def test_options_reach_the_plan(made, changes, strategy, plan):
+    built = made(clip_norm=0.7, group_size=3, retain=5, adjacency="replace", **changes)
+    assert type(built.strategy) is strategy
+    found = built.strategy.plan
+    assert type(found) is plan
+    assert (found.users, found.cohort, found.rounds, found.delta) == (80, 20, 4, 1e-3)
+    assert (found.start, found.group_size, found.retain) == (0.7, 3, 5)
+    assert found.adjacency is Adjacency.REPLACE
+    assert built.charges == found.charges
+    assert (built.clip_norm, built.group_size) == (0.7, 3)
+    assert built.noise == pytest.approx(found.noise_multiplier / 20)
+    assert 0.499 < found.epsilon() <= 0.5
+    assert "(0.5, 0.001)" in built.guarantee
+    assert built.account
+
+
+def test_the_quantile_is_an_option_where_there_is_one(made):
+    for strategy in ("aup", "adaptive"):
+        assert made(strategy=strategy, quantile=0.6).strategy.plan.rule.quantile == 0.6
+        assert made(strategy=strategy).strategy.plan.rule.quantile == 0.15
+    with pytest.raises(InputError, match="--quantile is for --adaptation quantile"):
+        made(adaptation="above-threshold", quantile=0.6)
+    with pytest.raises(InputError, match="--quantile is for --strategy adaptive and aup"):
+        CONFIG.changed(strategy="uls", quantile=0.6)
+    with pytest.raises(InputError, match="--adaptation must be one of"):
+        CONFIG.changed(adaptation="above")
+
+
+def test_few_even_dimensions_shorten_steps_and_a_given_step_stays(made):
+    few, many = made(dimension=1), made(dimension=10_000)
+    assert few.strategy.least_unit == pytest.approx(10_000 * many.strategy.least_unit)
+    assert few.strategy.least_unit > 0
+    assert made(dimension=1, learning_rate=2.0).strategy.least_unit == 0.0
+    assert made(dimension=1, optimizer="adam").strategy.least_unit == 0.0
+
+
+def test_centred_users_send_as_much_and_get_a_centre_more(made):
+    adaptive, centred = made(strategy="adaptive"), made()
+    # Down 4 bytes a number, and 4 more for the centre; up 4.
+    assert centred.bytes_per_user == pytest.approx(12 / 8 * adaptive.bytes_per_user)
+
+
+# The rule finds the quantile from both sides; the two limits on steps.
+
+
+def finds_the_quantile(rule_from, quantile):
+    """``rule_from(start, quantile)`` ends near the true quantile of log-normal norms."""
+    generator = np.random.default_rng(0)
+    norms = np.exp(0.8 * generator.standard_normal(500))
+    true = float(np.quantile(norms, quantile))
+    for start in (0.01 * true, 50.0 * true):
+        rule, radius, late = rule_from(start, quantile), start, []
+        for round_ in range(300):
+            share = float((norms <= radius).mean()) + 0.05 * generator.standard_normal()
+            radius = rule.next(radius, share)
+            late += [radius] * (round_ >= 200)
+        found = float(np.mean(late))
+        assert 0.9 * true < found < 1.1 * true, f"{found:.3g} from {start:.3g}, not {true:.3g}"
+
+
+@pytest.mark.parametrize("quantile", [0.25, 0.5, 0.8])
+def test_the_quantile_is_found_from_below_and_from_above(quantile):
+    finds_the_quantile(QuantileRule, quantile)
+
+
+class InvertedSign(QuantileRule):
+    """The update that makes the radius larger when too many are within it."""
+
+    def next(self, radius, share):
+        return radius * math.exp(self.rate * (share - self.quantile))
+
+
+class Complement(QuantileRule):
+    """Takes the share of users who were clipped for that of those who were not."""
+
+    def next(self, radius, share):
+        return super().next(radius, 1.0 - share)
+
+
+class UncentredBits(QuantileRule):
+    """Forgets to add back the half that was subtracted from each bit."""
+
+    def next(self, radius, share):
+        return super().next(radius, share - 0.5)
+
+
+@pytest.mark.parametrize("fault", [InvertedSign, Complement, UncentredBits])
+def test_rules_that_run_away_are_noticed(fault):
+    with pytest.raises(AssertionError, match="not"):
+        finds_the_quantile(fault, 0.4)
+
+
+@given(st.floats(0.01, 0.99), st.floats(1e-3, 1e3), st.floats(-50, 50))
+def test_too_few_within_widens_and_too_many_narrows(quantile, radius, share):
+    found = QuantileRule(radius, quantile).next(radius, share)
+    assert (found > radius) == (share < quantile) or found == radius
+    assert math.isfinite(found)
+    assert found > 0
+
+
+def test_no_run_of_noise_ends_at_zero_or_infinity():
+    low = high = 0.5
+    rule = QuantileRule(0.5, 0.5)
+    for _ in range(10_000):
+        low, high = rule.next(low, 3.0), rule.next(high, -3.0)
+    assert low == bounded(0.0, 0.5) > 0
+    assert high == bounded(math.inf, 0.5) < math.inf
+
+
+@pytest.mark.parametrize("share", [1e5, -1e5, 1e300, -1e300])
+def test_noise_of_many_cohorts_moves_the_radius_to_an_end(share):
+    """As a cohort of one draws it at a small epsilon; the round is charged by then."""
+    ends = bounded(0.0, 0.5), bounded(math.inf, 0.5)
+    assert QuantileRule(0.5, 0.15).next(ends[share > 0], share) == ends[share < 0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [({"quantile": 0.0}, "--quantile"), ({"quantile": 1.0}, "--quantile"), ({"rate": 0.0}, "rate")],
+)
+def test_rules_that_lead_nowhere_are_refused(rule, message):
+    with pytest.raises(ValueError, match=message):
+        QuantileRule(**{"start": 1.0, "quantile": 0.5, **rule})
+
+
+def test_steps_are_no_longer_than_of_use():
+    """At the least unit a run takes two and a half time constants, whatever the rate."""
+    for rate, rounds, dimension in ((3.0, 200, 32), (0.1, 50, 1000)):
+        settings = OptimizerSettings("sgd", rate, rounds)
+        unit = least_unit(settings, dimension)
+        curvature = 0.25 * 2 / dimension
+        steps = sum(settings.factor(t) for t in range(1, rounds + 1))
+        assert steps * rate / unit * curvature == pytest.approx(2.5)
+    assert least_unit(OptimizerSettings("adam", 0.1, 100), 10) == 0.0

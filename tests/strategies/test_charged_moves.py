@@ -13,14 +13,16 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.events import PureDp, Unprotected
 from murmuration.privacy.accounting.ledger import Ledger, read_account
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.disclosure import Released
 from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry, spec, uls
 from murmuration.strategies.charged_moves import UNCHARGED, ChargedMoves, UnchargedMove
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.uls import Uls, UlsPlan
+
+pytestmark = pytest.mark.settings(test="crowd_test", epsilon=8.0, rounds=3, cohort=20, seed=-1)
 
 CACHED = (
     registry._loaded,
@@ -143,14 +145,6 @@ def brought(monkeypatch):
         cached.cache_clear()
 
 
-@pytest.fixture
-def config(tmp_path, crowd, crowd_test, quick_runs):
-    return RunConfig(
-        data=crowd, test=crowd_test, epsilon=8.0, delta=1e-3, rounds=3, cohort=20,
-        out=str(tmp_path / "run"),
-    )  # fmt: skip
-
-
 def run(config, **changes):
     config = config.changed(**changes)
     return run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
@@ -216,6 +210,7 @@ def test_a_checkpoint_of_rounds_that_nothing_was_charged_for_is_refused(
     """As an earlier version would have written it."""
     monkeypatch.setattr(ChargedMoves, "check", lambda self, round_: None)
     monkeypatch.setattr(ChargedMoves, "check_still", lambda self, round_: None)
+    monkeypatch.setattr(Ledger, "released", lambda self, value: Released(value))
     brought(Forgets)
     run(config, strategy="theirs")
     monkeypatch.undo()

@@ -1,24 +1,45 @@
 """ELS: coins, retained subsets, the clip of each judgement, noise, the whole against oracles."""
 
 import dataclasses
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
+from murmuration.client.app import app as client_app
+from murmuration.preference.data.judgements import InputError
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.linear.gradients import windows
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.events import PoissonGaussian, PureChoice, PureDp
-from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
+from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian, PureChoice, PureDp
+from murmuration.privacy.accounting.group_privacy import group_epsilon
+from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, read_charges
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
 from murmuration.privacy.mechanisms.coins import bernoulli
+from murmuration.privacy.mechanisms.hold_out import HoldOut
+from murmuration.privacy.mechanisms.median import GRID
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.server.run import run_training
+from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import els, sums
-from murmuration.strategies.els import Els, ElsPlan, same_compute
+from murmuration.strategies.els import (
+    MEDIAN_SHARE,
+    Els,
+    ElsPlan,
+    Group,
+    GroupPlan,
+    check,
+    same_compute,
+)
+
+pytestmark = pytest.mark.settings(strategy="els", epsilon=0.5, rounds=4, cohort=2, users=40)
 
 PLAN = {
     "users": 100,
@@ -600,3 +621,204 @@ def test_noise_that_is_too_small(make_world, make_examples, checks):
     (released,) = world.run(1)
     with pytest.raises(AssertionError, match="promised scale"):
         checks.released_noise(released, world.strategy.plan.noise)
+
+
+# ELS and group privacy from settings to a finished run: the group size, its cost, resuming.
+
+
+#: Of who is held out at ε = 0.5: the coins, and what is told.
+HELD_OUT = HoldOut(0.2), HoldOut(0.2, 0.25)
+
+
+def run(config, nodes=1):
+    return run_training(config, LocalGrid(client_app, nodes, config.to_run_config()))
+
+
+def charges(result):
+    return [charge.event for charge in read_charges(Path(result["out"]) / "ledger.jsonl")]
+
+
+@pytest.mark.usefixtures("quick_runs")
+def test_the_median_is_released_once_and_paid_for(config):
+    result = run(config)
+    first, coins, *rounds, figures = charges(result)
+    assert (coins, figures) == HELD_OUT
+    assert first == PureChoice(MEDIAN_SHARE * 0.5)
+    assert result["group_size"] in GRID
+    probability = els.same_compute(2, 40, result["group_size"])
+    event = MixtureGaussian(result["noise_multiplier"], result["group_size"], probability)
+    assert rounds == [event] * 4
+    assert result["epsilon"] <= 0.5
+    # What is left for the rounds is what choosing the group size has not taken, and a little more:
+    # nobody is in them who is held out.
+    alone = accountant.epsilon([(event, 4)], adjacency=Adjacency.ADD_REMOVE, delta=1e-3)
+    assert 0.475 < alone < 0.6
+    assert result["epsilon"] > 0.999 * 0.5
+    assert str(result["group_size"]) in result["account"]
+    assert "choosing it cost" in result["account"]
+    kept = json.loads((Path(result["out"]) / "released.json").read_text())
+    assert kept.keys() == {"group-size", "held-out figures", "check"}
+    assert kept["group-size"] == result["group_size"]
+
+
+@pytest.mark.usefixtures("quick_runs")
+def test_a_given_group_size_costs_nothing(config):
+    result = run(config.changed(group_size=3, sampling_probability=0.05))
+    rounds = [MixtureGaussian(result["noise_multiplier"], 3, 0.05)] * 4
+    assert charges(result) == [HELD_OUT[0], *rounds, HELD_OUT[1]]
+    assert 0.4995 < result["epsilon"] <= 0.5
+    assert "choosing it cost" not in result["account"]
+    assert result["gradients"] == pytest.approx(4 * 0.05 * 3 * 40 / sums.DEFAULT_GROUP_SIZE)
+
+
+@pytest.mark.usefixtures("quick_runs")
+@pytest.mark.parametrize("seed", [3, -1])
+def test_a_resumed_run_keeps_its_group_size(config, seed, monkeypatch):
+    config = replace(config, seed=seed)
+    asked = els.Els.gradient
+
+    def killed(self, round_, totals):
+        if round_ == 3:
+            raise KeyboardInterrupt
+        return asked(self, round_, totals)
+
+    monkeypatch.setattr(els.Els, "gradient", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(config)
+    monkeypatch.setattr(els.Els, "gradient", asked)
+    result = run(replace(config, resume=True))
+    spent = charges(result)
+    assert sum(isinstance(event, PureChoice) for event in spent) == 1
+    assert len(set(spent) - {*HELD_OUT}) == 2
+    assert (result["rounds"], result["stopped"]) == (4, None)
+
+
+@pytest.mark.usefixtures("quick_runs")
+def test_the_group_size_is_learnt_under_masks_too(config):
+    bare = replace(config, adjacency="zero-out")
+    plain = run(bare, nodes=5)
+    masked = run(replace(bare, secure_aggregation=True, out=config.out + "-masked"), nodes=5)
+    assert masked["group_size"] == plain["group_size"]
+    assert charges(masked)[0] == PureChoice(MEDIAN_SHARE * 0.5)
+
+
+@pytest.mark.usefixtures("quick_runs")
+def test_too_few_nodes_for_masks_are_refused_before_the_group_size_is_paid_for(config):
+    with pytest.raises(InputError, match="needs 3 nodes"):
+        run(replace(config, adjacency="zero-out", secure_aggregation=True), nodes=2)
+    assert not Path(config.out).exists()
+
+
+@pytest.mark.usefixtures("quick_runs")
+def test_users_per_node_change_nothing(config):
+    one = run(config)
+    other = run(replace(config, out=config.out + "-7"), nodes=7)
+    assert one["group_size"] == other["group_size"]
+    assert one["heldout_accuracy"] == other["heldout_accuracy"]
+
+
+@pytest.mark.usefixtures("quick_runs")
+def test_group_privacy(config):
+    result = run(replace(config, strategy="group", group_size=2, adjacency="replace"))
+    probability = els.same_compute(2, 40, 2)
+    rounds = [GroupGaussian(result["noise_multiplier"], 2, probability)] * 4
+    assert charges(result) == [HoldOut(0.2), *rounds, HoldOut(0.2, 0.5)]  # all of ε, for nothing
+    assert 0.495 < result["epsilon"] <= 0.5
+    assert "group privacy" in result["account"]
+
+
+@pytest.mark.usefixtures("quick_runs")
+def test_group_privacy_that_diverges_is_one_line(config):
+    with pytest.raises(InputError, match=r"cannot be certified for 4 releases: .* choose at least"):
+        run(replace(config, strategy="group", group_size=400, epsilon=0.01, delta=1e-100))
+    assert not Path(config.out).exists()
+
+
+@pytest.mark.usefixtures("quick_runs")
+def test_sizes_are_checked_before_anything_is_asked(config):
+    with pytest.raises(InputError, match="--cohort 90 is more than the 40 users"):
+        run(replace(config, cohort=90, group_size=2))
+    assert not Path(config.out).exists()
+
+
+# The group-privacy baseline: ELS with the noise of a black-box conversion.
+
+
+GROUP_PLAN = {
+    "users": 100,
+    "group_size": 3,
+    "probability": 0.1,
+    "rounds": 4,
+    "delta": 1e-4,
+    "adjacency": Adjacency.ADD_REMOVE,
+    "clip": ExampleClip(0.3),
+}
+GROUP = {"strategy": Group, "kind": GroupPlan, "clip": ExampleClip(1.0)}
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
+def test_group_privacy_meets_its_target_from_below(adjacency):
+    plan = GroupPlan.for_epsilon(0.5, **{**GROUP_PLAN, "adjacency": adjacency})
+    assert 0.99 * 0.5 < plan.epsilon() <= 0.5
+    example = [(PoissonGaussian(0.1, plan.noise_multiplier), 4)]
+    terms = {"adjacency": adjacency, "delta": 1e-4}
+    assert plan.epsilon() == group_epsilon(example, group_size=3, **terms)
+    assert plan.charges == {GroupGaussian(plan.noise_multiplier, 3, 0.1): 4}
+
+
+def test_needs_more_noise_than_els_and_as_much_for_one_judgement():
+    group, els = GroupPlan.for_epsilon(0.5, **GROUP_PLAN), ElsPlan.for_epsilon(0.5, **GROUP_PLAN)
+    assert group.noise_multiplier > els.noise_multiplier
+    one = {**GROUP_PLAN, "group_size": 1}
+    assert GroupPlan.for_epsilon(0.5, **one).noise_multiplier == pytest.approx(
+        ElsPlan.for_epsilon(0.5, **one).noise_multiplier, rel=1e-3
+    )
+
+
+def test_a_diverging_conversion_is_refused_with_the_largest_group_that_works():
+    plan = GroupPlan(**{**GROUP_PLAN, "group_size": 2000}, noise_multiplier=9.0)
+    with pytest.raises(ValueError, match=r"certifies nothing for 2000 .* --strategy els") as caught:
+        check(plan)
+    found = re.search(r"largest --group-size that works here is (\d+)", str(caught.value))
+    assert found
+    works = int(found[1])
+    check(GroupPlan(**{**GROUP_PLAN, "group_size": works}, noise_multiplier=9.0))
+    with pytest.raises(ValueError, match="certifies nothing"):
+        check(GroupPlan(**{**GROUP_PLAN, "group_size": works + 1}, noise_multiplier=9.0))
+
+
+def test_a_target_that_no_noise_meets_is_refused_too():
+    fields = {**GROUP_PLAN, "group_size": 5000, "rounds": 2000, "delta": 1e-9}
+    with pytest.raises(ValueError, match="certifies nothing for 5000"):
+        GroupPlan.for_epsilon(0.01, **fields)
+
+
+def test_runs_as_els_does(make_world, make_examples):
+    examples = make_examples([1, 30, 3, 1, 8])
+    terms = {"group_size": 3, "probability": 0.5, "noise_multiplier": 5.0, "seed": 3}
+    one = make_world(examples, **GROUP, **terms)
+    other = make_world(examples, **{**GROUP, "strategy": Els, "kind": ElsPlan}, **terms)
+    for mine, theirs in zip(one.run(3), other.run(3), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert one.ledger.spent() == {GroupGaussian(5.0, 3, 0.5): 3}
+    assert one.ledger.epsilon() > other.ledger.epsilon()
+
+
+def test_noise_of_group_privacy_where_users_have_nothing_to_say(make_world, make_examples, checks):
+    examples = make_examples([1, 2, 3] * 10, dimension=4000)
+    examples.y_R.fill_(0.5)
+    terms = {"group_size": 3, "probability": 0.5, "noise_multiplier": 1.7}
+    world = make_world(examples, **GROUP, **terms, adjacency=Adjacency.REPLACE)
+    (released,) = world.run(1)
+    checks.released_noise(released, 1.7 / (0.5 * 3 * 30))
+
+
+def test_any_users_per_node_by_group_privacy(make_world, make_examples):
+    examples = make_examples([1, 3, 9, 2, 12] * 10)
+    found = []
+    for nodes in (1, 7, 50):
+        world = make_world(examples, **GROUP, nodes=nodes, group_size=4, probability=0.4, seed=2)
+        world.run(4)
+        found.append(world.strategy.optimizer.theta_D)
+    np.testing.assert_allclose(found[1], found[0], atol=1e-6)
+    np.testing.assert_allclose(found[2], found[0], atol=1e-6)

@@ -21,7 +21,7 @@ KILLED = -signal.SIGKILL
 
 
 @pytest.fixture
-def asked(write_rows):
+def prompts(write_rows):
     return write_rows([{"prompt": prompt} for prompt in PROMPTS], "prompts.jsonl")
 
 
@@ -47,14 +47,16 @@ def paid_for(reward):
     return json.loads((reward.parent / "result.json").read_text())["epsilon"]
 
 
-def synthesis(reward, base, asked, out):
-    return ("synthesize", "--reward", reward, "--generator", base, "--prompts", asked, "--out", out,
-            "--num-generations", 2, "--max-new-tokens", 5, "--seed", 4)  # fmt: skip
+def synthesis(reward, base, prompts, out):
+    return ("synthesize", "--reward", reward, "--generator", base, "--prompts", prompts,
+            "--out", out, "--num-generations", 2, "--max-new-tokens", 5, "--seed", 4)  # fmt: skip
 
 
-def test_a_synthesis_that_is_killed_left_no_data_set(cli, language_model, reward, asked, tmp_path):
+def test_a_synthesis_that_is_killed_left_no_data_set(
+    cli, language_model, reward, prompts, tmp_path
+):
     """At its last step, when all files are there: none is in the folder that was asked for."""
-    command = synthesis(reward, language_model("gpt2"), asked, tmp_path / "data")
+    command = synthesis(reward, language_model("gpt2"), prompts, tmp_path / "data")
     assert killed("os.rename", r"\.new$", 1, *command) == KILLED
     assert not (tmp_path / "data").exists()
     assert cli(*command)[0] == 0  # begun anew
@@ -65,12 +67,12 @@ def test_a_synthesis_that_is_killed_left_no_data_set(cli, language_model, reward
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("file", ["train.jsonl", "README.md", "privacy.json"])
-def test_a_synthesis_that_is_killed_at_a_file(cli, language_model, reward, asked, tmp_path, file):
-    command = synthesis(reward, language_model("gpt2"), asked, tmp_path / "data")
+def test_a_synthesis_that_is_killed_at_a_file(cli, language_model, reward, prompts, tmp_path, file):
+    command = synthesis(reward, language_model("gpt2"), prompts, tmp_path / "data")
     assert killed("open", rf"\.new/{file}$", 1, *command) == KILLED
     assert not (tmp_path / "data").exists()
     assert cli(*command)[0] == 0
-    whole = synthesis(reward, language_model("gpt2"), asked, tmp_path / "whole")
+    whole = synthesis(reward, language_model("gpt2"), prompts, tmp_path / "whole")
     assert cli(*whole)[0] == 0
     assert contents(tmp_path / "data") == contents(tmp_path / "whole")
 
@@ -91,11 +93,11 @@ MOMENTS = {
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_an_alignment_that_is_killed_at_every_file_ends_as_if_it_was_not(
-    cli, language_model, reward, asked, tmp_path
+    cli, language_model, reward, prompts, tmp_path
 ):
     """One after the other, each gone on with from the one before."""
     base, out = language_model("llama"), tmp_path / "policy"
-    given = ("align", "--reward", reward, "--base", base, "--prompts", asked, *FEW)
+    given = ("align", "--reward", reward, "--base", base, "--prompts", prompts, *FEW)
     for name, (event, pattern, number) in MOMENTS.items():
         resume = ("--resume",) if (out / "config.json").exists() else ()
         assert killed(event, pattern, number, *given, *resume, "--out", out) == KILLED, name

@@ -9,7 +9,7 @@ from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel
 
 pytest.importorskip("huggingface_hub")
-from stand_in_hub import TOKEN, hub
+from stand_ins.hub import TOKEN, hub
 
 # What huggingface_hub uses says this of itself.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>'")

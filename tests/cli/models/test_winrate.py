@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from stand_in_judge import StandIn, longer
+from stand_ins.judge import StandIn, longer
 
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel

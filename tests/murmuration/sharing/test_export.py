@@ -262,7 +262,7 @@ def test_a_card_that_was_edited_says_what_the_ledger_says(made, tmp_path):
     folder, out = made(), tmp_path / "out"
     card = folder / "model" / "README.md"
     card.write_text(falsified(card.read_text()))
-    assert "**ε = 0.10, δ" in card.read_text()
+    assert "**User-level DP: ε = 0.10, δ" in card.read_text()
     export(folder, out, Sharing())
     text = (out / "README.md").read_text()
     assert "0.10" not in text.split("## Accuracy")[0]

@@ -6,7 +6,7 @@ from murmuration.preference.data.rows import InputError
 from murmuration.sharing.hub import push
 
 pytest.importorskip("huggingface_hub")
-from stand_in_hub import hub
+from stand_ins.hub import hub
 
 # What it uses says this of itself.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>'")

@@ -1,11 +1,26 @@
 """Single cells of a row."""
 
+import json
 import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from murmuration.preference.data.cells import number_cell
+from murmuration.preference.data.cells import (
+    MOST_CHARACTERS,
+    BadRow,
+    messages_of,
+    number_cell,
+    prompt_cell,
+    text_of,
+    user_cell,
+)
+from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.loading import load_prompts, load_responses
+from murmuration.preference.data.rows import parse_row
+from murmuration.preference.data.texts import UserTexts
 
 
 @pytest.mark.parametrize("value", [3, 3.0, "3", " 3.0 ", np.float32(3), np.int64(3)])
@@ -23,3 +38,327 @@ def test_anything_else_is_none(value):
 def test_an_infinite_one_stays_so():
     """Whoever asks for a finite one sees that it is not."""
     assert number_cell("-inf") == -math.inf
+
+
+# Ids: one person must not pass for several by characters that nobody sees.
+
+
+#: Spellings that a terminal or a page shows as `Zoë B`, or nearly so.
+LOOK_ALIKES = {
+    "zero-width space inside": "Zo\u200bë B",
+    "zero-width joiner inside": "Zo\u200dë B",
+    "zero-width non-joiner inside": "Zo\u200cë B",
+    "word joiner inside": "Zo\u2060ë B",
+    "byte order mark before": "\ufeffZoë B",
+    "left-to-right mark after": "Zoë B\u200e",
+    "right-to-left mark inside": "Zoë\u200f B",
+    "bidi override inside": "Zo\u202dë\u202c B",
+    "bidi isolate inside": "Zo\u2068ë\u2069 B",
+    "soft hyphen": "Zo\u00adë B",
+    "no-break space": "Zoë\u00a0B",
+    "two spaces": "Zoë  B",
+    "ideographic space": "Zoë\u3000B",
+    "variation selector": "Zoë\ufe0f B",
+    "variation selector supplement": "Zoë\U000e0100 B",
+    "combining grapheme joiner": "Zo\u034fë B",
+    "Hangul filler": "Zoë\u3164B",
+    "half-width Hangul filler": "Zoë B\uffa0",
+    "Hangul jamo filler": "Zoë\u115fB",
+    "braille blank": "Zoë\u2800B",
+    "tag character": "Zoë B\U000e0041",
+    "musical null notehead": "Zoë B\U0001d159",
+    "hieroglyphic full blank": "Zoë\U00013441B",
+    "hieroglyphic half blank": "Zoë\U00013442B",
+    "hieroglyphic mirror": "Zoë\U00013440 B",
+    "Mongolian vowel separator": "Zo\u180eë B",
+    "invisible times": "Zo\u2062ë B",
+    "full-width letter": "Zoë Ｂ",
+    "control character": "Zo\x1bë B",
+    "line break": "Zoë\nB",
+    "Cyrillic o": "Z\u043eë B",
+    "Greek B": "Zoë \u0392",
+    "private use": "Zoë B\ue000",
+}
+
+
+@pytest.mark.parametrize("spelling", LOOK_ALIKES.values(), ids=LOOK_ALIKES)
+def test_a_look_alike_is_no_second_user(spelling):
+    rows = [
+        {"user_id": user, "prompt": "p", "chosen": "a", "rejected": "b", "text": "t"}
+        for user in ("Zoë B", spelling)
+    ]
+    for kind in (Judgements, UserTexts):
+        with pytest.raises(InputError, match="'user_id' is no user id") as refused:
+            kind.from_placed_rows([("f", n, row) for n, row in enumerate(rows, 1)])
+        assert str(refused.value).startswith("f:2: ") and str(refused.value).isprintable()
+        left = kind.from_placed_rows(
+            [("f", n, row) for n, row in enumerate(rows, 1)], on_bad_rows="isolate"
+        )
+        assert (left.user_ids, left.left_out) == (("Zoë B",), 1)
+
+
+@pytest.mark.parametrize("spelling", ["Zoe\u0308 B", " Zoë B", "Zoë B\t", "\u00a0Zoë B\u2003"])
+def test_blanks_around_and_accents_written_in_two_ways_are_one_user(spelling):
+    assert user_cell(spelling, "user_id") == "Zoë B"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Ann Lee", "O’Brien", "O'Brien", "😀", "👍🏽", "🇩🇪", "José", "日本 太郎", "Иван", "Γιώργος",
+     "a@b.org", "rev_7-x", "अनिल", "ใจดี", "محمد"],
+)  # fmt: skip
+def test_names_pass_as_they_are(name):
+    assert user_cell(name, "user_id") == name
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [(7, "7"), (7.0, "7"), ("7", "7"), (np.int64(7), "7"), (np.float32(7.5), "7.5"), ("007", "007"),
+     (True, None), (math.nan, None), ("", None), ("\u200b", None), ("٧\u200f", None)],
+)  # fmt: skip
+def test_numbers_are_ids_by_their_value(value, name):
+    if name is not None:
+        assert user_cell(value, "user_id") == name
+        return
+    with pytest.raises(BadRow, match="'user_id'"):
+        user_cell(value, "user_id")
+
+
+def test_upper_case_and_whole_scripts_are_not_caught():
+    """What the documentation says: `A` in Cyrillic alone, and another case, are other users."""
+    names = ["ANN", "ann", "Ann", "АВС", "ABC"]
+    assert len({user_cell(name, "user_id") for name in names}) == len(names)
+
+
+def test_an_id_is_not_endless():
+    assert user_cell("é" * MOST_CHARACTERS, "user_id")
+    for letter in "eé":
+        with pytest.raises(BadRow, match="longer than 1,000 characters"):
+            user_cell(letter * (MOST_CHARACTERS + 1), "user_id")
+
+
+# Every form in which pairs and prompts with chat turns are kept.
+
+
+NAMES = {field: field for field in ("user_id", "prompt", "chosen", "rejected")}
+
+
+def said(*turns):
+    return [
+        {"role": role, "content": content}
+        for role, content in zip(["user", "assistant"] * len(turns), turns, strict=False)
+    ]
+
+
+ASKED = said("What is the sky?")
+LONG = said("Hi", "Hello", "What is the sky?")
+FOLLOWED = "\n\nHuman: Hi\n\nAssistant: Hello\n\nHuman: What is the sky?"
+
+
+def answer(text):
+    return {"role": "assistant", "content": text}
+
+
+FORMS = {
+    "implicit prompt, messages": (
+        {"chosen": [*ASKED, answer("Blue.")], "rejected": [*ASKED, answer("Green.")]},
+        "What is the sky?",
+    ),
+    "implicit prompt, several turns": (
+        {"chosen": [*LONG, answer("Blue.")], "rejected": [*LONG, answer("Green.")]},
+        FOLLOWED,
+    ),
+    "explicit prompt, messages": (
+        {"prompt": ASKED, "chosen": [answer("Blue.")], "rejected": [answer("Green.")]},
+        "What is the sky?",
+    ),
+    "explicit prompt of several turns": (
+        {"prompt": LONG, "chosen": [answer("Blue.")], "rejected": [answer("Green.")]},
+        FOLLOWED,
+    ),
+    "prompt as text, whole conversations": (
+        {
+            "prompt": "What is the sky?",
+            "chosen": [*ASKED, answer("Blue.")],
+            "rejected": [*ASKED, answer("Green.")],
+        },
+        "What is the sky?",
+    ),
+    "prompt as text, answers as messages": (
+        {"prompt": "What?", "chosen": [answer("Blue.")], "rejected": [answer("Green.")]},
+        "What?",
+    ),
+    "prompt as messages, answers as text": (
+        {"prompt": LONG, "chosen": "Blue.", "rejected": "Green."},
+        FOLLOWED,
+    ),
+    "names before the turns": (
+        {
+            "chosen": f"{FOLLOWED}\n\nAssistant: Blue.",
+            "rejected": f"{FOLLOWED}\n\nAssistant: Green.",
+        },
+        FOLLOWED,
+    ),
+    "one turn with a name": (
+        {
+            "chosen": "\n\nHuman: What is the sky?\n\nAssistant: Blue.",
+            "rejected": "\n\nHuman: What is the sky?\n\nAssistant: Green.",
+        },
+        "What is the sky?",
+    ),
+    "texts that share their beginning": (
+        {"chosen": "The sky is Blue.", "rejected": "The sky is Green."},
+        "The sky is",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("cells", ["as they are", "JSON, as in CSV"])
+def test_pairs_in_every_form(form, cells):
+    row, prompt = FORMS[form]
+    if cells == "JSON, as in CSV":
+        row = {k: json.dumps(v) if isinstance(v, list) else v for k, v in row.items()}
+    found = parse_row({"user_id": "u", **row}, NAMES)
+    assert (found.prompt, found.responses, found.y) == (prompt, ("Blue.", "Green."), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (
+            {"chosen": said("a", "x"), "rejected": said("b", "y")},
+            "do not answer the same prompt",
+        ),
+        ({"chosen": said("a"), "rejected": said("a")}, "do not answer the same prompt"),
+        ({"chosen": "yes", "rejected": "no"}, "no column 'prompt', and .* do not begin"),
+        ({"chosen": "the same", "rejected": "the same"}, "no column 'prompt', and"),
+        (
+            {"question": "q", "chosen": "I a", "rejected": "I b"},
+            "no column 'prompt'; the columns are: user_id, question.* --columns prompt=NAME",
+        ),
+        ({"prompt": None, "chosen": "I a", "rejected": "I b"}, "'prompt' must be text"),
+        ({"prompt": "p", "chosen": [*ASKED, answer("x")], "rejected": "y"}, "begins with a turn"),
+        ({"prompt": "p", "chosen": [answer(" ")], "rejected": [answer("y")]}, "'chosen' is empty"),
+        (
+            {"prompt": "p", "chosen": [{"role": "bot", "content": "x"}], "rejected": "y"},
+            "role must be one of",
+        ),
+        ({"prompt": "p", "chosen": [{"text": "x"}], "rejected": "y"}, "'role' and 'content'"),
+        (
+            {"prompt": "p", "chosen": [{"role": "assistant", "content": 3}], "rejected": "y"},
+            "content of a message must be text",
+        ),
+        ({"prompt": [], "chosen": "x", "rejected": "y"}, "'prompt' must be text"),
+    ],
+)
+def test_what_is_no_pair(row, reason):
+    with pytest.raises(BadRow, match=reason):
+        parse_row({"user_id": "u", **row}, NAMES)
+
+
+def test_conversations_that_part_early_are_judged_from_there():
+    row = {"chosen": said("q", "a", "b", "c"), "rejected": said("q", "x", "b", "c")}
+    found = parse_row({"user_id": "u", **row}, NAMES)
+    assert found.prompt == "q"
+    assert found.responses[0] == "a\n\nHuman: b\n\nAssistant: c"
+
+
+def test_equal_conversations_are_a_tie_over_the_last_answer():
+    row = {"chosen": said("q", "a", "b", "c"), "rejected": said("q", "a", "b", "c")}
+    found = parse_row({"user_id": "u", **row}, NAMES)
+    assert (found.prompt, found.responses, found.y) == (
+        "\n\nHuman: q\n\nAssistant: a\n\nHuman: b",
+        ("c", "c"),
+        0.5,
+    )
+
+
+def test_texts_that_happen_to_be_json_stay_texts():
+    row = {"user_id": "u", "prompt": '["a"]', "chosen": '[{"a": 1}]', "rejected": "[no"}
+    found = parse_row(row, NAMES)
+    assert (found.prompt, *found.responses) == ('["a"]', '[{"a": 1}]', "[no")
+
+
+def test_parts_of_text_are_joined_and_invitations_dropped():
+    parts = [{"type": "text", "text": "What "}, {"type": "text", "text": "now?"}]
+    messages = [{"role": "user", "content": parts}, {"role": "assistant", "content": ""}]
+    assert prompt_cell(messages, "prompt") == "What now?"
+    with pytest.raises(BadRow, match="content of a message must be text"):
+        prompt_cell([{"role": "user", "content": [{"type": "image"}]}], "prompt")
+
+
+_TEXTS = st.lists(
+    st.sampled_from(["\n", " ", "Human:", "Assistant:", "System:", "Tool", ":", "a"]), max_size=8
+).map("".join) | st.text(max_size=8)
+_MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["system", "user", "assistant", "tool"]), "content": _TEXTS}
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(_MESSAGES)
+def test_messages_come_back_exactly(messages):
+    """Whatever a message holds: no user's text can pass for a turn of somebody else."""
+    assert messages_of(text_of(messages)) == messages
+
+
+@given(_MESSAGES, _MESSAGES)
+def test_different_prompts_are_different_texts(one, other):
+    assert (text_of(one) == text_of(other)) == (one == other)
+
+
+@given(_TEXTS)
+def test_a_single_message_is_its_text(text):
+    found = messages_of(text)
+    assert len(found) > 1 or found[0]["content"] == text or text.startswith("\n\n")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | _TEXTS,
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["role", "content", "text"]), inner, max_size=3)
+        ),
+        max_leaves=8,
+    ),
+    st.recursive(_TEXTS, lambda inner: st.lists(inner, max_size=2), max_leaves=3) | _MESSAGES,
+)
+def test_whatever_a_cell_holds_is_read_or_refused(one, other):
+    row = {"user_id": "u", "chosen": one, "rejected": other}
+    for more in ({}, {"prompt": other}):
+        try:
+            found = parse_row(row | more, NAMES)
+        except BadRow:
+            continue
+        assert all(text.strip() for text in (found.prompt, *found.responses))
+
+
+def test_what_was_taken_is_said_with_how_often():
+    rows = [{"worker": n, "chosen": "The sky is a", "rejected": "The sky is b"} for n in (1, 2)]
+    assert Judgements.from_rows(rows).notes == (
+        "who judged is read from the column 'worker' (2 rows)",
+        "no column 'prompt': it is the words that 'chosen' and 'rejected' both begin with (2 rows)",
+    )
+
+
+def test_a_row_that_lacks_its_prompt_does_not_pass_for_one_without():
+    """Among rows with prompts it is broken; of a node's rows each is read by itself."""
+    bare = {"user_id": "a", "chosen": "I like a", "rejected": "I like b"}
+    with pytest.raises(InputError, match="1 rows have no prompt and others have one"):
+        Judgements.from_rows([bare, bare | {"prompt": "p"}])
+    found = Judgements.from_rows([bare, bare | {"prompt": "p"}], on_bad_rows="isolate")
+    assert found.prompts == ["I like", "p"]
+
+
+@pytest.mark.parametrize("cell", [LONG, json.dumps(LONG), FOLLOWED])
+def test_prompts_to_answer_may_be_messages(tmp_path, cell):
+    path = tmp_path / "p.jsonl"
+    path.write_text(json.dumps({"prompt": cell}) + "\n")
+    assert list(load_prompts(str(path))) == [FOLLOWED]
+    path.write_text(json.dumps({"prompt": cell, "response": "r"}) + "\n")
+    assert list(load_responses(str(path))) == [(FOLLOWED, "r")]

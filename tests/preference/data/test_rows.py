@@ -1,9 +1,27 @@
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmuration.preference.data.rows import FIELDS, REQUIRED, BadRow, Row, parse_row
+from murmuration.planning.look import look_at
+from murmuration.preference.data.cells import TIES
+from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.data.loading import load_judgements
+from murmuration.preference.data.rows import (
+    FIELDS,
+    PAIRS_OF_SIDES,
+    REQUIRED,
+    USER_COLUMNS,
+    WINNERS,
+    BadRow,
+    InputError,
+    Row,
+    parse_row,
+)
+from murmuration.preference.data.schema import Schema
+from murmuration.preference.data.texts import UserTexts
 
 NAMES = {field: field for field in REQUIRED}
 GOOD = {"user_id": "u", "prompt": "p", "chosen": "x", "rejected": "y"}
@@ -337,3 +355,497 @@ def whole(row):
         assert len(found.responses) >= 2
         assert round(1 / found.y) <= len(found.responses)
         assert 0 <= (found.flip_probability or 0) < 1
+
+
+# Scores and ranks beside responses: what of a judgement they make.
+
+
+SCORED_NAMES = {field: field for field in ("user_id", "prompt", "chosen", "rejected")}
+
+
+def scored(scores, declared="pairs", **more):
+    texts = ["a", "b", "c", "d"][: len(scores) if isinstance(scores, list) else 3]
+    row = {"user_id": "u", "prompt": "p", "responses": texts, "scores": scores, **more}
+    return parse_row(row, SCORED_NAMES, declared)
+
+
+def test_two_responses_are_a_pair():
+    assert scored([1, 4.5]).responses == ("b", "a")
+    assert scored([1, 4.5]).kind == "pairs"
+    assert scored([2, 2]).y == 0.5
+
+
+def test_the_best_of_several_and_all_that_tie():
+    assert (scored([1, 3, 2]).kind, scored([1, 3, 2]).responses[0]) == ("top-1", "b")
+    tied = scored([3, 1, "3"], "top-1")
+    assert (tied.responses, tied.y) == (("a", "c", "b"), 0.5)
+    assert scored([1, 2], "top-1").kind == "top-1"
+
+
+def test_a_ranking_where_one_is_declared():
+    assert scored([1, 3, 2], "ranking").responses == ("b", "c", "a")
+    assert scored([1, 3, 2], "ranking").groups == ()
+
+
+def test_equal_scores_share_a_place_of_a_ranking():
+    found = scored([1, 2, 1, 2], "ranking")
+    assert (found.responses, found.groups, found.y) == (("b", "d", "a", "c"), (2, 2), 0.5)
+    assert scored([3, 1, 1], "ranking").groups == (1, 2)
+    assert scored([3, 1, 1], "ranking").y == 1.0
+    assert scored([2, 2], "ranking").groups == (2,)
+
+
+@pytest.mark.parametrize("scores", [[1, 2], [1, None, 2], [1, "x", 2], [1, True, 2], "no", 3])
+def test_scores_that_are_none(scores):
+    with pytest.raises(BadRow, match="'scores' must"):
+        row = {"user_id": "u", "prompt": "p", "responses": ["a", "b", "c"], "scores": scores}
+        parse_row(row, SCORED_NAMES)
+
+
+def test_what_is_said_outright_comes_before_scores():
+    assert scored([1, 3, 2], best=0).responses[0] == "a"
+
+
+@pytest.mark.parametrize("column", ["rank", "ranks", "ranking"])
+def test_names_of_ranks(column):
+    row = {"user_id": "u", "prompt": "p", "responses": ["a", "b"], column: [2, 1]}
+    assert parse_row(row, SCORED_NAMES).responses == ("b", "a")
+
+
+def test_scores_of_a_pair():
+    pair = {"user_id": "u", "prompt": "p", "chosen": "a", "rejected": "b"}
+    assert parse_row(pair | {"score_chosen": 5.0, "score_rejected": 2}, SCORED_NAMES).y == 1.0
+    assert parse_row(pair | {"score_chosen": 5.0, "score_rejected": 5}, SCORED_NAMES).y == 0.5
+    assert parse_row(pair | {"score_chosen": 5.0, "score_rejected": None}, SCORED_NAMES).y == 1.0
+    with pytest.raises(BadRow, match="is below 'score_rejected'"):
+        parse_row(pair | {"score_chosen": 1, "score_rejected": 5}, SCORED_NAMES)
+
+
+@given(st.lists(st.integers(-3, 3), min_size=2, max_size=4))
+def test_the_best_have_the_highest_score(scores):
+    found = scored(scores, "top-1")
+    best = {"abcd"[at] for at, score in enumerate(scores) if score == max(scores)}
+    assert set(found.responses[: round(1 / found.y)]) == best
+    assert sorted(found.responses) == ["a", "b", "c", "d"][: len(scores)]
+
+
+# Whose a row is, where the column of its user has another name.
+
+
+PAIR = {"prompt": "p", "chosen": "x", "rejected": "y"}
+ALONE = Schema(one_user_per_row=True)
+
+
+@pytest.mark.parametrize("column", USER_COLUMNS)
+def test_the_only_column_that_can_be_the_users_is_taken_and_said(column):
+    found = Judgements.from_rows([{column: "ann", **PAIR}])
+    assert found.user_ids == ("ann",)
+    assert found.notes == (f"who judged is read from the column {column!r} (1 rows)",)
+
+
+def test_user_id_comes_first_and_what_is_named_before_all():
+    row = {"user_id": "a", "annotator": "b", "worker": "c", **PAIR}
+    assert Judgements.from_rows([row]).user_ids == ("a",)
+    assert Judgements.from_rows([row]).notes == ()
+    assert Judgements.from_rows([row], columns={"user_id": "worker"}).user_ids == ("c",)
+
+
+def test_of_several_none_is_guessed():
+    with pytest.raises(InputError) as caught:
+        Judgements.from_rows([{"annotator": "b", "worker": "c", **PAIR}])
+    assert str(caught.value) == (
+        "row:1: columns 'annotator', 'worker' may each say who judged: name the one with "
+        "--columns user_id=annotator"
+    )
+
+
+def test_a_column_that_is_another_field_is_nobody():
+    row = {"user": "what?", "worker": "c", "chosen": "x", "rejected": "y"}
+    found = Judgements.from_rows([row], columns={"prompt": "user"})
+    assert (found.user_ids, found.prompts) == (("c",), ["what?"])
+
+
+def test_without_users_it_is_said_what_that_means():
+    with pytest.raises(InputError) as caught:
+        Judgements.from_rows([PAIR])
+    message = str(caught.value)
+    assert "no column says who judged; the columns are: prompt, chosen, rejected" in message
+    assert "--user-column NAME" in message
+    assert "--one-user-per-row" in message
+    assert "\n" not in message
+
+
+def test_one_row_decides_nothing_about_others():
+    """At a node: a row with two candidates is bad, and the others are read as without it."""
+    rows = [{"worker": 1, **PAIR}, {"worker": 2, "rater": 3, **PAIR}, {"rater": 4, **PAIR}]
+    found = Judgements.from_rows(rows, on_bad_rows="isolate")
+    assert found.user_ids == ("1", "4")
+    assert found.left_out == 1
+    for rest in ([rows[0]], [rows[2]]):
+        alone = Judgements.from_rows(rest, on_bad_rows="isolate")
+        assert set(alone.user_ids) <= set(found.user_ids)
+
+
+def test_texts_have_such_columns_too():
+    found = UserTexts.from_placed_rows([("f", 1, {"participant": 7, "text": "t"})])
+    assert found.user_ids == ("7",)
+    assert found.notes == ("who judged is read from the column 'participant' (1 rows)",)
+
+
+def test_one_user_for_each_row_when_that_is_declared():
+    other = PAIR | {"chosen": "z"}
+    found = Judgements.from_rows([PAIR, other, PAIR], schema=ALONE)
+    assert len(found.user_ids) == 3
+    assert found.counts_U.tolist() == [1, 1, 1]
+    moved = Judgements.from_rows([other, PAIR, PAIR], schema=ALONE)
+    assert set(moved.user_ids) == set(found.user_ids)
+    assert set(Judgements.from_rows([PAIR], schema=ALONE).user_ids) < set(found.user_ids)
+
+
+def test_one_user_for_each_row_needs_no_user_and_heeds_none():
+    found = Judgements.from_rows([{"user_id": "a", **PAIR}] * 2, schema=ALONE)
+    assert len(found.user_ids) == 2
+    bad = Judgements.from_rows([{"chosen": 3}], schema=ALONE, on_bad_rows="isolate")
+    assert bad.user_ids == ()
+    with pytest.raises(InputError, match="--one-user-per-row is about judgements"):
+        UserTexts.from_placed_rows([], schema=ALONE)
+
+
+def test_it_is_declared_like_the_rest():
+    assert ALONE.options == "--one-user-per-row"
+    assert Schema.of({"one-user-per-row": True}) == ALONE
+    with pytest.raises(InputError, match="'one-user-per-row' must be a bool"):
+        Schema.of({"one-user-per-row": 1})
+
+
+# Pairs that say which of two responses won: read by what each row says, never guessed.
+
+
+SAID = {"user_id": "u1", "prompt": "Why?"}
+
+
+def parsed(cells, **named):
+    row = parse_row({**SAID, **cells}, NAMES | named)
+    return row.responses, row.y
+
+
+@pytest.mark.parametrize(
+    ("winner", "first"),
+    [
+        ("a", "left"),
+        ("A", "left"),
+        ("model_a", "left"),
+        ("response_a", "left"),
+        ("Response A", "left"),
+        ("b", "right"),
+        (" model_b ", "right"),
+        ("response_b", "right"),
+    ],
+)
+def test_the_winner_comes_first(winner, first):
+    responses, y = parsed({"response_a": "left", "response_b": "right", "winner": winner})
+    assert (responses[0], y) == (first, 1.0)
+    assert {*responses} == {"left", "right"}
+
+
+@pytest.mark.parametrize("pair", PAIRS_OF_SIDES)
+@pytest.mark.parametrize("column", WINNERS)
+def test_known_names_of_sides_and_winners(pair, column):
+    for side, name in enumerate(pair):
+        end = name.rpartition("_")[2]
+        for winner in (end, name, int(end) if end.isdigit() else end.upper()):
+            row = {pair[0]: "zero", pair[1]: "one", column: winner}
+            assert parsed(row)[0][0] == ("zero", "one")[side]
+
+
+@pytest.mark.parametrize("tie", TIES)
+def test_neither_is_a_tie(tie):
+    assert parsed({"response_a": "left", "response_b": "right", "winner": tie})[1] == 0.5
+
+
+def test_columns_of_other_names():
+    named = {"response_a": "left", "response_b": "right", "winner": "vote"}
+    row = {"left": "first", "right": "second", "vote": "right", "winner": "left"}
+    assert parsed(row, **named)[0] == ("second", "first")
+    with pytest.raises(BadRow, match="no column 'vote'"):
+        parsed({"left": "first", "right": "second"}, **named)
+
+
+def test_votes_between_models_with_whole_conversations(tmp_path):
+    """As people's votes between models are published: no user_id, no prompt, messages."""
+    asked = {"role": "user", "content": "Tell me of trees"}
+    row = {
+        "question_id": "q1",
+        "model_a": "one",
+        "model_b": "two",
+        "winner": "model_b",
+        "judge": "voter_7",
+        "conversation_a": [asked, {"role": "assistant", "content": "No."}],
+        "conversation_b": [asked, {"role": "assistant", "content": "They are tall."}],
+        "turn": 1,
+    }
+    file = tmp_path / "votes.jsonl"
+    file.write_text(json.dumps(row) + "\n" + json.dumps({**row, "winner": "tie (bothbad)"}) + "\n")
+    found = load_judgements(str(file))
+    assert found.user_ids == ("voter_7",)
+    assert list(found.prompts) == ["Tell me of trees"] * 2
+    assert found.responses[0] == ("They are tall.", "No.")
+    assert list(found.y_R) == [1.0, 0.5]
+    said = "which of 'conversation_a' and 'conversation_b' was preferred is read from 'winner'"
+    assert f"{said} (2 rows)" in found.notes
+
+
+@pytest.mark.parametrize("winner", [0, 1, "1", True, 0.5, "", None, "model_c", "ab", ["a"], "aa"])
+def test_a_winner_that_names_neither_side_is_no_guess(winner):
+    with pytest.raises(BadRow, match="must name the side that won"):
+        parsed({"response_a": "left", "response_b": "right", "winner": winner})
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {"response_a": "l", "response_b": "r", "winner": "a", "choice": "b"},
+        {"response_a": "l", "response_b": "r", "answer_a": "x", "answer_b": "y", "winner": "a"},
+    ],
+)
+def test_of_several_columns_none_is_guessed(cells):
+    with pytest.raises(BadRow, match="is not clear"):
+        parsed(cells)
+
+
+def test_a_row_that_holds_the_preferred_one_is_read_as_before():
+    row = {"chosen": "good", "rejected": "bad"}
+    sides = {"response_a": "bad", "response_b": "good", "winner": "a"}
+    assert parsed({**row, **sides})[0] == ("good", "bad")
+    listed = {"responses": ["p", "q"], "best": 1}
+    assert parsed({**listed, **sides})[0] == ("q", "p")
+
+
+def test_sides_without_a_winner_are_told_how_to_name_one():
+    with pytest.raises(BadRow, match="response_a=NAME,response_b=NAME,winner=NAME"):
+        parsed({"response_a": "left", "response_b": "right", "vote": "a"})
+
+
+def test_a_named_side_that_hides_who_won_is_said(tmp_path):
+    """`--columns chosen=answer_a` takes every first answer for the better one."""
+    file = tmp_path / "rows.jsonl"
+    row = {**SAID, "answer_a": "left", "answer_b": "right", "winner": "b"}
+    file.write_text(json.dumps(row) + "\n")
+    columns = {"chosen": "answer_a", "rejected": "answer_b"}
+    found = load_judgements(str(file), columns=columns)
+    assert any("the column 'winner' is not used" in note for note in found.notes)
+    with pytest.raises(InputError, match="winner"):
+        load_judgements(str(file), columns={"winner": "who"})
+
+
+@given(st.booleans(), st.text("abcdefgh ", min_size=1), st.text("abcdefgh ", min_size=1))
+def test_turning_the_sides_round_turns_nothing_round(first, left, right):
+    """The same judgement, whichever side the better response is shown on."""
+    left, right = f"l {left}", f"r {right}"
+    row = {"response_a": left, "response_b": right, "winner": "a" if first else "b"}
+    other = {"response_a": right, "response_b": left, "winner": "b" if first else "a"}
+    assert parsed(row) == parsed(other)
+
+
+# What labels mean is recognised from all of them, or declared: never read in part.
+
+
+THUMBS = Schema("thumbs")
+
+
+def rated(labels, user="u{}"):
+    return [
+        {"user_id": user.format(n % 7), "prompt": "p", "completion": f"text {n}", "label": label}
+        for n, label in enumerate(labels)
+    ]
+
+
+def voted(winners, columns=("response_a", "response_b")):
+    shown = dict(zip(columns, ("left text", "right text"), strict=True))
+    return [
+        {"user_id": f"u{n}", "prompt": "p", **shown, "winner": w} for n, w in enumerate(winners)
+    ]
+
+
+def liked(rows, schema=THUMBS, **more):
+    judgements = Judgements.from_rows(rows, schema=schema, **more)
+    return {
+        text: y for (text,), y in zip(judgements.responses, judgements.y_R.tolist(), strict=True)
+    }
+
+
+def first(rows, **more):
+    judgements = Judgements.from_rows(rows, **more)
+    return [
+        (pair[0].split()[0], y)
+        for pair, y in zip(judgements.responses, judgements.y_R.tolist(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("on_bad_rows", ["refuse", "skip"])
+@pytest.mark.parametrize("schema", [THUMBS, Schema()])
+@pytest.mark.parametrize("write", [int, float, str])
+def test_ratings_are_no_thumbs_of_which_one_is_up(on_bad_rows, schema, write):
+    """Not even where nearly all are 1: the worst would pass for the best."""
+    for labels in ([1, 2, 3, 4, 5] * 6, [1] * 200 + [5], [5, 4, 1, 1]):
+        with pytest.raises(InputError) as caught:
+            Judgements.from_rows(rated(map(write, labels)), schema=schema, on_bad_rows=on_bad_rows)
+        message = str(caught.value)
+        assert "pass --positive-from" in message and "--scale 1..5" in message
+        assert "\n" not in message and "skip" not in message
+
+
+def test_ratings_as_they_are_declared():
+    rows = rated([1, 2, 3, 4, 5, "4.0"])
+    up = {"text 3", "text 4", "text 5"}
+    expected = {f"text {n}": float(f"text {n}" in up) for n in range(6)}
+    assert liked(rows, Schema("thumbs", positive_from="4")) == expected
+    assert liked(rows, Schema("thumbs", positive_from="4", scale="1..5")) == expected
+    without_middle = {text: y for text, y in expected.items() if text != "text 2"}
+    assert liked(rows, Schema("thumbs", scale="1..5")) == without_middle
+
+
+def test_a_rating_that_is_not_on_the_scale_is_named():
+    with pytest.raises(InputError, match=r"^row:3: the label '9' is not on the scale"):
+        liked(rated([1, 5, 9]), Schema("thumbs", scale="1..5"))
+
+
+@pytest.mark.parametrize(
+    ("up", "down"),
+    [
+        (1, -1),
+        ("1", "-1.0"),
+        (True, False),
+        (1, 0),
+        ("up", "down"),
+        ("thumbs_up", "thumbs_down"),
+        ("Yes", "No"),
+        ("like", "dislike"),
+        ("good", "bad"),
+        ("👍", "👎"),
+    ],
+)
+def test_scales_that_are_recognised_whole(up, down):
+    assert liked(rated([up, down, up])) == {"text 0": 1.0, "text 1": 0.0, "text 2": 1.0}
+
+
+def test_who_is_unsure_is_neither_up_nor_down_and_that_is_said():
+    rows = rated(["Yes", "No", "Unsure", "yes"])
+    assert liked(rows) == {"text 0": 1.0, "text 1": 0.0, "text 3": 1.0}
+    judgements = Judgements.from_rows(rows, schema=THUMBS)
+    assert "a rating that says neither up nor down is not used (1 rows)" in judgements.notes
+
+
+def test_what_is_on_two_scales_is_on_none():
+    for labels in ([1, 0, -1], [True, -1], ["up", "bad"] * 9, [1, 0, 2]):
+        with pytest.raises(InputError, match="labels"):
+            liked(rated(labels), on_bad_rows="skip")
+
+
+def test_a_few_words_that_say_nothing_are_bad_rows_of_their_own():
+    rows = rated(["true", "false"] * 20 + ["see above"])
+    with pytest.raises(InputError, match=r"^row:41: 'label' must be true or false"):
+        liked(rows)
+    assert len(liked(rows, on_bad_rows="skip")) == 40
+
+
+@pytest.mark.parametrize("on_bad_rows", ["refuse", "skip"])
+def test_wins_of_responses_that_were_not_found_are_not_left_out(on_bad_rows):
+    """Four were shown, and two columns are known."""
+    with pytest.raises(InputError) as caught:
+        Judgements.from_rows(voted("abcd" * 5), on_bad_rows=on_bad_rows)
+    message = str(caught.value)
+    assert "winners are a, b, c, d" in message and "`responses`, with `best`" in message
+    assert "skip" not in message
+
+
+def test_winners_by_where_they_stand():
+    left, right = ("left", 1.0), ("right", 1.0)
+    assert first(voted(["left", "Right", "tie"])) == [left, right, ("left", 0.5)]
+    assert first(voted(["first", "second"])) == [left, right]
+    numbered = ("response_1", "response_2")
+    assert first(voted(["A", "B"], numbered)) == [left, right]
+
+
+def test_winners_on_a_scale_are_declared():
+    numbered = ("response_1", "response_2")
+    for columns in (numbered, ("response_a", "response_b")):
+        rows = voted([-3, -1, 0, 1, 3], columns)
+        with pytest.raises(InputError, match=r"pass --scale -3\.\.3"):
+            first(rows, on_bad_rows="skip")
+        assert first(rows, schema=Schema(scale="-3..3")) == [
+            *[("left", 1.0)] * 2,
+            ("left", 0.5),
+            *[("right", 1.0)] * 2,
+        ]
+
+
+def test_at_a_node_each_user_is_read_by_their_own_rows_or_by_what_is_declared():
+    rows = rated([1] * 7, "ones") + rated([1, 5], "ratings") + rated([1, 0], "thumbs")
+    rows += rated([True], "sure") + rated(["up"], "word")
+    judgements = Judgements.from_rows(rows, schema=THUMBS, on_bad_rows="isolate")
+    assert judgements.user_ids == ("ones", "ratings", "thumbs", "sure", "word")
+    assert judgements.counts_U.tolist() == [0, 0, 2, 1, 1]
+    assert judgements.left_out == 9
+    for user in judgements.user_ids:
+        mine = [row for row in rows if row["user_id"] == user]
+        alone = Judgements.from_rows(mine, schema=THUMBS, on_bad_rows="isolate")
+        assert alone.responses == judgements.select([judgements.user_ids.index(user)]).responses
+    declared = Schema("thumbs", scale="0..1")
+    judgements = Judgements.from_rows(rows, schema=declared, on_bad_rows="isolate")
+    assert judgements.counts_U.tolist() == [7, 1, 2, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ({"scale": "5"}, "--scale must be LOW..HIGH"),
+        ({"scale": "5..1"}, "--scale must be LOW..HIGH"),
+        ({"scale": "a..b"}, "--scale must be LOW..HIGH"),
+        ({"positive_from": "four"}, "--positive-from must be a number"),
+    ],
+)
+def test_scales_that_are_none(declared, message):
+    with pytest.raises(InputError, match=message):
+        Schema("thumbs", **declared)
+
+
+def written(tmp_path, rows):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def test_a_look_stops_at_what_it_does_not_understand(tmp_path):
+    path = written(tmp_path, rated([1, 2, 3, 4, 5] * 20))
+    with pytest.raises(InputError, match="pass --positive-from 4"):
+        look_at(path, "", {})
+    summary = look_at(path, "", {"positive_from": "4", "kind": "thumbs"})
+    assert summary.judgements.y_R.mean() == pytest.approx(0.4)
+    assert summary.schema.options == "--kind thumbs --positive-from 4"
+
+
+UNPROMPTED = {"user_id": "a", "chosen": "Cats sleep.", "rejected": "Dogs bark."}
+
+
+@pytest.mark.parametrize("prompt", [{}, {"prompt": ""}, {"prompt": None}])
+def test_pairs_without_a_prompt_where_no_row_has_one(tmp_path, prompt):
+    alike = {"user_id": "b", "chosen": "The sun is up.", "rejected": "The sun is down."}
+    judgements = load_judgements(written(tmp_path, [UNPROMPTED | prompt, alike | prompt]))
+    assert judgements.prompts == ["", ""]
+    assert judgements.responses[1] == ("The sun is up.", "The sun is down.")
+    assert "no row has a prompt (2 rows)" in judgements.notes
+
+
+def test_a_row_that_lacks_a_prompt_among_others_is_bad():
+    with pytest.raises(InputError, match=r"^row:1: 'prompt' is empty"):
+        Judgements.from_rows([UNPROMPTED | {"prompt": " "}, UNPROMPTED | {"prompt": "p"}])
+    with pytest.raises(InputError, match=r"^row:1: no column 'prompt', and"):
+        Judgements.from_rows([UNPROMPTED, UNPROMPTED | {"prompt": "p"}])
+
+
+def test_a_node_reads_pairs_without_a_prompt_where_that_is_declared():
+    assert len(Judgements.from_rows([UNPROMPTED], on_bad_rows="isolate")) == 0
+    declared = Schema(no_prompt=True)
+    judgements = Judgements.from_rows([UNPROMPTED], on_bad_rows="isolate", schema=declared)
+    assert (judgements.prompts, judgements.responses) == ([""], [("Cats sleep.", "Dogs bark.")])

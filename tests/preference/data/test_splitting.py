@@ -35,8 +35,8 @@ def test_no_user_is_on_both_sides_and_no_row_is_lost(tmp_path):
     assert 5 <= split.test_users <= 40 and split.train_users + split.test_users == 100
     assert split.left_out == 1
     assert sorted(map(json.dumps, train + test)) == sorted(map(json.dumps, there[:-1]))
-    found = load_judgements(str(split.test), columns={"user_id": "who"})
-    assert {*found.user_ids} == users[1]
+    held_out = load_judgements(str(split.test), columns={"user_id": "who"})
+    assert {*held_out.user_ids} == users[1]
 
 
 def test_a_side_follows_from_the_id_alone(tmp_path):
@@ -45,10 +45,12 @@ def test_a_side_follows_from_the_id_alone(tmp_path):
         written(tmp_path / "b.jsonl", rows(80, " more")[::-1]), 0.5, tmp_path / "2", "user_id=who"
     )
 
-    def of(file):
+    def users_in(file):
         return {json.loads(line)["who"] for line in file.read_text().splitlines()}
 
-    assert of(one.test) <= of(other.test) and of(one.train) <= of(other.train)
+    assert users_in(one.test) <= users_in(other.test) and users_in(one.train) <= users_in(
+        other.train
+    )
 
 
 def test_what_cannot_be_split(tmp_path):

@@ -94,8 +94,8 @@ def test_a_saved_head_gives_the_rewards_of_its_features(language_model, tmp_path
     head = LanguageHead(path=language_model("llama"), **settings)
     theta_D = np.random.default_rng(0).standard_normal(head.dimension).astype(np.float32)
     save_language_model(tmp_path / "m", head, theta_D)
-    found = SavedReward.load(tmp_path / "m").score_batch(PROMPTS, RESPONSES)
-    np.testing.assert_allclose(found, head(PROMPTS, RESPONSES) @ theta_D, rtol=1e-4, atol=1e-4)
+    rewards = SavedReward.load(tmp_path / "m").score_batch(PROMPTS, RESPONSES)
+    np.testing.assert_allclose(rewards, head(PROMPTS, RESPONSES) @ theta_D, rtol=1e-4, atol=1e-4)
     # As its card has it, for plain transformers.
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "m").eval()
     tokens = head.base.texts(PROMPTS[:1], RESPONSES[:1])
@@ -103,7 +103,7 @@ def test_a_saved_head_gives_the_rewards_of_its_features(language_model, tmp_path
         states = model.base_model(tokens.ids.long()[None])[0]
         score = model.score(states).mean() if settings.get("head_pooling") else None
         score = model(tokens.ids.long()[None]).logits[0, 0] if score is None else score
-    assert math.isclose(float(score), found[0], rel_tol=1e-4, abs_tol=1e-4)
+    assert math.isclose(float(score), rewards[0], rel_tol=1e-4, abs_tol=1e-4)
     layers = json.loads((tmp_path / "m" / "config.json").read_text())["num_hidden_layers"]
     assert layers == settings.get("head_layer", 2)
 
@@ -117,20 +117,20 @@ def test_a_model_that_says_nothing_of_pooling_reads_the_last_state(language_mode
     for name in ("head_layer", "head_pooling"):
         assert about["base"].pop(name) in (0, "last")
     (tmp_path / "m" / FILE).write_text(json.dumps(about))
-    found = SavedReward.load(tmp_path / "m").score_batch(PROMPTS, RESPONSES)
-    np.testing.assert_allclose(found, head(PROMPTS, RESPONSES).sum(1), rtol=1e-4, atol=1e-4)
+    rewards = SavedReward.load(tmp_path / "m").score_batch(PROMPTS, RESPONSES)
+    np.testing.assert_allclose(rewards, head(PROMPTS, RESPONSES).sum(1), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"head_layer": 3}, "--head-layer 3: .* has 2 layers"),
         ({"head_layer": -1}, "--head-layer must be at least 1"),
         ({"head_pooling": "first"}, "--head-pooling must be one of last, mean"),
     ],
 )
-def test_layers_and_poolings_that_there_are_not(language_model, settings, said):
-    with pytest.raises(InputError, match=said):
+def test_layers_and_poolings_that_there_are_not(language_model, settings, message):
+    with pytest.raises(InputError, match=message):
         LanguageHead(path=language_model("llama"), **settings)
 
 
@@ -160,9 +160,9 @@ def test_states_are_computed_once_for_each_text(language_model, tmp_path, monkey
     np.testing.assert_array_equal(again, first[:6])
     for other in ({"head_pooling": "mean"}, {"head_layer": 1}, {"dtype": "bfloat16"}):
         read.clear()
-        found = LanguageHead(path=language_model("llama"), **other)(PROMPTS, RESPONSES)
+        states = LanguageHead(path=language_model("llama"), **other)(PROMPTS, RESPONSES)
         assert sum(read) == 3
-        assert not np.array_equal(found, first[:3])
+        assert not np.array_equal(states, first[:3])
 
 
 @pytest.mark.parametrize("settings", [{}, {"head_pooling": "mean"}])

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from learnt import model_on
+from language_models import model_on
 
 from murmuration.preference.data.schema import PAIRS
 from murmuration.preference.language import base_model, batch_size

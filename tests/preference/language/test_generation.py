@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from language_models import tokenizer as make_tokenizer
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import HashingFeatures
@@ -14,7 +15,6 @@ from murmuration.preference.language.likelihood import load_next_token, load_sco
 from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.language.tokens import TextTokens
 from murmuration.preference.reward import RewardModel
-from tests.language_models import tokenizer as make_tokenizer
 
 PROMPTS = [
     "What now?", "Save it, or spend all of it today?", "Loan?", "Take the old one and wait?",

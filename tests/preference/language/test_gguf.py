@@ -9,7 +9,7 @@ from murmuration.preference.language.gguf import SMOLLM2, converted, is_packaged
 from murmuration.preference.language.loading import load_causal, resolve_base
 
 pytest.importorskip("gguf")
-from gguf_files import WORDS, package_gguf, write_gguf
+from stand_ins.gguf_file import WORDS, package_gguf, write_gguf
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from learnt import model_on
+from language_models import model_on, start, taken
 
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.schema import Schema
@@ -17,7 +17,6 @@ from murmuration.preference.language.next_tokens import scored_tokens
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.clipping import UserClip
-from tests.language_models import start, taken
 
 BTL = preference_model("btl")
 TEXTS = [

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from learnt import model_on
+from language_models import model_on, start, taken
 
 from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel, LeftOut
 from murmuration.preference.data.schema import PAIRS, Schema
@@ -16,7 +16,6 @@ from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
 from murmuration.preference.policy_losses import PAIR_LOSSES, POLICY_LOSSES, PolicyLoss
 from murmuration.privacy.mechanisms.clipping import UserClip
-from tests.language_models import start, taken
 
 COUNTS = [3, 1, 5, 2]
 

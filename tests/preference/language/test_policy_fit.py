@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from learnt import model_on
+from language_models import model_on
 
 from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from damage import change
-from learnt import model_on
+from language_models import model_on, start, taken
 
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.schema import PAIRS
@@ -23,7 +23,6 @@ from murmuration.preference.language.reference_cache import References
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.preference.language.tokens import Tokens
 from murmuration.preference.models import preference_model
-from tests.language_models import start, taken
 
 COUNTS = [3, 1, 4]
 

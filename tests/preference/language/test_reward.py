@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from learnt import model_on
+from language_models import model_on
 
 from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError, Judgements

@@ -6,14 +6,21 @@ from by_dp_accounting import loss_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmuration.privacy.accounting import events
+from murmuration.privacy.accounting import accountant, events
+from murmuration.privacy.accounting.analytic_gaussian import delta_of
+from murmuration.privacy.accounting.composition import composition
 from murmuration.privacy.accounting.events import (
+    GroupGaussian,
     MixtureGaussian,
     PoissonGaussian,
     PureDp,
+    RandomizedLabels,
+    TestedGaussian,
     Unprotected,
 )
-from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.accounting.group_privacy import group_epsilon
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.mechanisms.randomized_response import composed_epsilon
 
 poisson = st.builds(
     PoissonGaussian,
@@ -141,3 +148,187 @@ def test_a_pure_part_off_the_grid_is_rounded_up() -> None:
 def test_a_pure_epsilon_out_of_range_is_refused(value: float) -> None:
     with pytest.raises(ValueError, match=r"pure epsilon must be in \(0, 500\]"):
         PureDp(value)
+
+
+# Rounds for group privacy: accounted together, and apart from everything else.
+
+
+TERMS = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-6, "interval": 1e-3}
+
+
+def test_epsilon_is_that_of_the_conversion():
+    event = GroupGaussian(2.0, 3, 0.05)
+    found = accountant.epsilon([(event, 40)], **TERMS)
+    example = [(PoissonGaussian(0.05, 2.0), 40)]
+    assert found == group_epsilon(example, group_size=3, **TERMS)
+    assert found > 3 * accountant.epsilon(example, **TERMS)
+
+
+def test_two_kinds_of_rounds_with_one_group_size_are_converted_together():
+    charges = [(GroupGaussian(2.0, 3, 0.05), 20), (GroupGaussian(3.0, 3, 0.1), 20)]
+    together = accountant.epsilon(charges, **TERMS)
+    assert together < sum(accountant.epsilon([charge], **TERMS) for charge in charges)
+
+
+def test_with_anything_else_epsilons_add_up_and_delta_is_shared():
+    grouped, other = (GroupGaussian(2.0, 3, 0.05), 20), (PoissonGaussian(0.1, 2.0), 10)
+    half = {**TERMS, "delta": 5e-7}
+    expected = accountant.epsilon([grouped], **half) + accountant.epsilon([other], **half)
+    assert accountant.epsilon([grouped, other], **TERMS) == pytest.approx(expected, rel=1e-12)
+    with_pure = accountant.epsilon([grouped, (PureDp(0.25), 1)], **TERMS)
+    assert with_pure == pytest.approx(accountant.epsilon([grouped], **half) + 0.25, abs=2e-3)
+    sizes = [(GroupGaussian(2.0, 2, 0.05), 20), grouped]
+    apart = sum(accountant.epsilon([charge], **half) for charge in sizes)
+    assert accountant.epsilon(sizes, **TERMS) == pytest.approx(apart, rel=1e-12)
+
+
+def test_never_as_a_single_rounds_loss():
+    with pytest.raises(ValueError, match="converts all rounds together"):
+        composition([(GroupGaussian(2.0, 3, 0.05), 4)], adjacency=Adjacency.ADD_REMOVE)
+
+
+def test_a_diverging_conversion_is_infinite():
+    assert math.isinf(accountant.epsilon([(GroupGaussian(2.0, 200, 0.5), 500)], **TERMS))
+
+
+def test_ledgers_can_read_it():
+    event = GroupGaussian(2.0, 3, 0.05)
+    assert events.from_json(events.to_json(event)) == event
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ((0.0, 3, 0.1), "noise multiplier"),
+        ((math.nan, 3, 0.1), "noise multiplier"),
+        ((1.0, 0, 0.1), "group size"),
+        ((1.0, 2.5, 0.1), "group size"),
+        ((1.0, 2, 0.0), "probability"),
+        ((1.0, 2, 1.1), "probability"),
+    ],
+)
+def test_fields_are_checked(fields, message):
+    with pytest.raises(ValueError, match=message):
+        GroupGaussian(*fields)
+
+
+# The event of randomized labels: what a user's labels cost, alone and together.
+
+
+def cost(event: RandomizedLabels, delta: float = 1e-6) -> float:
+    return accountant.epsilon([(event, 1)], adjacency=Adjacency.REPLACE_LABELS, delta=delta)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 3.0, 8.0])
+def test_a_users_labels_cost_their_epsilon_and_no_more(epsilon):
+    assert 0.999 * epsilon <= cost(RandomizedLabels(epsilon)) <= epsilon
+    assert cost(RandomizedLabels(epsilon, delta=1e-6)) == pytest.approx(epsilon, rel=1e-6)
+
+
+def test_a_delta_of_labels_is_not_free():
+    assert cost(RandomizedLabels(1.0, delta=1e-5), delta=1e-6) == math.inf
+
+
+@pytest.mark.parametrize(("each", "labels"), [(2.0, 5), (0.1, 50)])
+def test_single_labels_add_up_to_what_their_user_has_spent(each, labels):
+    wanted = composed_epsilon(each, labels, 1e-6)
+    found = cost(RandomizedLabels(each, labels=labels))
+    assert found >= wanted - 1e-9
+    assert found == pytest.approx(wanted, rel=1e-3)
+    assert found > 1.5 * each
+
+
+def test_very_many_labels_are_unprotected():
+    assert cost(RandomizedLabels(2.0, labels=251)) == math.inf
+
+
+@pytest.mark.parametrize("adjacency", [a for a in Adjacency if a is not Adjacency.REPLACE_LABELS])
+def test_only_labels_are_protected(adjacency):
+    with pytest.raises(Unsupported, match="use replace-labels"):
+        RandomizedLabels(1.0).loss(adjacency, 1e-3)
+
+
+def test_it_is_read_back_from_a_ledger():
+    event = RandomizedLabels(2.0, 0.0, 7)
+    assert events.from_json(events.to_json(event)) == event
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "labels"),
+    [(0.0, 0.0, 1), (math.inf, 0.0, 1), (501.0, 0.0, 1), (1.0, 1.0, 1), (1.0, -0.1, 1), (1, 0, 0)],
+)
+def test_impossible_costs_are_refused(epsilon, delta, labels):
+    with pytest.raises(ValueError, match=r"of labels must be|at least one label"):
+        RandomizedLabels(epsilon, delta, labels)
+
+
+@pytest.mark.parametrize("promised", [1 / 3, 0.3, 2.70005, 1e-5])
+@pytest.mark.parametrize("label_delta", [0.0, 1e-5])
+def test_one_promise_costs_no_more_than_was_promised(promised, label_delta):
+    def cost(delta, times=1):
+        events = {RandomizedLabels(promised, label_delta): times}
+        labels = Adjacency.REPLACE_LABELS
+        return accountant.epsilon(events.items(), adjacency=labels, delta=delta)
+
+    assert promised - 2e-4 < cost(1e-5) <= promised
+    if label_delta:
+        assert cost(1e-5 * (1 - 1e-9)) == math.inf
+    assert cost(2e-5, times=2) <= 2 * promised
+
+
+ADD = Adjacency.ADD_REMOVE
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_failures_are_taken_out_of_delta(adjacency):
+    failure, rounds, delta = 1e-7, 50, 1e-5
+    found = accountant.epsilon(
+        [(TestedGaussian(0.1, 3.0, failure), rounds)], adjacency=adjacency, delta=delta
+    )
+    left = accountant.epsilon(
+        [(PoissonGaussian(0.1, 3.0), rounds)],
+        adjacency=adjacency,
+        delta=delta - rounds * failure,
+    )
+    assert found == pytest.approx(left, rel=1e-3)
+    assert found > accountant.epsilon(
+        [(PoissonGaussian(0.1, 3.0), rounds)], adjacency=adjacency, delta=delta
+    )
+
+
+def test_more_failures_than_delta_are_never_covered():
+    event = TestedGaussian(0.1, 3.0, 1e-6)
+    assert accountant.epsilon([(event, 20)], adjacency=ADD, delta=1e-5) == math.inf
+
+
+@pytest.mark.parametrize("adjacency", [ADD, Adjacency.REPLACE])
+@pytest.mark.parametrize(("failure", "delta"), [(1e-3, 0.05), (5e-3, 0.3), (1e-2, 0.6)])
+def test_failures_count_in_full_whatever_delta_is(adjacency, failure, delta):
+    found = accountant.epsilon(
+        [(TestedGaussian(1.0, 0.5, failure), 1)], adjacency=adjacency, delta=delta
+    )
+    assert failure + delta_of(0.5 / adjacency.vectors_changed, found) <= delta
+
+
+@pytest.mark.parametrize("adjacency", [ADD, Adjacency.REPLACE])
+def test_one_round_adds_its_failures_to_delta_at_every_epsilon(adjacency):
+    # That it dominates for each α is what lets it compose.
+    plain = loss_of(PoissonGaussian(0.3, 1.0), adjacency, 1e-3)
+    tested = loss_of(TestedGaussian(0.3, 1.0, 0.005), adjacency, 1e-3)
+    for epsilon in (0.0, 0.1, 0.5, 2.0, 8.0):
+        more = tested.get_delta_for_epsilon(epsilon) - plain.get_delta_for_epsilon(epsilon)
+        assert more == pytest.approx(0.005, rel=1e-6)
+
+
+def test_round_trip():
+    event = TestedGaussian(0.1, 3.0, 1e-7)
+    assert events.from_json(events.to_json(event)) == event
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [(0.0, 1.0, 1e-6), (1.1, 1.0, 1e-6), (0.1, 0.0, 1e-6), (0.1, 1.0, 0.0), (0.1, 1.0, 1.0)],
+)
+def test_impossible_parameters(fields):
+    with pytest.raises(ValueError, match="must be"):
+        TestedGaussian(*fields)

@@ -1,15 +1,32 @@
 import dataclasses
+import itertools
 import math
+from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from murmuration.privacy.accounting.events import TestedGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms.filtered_mean import FilteredMean, mean_movement
+from murmuration.privacy.mechanisms import filtered_mean
+from murmuration.privacy.mechanisms.filtered_mean import (
+    WEIGHT_CHANGE,
+    FilteredMean,
+    degrees,
+    distances,
+    majority_weights,
+    mean_movement,
+    near,
+    published_probabilities,
+    score,
+    there,
+    weighted_mean,
+)
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 
@@ -166,3 +183,278 @@ def test_impossible_mechanisms_cannot_be_made(changes, message):
 def test_it_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
         made().radius = 9.0
+
+
+# The filters: the corrected one against everything, the published one as the control.
+
+
+def majority(rows_SD, radius=1.0):
+    """Weights, W and mean of the product's filter."""
+    whole_S = majority_weights(degrees(near(rows_SD, radius)))
+    return whole_S / max(1, len(rows_SD)), *weighted_mean(rows_SD, whole_S)
+
+
+def any_mean(rows_SD, weights_S):
+    """W and the mean with any weights."""
+    total = float(weights_S.sum())
+    return total, (weights_S @ rows_SD) / (total or 1.0)
+
+
+def insertion(rows_SD, weigh=majority):
+    """With the last row and without: Σ|Δw|, the larger W, how far the mean moves."""
+    with_S, with_w, with_D = weigh(rows_SD)
+    without_S, without_w, without_D = weigh(rows_SD[:-1])
+    change = float(np.abs(with_S[:-1] - without_S).sum() + with_S[-1])
+    return change, with_w, without_w, float(np.linalg.norm(with_D - without_D))
+
+
+def bounded(rows_SD):
+    change, with_w, without_w, moved = insertion(rows_SD)
+    assert change < WEIGHT_CHANGE
+    assert abs(with_w - without_w) <= change + 1e-9
+    if min(with_w, without_w) > 0:
+        assert moved < mean_movement(1.0, max(with_w, without_w)) * (1 + 1e-9)
+
+
+def clusters(sizes, places):
+    return np.repeat(np.array(places, dtype=float)[:, None], sizes, axis=0)
+
+
+COORDINATES = st.one_of(
+    st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 50.0]), st.floats(-3, 3, width=32)
+)
+
+
+@settings(max_examples=250)
+@given(st.lists(st.tuples(COORDINATES, COORDINATES), min_size=1, max_size=14))
+@example([(0.0, 0.0)] * 5 + [(50.0, 0.0)] * 6)
+@example([(0.0, 0.0)] * 6 + [(1.0, 0.0)] * 6 + [(0.5, 0.0)])
+def test_no_user_who_comes_or_goes_breaks_the_bounds(points):
+    bounded(np.array(points))
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(st.tuples(COORDINATES, COORDINATES), min_size=2, max_size=12),
+    st.tuples(COORDINATES, COORDINATES),
+)
+def test_a_user_who_is_swapped_moves_twice_as_much_at_most(points, other):
+    rows_SD = np.array(points)
+    swapped_SD = np.vstack([rows_SD[:-1], other])
+    _, first_w, first_D = majority(rows_SD)
+    _, second_w, second_D = majority(swapped_SD)
+    assert abs(first_w - second_w) < 2 * WEIGHT_CHANGE
+    if min(first_w, second_w) >= 2.0:
+        moved = float(np.linalg.norm(first_D - second_D))
+        assert moved < mean_movement(1.0, first_w) + mean_movement(1.0, second_w)
+
+
+def climb(worth, rows_SD, generator, steps):
+    """Move points about for as long as ``worth`` does not fall."""
+    best = worth(rows_SD)
+    for _ in range(steps):
+        tried_SD, at = rows_SD.copy(), generator.integers(len(rows_SD))
+        if generator.random() < 0.4:
+            tried_SD[at] = tried_SD[generator.integers(len(rows_SD))]
+        tried_SD[at] += generator.normal(size=rows_SD.shape[1]) * generator.choice([0, 0.02, 0.5])
+        found = worth(tried_SD)
+        if found >= best:
+            rows_SD, best = tried_SD, found
+    return best
+
+
+def test_a_directed_search_for_violations_comes_close_and_no_closer():
+    generator, changes, moves = np.random.default_rng(0), [], []
+
+    def change(rows_SD):
+        return insertion(rows_SD)[0]
+
+    def move(rows_SD):
+        _, with_w, without_w, moved = insertion(rows_SD)
+        return moved * max(with_w, without_w) if min(with_w, without_w) > 0 else 0.0
+
+    for size, dimension in itertools.product((4, 7, 10), (1, 2)):
+        start_SD = generator.normal(size=(size, dimension))
+        changes.append(climb(change, start_SD, generator, 500))
+        moves.append(climb(move, start_SD, generator, 500))
+    assert 1.6 < max(changes) < WEIGHT_CHANGE
+    assert 1.0 < max(moves) < 2 * WEIGHT_CHANGE
+
+
+@pytest.mark.parametrize("size", [1, 2, 9, 10, 50])
+def test_the_change_of_weights_is_nearly_attained(size):
+    # Half of the pairs are near; whoever joins is near to all.
+    half = (size + 1) // 2
+    rows_SD = np.vstack([clusters([half, size - half], [0.0, 1.5]), [[0.75]]])
+    change, *_ = insertion(rows_SD)
+    assert 1.0 <= change < WEIGHT_CHANGE
+    if size == 50:
+        assert change > 1.95
+
+
+def test_kept_points_are_near_to_each_other_and_to_the_next_cohorts():
+    generator = np.random.default_rng(1)
+    for size in (5, 6, 11, 12):
+        for _ in range(200):
+            rows_SD = generator.normal(size=(size, 2)) * generator.choice([0.4, 0.7, 1.0])
+            with_S = majority(rows_SD)[0] > 0
+            without_S = np.append(majority(rows_SD[:-1])[0] > 0, False)
+            kept_SD = rows_SD[with_S | without_S]
+            assert not len(kept_SD) or distances(kept_SD).max() <= 2.0
+
+
+def test_two_far_clusters_are_never_both_kept_whatever_the_nominal_cohort():
+    for sizes in ((55, 55), (56, 54), (50, 51), (3, 3)):
+        weights_S, _, mean_D = majority(clusters(sizes, [0.0, 1e6]))
+        assert min(weights_S[0], weights_S[-1]) == 0.0
+        assert min(abs(mean_D[0]), abs(mean_D[0] - 1e6)) < 1e-3
+
+
+def test_an_agreeing_crowd_keeps_its_weight_and_outliers_get_none():
+    rows_SD = np.vstack([np.random.default_rng(0).normal(size=(40, 3)) * 0.1, [[9.0, 9.0, 9.0]]])
+    weights_S, total, mean_D = majority(rows_SD)
+    assert weights_S[-1] == 0.0
+    assert total == pytest.approx(40 * (2 * 40 / 41 - 1))
+    np.testing.assert_allclose(mean_D, rows_SD[:-1].mean(axis=0))
+
+
+def test_a_score_of_four_fifths_leaves_three_fifths_of_the_weight():
+    generator = np.random.default_rng(0)
+    for spread in (0.4, 0.6, 0.8):
+        rows_SD = generator.normal(size=(60, 2)) * spread
+        near_SS = near(rows_SD, 1.0)
+        assert majority_weights(degrees(near_SS)).sum() / 60 >= 2 * score(near_SS, 60) - 60 - 1e-9
+
+
+@pytest.mark.parametrize("rows", [np.zeros((0, 3)), np.zeros((1, 3)), np.array([[0.0], [9.0]])])
+def test_few_users_and_no_agreement(rows):
+    weights_S, total, mean_D = majority(rows)
+    assert len(weights_S) == len(rows)
+    assert np.isfinite(mean_D).all()
+    assert total == (1.0 if len(rows) == 1 else 0.0)
+
+
+def test_whether_two_users_are_near_depends_on_nobody_else():
+    # A matrix product would round differently with other rows around; f would move by more than 1.
+    generator = np.random.default_rng(0)
+    rows_SD = generator.normal(size=(70, 33)).astype(np.float32)
+    whole = distances(rows_SD)
+    for others in ([0, 5], [5, 0], [*range(30, 70), 5, 0]):
+        np.testing.assert_array_equal(distances(rows_SD[others]), whole[np.ix_(others, others)])
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(st.tuples(COORDINATES, COORDINATES), min_size=1, max_size=9),
+    st.sampled_from([0.0, 1e3, 7e5, 1.04e6, 1e13, 1e150, 1e308, np.nan, np.inf]),
+    st.integers(0, 8),
+    st.tuples(st.floats(-1, 1), st.floats(-1, 1)),
+)
+def test_the_mean_as_computed_stays_within_the_bound_at_any_length(points, length, some, direction):
+    """In rational numbers, with all users, or some, moved far away to where rounding is coarse."""
+    rows_SD, (x, y) = np.array(points), direction
+    with np.errstate(all="ignore"):
+        rows_SD[: 1 + some] += np.array([length * x, length * y])
+        rows_SD[1 + some :] += np.array([length, -length])
+
+    def weigh(found_SD):
+        found_SD = found_SD[there(found_SD, 1.0)]
+        whole_S = majority_weights(degrees(near(found_SD, 1.0)))
+        return weighted_mean(found_SD, whole_S)
+
+    (with_w, with_D), (without_w, without_D) = weigh(rows_SD), weigh(rows_SD[:-1])
+    assert np.isfinite([*with_D, *without_D]).all()
+    assert abs(with_w - without_w) < WEIGHT_CHANGE
+    if min(with_w, without_w) > 0:
+        pairs = zip(with_D.tolist(), without_D.tolist(), strict=True)
+        square = sum((Fraction(one) - Fraction(other)) ** 2 for one, other in pairs)
+        assert square < Fraction(mean_movement(1.0, max(with_w, without_w))) ** 2
+
+
+def test_a_mean_of_long_vectors_is_rounded_once():
+    rows_SD = 2.0**20 - np.arange(1000.0)[:, None] * 2.0**-20
+    whole_S = np.arange(1, 1001)
+    exact = sum(int(k) * Fraction(x) for k, (x,) in zip(whole_S, rows_SD.tolist(), strict=True))
+    _, (mean,) = weighted_mean(rows_SD, whole_S)
+    assert abs(Fraction(mean) - exact / int(whole_S.sum())) <= Fraction(2**20) / 2**51
+
+
+@pytest.mark.parametrize("bad", [1.05e6, 1e13, 1e150, 1e308, np.nan, np.inf, -np.inf])
+def test_who_is_there_depends_on_nobody_else(bad):
+    rows_SD = np.array([[0.0, 0.0], [bad, 0.0], [7e5, 7e5]])
+    assert there(rows_SD, 1.0).tolist() == [True, False, True]
+    assert there(rows_SD[::-1], 1.0).tolist() == [True, False, True]
+    assert there(rows_SD[:0], 1.0).tolist() == []
+
+
+# As published.
+
+
+def keeping(rows_SD, nominal, radius=0.5):
+    return published_probabilities(degrees(near(rows_SD, 2 * radius)), nominal)
+
+
+def test_published_probabilities_are_those_of_line_12():
+    found = published_probabilities(np.array([10, 50, 55, 60, 66, 67, 100]), 100)
+    np.testing.assert_allclose(found, [0, 0, 0.3, 0.6, 0.96, 1, 1])
+
+
+def test_published_score_is_that_of_line_8_and_moves_by_nearly_two():
+    rows_SD = clusters([3, 2], [0.0, 9.0])
+    assert score(near(rows_SD, 1.0), 5) == pytest.approx((9 + 4) / 5)
+    for size in (4, 99):
+        together = np.zeros((size + 1, 1))
+        moved = score(near(together, 1.0), size) - score(near(together[:-1], 1.0), size)
+        assert moved == pytest.approx((2 * size + 1) / size)
+        # One of ñ = size + 1 users is swapped: from near to all to near to none.
+        swapped = together.copy()
+        swapped[-1] = 9.0
+        moved = score(near(together, 1.0), size + 1) - score(near(swapped, 1.0), size + 1)
+        assert moved == pytest.approx(2 * size / (size + 1))
+    assert moved > 1.9
+
+
+def test_published_filter_with_an_odd_cohort_lets_one_user_move_the_mean_anywhere():
+    before = clusters([51, 50], [0.0, 1e6])
+    after = clusters([50, 51], [0.0, 1e6])  # one user of 101 has changed sides
+    kept_before, kept_after = keeping(before, 101), keeping(after, 101)
+    assert kept_before[0] > 0 and kept_before[-1] == 0
+    assert kept_after[0] == 0 and kept_after[-1] > 0
+    anybody = 1 - (1 - kept_before[0]) ** 51
+    assert 0.77 < anybody < 0.79
+    # An even cohort of exactly ñ users has no such pair.
+    for first in range(1, 99):
+        one = keeping(clusters([first, 100 - first], [0.0, 1e6]), 100)
+        two = keeping(clusters([first + 1, 99 - first], [0.0, 1e6]), 100)
+        assert not (one[0] > 0 and two[-1] > 0)
+        assert not (one[-1] > 0 and two[0] > 0)
+    # The product's filter keeps nobody or, in a cohort of any size, moves as proved.
+    assert max(majority(before)[1], majority(after)[1]) < 2
+
+
+def test_published_filter_keeps_two_far_clusters_in_a_large_poisson_cohort():
+    kept = keeping(clusters([55, 55], [0.0, 1e6]), 100)
+    np.testing.assert_allclose(kept, 0.3)
+
+
+def test_the_checks_above_find_the_published_filter():
+    def published(rows_SD):
+        weights_S = published_probabilities(degrees(near(rows_SD, 1.0)), 8)
+        return weights_S, *any_mean(rows_SD, weights_S)
+
+    _, with_w, without_w, moved = insertion(clusters([5, 5], [0.0, 1e6]), published)
+    assert moved > mean_movement(1.0, max(with_w, without_w))
+
+
+def test_the_note_s_wider_ramp_moves_more():
+    # Weights 6(f/s − ½), cut to [0, 1]: sound too, with a larger change for the same neighbours.
+    def ramp(rows_SD):
+        near_SS = near(rows_SD, 1.0)
+        weights_S = np.clip(6 * (degrees(near_SS) / max(1, len(near_SS)) - 0.5), 0, 1)
+        return weights_S, *any_mean(rows_SD, weights_S)
+
+    rows_SD = np.vstack([clusters([33, 17], [0.0, 1.5]), [[-0.9]], [[9.0]]])
+    change, *_ = insertion(rows_SD, ramp)
+    assert change > WEIGHT_CHANGE
+    assert change < 6 * 51 / 52 + 1
+    assert filtered_mean.mean_movement(1.0, 10.0) == pytest.approx(0.4)

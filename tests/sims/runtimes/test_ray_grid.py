@@ -9,6 +9,7 @@ import time
 import warnings
 import weakref
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +27,10 @@ from murmuration.sims.runtimes import ray_grid
 from murmuration.sims.runtimes.local import run_local
 from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.ray_grid import RayGrid, run_ray
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.exchange import exchange
+
+pytestmark = pytest.mark.settings(test="crowd_test", rounds=6, cohort=20)
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +50,9 @@ def ray():
     module.shutdown()
 
 
-@pytest.fixture
-def config(crowd, crowd_test, tmp_path):
-    def of(name: str, **changes) -> RunConfig:
-        settings = {"rounds": 6, "cohort": 20, "delta": 1e-3, "seed": 3, **changes}
-        return RunConfig(data=crowd, test=crowd_test, out=str(tmp_path / name), **settings)
-
-    return of
+def named(config, name, **changes):
+    """Return these settings for a run in a folder of this name."""
+    return replace(config, out=f"{config.out}s/{name}", **changes)
 
 
 def theta(config):
@@ -64,7 +62,7 @@ def theta(config):
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["uls", "els", "aup"])
 def test_the_same_weights_as_in_one_process(ray, config, quick_runs, strategy):
-    here, there = config("local", strategy=strategy), config("ray", strategy=strategy)
+    here, there = named(config, "local", strategy=strategy), named(config, "ray", strategy=strategy)
     apps = {"server_app": server_app, "client_app": client_app}
     run_local(here.to_run_config(), nodes=1, **apps)
     for nodes in (0, 7):  # one a worker, and several
@@ -77,7 +75,7 @@ def test_the_same_weights_as_in_one_process(ray, config, quick_runs, strategy):
 
 @pytest.mark.slow
 def test_losing_a_worker_mid_round_loses_no_user_and_no_round(ray, config, quick_runs):
-    quiet, rough = config("quiet"), config("rough")
+    quiet, rough = named(config, "quiet"), named(config, "rough")
     judgements = load(quiet.data, "", "refuse")
     killed = []
 
@@ -110,7 +108,7 @@ def test_losing_a_worker_mid_round_loses_no_user_and_no_round(ray, config, quick
 
 @pytest.mark.slow
 def test_what_a_node_raises_is_an_error_reply(ray, config):
-    chosen = config("r")
+    chosen = named(config, "r")
     judgements = load(chosen.data, "", "refuse")
     grid = RayGrid(ray, client_app, judgements, 2, chosen.to_run_config(), Workers(2))
     content = RecordDict({"parameters": ConfigRecord({"strategy": "no such"})})
@@ -124,7 +122,7 @@ def test_what_a_node_raises_is_an_error_reply(ray, config):
 @pytest.mark.slow
 def test_a_cluster_that_others_use_is_waited_for_with_a_word(ray, config, monkeypatch, caplog):
     monkeypatch.setattr(ray_grid, "SILENCE", 0.5)
-    chosen = config("r")
+    chosen = named(config, "r")
     judgements = load(chosen.data, "", "refuse")
 
     @ray.remote(num_cpus=2)
@@ -149,8 +147,9 @@ def test_a_cluster_that_others_use_is_waited_for_with_a_word(ray, config, monkey
     ]
 
 
+@pytest.mark.slow
 def test_the_driver_keeps_no_judgements(ray, config, monkeypatch, quick_runs):
-    chosen, seen = config("r"), []
+    chosen, seen = named(config, "r"), []
     load.cache_clear()
     judgements = load(chosen.data, "", "refuse")
     there = weakref.ref(judgements)

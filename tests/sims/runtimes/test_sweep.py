@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -14,21 +15,18 @@ from murmuration.privacy.accounting.ledger import LedgerInUse
 from murmuration.sims.runtimes import sweep
 from murmuration.sims.runtimes.sweep import Failed, on_cluster, one_by_one
 from murmuration.strategies import registry
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import NodeHalf, clip_norm
 
+pytestmark = pytest.mark.settings(test="crowd_test", rounds=3, cohort=10, seed=0)
 
-@pytest.fixture
-def config(crowd, crowd_test, tmp_path):
-    def of(name: str, **changes) -> RunConfig:
-        settings = {"rounds": 3, "cohort": 10, "delta": 1e-3, "seed": 0, **changes}
-        return RunConfig(data=crowd, test=crowd_test, out=str(tmp_path / "runs" / name), **settings)
 
-    return of
+def named(config, name, **changes):
+    """Return these settings for a run in a folder of this name."""
+    return replace(config, out=f"{config.out}s/{name}", **changes)
 
 
 def test_runs_that_are_complete_are_read_and_others_resumed(config, quick_runs):
-    configs, heard = [config(f"r{seed}", seed=seed) for seed in range(2)], []
+    configs, heard = [named(config, f"r{seed}", seed=seed) for seed in range(2)], []
     first = one_by_one(configs, heard.append)
     assert heard == ["r0", "r1"]
     written = [json.loads((Path(c.out) / "result.json").read_text()) for c in configs]
@@ -43,7 +41,9 @@ def test_runs_that_are_complete_are_read_and_others_resumed(config, quick_runs):
 
 
 def test_a_refusal_is_an_outcome(config, quick_runs):
-    refused, done = one_by_one([config("bad", cohort=10**6), config("good")], lambda _: None)
+    refused, done = one_by_one(
+        [named(config, "bad", cohort=10**6), named(config, "good")], lambda _: None
+    )
     assert isinstance(refused, str)
     assert "--cohort" in refused
     assert isinstance(done, dict)
@@ -55,10 +55,10 @@ def test_a_run_whose_nodes_fail_is_no_refusal_and_no_result(config, quick_runs, 
 
     with monkeypatch.context() as patched:
         patched.setitem(registry.node_halves(), "uls", NodeHalf(fail, clip_norm))
-        (failed,) = one_by_one([config("r")], lambda _: None)
+        (failed,) = one_by_one([named(config, "r")], lambda _: None)
     assert isinstance(failed, Failed)
     assert "ran out of memory" in failed.why
-    (done,) = one_by_one([config("r")], lambda _: None)
+    (done,) = one_by_one([named(config, "r")], lambda _: None)
     assert isinstance(done, dict)
 
 
@@ -73,7 +73,7 @@ def test_a_lost_process_that_still_holds_the_ledger_is_waited_for(config, monkey
 
     monkeypatch.setattr(sweep, "execute", execute)
     monkeypatch.setattr(sweep.time, "sleep", slept.append)
-    assert one_by_one([config("r")], lambda _: None) == [{"out": config("r").out}]
+    assert one_by_one([named(config, "r")], lambda _: None) == [{"out": named(config, "r").out}]
     assert tried == [False, True, True]
     assert len(slept) == 2
 
@@ -93,7 +93,7 @@ def test_runs_that_no_machine_can_hold_are_refused(config, monkeypatch):
 
     monkeypatch.setattr(sweep, "cluster", small)
     with pytest.raises(InputError, match=r"--cpus-per-run 6: .* the most is 4"):
-        on_cluster([config("r")], lambda _: None, cpus=6)
+        on_cluster([named(config, "r")], lambda _: None, cpus=6)
 
 
 @pytest.mark.slow
@@ -103,7 +103,7 @@ def test_a_sweep_outlives_a_machine_of_its_cluster(config):
     from ray.cluster_utils import Cluster
 
     configs = [
-        config(f"{s}-{epsilon:g}-{seed}", strategy=s, epsilon=epsilon, seed=seed, rounds=300)
+        named(config, f"{s}-{epsilon:g}-{seed}", strategy=s, epsilon=epsilon, seed=seed, rounds=300)
         for s in ("uls", "dp-fedavg", "aup")
         for epsilon in (1.0, 3.0, 8.0)
         for seed in range(3)

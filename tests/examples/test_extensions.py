@@ -1,0 +1,146 @@
+"""examples/extensions: a package with one of each, installed from outside, on the command line."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from packages import EXTENSIONS, pip_install
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Where pip has installed the package."""
+    return pip_install(EXTENSIONS, tmp_path_factory.mktemp("extensions"))
+
+
+#: Of a child process: command lines by stdin, one after the other, as if each were a process.
+COMMANDS = """
+import contextlib, io, json, sys
+from murmuration.cli.main import main
+
+for line in sys.stdin:
+    sys.argv, code, out, err = ["murmuration", *json.loads(line)], 0, io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
+"""
+
+
+@contextmanager
+def process(*path):
+    """A child process that has these folders on its path, and runs commands."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", COMMANDS],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with child:
+        yield child
+        child.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def murmuration(site):
+    """A function: runs a command where the package is installed, or is not."""
+    with process(site, ROOT) as there, process(ROOT) as elsewhere:
+
+        def call(*words, installed=True, code=0):
+            child = there if installed else elsewhere
+            child.stdin.write(json.dumps([str(word) for word in words]) + "\n")
+            child.stdin.flush()
+            ended, out, err = json.loads(child.stdout.readline())
+            assert ended == code, err
+            return out if installed else out + err
+
+        yield call
+
+
+@pytest.fixture(scope="module")
+def tsv(crowd, tmp_path_factory):
+    """The crowd's judgements, separated by tabs."""
+    rows = [json.loads(line) for line in Path(crowd).read_text(encoding="utf-8").splitlines()]
+    columns = ("user_id", "prompt", "chosen", "rejected")
+    lines = ["\t".join(str(row[name]) for name in columns) for row in rows if not row.get("tie")]
+    path = tmp_path_factory.mktemp("tsv") / "crowd.tsv"
+    path.write_text("\n".join(["\t".join(columns), *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_each_is_one_file(tmp_path):
+    files = [path for path in EXTENSIONS.glob("*/*.py") if path.name != "__init__.py"]
+    assert len(files) == 5
+    assert max(len(path.read_text(encoding="utf-8").splitlines()) for path in files) < 180
+
+
+def test_pip_installs_every_entry_point(site):
+    """Of a child process whose path has the folder: what the metadata there names is there."""
+    code = (
+        "import importlib.metadata as m; "
+        "points = m.distribution('murmuration-examples').entry_points; "
+        "print(*sorted(f'{p.group} {p.name} {p.load().__name__ if isinstance(p.load(), type) "
+        "else type(p.load()).__name__}' for p in points), sep='\\n')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "murmuration.events sampled-pure SampledPure",
+        "murmuration.judges shorter ShorterJudge",
+        "murmuration.losses cauchy PreferenceLoss",
+        "murmuration.policy_losses hinge PolicyObjective",
+        "murmuration.readers tsv Reader",
+        "murmuration.strategies laplace-uls Strategy",
+    ]
+
+
+def test_a_run_with_reader_loss_event_and_strategy(murmuration, tsv, tmp_path):
+    out = tmp_path / "run"
+    terms = ("--epsilon", 8, "--delta", 1e-3, "--rounds", 3, "--cohort", 20, "--seed", 0)
+    mine = ("--data", tsv, "--model", "cauchy", "--strategy", "laplace-uls")
+    said = murmuration("run", *mine, *terms, "--features", "hashing:64", "--out", out, "--json")
+    result = json.loads(said)
+    assert (result["model"], result["strategy"], result["rounds"]) == ("cauchy", "laplace-uls", 3)
+    assert 7.5 < result["epsilon"] <= 8.0
+    charged = [json.loads(line) for line in (out / "ledger.jsonl").read_text().splitlines()]
+    kinds = [line["event"]["kind"] for line in charged if "event" in line]
+    assert kinds.count("sampled-pure") == 3
+    rules = result["second_opinion"]["by_our_rules"]
+    assert "sampled-pure: by a rule of the package that brings it" in rules
+    assert json.loads((out / "model" / "config.json").read_text())["model"] == "cauchy"
+    assert "sampled-pure" in murmuration("ledger", out)
+    without = murmuration("ledger", out, installed=False, code=1)
+    assert "unknown event kind 'sampled-pure'" in without and "Traceback" not in without
+
+
+def test_who_wins_by_the_judge(murmuration, tmp_path):
+    for name, response in (("short", "put it aside"), ("long", "put it aside and wait a while")):
+        lines = [json.dumps({"prompt": f"what now {k}?", "response": response}) for k in range(5)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    words = ("winrate", tmp_path / "short.jsonl", "--against", tmp_path / "long.jsonl")
+    result = json.loads(murmuration(*words, "--judge", "shorter", "--json"))
+    assert result["judge"]["name"] == "shorter"
+    assert result["models"][0]["wins"] == 5
+    without = murmuration(*words, "--judge", "shorter", installed=False, code=2)
+    assert "--judge" in without and "Traceback" not in without
+
+
+def test_a_policy_by_the_loss(murmuration, crowd, language_model, tmp_path):
+    words = ("run", "--data", crowd, "--task", "policy", "--base", language_model("gpt2"))
+    terms = ("--lora-rank", 2, "--epsilon", 8, "--delta", 1e-3, "--rounds", 2, "--cohort", 10)
+    more = ("--group-size", 2, "--loss", "hinge", "--seed", 0, "--json", "--out", tmp_path / "run")
+    result = json.loads(murmuration(*words, *terms, *more))
+    assert result["features"]["loss"] == "hinge" and result["rounds"] == 2

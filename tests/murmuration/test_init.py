@@ -1,0 +1,211 @@
+"""The names that ``murmuration`` itself has: what they do, refuse, and do not import."""
+
+import dataclasses
+import inspect
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import murmuration
+from murmuration import Run, compare, plan, train
+from murmuration.planning.compare import Cell
+from murmuration.preference.data.rows import InputError
+from murmuration.preference.reward import RewardModel
+from murmuration.privacy.accounting.ledger import LedgerError
+from murmuration.privacy.adjacency import Adjacency
+
+SMALL = {"epsilon": 0.5, "delta": 1e-3, "rounds": 3, "cohort": 10, "seed": 1}
+
+
+def test_every_name_is_there():
+    assert sorted(murmuration.__all__) == murmuration.__all__
+    for name in murmuration.__all__:
+        assert inspect.getdoc(getattr(murmuration, name))
+    assert set(murmuration.__all__) <= set(dir(murmuration))
+    assert murmuration.RewardModel is RewardModel
+
+
+def test_another_name_is_not():
+    with pytest.raises(AttributeError, match=r"module 'murmuration' has no attribute 'trian'"):
+        _ = murmuration.trian  # type: ignore[attr-defined]
+    with pytest.raises(ImportError):
+        from murmuration import trian  # noqa: F401  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("code", ["import murmuration", "from murmuration import Run, plan, train"])
+def test_names_alone_import_nothing_that_takes_long(code):
+    code += "; import sys; print(*sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    ).stdout.split()
+    heavy = {"torch", "transformers", "sklearn", "numba", "scipy", "dp_accounting", "flwr", "ray"}
+    assert not heavy & set(found)
+
+
+@pytest.fixture
+def run(crowd, tmp_path, quick_runs):
+    """A small run."""
+    return train(data=crowd, out=tmp_path / "r", **SMALL)
+
+
+def test_a_run_is_what_the_command_makes_of_the_same_settings(run, cli, crowd, tmp_path, capsys):
+    assert capsys.readouterr() == ("", "")
+    options = [text for name, value in SMALL.items() for text in (f"--{name}", value)]
+    code, out, _ = cli("run", "--data", crowd, "--out", tmp_path / "c", *options, "--json")
+    assert code == 0
+    timed = {"ledger_head", "out", "seconds", "seconds_training", "users_per_second"}
+    timed |= {"run", "promise"}  # two runs, of which each has an identity
+    told = json.loads(out)
+    for name in told.keys() - timed:
+        assert run.result[name] == told[name], name
+    same = Run.load(tmp_path / "c").model
+    assert run.model.theta_D.tobytes() == same.theta_D.tobytes()
+
+
+def test_what_a_run_holds(run, tmp_path):
+    assert run.path == tmp_path / "r"
+    assert Run.load(run.path) == run == Run.load(str(run.path))
+    assert Counter(charge.covers for charge in run.ledger)["gradient sum"] == 3
+    assert len(run.metrics) == 3
+    assert isinstance(run.model, RewardModel)
+    assert run.model is run.model
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        run.path = tmp_path  # type: ignore[misc]
+
+
+def test_scores_of_many_are_those_of_each(run):
+    prompts, responses = ["What now?"] * 3, ["Save it.", "Bet on it.", "Keep the old one."]
+    one_by_one = [run.model.score(*pair) for pair in zip(prompts, responses, strict=True)]
+    assert np.array_equal(run.model.score(prompts, responses), one_by_one)
+
+
+def test_a_ledger_that_was_changed_is_not_read(run):
+    path = run.path / "ledger.jsonl"
+    path.write_text(path.read_text(encoding="utf-8").replace("0.001", "0.002", 1))
+    with pytest.raises(LedgerError):
+        _ = run.ledger
+
+
+def test_a_run_that_is_there_is_continued_only_if_asked(run, crowd):
+    with pytest.raises(InputError, match="holds a run already"):
+        train(data=crowd, out=run.path, **SMALL)
+    assert train(out=run.path, resume=True) == run
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"data": "missing.jsonl"}, "missing.jsonl: no such file"),
+        ({"epsilon": 0}, "--epsilon must be a positive number; got 0"),
+        ({"epsilon": "3"}, "setting 'epsilon' must be a float; got '3'"),
+        ({"epsilom": 3}, "unknown setting 'epsilom'; known: data, "),
+        ({"as_json": True}, "unknown setting 'as_json'"),
+        ({"runtime": "moon"}, "runtime must be one of local, flower, ray; got 'moon'"),
+        ({"min_nodes": 0.5}, "unknown setting 'min_nodes'"),
+        ({"adjacency": "add"}, "adjacency must be one of add-remove, "),
+        ({"strategy": "ulss"}, "--strategy must be one of"),
+        ({"delta": "n^2"}, "--delta must be a number between 0 and 1"),
+        ({"users_per_node": 0}, "--users-per-node must be at least 1"),
+    ],
+)
+def test_settings_that_cannot_be_used(crowd, tmp_path, settings, message):
+    with pytest.raises(InputError) as refused:
+        train(**{"data": crowd, "out": tmp_path / "r", **settings})
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("what", ["nothing", "half", "list"])
+def test_folders_without_a_run(tmp_path, what):
+    if what != "nothing":
+        (tmp_path / "result.json").write_text("[]" if what == "list" else "{")
+    with pytest.raises(InputError) as refused:
+        Run.load(tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+NUMBERS = {"epsilon": 3.0, "delta": 1e-5, "rounds": 20, "cohort": 50, "users": 480}
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", Adjacency.REPLACE])
+def test_a_plan_is_what_the_command_prints(cli, adjacency, capsys):
+    options = [text for name, value in NUMBERS.items() for text in (f"--{name}", value)]
+    _, out, _ = cli("plan", *options, "--adjacency", adjacency, "--json")
+    assert plan(**NUMBERS, adjacency=adjacency) == json.loads(out)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ({}, "leave out exactly one of them"),
+        ({**NUMBERS, "noise_multiplier": 1.0}, "leave out exactly one of them"),
+        ({**NUMBERS, "cohort": 481}, "--cohort 481 is more than --users 480"),
+        ({**NUMBERS, "strategy": "nonprivate"}, "there is nothing to plan"),
+    ],
+)
+def test_numbers_that_are_no_plan(numbers, message):
+    with pytest.raises(InputError) as refused:
+        plan(**numbers)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["noise", "as_json"])
+def test_a_plan_has_no_other_arguments(name):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+        plan(**NUMBERS, **{name: 1.0})
+
+
+def test_strategies_side_by_side(crowd, crowd_test, tmp_path, quick_runs):
+    settings = {name: SMALL[name] for name in ("delta", "rounds", "cohort")}
+    asked = {"data": crowd, "test": crowd_test, "out": tmp_path, "seeds": 1, **settings}
+    cells = compare(["uls", "nonprivate"], [0.5, 1.0], **asked)
+    assert [(cell.strategy, cell.epsilon) for cell in cells] == [
+        ("uls", 0.5),
+        ("uls", 1.0),
+        ("nonprivate", None),
+    ]
+    assert all(isinstance(cell, Cell) and len(cell.results) == 1 for cell in cells)
+    assert {Path(cell.results[0]["out"]).parent for cell in cells} == {tmp_path / "runs"}
+    assert Run.load(cells[0].results[0]["out"]).result == cells[0].results[0]
+
+
+@pytest.mark.parametrize("wrong", [{"seeds": 0}, {"strategies": []}, {"strategies": ["ulss"]}])
+def test_comparisons_of_nothing(crowd, tmp_path, wrong):
+    asked = {"strategies": ["uls"], "epsilons": [1.0], "seeds": 1, **wrong}
+    with pytest.raises(InputError):
+        compare(data=crowd, out=tmp_path, **asked)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"variant": "publishd", "strategy": "aup"},
+        {"variant": "corrected"},
+        {"adaptation": "foo", "strategy": "aup"},
+        {"rounds": 2.5},
+        {"epsilon": "3"},
+        {"delta": 0},
+        {"adjacency": 3},
+    ],
+)
+def test_a_plan_of_what_no_option_could_say_is_refused(numbers):
+    whole = {"epsilon": 3.0, "delta": 1e-5, "rounds": 200, "cohort": 500, "users": 4800}
+    with pytest.raises(InputError):
+        plan(**{**whole, **numbers})
+
+
+@pytest.mark.parametrize("given", [{"data": 3}, {"features": 3}, {"adjacency": 3}, {"rounds": 1.5}])
+def test_settings_of_other_types_are_refused_in_a_line(given, tmp_path):
+    with pytest.raises(InputError):
+        train(out=str(tmp_path / "o"), **given)
+    assert not (tmp_path / "o").exists()

@@ -1,0 +1,368 @@
+"""Runs that train a language model: every strategy, resuming, what is saved, what is refused."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from local_runs import LORA, run, theta
+from safetensors.numpy import load_file
+
+from murmuration.client.app import app as client_app
+from murmuration.preference.bases import base_of
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.kinds import language as kinds
+from murmuration.preference.language.base_model import language_base
+from murmuration.preference.reward import RewardModel
+from murmuration.server.run import run_training
+from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.config import RunConfig
+from murmuration.strategies.spec import base_config
+
+pytestmark = [pytest.mark.usefixtures("quick_runs"), pytest.mark.settings(**LORA)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"strategy": "uls"},
+        {"strategy": "uls", "train": "full"},
+        {"strategy": "els"},
+        {"strategy": "group"},
+        {"strategy": "dp-fedavg", "local_steps": 2, "local_rate": 0.1},
+        {"strategy": "adaptive"},
+        {"strategy": "aup"},
+        {"strategy": "nonprivate"},
+    ],
+    ids=lambda changes: "-".join(map(str, changes.values())),
+)
+def test_every_strategy_trains_layers(config, changes):
+    config = config.changed(**changes)
+    result = run(config)
+    assert result["rounds"] == 2
+    assert result["epsilon"] is None or 1.5 < result["epsilon"] <= 2.0
+    assert 0.0 <= result["heldout_accuracy"] <= 1.0
+    assert np.abs(theta(config)).max() > 0
+
+
+def test_without_noise_it_learns(config):
+    config = replace(config, strategy="nonprivate", rounds=12, cohort=50)
+    assert run(config)["heldout_accuracy"] > 0.55
+
+
+@pytest.mark.parametrize("strategy", ["uls", "els", "adaptive", "aup", "dp-fedavg"])
+def test_at_first_only_the_head_learns(config, strategy):
+    """At no other cost: rounds, noise and charges are those of a run in which all learns."""
+    config = replace(config, strategy=strategy, head_first=1.0)
+    if strategy == "dp-fedavg":
+        config = config.changed(local_steps=2, local_rate=0.1)
+    result = run(config)
+    begin, end = language_base(base_config(config)).head_part
+    learnt_D = theta(config)
+    assert learnt_D[begin:end].all()
+    assert not np.delete(learnt_D, np.arange(begin, end)).any()
+    whole = run(replace(config, head_first=0.0, out=config.out + "2"))
+    assert whole["epsilon"] == result["epsilon"]
+    assert whole["noise_multiplier"] == result["noise_multiplier"]
+
+
+def test_after_that_everything_learns(config):
+    config = replace(config, rounds=4, head_first=0.5)
+    run(config)
+    begin, end = language_base(base_config(config)).head_part
+    assert np.delete(theta(config), np.arange(begin, end)).any()
+
+
+def test_nodes_do_not_change_the_trajectory(config, tmp_path):
+    run(config)
+    other = replace(config, out=str(tmp_path / "other"))
+    run(other, nodes=7)
+    np.testing.assert_allclose(theta(config), theta(other), atol=1e-4)
+
+
+@pytest.mark.parametrize("part", ["lora", "full"])
+def test_resuming_gives_what_an_uninterrupted_run_gives(config, part, broken_off):
+    rank = 2 if part == "lora" else 0
+    whole = replace(config, rounds=4, train=part, lora_rank=rank, head_first=0.75)
+    expected = run(whole)
+    broken = replace(whole, out=whole.out + "2")
+    broken_off(broken, after=2)
+    found = run(replace(broken, resume=True))
+    np.testing.assert_array_equal(theta(broken), theta(whole))
+    for name in ("epsilon", "heldout_accuracy", "rounds"):
+        assert found[name] == expected[name]
+
+
+def test_an_unseeded_run_goes_on_from_its_last_round(config, tmp_path):
+    config = replace(config, rounds=4)
+    broken = replace(config, out=str(tmp_path / "broken"))
+    seen = []
+
+    class Stopping(LocalGrid):
+        def push_messages(self, outgoing):
+            outgoing = list(outgoing)
+            seen.extend(m for m in outgoing if m.metadata.message_type == "train")
+            if len(seen) == 3:
+                raise KeyboardInterrupt
+            return super().push_messages(outgoing)
+
+    # An unseeded run is saved every round; a seeded one about once a second.
+    broken = replace(broken, seed=-1)
+    with pytest.raises(KeyboardInterrupt):
+        run_training(broken, Stopping(client_app, 1, broken.to_run_config()))
+    assert int(load_file(Path(broken.out) / "checkpoint" / "state.safetensors")["round"][0]) == 2
+    half = theta(broken)
+    result = run(replace(broken, resume=True))
+    assert result["rounds"] == 4
+    assert not np.array_equal(theta(broken), half)
+
+
+def scores(config):
+    prompts, responses = ["What now?"] * 2, ["Save it.", "Bet on it."]
+    return RewardModel.load(Path(config.out) / "model").score(prompts, responses)
+
+
+@pytest.mark.parametrize("part", ["lora", "full", "head"])
+def test_pairs_of_a_public_test_are_told_as_of_a_linear_model(config, crowd_test, part):
+    rank = 2 if part == "lora" else 0
+    config = replace(config, train=part, lora_rank=rank, test=crowd_test)
+    found = run(config)["baselines"]
+    assert {each["kind"] for each in found["examples"]} == {"right", "wrong", "close"}
+    model = RewardModel.load(Path(config.out) / "model")
+    for each in found["examples"]:
+        rewards = model.score([each["prompt"]] * 2, [each["preferred"], each["other"]])
+        told = [each["reward_preferred"], each["reward_other"]]
+        np.testing.assert_allclose(rewards, told, atol=1e-4)
+    assert found["near"] is None or found["near"]["pairs"] > 0
+
+
+@pytest.mark.parametrize("part", ["lora", "full", "head"])
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
+def test_what_is_saved_is_what_was_trained(config, language_model, kind, part):
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    base = language_model(kind)
+    rank = 2 if part == "lora" else 0
+    config = replace(config, base=base, train=part, lora_rank=rank, strategy="nonprivate")
+    result = run(config)
+    folder = Path(config.out) / "model"
+    expected = scores(config)
+    assert abs(expected[0] - expected[1]) > 1e-6
+    if part == "lora":
+        from peft import PeftModel
+
+        model = AutoModelForSequenceClassification.from_pretrained(base, num_labels=1)
+        model = PeftModel.from_pretrained(model, folder)
+    else:
+        model = AutoModelForSequenceClassification.from_pretrained(folder)
+    tokenizer, found = AutoTokenizer.from_pretrained(folder), []
+    model.config.pad_token_id = tokenizer.pad_token_id
+    for response in ("Save it.", "Bet on it."):
+        if kind == "bert":
+            ids = tokenizer("What now?", response, return_tensors="pt")
+            second = (ids["input_ids"][0] == tokenizer.sep_token_id).nonzero()[0]
+            ids["token_type_ids"] = (torch.arange(ids["input_ids"].shape[1]) > second).long()[None]
+        else:
+            ids = tokenizer("What now?\n\n" + response, return_tensors="pt")
+            ids.pop("token_type_ids", None)
+        with torch.no_grad():
+            found.append(float(model.eval()(**ids).logits))
+    np.testing.assert_allclose(expected, found, atol=1e-5)
+    card = (folder / "README.md").read_text()
+    assert f"`{kind}`" in card and base not in card  # a folder goes by its last name
+    assert "from_pretrained" in card
+    assert f"{result['dimension']:,}" in card
+    exec(
+        card.split("```python\n")[1].split("```")[0].replace("path/to/this/folder", str(folder)), {}
+    )
+
+
+def test_held_out_users_are_asked_too(config):
+    result = run(replace(config, test="", heldout=0.3))
+    assert 0 < result["heldout_users"] < 50
+
+
+def test_a_node_says_what_is_wrong_before_the_first_round(config, write_rows, make_rows):
+    rows = make_rows([1, 2])
+    rows[1]["rejected"] = "save it " * 50
+    with pytest.raises(InputError, match="row 2: a response of 100 tokens does not fit"):
+        run(replace(config, data=write_rows(rows), users=0, cohort=1))
+    assert not Path(config.out).exists()
+
+
+def test_a_node_without_the_memory_ends_the_run_before_anything_is_charged(
+    config, tmp_path, monkeypatch
+):
+    shutil.copytree(config.base, tmp_path / "base")  # one that nothing was tried on yet
+    config = replace(config, base=str(tmp_path / "base"))
+    base = language_base(base_config(config))
+    forward = base.model.forward
+
+    def limited(**inputs):
+        if inputs["input_ids"].numel() > 200:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+        return forward(**inputs)
+
+    monkeypatch.setattr(base.model, "forward", limited, raising=False)
+    with pytest.raises(
+        InputError, match=r"out of memory.*lower --batch-tokens.*--checkpointing"
+    ) as refused:
+        run(config)  # though no user's text is that long
+    assert "\n" not in str(refused.value)
+    assert not Path(config.out).exists()
+    assert run(replace(config, batch_tokens=100, max_tokens=50))["rounds"] == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"base": "./nowhere"}, "--base: no such folder"),
+        ({"features": "x"}, "--features is for a linear head"),
+        ({"length": "none"}, "--length is for a linear head"),
+        ({"strategy": "label-moment", "adjacency": "replace-labels", "rounds": 1, "cohort": 500,
+          "group_size": 0, "learning_rate": 0.0}, "--train head"),
+        ({"lora_targets": "nothing"}, "--lora-targets nothing"),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be(config, changes, said):
+    with pytest.raises(InputError, match=said):
+        run(replace(config, **changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"train": "lora"},
+        {"lora_rank": 3},
+        {"max_tokens": 9},
+        {"batch_tokens": 9},
+        {"user_memory": 9},
+        {"dtype": "auto"},
+        {"checkpointing": True},
+        {"tf32": True},
+        {"quantise": "4bit"},
+    ],
+)
+def test_options_about_a_model_need_one(changes):
+    with pytest.raises(InputError, match="name one with --base"):
+        RunConfig(**changes)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_holds_between_users_stands_in_the_result(config, together):
+    result = run(replace(config, batch_users=together))
+    assert result["user_isolation"] == ("empirical" if together else "by construction")
+    assert any("--batch-users" in text for text in result["warnings"]) == together
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_runs_in_half_the_bits(config, tmp_path, dtype):
+    """Its θ is float32 throughout, and about that of a run in float32 without noise."""
+    config = replace(config, strategy="nonprivate", cohort=50, checkpointing=True)
+    run(config)
+    half = replace(config, dtype=dtype, out=str(tmp_path / "half"))
+    result = run(half, nodes=2)
+    assert (result["features"]["dtype"], theta(half).dtype) == (dtype, theta(config).dtype)
+    apart = np.linalg.norm(theta(half) - theta(config)) / np.linalg.norm(theta(config))
+    assert 0.0 < apart < 0.5  # Adam's steps are as long for the smallest gradients as for others
+    about = json.loads((Path(half.out) / "model" / "murmuration.json").read_text())
+    assert about["base"]["dtype"] == dtype
+    scores(half)
+
+
+def test_a_head_on_states_of_half_the_bits(config, tmp_path):
+    config = replace(config, strategy="nonprivate", cohort=50, train="head", lora_rank=0)
+    run(config)
+    half = replace(config, dtype="bfloat16", out=str(tmp_path / "half"))
+    assert run(half)["features"]["dtype"] == "bfloat16"
+    saved = load_file(Path(half.out) / "model" / "model.safetensors")
+    assert saved["score.weight"].dtype == np.float32
+    exact = load_file(Path(config.out) / "model" / "model.safetensors")["score.weight"]
+    apart = np.linalg.norm(saved["score.weight"] - exact) / np.linalg.norm(exact)
+    assert 0.0 < apart < 32 * 2**-9
+
+
+def test_sizes_of_batches_are_those_that_nodes_found_and_stay(config, broken_off, monkeypatch):
+    """A run goes on with it on machines that fit others."""
+    found = iter([300, 5000])
+    monkeypatch.setattr(kinds, "fitting_batch", lambda *_: next(found))
+    config = replace(config, max_tokens=50)
+    broken_off(replace(config, rounds=3), after=1)
+    kept = json.loads((Path(config.out) / "base.json").read_text())
+    assert kept["batch_tokens"] == 300
+    result = run(replace(config, rounds=3, resume=True))
+    assert result["features"]["batch_tokens"] == 300
+    assert next(found) == 5000  # nobody measured again
+
+
+def test_the_size_that_was_asked_for_is_taken(config, monkeypatch):
+    monkeypatch.setattr(kinds, "fitting_batch", None)
+    assert run(replace(config, batch_tokens=99))["features"]["batch_tokens"] == 99
+
+
+@pytest.mark.parametrize("part", ["lora", "full"])
+def test_the_server_has_no_base_before_there_is_something_to_save(config, part, monkeypatch):
+    """Without a test: the nodes are other processes here, whose base is another's."""
+    config = replace(config, test="", heldout=0.3, train=part, lora_rank=2 * (part == "lora"))
+    seen, real = [], base_of
+
+    def watched(described, weights=True):
+        seen.append((weights, real(described, weights)))
+        return seen[-1][1]
+
+    monkeypatch.setattr("murmuration.server.run.base_of", watched)
+    result = run(config)
+    (first, outline), (second, whole) = seen
+    assert (first, second) == (False, True)
+    assert all(tensor.is_meta for tensor in outline.model.state_dict().values())
+    assert result["dimension"] == outline.dimension == whole.dimension
+    scores(config)
+
+
+def test_settings_reach_the_base(config):
+    given = {"max_tokens": 33, "batch_tokens": 44, "user_memory": 55, "batch_users": True}
+    more = {"dtype": "bfloat16", "checkpointing": True, "tf32": True, "quantise": "4bit"}
+    described = base_config(replace(config, **given, **more))
+    assert {name: described[name] for name in more} == more
+    assert described["kind"] == "language-model"
+    assert (described["max_tokens"], described["batch_tokens"], described["memory"]) == (33, 44, 55)
+    assert described["train"] == "lora"
+    head = base_config(replace(config, train="head", lora_rank=0))
+    assert json.dumps(head)
+    assert (
+        base_config(replace(config, train="head", lora_rank=0, quantise="8bit"))["quantise"]
+        == "8bit"
+    )
+    assert head["kind"] == "language-head"
+
+
+@pytest.mark.parametrize("part", ["lora", "head"])
+def test_a_response_that_does_not_fit_is_a_bad_row(config, write_rows, make_rows, caplog, part):
+    rows = make_rows([2] * 20)
+    rows[3]["rejected"] = "save it " * 50
+    test = make_rows([2] * 5, seed=3)
+    test[1]["chosen"] = "save it " * 50
+    config = replace(
+        config, data=write_rows(rows), test=write_rows(test, "test.jsonl"), train=part,
+        lora_rank=2 if part == "lora" else 0,
+    )  # fmt: skip
+    with pytest.raises(InputError, match="does not fit into the"):
+        run(config)
+    result = run(replace(config, on_bad_rows="skip"))
+    assert result["rounds"] == 2
+    assert result["heldout_users"] == 5
+    said = [record.getMessage() for record in caplog.records]
+    assert any(text.startswith("1 rows are left out, the first: row 4") for text in said)
+    assert any(text.startswith("1 rows of --test are left out, the first: row 2") for text in said)
+
+
+def test_a_test_of_bad_rows_alone_is_refused(config, write_rows, make_rows):
+    test = make_rows([2] * 2)
+    for row in test:
+        row["chosen"] = "save it " * 50
+    config = replace(config, test=write_rows(test), on_bad_rows="skip")
+    with pytest.raises(InputError, match="all 4 rows are bad, the first: row 1: a response"):
+        run(config)

@@ -1,0 +1,267 @@
+"""``murmuration plan`` for ELS and group privacy."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.analytic_gaussian import calibrate_noise
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.accounting.mixture import MixtureGaussian
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.strategies import registry
+from murmuration.strategies.adaptive import (
+    DEFAULT_QUANTILE,
+    DEFAULT_START,
+    AdaptivePlan,
+    QuantileRule,
+)
+from murmuration.strategies.planning import PlanQuery
+
+WHOLE = {
+    "users": 400,
+    "group_size": 4,
+    "sampling_probability": 0.02,
+    "cohort": None,
+    "rounds": 20,
+    "delta": 1e-5,
+    "epsilon": None,
+    "noise_multiplier": 8.0,
+}
+ADD = Adjacency.ADD_REMOVE
+
+
+def solve(strategy, asked, adjacency):
+    """What ``murmuration plan`` solves for this strategy."""
+    return registry.named(strategy).solve(replace(asked, strategy=strategy), adjacency)
+
+
+def asked(**changes):
+    return PlanQuery("", **{**WHOLE, **changes})
+
+
+def test_epsilon_and_back():
+    found = solve("els", asked(), ADD)
+    event = MixtureGaussian(8.0, 4, 0.02)
+    assert found["epsilon"] == accountant.epsilon([(event, 20)], adjacency=ADD, delta=1e-5)
+    assert found["batch"] == pytest.approx(32)
+    back = solve("els", asked(noise_multiplier=None, epsilon=found["epsilon"]), ADD)
+    assert back["noise_multiplier"] == pytest.approx(8.0, rel=1e-3)
+    assert back["epsilon"] <= found["epsilon"]
+
+
+def test_group_privacy_costs_more():
+    loud = asked(noise_multiplier=4.0, sampling_probability=0.2)
+    els, group = (solve(name, loud, ADD)["epsilon"] for name in ("els", "group"))
+    assert group > 1.05 * els
+
+
+def test_cohort_instead_of_probability():
+    found = solve("els", asked(sampling_probability=None, cohort=5), ADD)
+    assert found["sampling_probability"] == pytest.approx(5 * 16 / (400 * 4))
+    assert found["batch"] == pytest.approx(80)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"users": None}, "needs --users"),
+        ({"group_size": None}, "needs --group-size"),
+        ({"rounds": 0}, "needs --rounds"),
+        ({"delta": None}, "needs --delta"),
+        ({"noise_multiplier": None}, "one of --epsilon and --noise-multiplier"),
+        ({"epsilon": 1.0}, "one of --epsilon and --noise-multiplier"),
+        ({"sampling_probability": None}, "one of --sampling-probability"),
+        ({"cohort": 5}, "one of --sampling-probability"),
+    ],
+)
+def test_what_is_missing_is_named(changes, message):
+    with pytest.raises(InputError, match=message):
+        solve("els", asked(**changes), ADD)
+
+
+def test_refusals():
+    with pytest.raises(Unsupported, match="no guarantee under replace"):
+        solve("els", asked(), Adjacency.REPLACE)
+    with pytest.raises(ValueError, match=r"largest --group-size that works here is \d+"):
+        solve("group", asked(group_size=3000), ADD)
+
+
+def plan(cli, *options):
+    code, stdout, stderr = cli("plan", *options)
+    return code, stdout, " ".join(stderr)
+
+
+def test_contract(cli):
+    options = [
+        "--strategy", "els", "--users", 400, "--group-size", 4, "--sampling-probability", 0.02,
+        "--rounds", 20, "--delta", 1e-5,
+    ]  # fmt: skip
+    code, stdout, _ = plan(cli, *options, "--noise-multiplier", 8, "--json")
+    found = json.loads(stdout.splitlines()[-1])
+    assert code == 0
+    assert found["noise_multiplier"] == 8.0
+    assert found["epsilon"] == solve("els", asked(), ADD)["epsilon"]
+    code, stdout, _ = plan(cli, *options, "--noise-multiplier", 8)
+    assert (code, "sampling probability" in stdout) == (0, True)
+
+
+def test_command_line_refusals(cli):
+    els = ["--strategy", "els", "--users", 400, "--group-size", 4, "--rounds", 20]
+    code, _, said = plan(
+        cli, *els, "--cohort", 5, "--delta", 1e-5, "--epsilon", 1, "--adjacency", "replace"
+    )
+    assert code == 2
+    assert "no guarantee under replace" in said
+    uls = ["--strategy", "uls", "--users", 400, "--cohort", 5, "--rounds", 20, "--epsilon", 1]
+    code, _, said = plan(cli, *uls, "--delta", 1e-5, "--group-size", 3)
+    assert code == 2
+    assert "leave them out" in said
+
+
+def test_delta_by_the_number_of_users(cli):
+    options = ["--cohort", 40, "--rounds", 20, "--noise-multiplier", 20, "--delta", "n^-1.1"]
+    code, stdout, _ = plan(cli, "--users", 400, *options, "--json")
+    assert code == 0
+    assert json.loads(stdout.splitlines()[-1])["delta"] == pytest.approx(400**-1.1)
+    code, _, said = plan(cli, *options, "--epsilon", 1)
+    assert code == 2
+    assert "needs --users" in said
+
+
+# Plans without sampling: three numbers, of which two are given.
+
+
+LABELS = Adjacency.REPLACE_LABELS
+
+
+def solve_unsampled(strategy, unsampled_query, adjacency):
+    """What ``murmuration plan`` solves for this strategy."""
+    return registry.named(strategy).solve(replace(unsampled_query, strategy=strategy), adjacency)
+
+
+def unsampled_query(**change):
+    values = {
+        "users": 1000, "group_size": None, "sampling_probability": None, "cohort": None,
+        "rounds": None, "delta": 1e-5, "epsilon": 3.0, "noise_multiplier": None, **change,
+    }  # fmt: skip
+    return PlanQuery("", **values)
+
+
+def test_noise_is_the_analytic_gaussians():
+    found = solve_unsampled("label-moment", unsampled_query(), LABELS)
+    assert found["noise_multiplier"] == pytest.approx(2 * calibrate_noise(3.0, 1e-5), rel=1e-3)
+    assert (found["rounds"], found["cohort"], found["users"]) == (1, 1000, 1000)
+    two = solve_unsampled("label-moment", unsampled_query(rounds=2), LABELS)
+    assert two["noise_multiplier"] == pytest.approx(
+        math.sqrt(2) * found["noise_multiplier"], rel=1e-3
+    )
+
+
+@pytest.mark.parametrize("missing", ["epsilon", "delta"])
+def test_there_and_back(missing):
+    found = solve_unsampled("objective-perturbation", unsampled_query(), LABELS)
+    given = {**found, missing: None}
+    query = unsampled_query(**{k: given[k] for k in ("epsilon", "delta", "noise_multiplier")})
+    again = solve_unsampled("objective-perturbation", query, LABELS)
+    assert again[missing] == pytest.approx(found[missing], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rounds": 3}, "takes --rounds 1 or 2"),
+        ({"cohort": 10}, "everybody takes part"),
+        ({"users": None}, "needs --users"),
+        ({"epsilon": None}, "exactly one"),
+        ({"noise_multiplier": 1.0}, "exactly one"),
+        ({"epsilon": -1.0}, "--epsilon must be positive"),
+    ],
+)
+def test_refusals_without_sampling(change, message):
+    with pytest.raises(InputError, match=message):
+        solve_unsampled("label-moment", unsampled_query(**change), LABELS)
+
+
+# The plan of what shares its budget: it must be the plan that a run would use.
+
+
+SIZES = {"users": 1000, "cohort": 200, "rounds": 20, "delta": 1e-5}
+
+
+def solve_shared(strategy, variant, adaptation, shared_query, adjacency):
+    """What ``murmuration plan`` solves for this strategy."""
+    own = {"strategy": strategy, "variant": variant, "adaptation": adaptation}
+    return registry.named(strategy).solve(replace(shared_query, **own), adjacency)
+
+
+def shared_query(**change: float | None) -> PlanQuery:
+    values = {
+        "group_size": None,
+        "sampling_probability": None,
+        "epsilon": 3.0,
+        "noise_multiplier": None,
+        **SIZES,
+        **change,
+    }
+    return PlanQuery("", **values)  # type: ignore[arg-type]
+
+
+def plain_noise() -> float:
+    return accountant.noise_multiplier_for(
+        3.0, delta=1e-5, probability=0.2, rounds=20, adjacency=Adjacency.ADD_REMOVE
+    )
+
+
+@pytest.mark.parametrize("strategy", ["adaptive", "aup"])
+def test_a_counted_quantile_costs_a_little_noise(strategy):
+    found = solve_shared(strategy, "centred", "quantile", shared_query(), Adjacency.ADD_REMOVE)
+    assert plain_noise() < found["noise_multiplier"] < 1.1 * plain_noise()
+    plan = AdaptivePlan(
+        adjacency=Adjacency.ADD_REMOVE,
+        noise_multiplier=found["noise_multiplier"],
+        count_noise=found["count_noise"],
+        rule=QuantileRule(DEFAULT_START, DEFAULT_QUANTILE),
+        **SIZES,  # type: ignore[arg-type]
+    )
+    spent = accountant.epsilon(plan.charges.items(), adjacency=plan.adjacency, delta=1e-5)
+    assert 2.99 < spent <= 3.0
+
+
+def test_tests_are_charged_in_full():
+    found = solve_shared("aup", "centred", "above-threshold", shared_query(), Adjacency.ADD_REMOVE)
+    rest = accountant.epsilon(
+        [(PoissonGaussian(0.2, found["noise_multiplier"]), 20)],
+        adjacency=Adjacency.ADD_REMOVE,
+        delta=1e-5,
+    )
+    assert found["tests"] * found["test_epsilon"] > 0
+    assert rest < 3.0 < rest + found["tests"] * found["test_epsilon"]
+
+
+@pytest.mark.parametrize("variant", ["published", "corrected"])
+def test_filters_need_more_noise_than_one_sum(variant):
+    found = solve_shared("aup", variant, "quantile", shared_query(), Adjacency.ADD_REMOVE)
+    assert found["noise_multiplier"] > plain_noise()
+    assert found["epsilon"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"epsilon": None}, "--epsilon"),
+        ({"noise_multiplier": 2.0}, "--epsilon"),
+        ({"users": None}, "--users"),
+        ({"cohort": 0}, "--cohort"),
+        ({"rounds": None}, "--rounds"),
+        ({"delta": -1.0}, "--delta"),
+    ],
+)
+def test_what_is_missing_of_a_shared_budget_is_named(change, named):
+    with pytest.raises(InputError, match=named):
+        solve_shared(
+            "adaptive", "centred", "quantile", shared_query(**change), Adjacency.ADD_REMOVE
+        )
