@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -70,13 +71,14 @@ class LanguageHead:
     @cached_property
     def _embeddings(self) -> Embeddings:
         base, is_mean = self.base, self.base.settings.head_pooling == "mean"
+        network: Any = base.model
         known = {k: v for k, v in asdict(base.settings).items() if k in _KNOWN_BY}
         return Embeddings(
             self._states,
             (lambda states_LD: states_LD.mean(0)) if is_mean else (lambda states_LD: states_LD[-1]),
             device=base.device,
             width=self.dimension,
-            words=len(base.model.get_input_embeddings().get_parameter("weight")),
+            words=len(network.get_input_embeddings().get_parameter("weight")),
             limit=base.texts.limit,
             terms=[KIND, json.dumps(known, sort_keys=True), base.attention],
             threads=base.settings.quantise == "none",  # whose layers keep what they last unpacked
