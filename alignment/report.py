@@ -13,10 +13,10 @@ from rich.console import Group
 from rich.text import Text
 
 from murmuration.alignment.evaluation import BUDGET, PARTED
-from murmuration.preference.data.sources import is_hub_name
+from murmuration.preference.online import is_of_hub
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.promise import Promise
-from murmuration.reporting.card_head import head, loading
+from murmuration.reporting.card_head import head, loading, made_from
 from murmuration.reporting.figures import duration, share_text
 from murmuration.reporting.jinja import html_templates, joined_lines, markdown_templates
 from murmuration.reporting.live.tables import table_of
@@ -136,6 +136,7 @@ def card(result: Mapping[str, Any], promise: Promise) -> str:
         why=WHY[result["stopped"]],
         promise=paragraphs(promise),
         table=table(told),
+        made_from=made_from(result.get("origin", {})),
         loading=loading(True, base=base, adapter=adapter),
     )
     return f"{_head(['rlhf'], told, base, adapter)}\n{text}"
@@ -156,13 +157,19 @@ def learnt_card(result: Mapping[str, Any], promise: Promise) -> str:
     """README.md of what demonstrations made of a base; arguments as of `card`, of the base alone,
     with ``result`` as far as it is known by then."""
     base, told = _public_name(str(result["base"])), details(promise)
-    text = joined_lines(_DEMONSTRATIONS, result=result, base=base, promise=paragraphs(promise))
+    text = joined_lines(
+        _DEMONSTRATIONS,
+        result=result,
+        base=base,
+        promise=paragraphs(promise),
+        made_from=made_from(result.get("origin", {})),
+    )
     return f"{_head(['sft'], told, base, adapter=True)}\n{text}"
 
 
 def _public_name(base: str) -> str:
     """A base's name on a hub; empty for a folder, whose name is nobody's business."""
-    return base if is_hub_name(base) and not Path(base).exists() else ""
+    return base if is_of_hub(base) and not Path(base).exists() else ""
 
 
 _TEMPLATES, _SIGNED = Path(__file__).with_name("templates"), "{:+.2f}".format

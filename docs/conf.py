@@ -30,6 +30,11 @@ myst_enable_extensions = ["deflist", "fieldlist"]
 # A name of ours that leads nowhere is an error; names of other libraries have no page here.
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(?!murmuration\b).*")]
+# Types of attributes; who looks at data reads what the summary says of them.
+nitpick_ignore = [
+    ("py:class", "murmuration.preference.data.judgements.Judgements"),
+    ("py:class", "murmuration.preference.data.schema.Schema"),
+]
 suppress_warnings = ["misc.highlighting_failure"]
 
 autodoc_member_order = "bysource"

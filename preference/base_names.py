@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.gguf import SMOLLM2, converted, is_gguf, is_packaged
 from murmuration.preference.online import hub_name, is_of_hub, snapshot
 
 #: Folders with bases, separated as in PATH, or the bases themselves.
@@ -33,6 +34,8 @@ def name_for(path: str, folder: Path) -> str:
     stay."""
     if hub := hub_name(Path(path)):
         return hub
+    if is_packaged(Path(path)):
+        return SMOLLM2
     if not Path(path).is_absolute():
         return path
     base, here = os.path.realpath(path), os.path.realpath(folder)
@@ -43,9 +46,11 @@ def name_for(path: str, folder: Path) -> str:
 
 
 def last_name(path: str) -> str:
-    """A folder by its last name, as `./base`; hubs' names stay."""
+    """Return a folder by its last name, as `./base`; hubs' names and packaged models' stay."""
     if hub := hub_name(Path(path)):
         return hub
+    if is_packaged(Path(path)):
+        return SMOLLM2
     local = Path(path).is_absolute() or path.startswith((".", "~"))
     return f"./{Path(path).name}" if local else path
 
@@ -65,7 +70,11 @@ def place_of(name: str, folder: Path, *, given: str = "", digest: str = "") -> s
     """
     if given:
         place = Path(given).expanduser()
+        if is_gguf(given) and not place.is_dir():
+            return str(converted(given))
         return os.path.realpath(place) if place.is_dir() else given
+    if name == SMOLLM2:
+        return str(converted(name))
     if is_of_hub(name):
         return str(snapshot(name, folder))
     if not name.startswith(("./", "../")):

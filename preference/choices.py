@@ -18,6 +18,8 @@ TRAINED = ("head", "lora", "full")
 LENGTHS = ("bounded", "none", "log")
 #: What a language model computes in; ``auto`` is one of the others.
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+#: What of a text's states a linear head reads (``preference.language.base_model``).
+POOLINGS = ("last", "mean")
 #: In how many bits a language model's frozen linear layers are kept: those of ``dtype``, or fewer.
 QUANTISED = ("none", "8bit", "4bit")
 #: The server's optimizers (``strategies.optimizers``).

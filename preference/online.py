@@ -21,6 +21,7 @@ from typing import Any
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.sources import first_line, is_hub_name
+from murmuration.preference.language.gguf import is_gguf
 
 #: A small encoder that goes by one word, wherever its weights are: in the package of the extra
 #: `minilm`, or under this name in the hub's cache.
@@ -80,7 +81,7 @@ def local(described: Any, folder: Path) -> Any:
 def is_of_hub(name: str) -> bool:
     """Return whether only a hub's cache, or a hub, can have what is called so."""
     packaged = name == MINILM and minilm_folder() is not None
-    return is_hub_name(name) and not packaged and not Path(name).is_dir()
+    return is_hub_name(name) and not (packaged or is_gguf(name) or Path(name).is_dir())
 
 
 def snapshot(name: str, folder: Path) -> Path:

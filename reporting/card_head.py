@@ -86,9 +86,21 @@ def measured(
     return {"name": name, "results": [{"task": kind, "dataset": dataset, "metrics": metrics}]}
 
 
-def loading(writes: bool, *, base: str = "", adapter: bool = False) -> str:
+def made_from(origin: Mapping[str, str]) -> str:
+    """Return what a base was made from, in a sentence; ``origin`` as of `language.gguf.origin_of`,
+    and the sentence empty where that is."""
+    if not origin:
+        return ""
+    licence = origin["license"] or "unknown"
+    return (
+        f"The base was made from the GGUF file of {origin['name']} (licence: {licence}; SHA-256 "
+        f"{origin['sha256']})."
+    )
+
+
+def loading(writes: bool, *, base: str = "", adapter: bool = False, pooling: str = "last") -> str:
     """Return how transformers alone, and peft for an adapter, load a language model; ``base`` is
-    its name on a hub."""
+    its name on a hub, and ``pooling`` of the states that a reward's head reads."""
     loader = "AutoModelForCausalLM" if writes else "AutoModelForSequenceClassification"
     width = "" if writes else ", num_labels=1"
     code = [f"from transformers import {loader}, AutoTokenizer"]
@@ -104,6 +116,10 @@ def loading(writes: bool, *, base: str = "", adapter: bool = False) -> str:
     else:
         code += [f"model = {loader}.from_pretrained(folder).eval()"]
     last = "" if writes else " A score is the only logit."
+    if pooling == "mean":
+        code += ['states = model.base_model(**tokenizer(text, return_tensors="pt"))[0]']
+        code += ["score = model.score(states).mean()"]
+        last = " The only logit is of the last token, and a score the mean over all tokens."
     lines = ["By transformers alone:", "", "```python", *code, "```", "", _WRITTEN + last]
     return "\n".join([_BEGIN, "", *lines, "", _END])
 

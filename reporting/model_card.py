@@ -5,14 +5,16 @@ this machine: a base in a folder goes by its last name.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from murmuration.preference.base_names import last_name
 from murmuration.preference.features.language_head import KIND as HEAD
 from murmuration.preference.language.base_model import KIND as LANGUAGE_MODEL
+from murmuration.preference.language.gguf import origin_of
 from murmuration.preference.language.policy_class import KIND as CLASS
 from murmuration.privacy.disclosure import Disclosure, disclosed
-from murmuration.reporting.card_head import head, hub_name, loading, measured
+from murmuration.reporting.card_head import head, hub_name, loading, made_from, measured
 from murmuration.reporting.facts import facts
 from murmuration.reporting.figures import round_digits, share_text
 from murmuration.reporting.jinja import TEMPLATES, joined_lines, markdown_templates
@@ -33,11 +35,13 @@ def model_card(disclosure: Disclosure, promise: Details) -> str:
     result = disclosed(disclosure)
     lacking = {"kind": "", "path": "unknown", "train": "head"}
     lacking |= {"as_published": False, "merged": False, "length": "log"}
+    lacking |= {"head_layer": 0, "head_pooling": "last"}
     told, features = facts(result), {**lacking, **result["features"]}
     path = str(features["path"])
     speaks = features["kind"] in (LANGUAGE_MODEL, HEAD, CLASS)
     adapter = speaks and features["train"] == "lora" and not features["merged"]
     base = hub_name(path)
+    origin = origin_of(Path(path)) if speaks else {}
     card = joined_lines(
         _CARD,
         told,
@@ -45,13 +49,16 @@ def model_card(disclosure: Disclosure, promise: Details) -> str:
         features=features,
         path=last_name(path).removeprefix("./"),
         language_model=speaks,
+        made_from=made_from(origin),
         warnings=[without_folders(str(text)) for text in told["warnings"]],
         holds=(
             "the base is an adapter itself, so this folder holds the whole model, merged"
             if features["merged"]
             else "this folder holds these, and needs the base"
         ),
-        loading=loading(told["writes"], base=base, adapter=adapter),
+        loading=loading(
+            told["writes"], base=base, adapter=adapter, pooling=features["head_pooling"]
+        ),
         promise=table(promise),
     )
     return _head(told, promise, base, speaks, adapter) + "\n" + card

@@ -311,6 +311,7 @@ def base_config(config: Settings) -> dict[str, Any]:
     """
     from murmuration.preference.features.hashing import parse_features
     from murmuration.preference.features.language_head import KIND as HEAD
+    from murmuration.preference.features.language_head import SETTINGS
     from murmuration.preference.language.base_model import KIND, NOTHING, BaseSettings
     from murmuration.preference.language.loading import resolve_base
     from murmuration.preference.language.policy_class import KIND as CLASS
@@ -333,6 +334,8 @@ def base_config(config: Settings) -> dict[str, Any]:
         "beta": config.beta,
         "r_max": config.r_max,
         "as_published": config.as_published,
+        "head_layer": config.head_layer,
+        "head_pooling": config.head_pooling,
     }
     if not config.base:
         return parse_features(config.features, config.length)
@@ -347,8 +350,7 @@ def base_config(config: Settings) -> dict[str, Any]:
         ]
         return {**vars(settings), "kind": CLASS, "train": NOTHING, "policies": said}
     if settings.train == "head":
-        shaping = ("path", "max_tokens", "batch_tokens", "dtype", "quantise", "tf32")
-        return {"kind": HEAD, **{name: getattr(settings, name) for name in shaping}}
+        return {"kind": HEAD, **{name: getattr(settings, name) for name in SETTINGS}}
     return {"kind": KIND, **vars(settings)}
 
 

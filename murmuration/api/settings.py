@@ -195,6 +195,14 @@ class ModelSettings(TypedDict, total=False):
     """Share of the first rounds, in which only a reward's head learns. (While the head is zero,
     all gradients below it are zero, and layers there would get only noise.)"""
 
+    head_layer: int
+    """--train head: layers of --base below the head; those above are left out. [default:
+    all]"""
+
+    head_pooling: Literal["last", "mean"]
+    """--train head: whether the head reads a text's last state, or the mean of all. [default:
+    last]"""
+
     lora_rank: int
     """Rank of LoRA. [default: 16]"""
 

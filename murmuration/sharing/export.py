@@ -331,7 +331,8 @@ def _amend_card(
             relation = "adapter" if adapter else "finetune"
             changes |= {"base_model_relation": relation, "base_model": named}
         writes = base.get("task", "reward") != "reward"
-        passage = loading(writes, base=named, adapter=adapter)
+        pooling = base.get("head_pooling", "last")
+        passage = loading(writes, base=named, adapter=adapter, pooling=pooling)
     elif how.hub:
         changes["base_model"] = how.hub
     entry = {name: value for name, value in (told or {}).items() if value is not None}

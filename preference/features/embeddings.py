@@ -14,8 +14,12 @@ in its last digit. Three things make it fast all the same.
   ``MURMURATION_CACHE`` names, or else in the user's own (``~/.cache/murmuration``); with the
   variable set to nothing, nothing is kept. Files are their owner's alone, hold no text, and are
   believed only if their checksum is right. A name is a digest of the weights, the tokenizer, the
-  pooling, the libraries and the processor, and of the text's tokens. Embeddings tell of private
-  texts: whoever deletes these deletes the folder, too.
+  pooling, the libraries and the processor, and of the text's tokens (in the order and with the
+  words that a chat template gave them). Embeddings tell of private texts: whoever deletes these
+  deletes the folder, too.
+
+Encoders' embeddings are computed so (`preference.features.encoders`), and the states that the head
+of a language model reads (`preference.features.language_head`).
 
 On a deployed node that folder is on its owner's machine, under the account that computes; it is
 never sent. What is found there has the bits that would be computed, so no answer of a node depends
@@ -30,10 +34,9 @@ import hashlib
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -42,9 +45,6 @@ from murmuration.preference.escaping import get_logger
 from murmuration.preference.language.machine import last_digits
 from murmuration.preference.language.row_cache import RowCache, key_of, user_folder
 from murmuration.privacy.mechanisms.parallel import on_each_core, one_core
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 #: Who wants to know how fast texts are read, sets a handler here.
 log = get_logger("murmuration.features")
@@ -58,7 +58,8 @@ _SHORT = 8  # tokens: kernels for few rows are others, so what is shorter is rea
 _TRIED = ((2, _SHORT), (9, 11), (31, 33), (3, 131))
 #: Texts at a time, below which it is not worth the second that trying out takes: read one by one.
 WORTH = 256
-_AT_A_TIME = 512  # texts between looks at the clock
+_AT_A_TIME = 512  # texts between looks at the clock, at most; of a slow network fewer
+_AT_FIRST = 8
 _SECONDS = 5.0  # from one report to the next
 
 Written = Mapping[str, Sequence[Sequence[int]]]
@@ -74,13 +75,13 @@ class Pace:
     kept: int = 0
     _told: float = 0.0
 
-    def add(self, texts: int, seconds: float) -> None:
-        """Count texts that were read, and tell the log now and then."""
+    def add(self, texts: int, seconds: float, left: int) -> None:
+        """Count texts that were read, and tell the log now and then, with how many are left."""
         self.texts += texts
         self.seconds += seconds
         if self.seconds - self._told >= _SECONDS:
             self._told = self.seconds
-            log.info("computing features: %s", self.rate)
+            log.info("computing features: %s, %s to go", self.rate, f"{left:,}")
 
     def since(self, before: "Pace") -> "Pace":
         """Return what came on top."""
@@ -99,27 +100,37 @@ pace = Pace()
 
 
 class Embeddings:
-    """Embeddings of texts by a network, of norm 1.
+    """Embeddings of texts by a network.
 
     Args:
-        model: in evaluation mode, float32.
-        device: where it runs.
-        pooling: `mean` over the text's tokens, or `cls`.
-        limit: the most tokens that it takes.
-        digest: which weights and tokenizer these are; empty: it is not known, nothing is kept.
+        states: gives the states of B texts of equally many tokens, (B, L, D), from what a tokenizer
+            makes of them; called by several threads.
+        pool: gives a text's embedding, (D,), from its states, (L, D).
+        device: where the network runs.
+        width: D.
+        words: how many tokens the network knows.
+        limit: the most tokens of a text that it takes.
+        terms: which weights and tokenizer these are, the pooling, and all else that embeddings
+            depend on, beside a text's tokens and the machine; empty: it is not known, nothing is
+            kept.
+        threads: whether each core may read texts of its own.
     """
 
     def __init__(
         self,
-        model: "PreTrainedModel",
+        states: Callable[[Mapping[str, torch.Tensor]], torch.Tensor],
+        pool: Callable[[torch.Tensor], torch.Tensor],
+        *,
         device: torch.device,
-        pooling: str,
+        width: int,
+        words: int,
         limit: int,
-        digest: str = "",
+        terms: Sequence[str] = (),
+        threads: bool = True,
     ) -> None:
-        model.to(device)  # type: ignore[arg-type]
-        self._model, self._device, self._pooling = model, device, pooling
-        self._limit, self._digest, self._width = limit, digest, int(model.config.hidden_size)
+        self._states, self._pool, self._device = states, pool, device
+        self._width, self._words, self._limit = width, words, limit
+        self._terms, self._threads = terms, threads
 
     def __call__(self, written: Written) -> np.ndarray:
         """Embeddings of R texts, (R, D) float32, from what a tokenizer makes of each; zeros where
@@ -136,8 +147,10 @@ class Embeddings:
         pace.kept += len(known)
         distinct = [name for name in places if name not in known]
         try:
+            left = len(distinct)
             for some in self._parts(written, [places[name][0] for name in distinct]):
-                rows_RD = self._computed(written, some)
+                left -= sum(map(len, some))
+                rows_RD = self._computed(written, some, left)
                 done = [names[text] for batch in some for text in batch]
                 for name, row_D in zip(done, rows_RD, strict=True):
                     row_RD[places[name]] = row_D
@@ -151,60 +164,61 @@ class Embeddings:
 
     @cached_property
     def _cache(self) -> RowCache:
-        terms = [self._digest, self._pooling, str(self._width), *last_digits(self._device, 1)]
-        folder = user_folder() if self._digest else None
+        terms = [*self._terms, str(self._width), *last_digits(self._device, 1)]
+        folder = user_folder() if self._terms else None
         return RowCache(folder, key_of(_FORMAT, terms), "embeddings", _MOST)
 
     def _parts(self, written: Written, texts: Sequence[int]) -> Iterator[list[list[int]]]:
-        """Texts in batches, the longest first, some batches at a time."""
+        """Texts in batches, the longest first, so many batches at a time as take some seconds."""
         together = self._device.type == "cpu" and len(texts) >= WORTH and self.isolates
         part: list[list[int]] = []
+        most, begun = _AT_FIRST, time.monotonic()
         for batch in batches_of(written, texts, _TOKENS if together else 0):
             part.append(batch)
-            if sum(map(len, part)) >= _AT_A_TIME:
+            if (count := sum(map(len, part))) >= most:
                 yield part
+                seconds, begun = time.monotonic() - begun, time.monotonic()
+                most = int(min(_AT_A_TIME, max(_AT_FIRST, count * _SECONDS / max(seconds, 1e-9))))
                 part = []
         if part:
             yield part
 
-    def _computed(self, written: Written, batches: Sequence[Sequence[int]]) -> np.ndarray:
-        """Embeddings of the batches' texts, one after the other."""
+    def _computed(
+        self, written: Written, batches: Sequence[Sequence[int]], left: int
+    ) -> np.ndarray:
+        """Embeddings of the batches' texts, one after the other; ``left`` are to come."""
         begun = time.monotonic()
 
         def piece(number: int) -> np.ndarray:
             texts = batches[number]
             return self.together({n: [rows[t] for t in texts] for n, rows in written.items()})
 
-        if self._device.type == "cpu":
+        if self._device.type == "cpu" and self._threads:
             result = on_each_core(piece, len(batches))
         else:
-            result = [piece(number) for number in range(len(batches))]
+            with one_core():
+                result = [piece(number) for number in range(len(batches))]
         rows_RD = np.concatenate(result)
-        pace.add(len(rows_RD), time.monotonic() - begun)
+        pace.add(len(rows_RD), time.monotonic() - begun, left)
         return rows_RD
 
     def together(self, written: Written) -> np.ndarray:
         """Embeddings of B texts of equally many tokens, read in one batch: (B, D)."""
         inputs = {name: torch.tensor(rows).to(self._device) for name, rows in written.items()}
         with torch.no_grad():  # a setting of the thread
-            states_BLD = self._model(**inputs).last_hidden_state.float()
+            states_BLD = self._states(inputs).float()
             # Each by itself: a mean over one text of a batch may be added up in another order.
-            rows = [self._pooled(states_LD.contiguous()) for states_LD in states_BLD]
+            rows = [self._pool(states_LD.contiguous()) for states_LD in states_BLD]
             return torch.stack(rows).cpu().numpy()
-
-    def _pooled(self, states_LD: torch.Tensor) -> torch.Tensor:
-        pooled_D = states_LD[0] if self._pooling == "cls" else states_LD.mean(0)
-        return torch.nn.functional.normalize(pooled_D, dim=-1)
 
     @cached_property
     def isolates(self) -> bool:
         """Return whether texts of a batch have the bits here that they have alone, as tried out."""
-        words = len(self._model.get_input_embeddings().get_parameter("weight"))
         generator = torch.Generator().manual_seed(0)
         with one_core():
             for texts, tokens in _TRIED:
                 size = (texts, min(tokens, self._limit))
-                ids = torch.randint(0, words, size, generator=generator).tolist()
+                ids = torch.randint(0, self._words, size, generator=generator).tolist()
                 written = {"input_ids": ids, "attention_mask": [[1] * size[1]] * texts}
                 alone = [
                     self.together({name: rows[text : text + 1] for name, rows in written.items()})

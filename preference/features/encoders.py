@@ -12,6 +12,7 @@ Shape suffixes: R texts, D dimensions.
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -33,6 +34,9 @@ from murmuration.preference.language.checkpoint import (
 from murmuration.preference.language.confined.tokenizer import load_tokenizer
 from murmuration.preference.language.tokens import unbroken
 from murmuration.preference.online import MINILM, MINILM_HUB, minilm_folder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class EncoderFeatures:
@@ -77,7 +81,7 @@ class EncoderFeatures:
         self.max_tokens = max_tokens
         positions = getattr(self._model.config, "max_position_embeddings", max_tokens)
         self._limit = min(max_tokens, positions, self._tokenizer.model_max_length)
-        self._embeddings = Embeddings(
+        self._embeddings = encoder_embeddings(
             self._model,
             torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")),
             pooling,
@@ -122,6 +126,35 @@ class EncoderFeatures:
             "length_weight": self.length_weight,
             "length": self.length,
         }
+
+
+def encoder_embeddings(
+    model: "PreTrainedModel", device: torch.device, pooling: str, limit: int, digest: str = ""
+) -> Embeddings:
+    """Return embeddings of norm 1 by an encoder.
+
+    Args:
+        model: in evaluation mode, float32.
+        device: where it runs.
+        pooling: `mean` over the text's tokens, or `cls`.
+        limit: the most tokens that it takes.
+        digest: which weights and tokenizer these are; empty: it is not known, nothing is kept.
+    """
+    model.to(device)  # type: ignore[arg-type]
+
+    def pool(states_LD: torch.Tensor) -> torch.Tensor:
+        pooled_D = states_LD[0] if pooling == "cls" else states_LD.mean(0)
+        return torch.nn.functional.normalize(pooled_D, dim=-1)
+
+    return Embeddings(
+        lambda inputs: model(**inputs).last_hidden_state,
+        pool,
+        device=device,
+        width=int(model.config.hidden_size),
+        words=len(model.get_input_embeddings().get_parameter("weight")),
+        limit=limit,
+        terms=[digest, pooling] if digest else (),
+    )
 
 
 def resolve_encoder(path: str) -> str:

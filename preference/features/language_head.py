@@ -1,24 +1,31 @@
-"""A language model whose head alone is trained: its last states are features, computed once.
+"""A language model whose head alone is trained: its states are features, computed once.
 
 The reward is linear in the head, so this is the linear head of `preference.reward` over the vector
 that the model's own head reads, and takes no backward pass. States are scaled by 1/√D, which makes
 them about unit length behind a layer norm; the scale goes into the head's weights when the model is
 saved, so that it is an ordinary reward model. The head begins at zero.
 
+States are those behind all layers, or behind the first ``head_layer``, with the model's last norm;
+what is above these is neither computed nor saved. The head reads the last, or the mean of all.
+
 Needs the extra `murmuration-rlhf[lm]`.
 
 Legend: R texts, L tokens, D dimensions.
 """
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features.embeddings import Embeddings
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 
 KIND = "language-head"
@@ -46,33 +53,50 @@ class LanguageHead:
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """Features of R texts: (R, D) float32."""
         tokens = self.base.texts(prompts, responses)
-        phi_RD = np.zeros((len(responses), self.dimension), dtype=np.float32)
-        for text in range(len(responses)):  # alone: no digit depends on what stands beside
-            state_D = self._states(tokens, np.array([text]))[0]
-            phi_RD[text] = state_D.float().cpu().numpy() / math.sqrt(self.dimension)
-        return phi_RD
+        texts = range(len(responses))
+        bounds = [slice(*tokens.start_T[text : text + 2].tolist()) for text in texts]
+        written = {"input_ids": [tokens.ids[of_text].tolist() for of_text in bounds]}
+        if self.base.has_segments:
+            lengths = zip(texts, tokens.lengths_T.tolist(), strict=True)
+            written["token_type_ids"] = [
+                tokens.segments(np.array([text]), length)[0].tolist() for text, length in lengths
+            ]
+        with self.base.computing():
+            return self._embeddings(written) / np.float32(math.sqrt(self.dimension))
 
     def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """Return which texts the model can read, (R,) bool."""
         return self.base.texts.fits(prompts, responses)
 
-    def _states(self, tokens, texts_R: np.ndarray) -> torch.Tensor:
-        """Return what the head reads of each text, (R, D)."""
-        seen: list[torch.Tensor] = []
-        hook = self._head.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-        try:
-            with torch.no_grad():
-                self.base.rewards(tokens, texts_R)
-        finally:
-            hook.remove()
-        state = seen[0]
-        if state.ndim == 2:
-            return state
-        # Of a causal model the head reads every token, and the last that is no padding counts.
-        pad = self.base.tokenizer.pad_token_id
-        ids_RL, _ = tokens.batch(texts_R, pad)
-        last_R = (torch.arange(ids_RL.shape[1]) * (ids_RL != pad)).argmax(1).to(state.device)
-        return state[torch.arange(len(state), device=state.device), last_R]
+    @cached_property
+    def _embeddings(self) -> Embeddings:
+        base, is_mean = self.base, self.base.settings.head_pooling == "mean"
+        network: Any = base.model
+        known = {k: v for k, v in asdict(base.settings).items() if k in _KNOWN_BY}
+        return Embeddings(
+            self._states,
+            (lambda states_LD: states_LD.mean(0)) if is_mean else (lambda states_LD: states_LD[-1]),
+            device=base.device,
+            width=self.dimension,
+            words=len(network.get_input_embeddings().get_parameter("weight")),
+            limit=base.texts.limit,
+            terms=[KIND, json.dumps(known, sort_keys=True), base.attention],
+            threads=base.settings.quantise == "none",  # whose layers keep what they last unpacked
+        )
+
+    def _states(self, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Return what the head reads of B texts of L tokens, up to that which counts last."""
+        ids_BL = inputs["input_ids"]
+        segments_BL = inputs.get("token_type_ids")
+        states_BLD = self.base.head_states(
+            self.base.inputs_of(ids_BL, torch.ones_like(ids_BL), segments_BL)
+        )
+        if self.base.settings.head_pooling == "mean" or states_BLD.shape[1] == 1:
+            return states_BLD
+        # As transformers has it: the last token that has not the number of padding.
+        place_L = torch.arange(ids_BL.shape[1], device=ids_BL.device)
+        last_B = (place_L * (ids_BL != self.base.tokenizer.pad_token_id)).argmax(1)
+        return states_BLD[torch.arange(len(ids_BL), device=ids_BL.device), last_B][:, None]
 
     def to_config(self) -> dict:
         """Description for `preference.features.hashing.feature_map`."""
@@ -98,7 +122,11 @@ class LanguageHead:
             self.base.save(folder)
 
 
-_SHAPING = (
+#: All that a text's states depend on beside its tokens.
+_KNOWN_BY = ("digest", "merged", "dtype", "quantise", "tf32", "head_layer", "head_pooling")
+#: Settings that a head has, beside what is found in the base.
+SETTINGS = (
     *("path", "max_tokens", "batch_tokens", "dtype", "quantise", "tf32"),
-    *("digest", "revision", "merged"),
+    *("head_layer", "head_pooling"),
 )
+_SHAPING = (*SETTINGS, "digest", "revision", "merged")

@@ -44,7 +44,7 @@ import numpy as np
 import torch
 
 from murmuration.preference.base_names import name_for
-from murmuration.preference.choices import DTYPES, QUANTISED, TASKS, TRAINED
+from murmuration.preference.choices import DTYPES, POOLINGS, QUANTISED, TASKS, TRAINED
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.adapters import check_untied, merged_state
 from murmuration.preference.language.checkpoint import check_same, name_base
@@ -53,6 +53,7 @@ from murmuration.preference.language.loading import (
     blocks_of,
     checkpointed,
     contents_of,
+    keep_layers,
     load_causal,
     load_with_head,
     resolve_base,
@@ -77,6 +78,7 @@ _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 #: Settings that say nothing of the network at θ = 0; where it lies is not which one it is.
 _NOT_OF_REFERENCE = (
     *("path", "max_tokens", "batch_tokens", "memory", "loss", "beta", "r_max", "as_published"),
+    *("head_layer", "head_pooling"),
 )
 
 
@@ -101,6 +103,10 @@ class BaseSettings:
         tf32: whether a GPU may round factors of float32 products to TF32 (never in users' rows).
         loss: of `policy`: its loss, with ``beta`` and ``r_max`` as of `policy_losses.PolicyLoss`.
         as_published: of `sft`: only the responses that were preferred, as S's appendix E has it.
+        head_layer: of ``head``: how many of the model's layers there are below the head's norm; 0:
+            all of them.
+        head_pooling: of ``head``: one of `POOLINGS`: whether it reads the text's last state, or
+            the mean of all.
         digest: SHA-256 of what is in ``path``; empty: whatever is there.
         revision: its commit, where it comes from a hub.
         merged: what ``path`` was merged into, where it is an adapter.
@@ -126,6 +132,8 @@ class BaseSettings:
     beta: float = PolicyLoss.beta
     r_max: float = PolicyLoss.r_max
     as_published: bool = False
+    head_layer: int = 0
+    head_pooling: str = "last"
     digest: str = ""
     revision: str = ""
     merged: str = ""
@@ -140,6 +148,11 @@ class BaseSettings:
         if self.quantise not in QUANTISED:
             said = ", ".join(QUANTISED)
             raise InputError(f"--quantise must be one of {said}; got {self.quantise!r}")
+        if self.head_pooling not in POOLINGS:
+            choices = ", ".join(POOLINGS)
+            raise InputError(f"--head-pooling must be one of {choices}; got {self.head_pooling!r}")
+        if self.train != "head" and (self.head_layer or self.head_pooling != "last"):
+            raise InputError("--head-layer and --head-pooling are for --train head")
         PolicyLoss(self.loss, self.beta, self.r_max)  # or says what is wrong with them
         if self.quantise != "none" and self.train == "full":
             raise InputError(
@@ -156,7 +169,11 @@ class BaseSettings:
         ):
             if getattr(self, name) < 1:
                 raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
-        for name, option in (("batch_tokens", "--batch-tokens"), ("alpha", "--lora-alpha")):
+        for name, option in (
+            ("batch_tokens", "--batch-tokens"),
+            ("alpha", "--lora-alpha"),
+            ("head_layer", "--head-layer"),
+        ):
             if getattr(self, name) < 0:
                 raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
 
@@ -183,6 +200,7 @@ class LanguageBase:
         most_logits: how many numbers there are for next tokens at a time.
         head: name of a reward's head; empty where the next token is said.
         words: how many there are for the next token; 0 for a reward.
+        has_segments: whether the network is told prompt and response apart.
 
     Raises:
         InputError: the model cannot be loaded, or not be trained in this way.
@@ -204,6 +222,8 @@ class LanguageBase:
             loaded = load_with_head(path, read, weights, packed)
             self.tokenizer, self.model, self.head, new = loaded
             self.words = 0
+        if settings.head_layer:
+            keep_layers(self.model, settings.head_layer, path)
         if settings.checkpointing:
             checkpointed(self.model, path)
         if settings.train == "lora":
@@ -217,8 +237,12 @@ class LanguageBase:
         self.attention = str(getattr(self.model.config, "_attn_implementation", None) or "eager")
         self.most_logits = MOST_LOGITS
         self.texts = TextTokens(self.tokenizer, context(self.settings, self.model))
+        if settings.head_pooling == "mean" and self.texts.pairs:
+            raise InputError("--head-pooling mean: an encoder's head reads a pooled state already")
         if settings.train in ("head", NOTHING):  # the first by another way: nothing here is
             self.model.requires_grad_(False)
+        if settings.train == "head":
+            self._head.register_forward_pre_hook(_keep_states)
         self._trained = [name for name, p in self.model.named_parameters() if p.requires_grad]
         parameters = dict(self.model.named_parameters())
         self._parameters = [parameters[name] for name in self._trained]
@@ -237,7 +261,7 @@ class LanguageBase:
         self._positions = _takes(self.model, "position_ids") and not _before_first(self.model)
         self._uncached = {"use_cache": False} if _takes(self.model, "use_cache") else {}
         kinds = getattr(self.model.config, "type_vocab_size", 0)
-        self._segments = self.texts.pairs and kinds > 1 and _takes(self.model, "token_type_ids")
+        self.has_segments = self.texts.pairs and kinds > 1 and _takes(self.model, "token_type_ids")
 
     @cached_property
     def batch_tokens(self) -> int:
@@ -341,7 +365,27 @@ class LanguageBase:
         ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
         with self.computing():
-            return self.model(**inputs).logits[:, 0].float()
+            if self.settings.head_pooling == "last":
+                return self.model(**inputs).logits[:, 0].float()
+            each_RL = self._head(self.head_states(inputs))[..., 0].float()
+            mask_RL = mask_RL.to(self.device)
+            return (each_RL * mask_RL).sum(1) / mask_RL.sum(1)
+
+    def head_states(self, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Return what a reward's head reads of R texts: of each token, (R, L, H); of an encoder
+        whose head reads a pooled state that alone, (R, 1, H). Several threads may ask at a time.
+        """
+        states: list[torch.Tensor] = []
+        before = _head_reads.set(states)  # of this thread
+        try:
+            self.model(**inputs)
+        finally:
+            _head_reads.reset(before)
+        return states[0] if states[0].ndim == 3 else states[0][:, None]
+
+    @property
+    def _head(self) -> torch.nn.Module:
+        return self.model.get_submodule(self.head)
 
     def states(self, tokens: Tokens, texts_R: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what is known of the tokens that follow, at the θ that was put last, (R, L, H),
@@ -403,11 +447,19 @@ class LanguageBase:
         self, tokens: Tokens, texts_R: np.ndarray, ids_RL: torch.Tensor, mask_RL: torch.Tensor
     ) -> dict[str, Any]:
         """Return what the network is called with for a batch."""
+        segments_RL = tokens.segments(texts_R, ids_RL.shape[1]) if self.has_segments else None
+        return self.inputs_of(ids_RL, mask_RL, segments_RL)
+
+    def inputs_of(
+        self, ids_RL: torch.Tensor, mask_RL: torch.Tensor, segments_RL: torch.Tensor | None
+    ) -> dict[str, Any]:
+        """Return what the network is called with for tokens, which of them are real, and, if it
+        ``has_segments``, whose segment each belongs to."""
         inputs: dict[str, Any] = {"input_ids": ids_RL}
         if not self._causal:  # what is on the right never reaches a causal model's tokens
             inputs["attention_mask"] = mask_RL.long()
-        if self._segments:
-            inputs["token_type_ids"] = tokens.segments(texts_R, ids_RL.shape[1])
+        if segments_RL is not None:
+            inputs["token_type_ids"] = segments_RL
         if self._positions:  # a row for each text: users must be told apart in this layer, too
             inputs["position_ids"] = torch.arange(ids_RL.shape[1]).expand(ids_RL.shape)
         return {name: value.to(self.device) for name, value in inputs.items()} | self._uncached
@@ -530,6 +582,15 @@ def _out_of_memory(error: BaseException) -> bool:
     return "DefaultCPUAllocator" in said and (
         "can't allocate memory" in said or "not enough memory" in said
     )
+
+
+#: Where ``LanguageBase.head_states`` waits for what a head is given.
+_head_reads: ContextVar[list[torch.Tensor] | None] = ContextVar("head_reads", default=None)
+
+
+def _keep_states(_: object, args: tuple[torch.Tensor, ...]) -> None:
+    if (states := _head_reads.get()) is not None:
+        states.append(args[0])
 
 
 _no_gpu: ContextVar[bool] = ContextVar("no_gpu", default=False)

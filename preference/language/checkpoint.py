@@ -21,6 +21,7 @@ import torch
 from murmuration.preference.base_names import place_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line, hub_is_reachable
+from murmuration.preference.language.gguf import converted, is_gguf
 from murmuration.preference.online import MINILM, MINILM_HUB, minilm_folder
 
 ADAPTER = "adapter_config.json"
@@ -61,7 +62,8 @@ def has_minilm() -> bool:
 
 
 def folder_of(path: str, *, local: bool = True) -> Path:
-    """The folder that holds a model: itself, or the snapshot of a hub name; that of `minilm`.
+    """The folder that holds a model: itself, or the snapshot of a hub name; that of `minilm`; that
+    into which a GGUF file is converted.
 
     Raises:
         OSError: nothing of that name is there.
@@ -72,6 +74,8 @@ def folder_of(path: str, *, local: bool = True) -> Path:
         path = MINILM_HUB
     elif Path(path).is_dir():
         return Path(path)
+    elif is_gguf(path):
+        return converted(path)
     try:
         from transformers.utils.hub import cached_file
     except ImportError:

@@ -41,6 +41,7 @@ from murmuration.preference.language.checkpoint import (
     revision_of,
 )
 from murmuration.preference.language.confined.tokenizer import load_tokenizer
+from murmuration.preference.language.gguf import converted, is_gguf
 
 _SEED = 0  # of everything that is drawn before training; public
 #: What layers of queries and values are called, alone or fused with keys.
@@ -61,12 +62,16 @@ _NOT_THERE = "there is no such folder here, and the hub gives no language model"
 
 
 def resolve_base(path: str) -> str:
-    """An existing folder's absolute path, or a hub name as it is.
+    """Return an existing folder's absolute path, or a hub name as it is.
+
+    ``smollm2`` and GGUF files are converted into a folder of the cache first, if they were not yet.
 
     Raises:
-        InputError: there is no such folder.
+        InputError: there is no such folder, or a GGUF file cannot be converted.
     """
     folder = Path(path).expanduser()
+    if is_gguf(path) and not folder.is_dir():
+        return str(converted(path))
     if folder.is_dir():
         return str(folder.absolute())
     if not path.strip() or looks_like_path(path) or folder.exists() or not is_hub_name(path):
@@ -364,6 +369,30 @@ def checkpointed(model: torch.nn.Module, path: str) -> None:
         # Nothing is drawn in evaluation mode, so there is no generator to put back.
         again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
         block.forward = partial(again, block.forward)  # type: ignore[method-assign]
+
+
+def keep_layers(model: Any, count: int, path: str) -> None:
+    """Leave of a network its first ``count`` blocks, and what follows them: a norm, a head.
+
+    Raises:
+        InputError: it has fewer, or nothing in it is known as its blocks.
+    """
+    blocks, config = set(blocks_of(model)), model.config
+    lists = [
+        module
+        for module in model.modules()
+        if isinstance(module, torch.nn.ModuleList) and len(module) and blocks.issuperset(module)
+    ]
+    if len(lists) != 1 or len(lists[0]) != config.num_hidden_layers:
+        kind = type(model).__name__
+        raise InputError(f"--head-layer: {path}: nothing in a {kind} is known as its layers")
+    if count > len(lists[0]):
+        raise InputError(f"--head-layer {count}: {path} has {len(lists[0])} layers")
+    for name, value in vars(config).items():
+        if name.endswith("layer_types") and isinstance(value, list):
+            setattr(config, name, value[:count])
+    del lists[0][count:]
+    config.num_hidden_layers = count
 
 
 def blocks_of(model: torch.nn.Module) -> list[torch.nn.Module]:

@@ -113,6 +113,7 @@ class SavedReward:
         adapter = (folder / "adapter_config.json").exists()
         limits = {name: about[name] for name in ("max_tokens", "batch_tokens")}
         limits["dtype"] = about.get("dtype", "float32")
+        limits["head_pooling"] = about.get("head_pooling", "last")
         if adapter:  # which is about that base and no other
             path = base_of_adapter(folder, about, base)
             limits["digest"] = about.get("digest", "")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from murmuration.preference.choices import DTYPES, LENGTHS, QUANTISED, TASKS, TRAINED
+from murmuration.preference.choices import DTYPES, LENGTHS, POOLINGS, QUANTISED, TASKS, TRAINED
 from murmuration.preference.models import LOSSES, MODELS, in_words
 from murmuration.preference.policy_losses import (
     CLIPPED_LOSSES,
@@ -112,6 +112,21 @@ class ModelConfig:
         panel=MODEL,
         good=a_share,
         expected="in [0, 1]",
+        base=True,
+    )
+    head_layer: int = setting(
+        0,
+        "--train head: layers of --base below the head; those above are left out. [default: all]",
+        panel=MODEL,
+        base=True,
+        **AT_LEAST_ONE,
+    )
+    head_pooling: str = setting(
+        "",
+        "--train head: whether the head reads a text's last state, or the mean of all. "
+        "[default: last]",
+        panel=MODEL,
+        choices=POOLINGS,
         base=True,
     )
     lora_rank: int = setting(

@@ -1,5 +1,6 @@
 """The model card: its head, its claims, and that its own example works."""
 
+import json
 import re
 from itertools import pairwise
 
@@ -115,6 +116,25 @@ def test_what_a_language_model_is_and_how_it_is_loaded(make_result, features, sa
     card = model_card(make_result(features=features))
     assert said in card and loaded in card and "`the-base`" in card
     assert ("PeftModel" in card) == (features is LORA)
+
+
+def test_which_states_a_head_reads(make_result):
+    whole = model_card(make_result(features=HEAD))
+    card = model_card(make_result(features={**HEAD, "head_layer": 18, "head_pooling": "mean"}))
+    assert "It is the first 18 layers of the language model `the-base`, unchanged" in card
+    assert "over the mean of all tokens' states." in card
+    assert "score = model.score(states).mean()" in card and "A score is the only logit" not in card
+    assert "layers of" not in whole and "mean of all" not in whole
+    assert "A score is the only logit" in whole
+
+
+def test_which_file_a_base_was_made_from(make_result, tmp_path):
+    origin = {"name": "Tiny\n# big", "license": "apache-2.0", "sha256": "ab" * 32}
+    (tmp_path / "config.json").write_text(json.dumps({"converted_from": origin}))
+    card = model_card(make_result(features={**HEAD, "path": str(tmp_path)}))
+    sentence = f"GGUF file of Tiny # big (licence: apache-2.0; SHA-256 {origin['sha256']})."
+    assert sentence in card
+    assert "GGUF" not in model_card(make_result(features=HEAD))
 
 
 def test_that_it_was_trained_on_a_quantised_base(make_result):

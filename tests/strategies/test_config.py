@@ -188,6 +188,8 @@ BAD = {
     "train": ["half"],
     "dtype": ["half", "float64"],
     "quantise": ["2bit"],
+    "head_layer": [-1],
+    "head_pooling": ["first", "cls"],
     "lora_rank": [-1],
     "lora_alpha": [-1],
     "max_tokens": [-1],

