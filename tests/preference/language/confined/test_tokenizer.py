@@ -10,17 +10,22 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from murmuration.client import store
 from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_data
 from murmuration.preference.features.encoders import EncoderFeatures
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.kinds.language_reward import LanguageRewardModel
+from murmuration.preference.kinds.policy_class import PolicyClass
+from murmuration.preference.language.base_model import NOTHING, BaseSettings, LanguageBase
 from murmuration.preference.language.confined import tokenizer as module
 from murmuration.preference.language.confined.tokenizer import (
     ConfinedTokenizer,
     confined,
     load_tokenizer,
 )
+from murmuration.preference.language.loading import contents_of
+from murmuration.preference.language.policy_class import Policy
 from murmuration.preference.language.tokens import TextTokens
 
 TEXTS = [
@@ -220,8 +225,6 @@ def test_a_node_computes_the_same_and_never_loads_what_it_was_named(
     """A deployed one; a simulated one loads it as usual."""
     rows = load_data("reward", crowd)
     settings = LanguageBase(BaseSettings(language_model("gpt2"), "head"), weights=False).settings
-    from murmuration.preference.kinds.language_reward import LanguageRewardModel
-
     config = json.dumps(LanguageRewardModel(LanguageBase(settings, weights=False)).to_config())
     loaded = []
     honest = AutoTokenizer.from_pretrained
@@ -234,8 +237,6 @@ def test_a_node_computes_the_same_and_never_loads_what_it_was_named(
     assert len(loaded) == 1
     assert (simulated.tokens.ids == deployed.tokens.ids).all()
     assert (simulated.counts_U == deployed.counts_U).all()
-    from murmuration.client import store
-
     del deployed
     store._base.cache_clear()
 
@@ -247,3 +248,18 @@ def test_an_encoders_features_are_the_same(language_model):
         other = EncoderFeatures(folder)
     assert isinstance(other._tokenizer, ConfinedTokenizer)
     np.testing.assert_array_equal(other(TEXTS, ANSWERS), usual)
+
+
+def test_a_class_of_policies_is_confined_where_one_is_loaded_later(language_model, changed):
+    """Each is loaded where it is needed, long after the class was."""
+    folder = changed()
+    (folder / "config.json").write_text((folder / "config.json").read_text() + " ")
+    policies = [Policy("other", str(folder), contents_of(str(folder)).digest)]
+    settings = BaseSettings(language_model("gpt2"), NOTHING, task="policy")
+    usual = PolicyClass(settings, policies)
+    with confined():
+        other = PolicyClass(settings, policies)
+    assert isinstance(other.reference.tokenizer, ConfinedTokenizer)
+    assert isinstance(other.policy(0).tokenizer, ConfinedTokenizer)
+    one, two = (each.scores([np.ones(1)], ["What now?"], ["Save it."]) for each in (usual, other))
+    assert one.tobytes() == two.tobytes()
