@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.gguf import SMOLLM2, converted, is_gguf, is_packaged
+from murmuration.preference.gguf import SMOLLM2, converted, is_gguf, is_packaged
 from murmuration.preference.online import hub_name, is_of_hub, snapshot
 
 #: Folders with bases, separated as in PATH, or the bases themselves.

@@ -21,7 +21,7 @@ from typing import Any
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.sources import first_line, is_hub_name
-from murmuration.preference.language.gguf import is_gguf
+from murmuration.preference.gguf import is_gguf
 
 #: A small encoder that goes by one word, wherever its weights are: in the package of the extra
 #: `minilm`, or under this name in the hub's cache.

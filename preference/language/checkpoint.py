@@ -21,7 +21,7 @@ import torch
 from murmuration.preference.base_names import place_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line, hub_is_reachable
-from murmuration.preference.language.gguf import converted, is_gguf
+from murmuration.preference.gguf import converted, is_gguf
 from murmuration.preference.online import MINILM, MINILM_HUB, minilm_folder
 
 ADAPTER = "adapter_config.json"

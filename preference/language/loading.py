@@ -30,6 +30,7 @@ from murmuration.preference.data.sources import (
     is_hub_name,
     looks_like_path,
 )
+from murmuration.preference.gguf import converted, is_gguf
 from murmuration.preference.language.adapters import CAUSAL, REWARD, kind_of, merge, with_adapter
 from murmuration.preference.language.checkpoint import (
     adapted,
@@ -41,7 +42,6 @@ from murmuration.preference.language.checkpoint import (
     revision_of,
 )
 from murmuration.preference.language.confined.tokenizer import load_tokenizer
-from murmuration.preference.language.gguf import converted, is_gguf
 
 _SEED = 0  # of everything that is drawn before training; public
 #: What layers of queries and values are called, alone or fused with keys.

@@ -8,7 +8,7 @@ pytest.importorskip("gguf")
 pytest.importorskip("trl")
 from stand_ins.gguf_file import package_gguf
 
-from murmuration.preference.language.gguf import SMOLLM2, converted, origin_of
+from murmuration.preference.gguf import SMOLLM2, converted, origin_of
 
 pytestmark = pytest.mark.usefixtures("quick_runs", "packaged")
 

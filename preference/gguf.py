@@ -115,7 +115,7 @@ def _convert(path: str, file: Path, digest: str, folder: Path) -> None:
 def _write(file: Path, digest: str, folder: Path) -> None:
     import torch
     import transformers
-    from gguf import GGUFReader
+    from gguf.gguf_reader import GGUFReader
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -129,8 +129,7 @@ def _write(file: Path, digest: str, folder: Path) -> None:
             read = transformers.AutoModelForCausalLM.from_pretrained(
                 scratch, dtype=torch.float32, **from_file
             )
-    if hasattr(read.config, "quantization_config"):  # of the file; these weights are not
-        del read.config.quantization_config
+    vars(read.config).pop("quantization_config", None)  # of the file; these weights are not
     model = transformers.AutoModelForCausalLM.from_config(read.config, dtype=torch.float32)
     model.load_state_dict(read.state_dict())
     model.save_pretrained(folder)

@@ -5,7 +5,7 @@ import torch
 
 from murmuration.preference.base_names import last_name, name_for, place_of
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.language.gguf import SMOLLM2, converted, is_packaged, origin_of
+from murmuration.preference.gguf import SMOLLM2, converted, is_packaged, origin_of
 from murmuration.preference.language.loading import load_causal, resolve_base
 
 pytest.importorskip("gguf")
@@ -97,6 +97,6 @@ def test_the_packaged_model_goes_by_one_word(tmp_path, packaged):
 
 
 def test_without_the_package_it_says_how_to_install(cache, monkeypatch):
-    monkeypatch.setattr("murmuration.preference.language.gguf.find_spec", lambda name: None)
+    monkeypatch.setattr("murmuration.preference.gguf.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"smollm2.*pip install 'murmuration-rlhf\[smollm\]'"):
         resolve_base(SMOLLM2)
