@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,6 +46,7 @@ from murmuration.deploy.processes import (
 )
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.preference.data.toml_text import parse_toml
 
 RESTART_SECONDS = 5.0
 #: Of a host, or of an IPv6 address in brackets, and a port.
@@ -86,13 +86,13 @@ class Client:
         handed_over = HandedOver.examine(folder)
         known = handed_over.check_authority(state, fingerprint)
         try:
-            settings = tomllib.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+            settings = parse_toml((folder / SETTINGS).read_text(encoding="utf-8"))
             name, address, users = (settings[key] for key in ("name", "superlink", "users"))
             if not re.fullmatch(CLIENT_NAME, name) or not _ADDRESS.fullmatch(address):
                 raise ValueError("name or superlink is none")
             if not isinstance(users, int) or isinstance(users, bool) or users < 1:
                 raise ValueError("users is no number of them")
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{folder / SETTINGS} cannot be used: {error}") from None
         public = public_line(load_client_key(folder / KEY).public_key())
         policy = Policy.load(folder / POLICY)

@@ -1,9 +1,10 @@
 """A connection to the SuperLink, bounded before anybody knows whose it is.
 
-Uvicorn waits for a request's head for ever, takes a head of any length, and counts connections
-without asking whose they are. Here a head comes whole within seconds and 64 KiB, a request has at
-most the bytes that a node may send, and of the connections whose sender has not been recognised
-the oldest gives way: strangers use up no more than their own places.
+Uvicorn waits for a request's head for ever, takes a head of any length, keeps trailers as headers,
+and counts connections without asking whose they are. Here a head comes whole within seconds and
+64 KiB, a request has at most the bytes that a node may send, its trailers are dropped, and of the
+connections whose sender has not been recognised the oldest gives way: strangers use up no more
+than their own places.
 
 The log of refused requests is bounded too (``FewRefusals``), or strangers would fill the disk.
 
@@ -80,6 +81,11 @@ class BoundedConnection(HttpToolsProtocol):
         self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]
         self._bytes = 0
         self._expect_head()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header of the head. A trailer, which uvicorn would add to them, is nobody's."""
+        if self._in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Hand the request to the app."""

@@ -44,8 +44,9 @@ from murmuration.strategies.spec import RunContext, base_config
 
 #: Features that need nothing but a number.
 _HASHING = re.compile("hashing(:[0-9]{1,7})?")
-#: Users who are made up at most: somebody else wrote how many there are.
-_MOST_USERS = 10_000_000
+#: A run of more is not compared: users are made up, rounds counted, noise for epsilon looked for,
+#: and somebody else wrote the numbers.
+_MOST = {"users": 10_000_000, "cohort": 10_000_000, "rounds": 1_000_000, "epsilon": 1_000}
 #: Nodes over which the users are spread who are made up.
 _NODES = 100
 
@@ -67,6 +68,7 @@ def compared(run: Path, policy: Policy, state: Path, *, hosted: int) -> tuple[st
 def _compared(run: Path, policy: Policy, state: Path, hosted: int) -> tuple[str, bool]:
     config = usual_run(read_settings(run))
     _check_names_nothing(config)
+    _check_sizes(config)
     request = usual_request(config)
     ledger = own_ledger(state)
     costs: list[float] = []
@@ -110,6 +112,16 @@ def _check_names_nothing(config: RunConfig) -> None:
             )
 
 
+def _check_sizes(config: RunConfig) -> None:
+    """InputError for a run whose numbers alone make its comparison long or large."""
+    for name, most in _MOST.items():
+        if getattr(config, name) > most:
+            raise InputError(
+                f"{name} is {getattr(config, name):g}, and a run of more than {most:,} is not "
+                "compared; the agent compares it when the run begins"
+            )
+
+
 def own_ledger(state: Path) -> OwnLedger:
     """Return what an agent has noted, to read; InputError if it is damaged."""
     path = state / "own-ledger.jsonl"
@@ -128,11 +140,6 @@ def usual_request(config: RunConfig) -> messages.TrainRequest:
         raise InputError(f"--strategy {config.strategy} has no plan that could be compared")
     base = base_of(base_config(config), weights=False)
     users = config.users or config.cohort or MOST_COHORT
-    if users > _MOST_USERS:
-        raise InputError(
-            f"users is {users}, and no more than {_MOST_USERS:,} are made up to compare a run; the "
-            "agent compares it when the run begins"
-        )
     keys_N = np.arange(1, users + 1, dtype=np.uint64)
     parts = np.array_split(keys_N, min(users, _NODES))
     entries = {node: RegistryEntry(-1, keys_U, None) for node, keys_U in enumerate(parts)}

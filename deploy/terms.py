@@ -10,7 +10,6 @@ so that a run by default is answered by policies as they were handed out. A poli
 edit. What a run really asks is stated by the server when it begins, whatever stands in these files.
 """
 
-import tomllib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import tomli_w
 
 from murmuration.client.agent.policy import Policy
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.toml_text import parse_toml
 from murmuration.strategies.config import FORMER, SETTINGS, RunConfig, present_names
 from murmuration.strategies.settings.sampling import usual_cohort
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
@@ -120,9 +120,9 @@ def read_settings(path: Path) -> dict[str, Any]:
         InputError: it cannot be read, or there is no run with them.
     """
     try:
-        settings = present_names(tomllib.loads(path.read_text(encoding="utf-8")))
+        settings = present_names(parse_toml(path.read_text(encoding="utf-8")))
         usual_run(settings)
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be used: {error}") from None
     return settings
 

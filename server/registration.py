@@ -10,7 +10,6 @@
 A key that is not listed hosts nobody. Without a file each node of a deployment hosts one user.
 """
 
-import tomllib
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -22,6 +21,7 @@ from flwr.superlink.grid.http_grid import HttpGrid
 from murmuration.preference.data.cells import user_cell
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.rows import BadRow
+from murmuration.preference.data.toml_text import parse_toml
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.registration import Hosted, Registration
@@ -55,8 +55,8 @@ def registration_for(config: RunConfig, grid: Grid | None = None) -> Registratio
 def read_registration(path: Path) -> Registration:
     """The registration in a file; InputError, naming file and node, for anything else."""
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        tables = parse_toml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise InputError(f"the registration {path} cannot be read: {error}") from None
     nodes: dict[bytes, Hosted] = {}
     for name, table in tables.items():

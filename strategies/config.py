@@ -9,7 +9,6 @@ does not exist there.
 """
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from murmuration.preference.choices import JUDGED
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.toml_text import parse_toml
 from murmuration.preference.models import check_model
 from murmuration.preference.policy_losses import (
     BOUNDED_LOSSES,
@@ -163,7 +163,7 @@ def read_settings(path: Path) -> dict[str, Scalar]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        result = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        result = json.loads(text) if path.suffix == ".json" else parse_toml(text)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be used: {error}") from None
     if not isinstance(result, dict):

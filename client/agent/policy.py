@@ -18,7 +18,6 @@ differs:
 import json
 import math
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import partial
@@ -29,6 +28,7 @@ from flwr.app import RecordDict
 
 from murmuration.client import secure
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.toml_text import parse_toml
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
@@ -168,8 +168,8 @@ class Policy:
             InputError: it cannot be read, or has an unknown rule or a value of the wrong kind.
         """
         try:
-            rules = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
+            rules = parse_toml(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
             raise InputError(f"policy {path} cannot be read: {error}") from None
         known = {field.name: field for field in fields(cls)}
         values: dict[str, Any] = {}

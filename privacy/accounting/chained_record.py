@@ -271,7 +271,7 @@ def readable(path: Path) -> list[dict[str, Any]]:
     for line in path.read_bytes().split(b"\n") if path.exists() else ():
         try:
             data = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(data, dict):
             result.append({k: v for k, v in data.items() if k not in ("index", "before")})
@@ -283,7 +283,7 @@ def first_line(path: Path) -> dict[str, Any] | None:
     try:
         with path.open("rb") as file:
             data = json.loads(file.readline())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(data, dict):
         return None
@@ -363,7 +363,7 @@ def _check_kind(path: Path, raw: bytes, lines: list[bytes]) -> None:
     """NoRecord for a file that nobody could have made of a record by damaging it."""
     try:
         first = json.loads(lines[0]) if lines else None
-    except ValueError:
+    except (ValueError, RecursionError):
         first = None
     if isinstance(first, dict) and "index" not in first and "before" not in first:
         raise NoRecord(f"{path} was written by an earlier version, whose lines are not chained")
@@ -399,7 +399,7 @@ def _payload(path: Path, number: int, line: bytes, before: Head) -> dict[str, An
     try:
         data = json.loads(line)
         index, said = data.pop("index"), data.pop("before")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise RecordDamaged(f"{path}:{number}: damaged line ({error})") from None
     if type(index) is not int or index != number:
         raise RecordDamaged(

@@ -134,6 +134,7 @@ def rewritten(deployment, name, text):
         ('"alice"', '"h:1"', "0"),
         ('"alice"', '"h:1"', "true"),
         ('"alice"', '"h:1"', "[" * 20_000),
+        ('"alice"', '"h:1"', "1\n" + ".".join(["a"] * 20_000) + " = 1"),
         ('"alice"', '"h:1"', '"many"'),
         ("3", '"h:1"', "1"),
     ],

@@ -60,6 +60,26 @@ def test_trailers_without_end_are_given_up(superlink):
     assert (status, sent < 64 * MIB) == (0, True)
 
 
+def test_trailers_are_not_kept(superlink):
+    before, more = superlink.open_connections, "transfer-encoding: chunked\r\n"
+    with superlink.begin("none-such", superlink.alice.headers(), more) as connection:
+        connection.sendall(b"0\r\n" + b"a:\r\n" * 20_000 + b"\r\n")
+        assert status_of(connection) == 404
+        kept = [len(c.headers) for c in superlink.open_connections if c not in before]
+    assert len(kept) == 1
+    assert kept[0] < 20
+
+
+def test_a_signature_in_trailers_is_none(superlink):
+    signed = "".join(f"{name}: {value}\r\n" for name, value in superlink.alice.headers().items())
+    request = (
+        "POST /v1/fleet/none-such HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", superlink.port), timeout=20) as connection:
+        connection.sendall(f"{request}{signed}\r\n".encode())
+        assert status_of(connection) == 401
+
+
 def test_strangers_have_no_place_but_their_own(superlink, monkeypatch):
     monkeypatch.setattr(connections, "STRANGERS", 3)
     strangers = [socket.create_connection(("127.0.0.1", superlink.port), timeout=20)]

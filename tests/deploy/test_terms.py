@@ -89,6 +89,7 @@ def test_a_run_that_cannot_be_compared_says_so(tmp_path):
     for text, said in (
         ("rounds = ", "cannot be used"),
         ("rounds = " + "[" * 20_000, "cannot be used"),
+        (".".join(["a"] * 20_000) + " = 1", "more than 200 dots"),
         ("sounds = 3\n", "unknown setting"),
         ('strategy = "els"\nusers = 9\ncohort = 3\nadjacency = "zero-out"\n', "set it"),
         ('strategy = "local-label"\nadjacency = "replace-labels"\n', "no plan"),
@@ -110,7 +111,30 @@ def test_nobody_is_made_up_for_a_run_of_as_many_users_as_fill_the_memory(
     run = tmp_path / "run.toml"
     run.write_text(Terms(users=2).run_text().replace("users = 2", f"users = {users}"))
     monkeypatch.setattr(plan.np, "arange", arange)
-    with pytest.raises(InputError, match="no more than 10,000,000 are made up"):
+    with pytest.raises(
+        InputError, match=r"users is 1e\+\d\d, and a run of more than 10,000,000 is"
+    ):
+        compared(run, Policy(), tmp_path / "state", hosted=1)
+
+
+@pytest.mark.parametrize(
+    ("usual", "changed", "said"),
+    [
+        ("users = 2\ncohort = 2", "users = 0\ncohort = 1000000000", "cohort is 1e"),
+        ("rounds = 200", "rounds = 100000000", "rounds is 1e"),
+        ("epsilon = 3.0", "epsilon = 1e8", "epsilon is 1e"),
+    ],
+)
+def test_no_run_is_compared_whose_numbers_take_minutes(tmp_path, monkeypatch, usual, changed, said):
+    def usual_request(_):
+        raise AssertionError("it is compared")
+
+    run = tmp_path / "run.toml"
+    text = Terms(users=2).run_text()
+    assert usual in text
+    run.write_text(text.replace(usual, changed))
+    monkeypatch.setattr(plan, "usual_request", usual_request)
+    with pytest.raises(InputError, match=f"{said}.* is not compared"):
         compared(run, Policy(), tmp_path / "state", hosted=1)
 
 

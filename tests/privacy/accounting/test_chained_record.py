@@ -348,6 +348,7 @@ def test_both_files_rolled_back_at_once_look_like_then(path: Path) -> None:
         (truncated(300), "record.jsonl was cut or rolled back: 2 lines are left of 5"),
         (lambda path: head_path(path).unlink(), "record.jsonl.head was deleted"),
         (lambda path: flipped(0)(head_path(path)), "was edited or damaged|rolled back or damaged"),
+        (replaced(b"[" * 50_000 + b"\n"), "record.jsonl"),
         (swapped(1, 3), "record.jsonl:2: this was line 4: lines were removed, added or moved"),
         (
             lambda path: path.write_bytes(path.read_bytes().replace(b'"line": 3', b'"line": 8')),
