@@ -87,7 +87,7 @@ def measured(
 
 
 def made_from(origin: Mapping[str, str]) -> str:
-    """Return what a base was made from, in a sentence; ``origin`` as of `language.gguf.origin_of`,
+    """Return what a base was made from, in a sentence; ``origin`` as of `gguf.origin_of`,
     and the sentence empty where that is."""
     if not origin:
         return ""
