@@ -7,6 +7,21 @@ Kind = Literal["pairs", "top-1", "ranking", "thumbs"]
 #: Every judgement of a node takes as much memory as one over the most responses.
 MOST_RESPONSES = 64
 
+#: Exports of other systems (``preference.data.formats``), whose names no other package can take.
+FORMAT_NAMES = (
+    "arena",
+    "argilla",
+    "community-alignment",
+    "helpsteer",
+    "label-studio",
+    "likert",
+    "multipref",
+    "oasst",
+    "openwebui",
+    "polis",
+    "prism",
+    "tldr",
+)
 #: What is learnt (``preference.data.loading``): a reward, the next token of texts or responses, or
 #: a policy: which responses to say.
 TASKS = ("reward", "text", "sft", "policy")

@@ -28,9 +28,10 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from murmuration.preference.choices import FORMAT_NAMES
 from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.errors import first_line as first_line
-from murmuration.preference.data.formats.format import FORMAT_NAMES, Format
+from murmuration.preference.data.formats.format import Format
 from murmuration.privacy.extensions import Group
 
 Row = Mapping[str, object] | BadRow

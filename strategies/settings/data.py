@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from murmuration.preference.data.formats.format import FORMAT_NAMES
+from murmuration.preference.choices import FORMAT_NAMES
 from murmuration.preference.data.schema import KINDS, LABELS, Schema
 from murmuration.strategies.settings.declaration import DATA, setting
 

@@ -118,14 +118,16 @@ def test_nobody_is_made_up_for_a_run_of_as_many_users_as_fill_the_memory(
 
 
 @pytest.mark.parametrize(
-    ("usual", "changed", "said"),
+    ("usual", "changed", "message"),
     [
         ("users = 2\ncohort = 2", "users = 0\ncohort = 1000000000", "cohort is 1e"),
         ("rounds = 200", "rounds = 100000000", "rounds is 1e"),
         ("epsilon = 3.0", "epsilon = 1e8", "epsilon is 1e"),
     ],
 )
-def test_no_run_is_compared_whose_numbers_take_minutes(tmp_path, monkeypatch, usual, changed, said):
+def test_no_run_is_compared_whose_numbers_take_minutes(
+    tmp_path, monkeypatch, usual, changed, message
+):
     def usual_request(_):
         raise AssertionError("it is compared")
 
@@ -134,12 +136,12 @@ def test_no_run_is_compared_whose_numbers_take_minutes(tmp_path, monkeypatch, us
     assert usual in text
     run.write_text(text.replace(usual, changed))
     monkeypatch.setattr(plan, "usual_request", usual_request)
-    with pytest.raises(InputError, match=f"{said}.* is not compared"):
+    with pytest.raises(InputError, match=f"{message}.* is not compared"):
         compared(run, Policy(), tmp_path / "state", hosted=1)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"users": 0}, "--users"),
         ({"rounds": 0}, "--rounds"),
@@ -151,8 +153,8 @@ def test_no_run_is_compared_whose_numbers_take_minutes(tmp_path, monkeypatch, us
         ({"delta": 1.0}, "delta"),
     ],
 )
-def test_numbers_of_which_there_is_no_run(changes, said):
-    with pytest.raises(InputError, match=said):
+def test_numbers_of_which_there_is_no_run(changes, message):
+    with pytest.raises(InputError, match=message):
         Terms(**{"users": 2, **changes})
 
 

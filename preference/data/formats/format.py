@@ -8,21 +8,6 @@ from murmuration.preference.data.errors import BadRow
 
 #: A row of an export, or one of ours, with fields as in ``preference.data.rows.FIELDS``.
 Cells = Mapping[str, object]
-#: The formats that are here, which no other package can take the names of.
-FORMAT_NAMES = (
-    "arena",
-    "argilla",
-    "community-alignment",
-    "helpsteer",
-    "label-studio",
-    "likert",
-    "multipref",
-    "oasst",
-    "openwebui",
-    "polis",
-    "prism",
-    "tldr",
-)
 OfRow = Callable[[Cells], Iterable[Cells | BadRow]]
 OfAll = Callable[[Sequence[Cells]], Iterable[tuple[int, Cells | BadRow]]]
 _TIES = frozenset(label_text(tie) for tie in TIES)

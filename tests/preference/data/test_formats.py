@@ -7,8 +7,9 @@ import re
 import pytest
 
 from murmuration.planning.look import look_at
+from murmuration.preference.choices import FORMAT_NAMES
 from murmuration.preference.data.errors import BadRow, InputError
-from murmuration.preference.data.formats.format import FORMAT_NAMES, Format, pair
+from murmuration.preference.data.formats.format import Format, pair
 from murmuration.preference.data.formats.registry import FORMATS, format_named, recognised_format
 from murmuration.preference.data.loading import load_data, load_judgements
 from murmuration.preference.data.schema import Schema
