@@ -1,7 +1,7 @@
 """Recompute the epsilon of a run's training by dp-accounting, with nothing of Murmuration.
 
     pip install 'dp-accounting>=0.6,<0.7'
-    python recompute.py events.json
+    python recompute.py             # or: python recompute.py events.json
 
 ``murmuration ledger FOLDER --events`` writes both files. Prints a JSON line, and exits with 1 if
 the two differ by more than ``TOLERANCE``. What dp-accounting has no event for is left out of the
@@ -136,16 +136,16 @@ def _loss(event: Mapping[str, Any], adjacency: str, interval: float) -> Any:
 
 def main(path: str) -> int:
     """Print what the events in a file come to; 1 if it is not what the file says."""
-    told = json.loads(Path(path).read_text(encoding="utf-8"))
-    charges = [(charge["event"], charge["times"]) for charge in told["charges"]]
-    terms = {name: told[name] for name in ("adjacency", "delta", "interval")}
+    stated = json.loads(Path(path).read_text(encoding="utf-8"))
+    charges = [(charge["event"], charge["times"]) for charge in stated["charges"]]
+    terms = {name: stated[name] for name in ("adjacency", "delta", "interval")}
     theirs = epsilon(charges, **terms) if any(training(charges)) else None
-    ours = told["training_epsilon"]
+    ours = stated["training_epsilon"]
     apart = None if theirs is None or ours is None else abs(theirs - ours)
     report = {
         "training_epsilon": {"dp-accounting": theirs, "murmuration": ours},
         "difference": apart,
-        "whole_epsilon_by_murmuration": told["epsilon"],
+        "whole_epsilon_by_murmuration": stated["epsilon"],
         "not_by_dp_accounting": by_our_rules(charges),
     }
     print(json.dumps(report))
@@ -153,4 +153,5 @@ def main(path: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    beside = str(Path(__file__).with_name("events.json"))
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else beside))

@@ -128,5 +128,4 @@ def test_a_refusal_does_not_end_a_page(tmp_path):
         "```sh\npython -c 'import said'\n```\n```text\n1\n```\n",
         encoding="utf-8",
     )
-    (_, took, _), *_ = walk(page, tmp_path)
-    assert took >= 0
+    assert len(walk(page, tmp_path)) == 3  # the refused block, the file, what runs it
