@@ -141,8 +141,10 @@ def run_client(
     """Run the agent, and beside it the SuperNode, until interrupted or ``enough()``.
 
     Raises:
-        InputError: the agent ended, or could not start.
+        InputError: the agent ended or could not start, or the SuperNode cannot be another user.
     """
+    if node_user:
+        _check_user(node_user)
     with tempfile.TemporaryDirectory(prefix="murmuration-agent-") as folder:
         # Another user has to come through to the socket, which is theirs alone.
         Path(folder).chmod(0o711 if node_user else 0o700)

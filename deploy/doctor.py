@@ -145,17 +145,24 @@ def _plain(address: str) -> Finding:
     return Finding("without TLS", not answered, "answered!" if answered else "nothing is answered")
 
 
+#: What Flower calls a node, as it reads beside a name.
+_STATUS = {
+    None: "not registered: run server/register.sh",
+    "registered": "registered, and was never online: start its client",
+}
+
+
 def _nodes(address: str, server: Path, folder: Path) -> list[Finding]:
     certificate, mine = (server / "ca.crt").read_bytes(), version("flwr")
     try:
-        # This interceptor makes the SuperLink refuse a version that it does not go with.
+        # It sends our version; where a SuperLink refuses that, it ends the command (SystemExit).
         with ControlHttpClient.from_server_address(
             address, False, certificate, [RuntimeVersionHttpInterceptor(component_name="flwr-cli")]
         ) as client:
             nodes = list(client.ListNodes(ListNodesRequest()).nodes_info)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return [Finding("version", False, f"flwr {mine} was refused: {error}")]
-    result, known = [Finding("version", True, f"the SuperLink goes with flwr {mine}")], {}
+    result, known = [Finding("version", True, f"the SuperLink answers flwr {mine}")], {}
     try:
         known = {key: name for name, key in public_keys(folder).items()}
     except InputError as error:
@@ -166,6 +173,7 @@ def _nodes(address: str, server: Path, folder: Path) -> list[Finding]:
         present[name] = node.status
     for name in sorted({*known.values(), *present}):
         status = present.get(name)
-        seen = f"registered, {status}" if status else "not registered: run server/register.sh"
-        result.append(Finding(name, status == "online", seen))
+        result.append(
+            Finding(name, status == "online", _STATUS.get(status, f"registered, {status}"))
+        )
     return result

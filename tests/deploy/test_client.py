@@ -296,3 +296,14 @@ def test_a_user_who_does_not_exist(server):
             node_user="nobody-of-that-name",
             enough=lambda: True,
         )
+
+
+def test_no_agent_is_started_for_a_user_who_does_not_exist(server, monkeypatch):
+    monkeypatch.setattr(deploy_client, "Program", lambda **_: pytest.fail("it was started"))
+    with pytest.raises(InputError, match=r"no user|needs root"):
+        deploy_client.run_client(
+            Client.load(server / "clients" / "alice"),
+            server / "none.jsonl",
+            port=1,
+            node_user="nobody-of-that-name",
+        )

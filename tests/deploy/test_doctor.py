@@ -77,12 +77,28 @@ def test_a_node_that_is_not_registered_is_named(tmp_path, monkeypatch):
     assert by_name["a"].well
     assert not by_name["b"].well
     assert "register.sh" in by_name["b"].seen
+    node.status = "registered"
+    never = doctor._nodes("127.0.0.1:9", tmp_path / "d" / "server", tmp_path / "d")[1]
+    assert (never.what, never.well) == ("a", False)
+    assert never.seen == "registered, and was never online: start its client"
+    node.status = "online"
     (tmp_path / "d/clients/b/node.pub").write_text("ssh-rsa nonsense")
     found = doctor._nodes("127.0.0.1:9", tmp_path / "d" / "server", tmp_path / "d")
     by_name = {finding.what: finding for finding in found}
     assert "b/node.pub is no public key" in by_name["clients"].seen
     assert not by_name["clients"].well
     assert by_name["7"].well  # and who is there is told all the same
+
+
+def test_a_superlink_that_ends_the_command_is_one_line(tmp_path, monkeypatch):
+    write_deployment(tmp_path / "d", Deployment(("127.0.0.1",), 9, ("a",)))
+
+    def refuse(*_):
+        raise SystemExit(1)  # as Flower does for a version that it does not go with
+
+    monkeypatch.setattr(doctor.ControlHttpClient, "from_server_address", refuse)
+    (only,) = doctor._nodes("127.0.0.1:9", tmp_path / "d" / "server", tmp_path / "d")
+    assert (only.what, only.well) == ("version", False)
 
 
 def test_from_a_clients_machine(tmp_path):
