@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest
+from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest, StopRunRequest
 from flwr.supercore.control import ControlHttpClient
 
 from murmuration.deploy import templates
@@ -84,7 +84,8 @@ def run_deployed(
     need be no result.
 
     A run that was aborted because nodes failed is not submitted again: each attempt would be
-    charged, and somebody has to look first.
+    charged, and somebody has to look first. An interrupted one is stopped at the SuperLink, since
+    its rounds would be charged while nobody watches.
 
     Raises:
         InputError: there is a seed, the run was aborted, or it did not complete in so many
@@ -110,7 +111,11 @@ def run_deployed(
                 app = write_bundle(Path(scratch) / "app", run_config, app_dir=app_dir)
                 run_id = submit(server, app)
             say(f"run {run_id} submitted" + (", going on from the checkpoint" if begun else ""))
-            why = follow(server, address, run_id, Watch(out, config.rounds, say))
+            try:
+                why = follow(server, address, run_id, Watch(out, config.rounds, say))
+            except KeyboardInterrupt:
+                say(stop(server, address, run_id))
+                raise
         if not why:
             result = out / "result.json"
             return json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
@@ -212,6 +217,17 @@ def follow(server: Path, address: str, run_id: int, watch: Watch) -> str:
                     time.sleep(_POLL)
         except Exception:  # the SuperLink is away for a while: it may come back
             time.sleep(_POLL)
+
+
+def stop(server: Path, address: str, run_id: int) -> str:
+    """Stop a run at the SuperLink; return whether that was done, for whoever interrupted it."""
+    certificate = (server / "ca.crt").read_bytes()
+    try:
+        with ControlHttpClient.from_server_address(address, False, certificate, []) as client:
+            client.StopRun(StopRunRequest(run_id=run_id))
+    except Exception as error:
+        return f"run {run_id} goes on, since the SuperLink did not stop it: {error}"
+    return f"run {run_id} is stopped; go on with --resume"
 
 
 def online(client: ControlHttpClient) -> str:

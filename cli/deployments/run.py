@@ -9,6 +9,7 @@ import typer
 from murmuration.cli.options import ReportTo, RunName, help_of
 from murmuration.cli.setting_options import of_setting
 from murmuration.deploy.init import deployed_address
+from murmuration.deploy.processes import ended_by_signals
 from murmuration.deploy.run import deployed_config, run_deployed
 from murmuration.deploy.terms import parse_settings
 from murmuration.reporting.live.tracking import tracked
@@ -66,7 +67,7 @@ def run(
     address = deployed_address(server)
     config = deployed_config(server, options, settings)
     say = partial(typer.echo, err=True)
-    with tracked(config.out, report_to, run_name, resume=config.resume):
+    with ended_by_signals(), tracked(config.out, report_to, run_name, resume=config.resume):
         result = run_deployed(server, address, config, attempts=attempts, say=say)
     for name in ("epsilon", "rounds", "heldout_accuracy", "heldout_error", "out"):
         typer.echo(f"{name:<18} {result.get(name)}")

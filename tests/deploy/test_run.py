@@ -93,6 +93,35 @@ def test_a_run_that_breaks_is_resumed(superlink, tmp_path):
     assert {settings["registration"] for settings in submitted} == {str(tmp_path / "nodes.toml")}
 
 
+@pytest.mark.parametrize("away", [False, True])
+def test_an_interrupted_run_is_stopped_at_the_superlink(superlink, tmp_path, monkeypatch, away):
+    (tmp_path / "ca.crt").touch()
+    stopped, said = [], []
+
+    class Client:
+        def __enter__(self):
+            if away:
+                raise ConnectionError("nobody there")
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def StopRun(self, request):
+            stopped.append(request.run_id)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run.ControlHttpClient, "from_server_address", lambda *_: Client())
+    monkeypatch.setattr(run, "follow", interrupted)
+    config = replace(CONFIG, out=str(tmp_path / "run"))
+    with pytest.raises(KeyboardInterrupt):
+        run_deployed(tmp_path, "a:1", config, say=said.append)
+    assert stopped == ([] if away else [1])
+    assert ("goes on" if away else "is stopped; go on with --resume") in said[-1]
+
+
 def test_what_an_app_says_in_the_end_is_one_short_line(superlink, tmp_path):
     outcomes, _ = superlink
     outcomes += ["failed: \x1b[2J" + "x" * 1_000_000, ""]
