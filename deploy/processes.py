@@ -221,12 +221,19 @@ def wait_for(
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end this process the way Ctrl-C does, so that ``with`` blocks end."""
+    """Let SIGTERM and SIGHUP end this process the way Ctrl-C does, so that ``with`` blocks end.
+
+    What is ignored, as ``nohup`` has SIGHUP, stays so.
+    """
 
     def stop(number: int, _frame: object) -> None:
         raise KeyboardInterrupt(signal.Signals(number).name)
 
-    former = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    former = {
+        number: signal.signal(number, stop)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield
     finally:

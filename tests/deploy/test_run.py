@@ -1,8 +1,11 @@
 """Submitting, following and resuming, with a SuperLink that is only pretended."""
 
 import json
+import os
 import re
+import signal
 import tomllib
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from murmuration.deploy import run
+from murmuration.deploy.processes import ended_by_signals
 from murmuration.deploy.run import Watch, run_deployed
 from murmuration.preference.data.judgements import InputError
 from murmuration.reporting.run_files import SETTINGS_FILE, settings_of
@@ -120,6 +124,20 @@ def test_an_interrupted_run_is_stopped_at_the_superlink(superlink, tmp_path, mon
         run_deployed(tmp_path, "a:1", config, say=said.append)
     assert stopped == ([] if away else [1])
     assert ("goes on" if away else "is stopped; go on with --resume") in said[-1]
+
+
+@pytest.mark.parametrize("hangup", [signal.SIG_DFL, signal.SIG_IGN])
+def test_a_terminal_that_closes_interrupts_it_but_under_nohup(hangup):
+    former = signal.signal(signal.SIGHUP, hangup)
+    try:
+        with (
+            pytest.raises(KeyboardInterrupt) if hangup == signal.SIG_DFL else nullcontext(),
+            ended_by_signals(),
+        ):
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == hangup
+    finally:
+        signal.signal(signal.SIGHUP, former)
 
 
 def test_what_an_app_says_in_the_end_is_one_short_line(superlink, tmp_path):
