@@ -53,7 +53,7 @@ ReportTo = Annotated[
     str | None,
     typer.Option(
         help="Send the metrics for release (metrics.jsonl), and nothing else, to a tracker: "
-        "tensorboard (into --out), wandb, mlflow or trackio. A resumed run goes on there. "
+        "tensorboard (into --out) or wandb. A resumed run goes on there. "
         r"\[default: none]",
         click_type=click.Choice(CHOICES),
         show_default=False,
