@@ -2,14 +2,8 @@
 
 import pytest
 
-from murmuration.preference.data.rows import (
-    BadRow,
-    InputError,
-    OtherKind,
-    Row,
-    check_count,
-    check_row,
-)
+from murmuration.preference.data.judgement_row import OtherKind, Row, check_count, check_row
+from murmuration.preference.data.rows import BadRow, InputError
 from murmuration.preference.data.schema import Schema
 
 
