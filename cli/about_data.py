@@ -22,8 +22,7 @@ def option_of(field: "Field[Any]", **more: Any) -> Any:
     if told.choices:
         more = {"click_type": click.Choice(told.names), **more}
     of_bool = isinstance(field.default, bool)
-    names = [option(field.name)] if of_bool or told.former else []
-    names += [option(told.former)] if told.former else []
+    names = [option(field.name)] if of_bool else []
     return typer.Option(*names, help=plain, show_default=False, **more)
 
 

@@ -114,16 +114,12 @@ def _online_option() -> click.Option:
 
 
 def _finished(command: click.Command) -> click.Command:
-    """The command with former names of its options hidden (``cli.options``), and with the help of
-    its arguments, which Typer 0.20 loses under Click 8.5.
+    """The command with the help of its arguments, which Typer 0.20 loses under Click 8.5.
 
     Flower takes no later Typer.
     """
-    from murmuration.cli.options import with_former_names
-
     for below in getattr(command, "commands", {}).values():
         _finished(below)
-    command.params = [with_former_names(parameter) for parameter in command.params]
     declared = get_type_hints(command.callback, include_extras=True) if command.callback else {}
     for parameter in command.params:
         if isinstance(parameter, TyperArgument) and parameter.help is None:

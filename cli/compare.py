@@ -39,7 +39,7 @@ def compare(
         typer.Option(help=help_of("model"), click_type=click.Choice(models())),
     ] = None,
     epsilon: Annotated[
-        str, typer.Option("--epsilons", "--epsilon", help="Epsilons, comma-separated.")
+        str, typer.Option("--epsilons", help="Epsilons, comma-separated.")
     ] = "1,3,8",
     columns: about_data.Columns = None,
     user_column: about_data.UserColumn = None,

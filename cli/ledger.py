@@ -37,7 +37,6 @@ def ledger(
         bool,
         typer.Option(
             "--all-runs",
-            "--all",
             help="Add up what all runs below a folder cost whoever was in them: for you alone.",
         ),
     ] = False,

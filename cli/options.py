@@ -1,18 +1,15 @@
 """Options that several commands have; of no strategy, as in ``cli.about_data``.
 
 One name has one meaning, unit and type in every command: its help begins with the same sentence,
-and what a command adds stands behind it. A former name is read for one version, and shown nowhere:
-it is declared as an option's second name, or as its setting's ``former``.
+and what a command adds stands behind it.
 """
 
-import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import click
 import typer
-from typer.core import TyperOption
 
 from murmuration.reporting.live.tracker_names import CHOICES
 from murmuration.strategies.settings.declaration import OUTPUT, about, declared
@@ -43,9 +40,7 @@ Limit = Annotated[
         help=rf"{LIMIT} \[default: all; 2000 of the population]", show_default=False, min=1
     ),
 ]
-Generations = Annotated[
-    int, typer.Option("--num-generations", "--samples", help=GENERATIONS, min=1)
-]
+Generations = Annotated[int, typer.Option("--num-generations", help=GENERATIONS, min=1)]
 RewardPrivacy = Annotated[str, typer.Option(help=REWARD_PRIVACY, show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help=JSON)]
 #: Of commands that write ``metrics.jsonl``.
@@ -53,7 +48,7 @@ ReportTo = Annotated[
     str | None,
     typer.Option(
         help="Send the metrics for release (metrics.jsonl), and nothing else, to a tracker: "
-        "tensorboard (into --out), wandb, mlflow or trackio. A resumed run goes on there. "
+        "tensorboard (into --out) or wandb. A resumed run goes on there. "
         r"\[default: none]",
         click_type=click.Choice(CHOICES),
         show_default=False,
@@ -104,39 +99,3 @@ def add_parameters(
     all_ = [*own[:place], *parameters, *own[place:]]
     command.__signature__ = signature.replace(parameters=all_)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in all_}
-
-
-class RenamedOption(TyperOption):
-    """An option that is also read under its former names, which no help shows."""
-
-    def __init__(self, declared: TyperOption) -> None:
-        vars(self).update(vars(declared))
-        self.opts, self.secondary_opts = declared.opts[:1], declared.secondary_opts[:1]
-        self.former = copy.copy(declared)
-        self.former.name = f"former {declared.name}"
-        self.former.opts = declared.opts[1:]
-        self.former.secondary_opts = declared.secondary_opts[1:]
-
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Let the parser read both, each to a place of its own."""
-        super().add_to_parser(parser, ctx)
-        self.former.add_to_parser(parser, ctx)
-
-    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> Any:
-        """Return what was given under either name; a click.UsageError if both were."""
-        assert self.name and self.former.name
-        if self.former.name in opts:
-            if self.name in opts:
-                former = self.former.opts[0]
-                raise click.UsageError(
-                    f"{former} is the former name of {self.opts[0]}: give one of them", ctx
-                )
-            opts = {**opts, self.name: opts[self.former.name]}
-        return super().consume_value(ctx, opts)
-
-
-def with_former_names(parameter: click.Parameter) -> click.Parameter:
-    """Return a command's parameter so that all its names but the first are hidden."""
-    if isinstance(parameter, TyperOption) and len(parameter.opts) > 1:
-        return RenamedOption(parameter)
-    return parameter

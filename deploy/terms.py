@@ -19,7 +19,7 @@ import tomli_w
 from murmuration.client.agent.policy import Policy
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.toml_text import parse_toml
-from murmuration.strategies.config import FORMER, SETTINGS, RunConfig, present_names
+from murmuration.strategies.config import SETTINGS, RunConfig, by_field
 from murmuration.strategies.settings.sampling import usual_cohort
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 from murmuration.strategies.uls import DEFAULT_CLIP
@@ -120,7 +120,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         InputError: it cannot be read, or there is no run with them.
     """
     try:
-        settings = present_names(parse_toml(path.read_text(encoding="utf-8")))
+        settings = by_field(parse_toml(path.read_text(encoding="utf-8")))
         usual_run(settings)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be used: {error}") from None
@@ -148,8 +148,7 @@ def parse_settings(texts: list[str]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for text in texts:
         name, separator, value = text.partition("=")
-        written = name.strip().replace("-", "_")
-        field = SETTINGS.get(FORMER.get(written, written))
+        field = SETTINGS.get(name.strip().replace("-", "_"))
         if not separator or field is None:
             raise InputError(f"--set {text}: use NAME=VALUE with one of {', '.join(SETTINGS)}")
         kind = type(field.default)

@@ -12,7 +12,6 @@ from pathlib import Path
 import click
 
 from murmuration.cli.main import COMMANDS, imported
-from murmuration.cli.options import RenamedOption
 
 PAGE = Path(__file__).resolve().parent / "reference" / "commands.md"
 
@@ -35,33 +34,8 @@ def _lines() -> Iterator[str]:
         yield f"| [`{name}`](#murmuration-{name}) | {_cell(told)} |"
     yield ""
     yield "`murmuration --version` tells the version."
-    yield ""
-    yield "An option's name means the same in every command. These had other names in the last"
-    yield "version; they are read for one more, also in files of settings:"
-    yield ""
-    yield "| former name | name | of |"
-    yield "|---|---|---|"
-    for (former, name), commands in sorted(_renamed().items()):
-        yield f"| `{former}` | `{name}` | {', '.join(commands)} |"
     for name in COMMANDS:
         yield from _command(f"murmuration {name}", imported(name), "##")
-
-
-def _renamed() -> dict[tuple[str, str], list[str]]:
-    """Return the commands that read an option under a former name, by that and its name."""
-    renamed: dict[tuple[str, str], list[str]] = {}
-
-    def walk(called: str, command: click.Command) -> None:
-        for name, below in getattr(command, "commands", {}).items():
-            walk(f"{called} {name}", below)
-        for option in command.params:
-            if isinstance(option, RenamedOption):
-                names = (option.former.opts[0], option.opts[0])
-                renamed.setdefault(names, []).append(f"`{called}`")
-
-    for name in COMMANDS:
-        walk(name, imported(name))
-    return renamed
 
 
 def _command(called: str, command: click.Command, mark: str) -> Iterator[str]:

@@ -54,8 +54,15 @@ OWN_SETTINGS = by_setting(
 SETTINGS = {field.name: field for field in declared(Settings)} | {
     name: field for name, (field, _) in OWN_SETTINGS.items()
 }
-#: Present names of settings, by the former ones.
-FORMER = {about(field).former: name for name, field in SETTINGS.items() if about(field).former}
+#: Names of settings by those that stand in a ``config.json`` of an earlier version.
+FORMER = {
+    "ball": "max_norm",
+    "batch": "batch_size",
+    "clip": "clip_norm",
+    "least_nodes": "min_nodes",
+    "most_characters": "max_characters",
+    "most_judgements": "max_judgements",
+}
 
 
 @dataclass(frozen=True)
@@ -88,7 +95,7 @@ class RunConfig(Settings):
                 that is named.
         """
         values: dict[str, Any] = {}
-        for name, value in present_names(run_config).items():
+        for name, value in by_field(run_config).items():
             if name not in SETTINGS:
                 raise InputError(f"unknown setting {name!r}; known: {', '.join(sorted(SETTINGS))}")
             values[name] = typed(name, value)
@@ -169,8 +176,8 @@ def read_settings(path: Path) -> dict[str, Scalar]:
     if not isinstance(result, dict):
         raise InputError(f"{path} holds no settings")
     begun = result.pop(CHECK, None)  # of a config.json
-    settings = present_names(result, str(path))
     of_a_run = path.suffix == ".json"
+    settings = present_names(result) if of_a_run else by_field(result, str(path))
     for name, value in settings.items():
         if name not in SETTINGS or (about(SETTINGS[name]).deployed and not of_a_run):
             offered = sorted(n for n, field in SETTINGS.items() if not about(field).deployed)
@@ -191,26 +198,29 @@ def read_settings(path: Path) -> dict[str, Scalar]:
     return settings
 
 
-def present_names(settings: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Return settings under the names of their fields, also where a former name was written.
+def by_field(settings: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """Return settings by the names of their fields.
 
     Args:
         settings: by name, with dashes or underscores.
         where: they were written, for the message.
 
     Raises:
-        InputError: a setting stands there under its present and its former name.
+        InputError: a setting stands there twice.
     """
-    present: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for key, value in settings.items():
-        written = key.replace("-", "_")
-        name = FORMER.get(written, written)
-        if name in present:
+        name = key.replace("-", "_")
+        if name in named:
             place = f"{where}: " if where else ""
-            former = about(SETTINGS[name]).former
-            raise InputError(f"{place}{former} is the former name of {name}: give one of them")
-        present[name] = value
-    return present
+            raise InputError(f"{place}{name} stands there twice, once with dashes: give one")
+        named[name] = value
+    return named
+
+
+def present_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a ``config.json``, whichever version wrote it, by today's names."""
+    return {FORMER.get(name, name): value for name, value in settings.items()}
 
 
 def typed(name: str, value: object, where: str = "") -> Any:

@@ -38,7 +38,7 @@ def init(
     delta: Annotated[float, typer.Option(help="delta of the promise. Of one run")] = Terms.delta,
     rounds: Annotated[int, typer.Option(help="rounds of training. Of one run")] = Terms.rounds,
     clip_norm: Annotated[
-        float, typer.Option("--clip-norm", "--clip", help="clip norm of a user's gradient")
+        float, typer.Option("--clip-norm", help="clip norm of a user's gradient")
     ] = Terms.clip_norm,
     group_size: Annotated[
         int, typer.Option(help="most judgements (or texts) of a user in a round")

@@ -34,7 +34,6 @@ def run(
         float,
         typer.Option(
             "--min-nodes",
-            "--least-nodes",
             help="registered nodes that must be online before each round: a number, or a share "
             "below 1",
         ),

@@ -38,7 +38,6 @@ def align(
         str | None,
         typer.Option(
             "--reward-data",
-            "--judgements",
             help="Instead of --reward: train one first on this data (or `population`), into "
             "the folder OUT-reward, by `uls` over 200 rounds.",
         ),

@@ -42,9 +42,7 @@ _OPTIONS = {
             help="As --reward-privacy, for rows of --sft that models of private runs wrote."
         ),
         "supervised__epochs": _of("--sft-epochs", help="Passes over the demonstrations."),
-        "supervised__batch": _of(
-            "--sft-batch-size", "--sft-batch", help="Demonstrations in a step."
-        ),
+        "supervised__batch": _of("--sft-batch-size", help="Demonstrations in a step."),
         "supervised__rate": _of(
             "--sft-learning-rate", help="Largest learning rate for demonstrations."
         ),
@@ -54,12 +52,12 @@ _OPTIONS = {
             "--method", help="Policy-gradient method.", click_type=click.Choice(METHODS)
         ),
         "steps__steps": _of("--steps", help="Training steps."),
-        "steps__batch": _of("--batch-size", "--batch", help="Batch size of a step. In answers."),
-        "steps__answers": _of("--num-generations", "--answers", help=GENERATIONS),
+        "steps__batch": _of("--batch-size", help="Batch size of a step. In answers."),
+        "steps__answers": _of("--num-generations", help=GENERATIONS),
         "steps__rate": _of(
             "--learning-rate", help=f"{meaning('learning_rate')} Of the LoRA layers."
         ),
-        "steps__beta": _of("--kl-coef", "--beta", help="Penalty for each nat of KL divergence."),
+        "steps__beta": _of("--kl-coef", help="Penalty for each nat of KL divergence."),
         "steps__optimizer": _of(
             "--optimizer", help="Optimizer.", click_type=click.Choice(OPTIMIZERS)
         ),
@@ -67,12 +65,10 @@ _OPTIONS = {
     "Guards against gaming the reward": {
         "guards__clip": _of(
             "--clip-rewards/--no-clip-rewards",
-            "--clip/--no-clip",
             help="Clip rewards to the range of the reference's answers.",
         ),
         "guards__length": _of(
             "--length-control",
-            "--length",
             help="`penalise`: subtract for answers longer than the reference's. `match`: subtract "
             "what length alone explains.",
             click_type=click.Choice(LENGTHS),

@@ -25,9 +25,7 @@ def base(
     out: Annotated[Path, typer.Argument(help="Folder for the model.")],
     kind: Annotated[
         str,
-        typer.Option(
-            "--architecture", "--kind", help="Architecture.", click_type=click.Choice(KINDS)
-        ),
+        typer.Option("--architecture", help="Architecture.", click_type=click.Choice(KINDS)),
     ] = _DEFAULT.kind,
     width: Annotated[int, typer.Option(help="Width of the hidden states.")] = _DEFAULT.width,
     layers: Annotated[int, typer.Option(help="Number of layers.")] = _DEFAULT.layers,
@@ -36,11 +34,11 @@ def base(
         int, typer.Option(help="Passes over the data. Over the exchanges.")
     ] = _DEFAULT.epochs,
     batch: Annotated[
-        int, typer.Option("--batch-size", "--batch", help="Batch size of a step. In answers.")
+        int, typer.Option("--batch-size", help="Batch size of a step. In answers.")
     ] = _DEFAULT.batch,
     rate: Annotated[
         float,
-        typer.Option("--learning-rate", "--rate", help=f"{meaning('learning_rate')} The largest."),
+        typer.Option("--learning-rate", help=f"{meaning('learning_rate')} The largest."),
     ] = _DEFAULT.rate,
     seed: Annotated[
         int, typer.Option(help=f"{meaning('seed')} Of initial weights and order.")

@@ -28,7 +28,6 @@ def commit(
         bool,
         typer.Option(
             "--declare-public",
-            "--public",
             help="Declare that models whose folders name no run were made from nobody's data.",
         ),
     ] = False,

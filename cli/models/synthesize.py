@@ -29,16 +29,12 @@ def synthesize(
     reward: Annotated[str, typer.Option(help=REWARD)],
     policy: Annotated[
         str,
-        typer.Option(
-            "--generator", "--policy", help="The model that writes answers: a folder, or a base."
-        ),
+        typer.Option("--generator", help="The model that writes answers: a folder, or a base."),
     ],
     prompts: Prompts,
     out: Annotated[Path, typer.Option(help=f"{meaning('out')} The folder.")],
     limit: Limit = None,
-    samples: Annotated[
-        int, typer.Option("--num-generations", "--samples", help=GENERATIONS, min=2)
-    ] = 4,
+    samples: Annotated[int, typer.Option("--num-generations", help=GENERATIONS, min=2)] = 4,
     pairs: Annotated[
         str,
         typer.Option(
@@ -50,7 +46,6 @@ def synthesize(
         str,
         typer.Option(
             "--label-draw",
-            "--labels",
             help="hard: the higher score is chosen. sampled: by the odds that the reward gives.",
             click_type=click.Choice(["hard", "sampled"]),
         ),
@@ -64,7 +59,6 @@ def synthesize(
         str,
         typer.Option(
             "--generator-privacy",
-            "--policy-privacy",
             help="As --reward-privacy, for --generator.",
             show_default=False,
         ),

@@ -21,6 +21,7 @@ from murmuration.strategies.config import (
     CHECK,
     SETTINGS,
     RunConfig,
+    by_field,
     present_names,
     read_settings,
     typed,
@@ -46,7 +47,7 @@ def config_of(
     Raises:
         InputError: there is no such setting, or a value that no run could use.
     """
-    settings = present_names(settings)
+    settings = by_field(settings)
     known = [name for name, field in SETTINGS.items() if not about(field).deployed]
     for name in settings:
         if name not in known:

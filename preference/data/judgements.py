@@ -26,19 +26,10 @@ from typing import Any, Literal, NoReturn, Self, get_args
 
 import numpy as np
 
+from murmuration.preference.data.judgement_row import OtherKind, Row
+from murmuration.preference.data.label_meanings import SHARED_WORDS, decide
 from murmuration.preference.data.ratings import Paired, pair_up
-from murmuration.preference.data.rows import (
-    NEITHER,
-    SHARED_WORDS,
-    BadRow,
-    InputError,
-    Kind,
-    OtherKind,
-    Row,
-    RowReader,
-    counted,
-    decide,
-)
+from murmuration.preference.data.rows import NEITHER, BadRow, InputError, Kind, RowReader, counted
 from murmuration.preference.data.schema import PAIRS, Schema
 
 #: What is done with a bad row. `isolate` is for nodes: as `skip`, but nothing that users have or

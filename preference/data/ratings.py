@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from murmuration.preference.data.rows import Row
+from murmuration.preference.data.judgement_row import Row
 
 #: Why labels cannot be all that is protected where pairs were made of thumbs.
 THUMBS_TELL = (

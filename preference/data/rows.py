@@ -24,28 +24,23 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
 from murmuration.preference.choices import MOST_RESPONSES as MOST_RESPONSES
 from murmuration.preference.choices import Kind as Kind
 from murmuration.preference.data.cells import (
-    THUMBS,
-    WINNING_SIDES,
-    Scale,
     exchange,
     flag_cell,
     flip_cell,
     is_empty,
-    is_number,
     is_plain_text,
     label_text,
     places_cell,
     prompt_cell,
     ranks_cell,
     rated_exchange,
-    recognised,
     responses_cell,
     score_cell,
     scores_cell,
@@ -56,6 +51,14 @@ from murmuration.preference.data.cells import (
 )
 from murmuration.preference.data.errors import BadRow as BadRow
 from murmuration.preference.data.errors import InputError as InputError
+from murmuration.preference.data.judgement_row import OtherKind, Row, check_count, check_row
+from murmuration.preference.data.label_meanings import (
+    SHARED_WORDS,
+    first_preferred,
+    is_declared,
+    meaning,
+    without_prompt,
+)
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.sources import Placed
 
@@ -132,53 +135,7 @@ _UNREAD = (
     "the column {!r} is not used: where it says which of two texts won, see --columns winner=NAME"
 )
 NEITHER = "a rating that says neither up nor down is not used"
-NO_PROMPT = "no row has a prompt"
-_MOST_UNREAD = 0.05  # of rows with labels, that may be left out
-_NUMBERS_AT_NODES = (
-    "these numbers do not say what they stand for: declare it at the node, as scale=0..1 or 1..5"
-)
 SHARED_TURNS = "no column 'prompt': it is the turns that 'chosen' and 'rejected' share"
-SHARED_WORDS = "no column 'prompt': it is the words that 'chosen' and 'rejected' both begin with"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One judgement.
-
-    Attributes:
-        user_id: as text.
-        prompt: what was asked.
-        responses: in order of preference; among the best of several, the tied ones first and the
-            others as given. Of thumbs the only one.
-        y: one over the number of responses that are best: 1, or less for a tie. Of thumbs 1 where
-            the response was liked, else 0.
-        kind: what kind of row it is.
-        flip_probability: of the label, or None if the row says nothing of it.
-        groups: of a ranking with ties how many responses share each place, the best first; else
-            empty.
-        notes: what is to be said of how it was read.
-        label: where a column of labels says what was preferred, what it holds. It may depend on
-            those of other rows what it means: then y is not a number yet, and responses are in the
-            order of their columns.
-        label_problem: why the label is not understood by itself.
-        whole: of texts that have no prompt but words that they share, the texts with these words.
-        prompt_problem: why these share no words that could be their prompt, which is empty.
-        place: file and line, where there is a problem.
-    """
-
-    user_id: str
-    prompt: str
-    responses: tuple[str, ...]
-    y: float
-    kind: Kind
-    flip_probability: float | None
-    groups: tuple[int, ...] = ()
-    notes: tuple[str, ...] = field(default=(), compare=False)
-    label: str = field(default="", compare=False)
-    label_problem: str = field(default="", compare=False)
-    whole: tuple[str, ...] = field(default=(), compare=False)
-    prompt_problem: str = field(default="", compare=False)
-    place: str = field(default="", compare=False)
 
 
 Form = Literal["pair", "sides", "list", "rating"]
@@ -419,17 +376,17 @@ class RowReader:
         """A row with what is declared of its label and its prompt; BadRow for a label that is not
         on the declared scale."""
         if judged.whole and self._schema.no_prompt:
-            judged = _without_prompt(judged)
+            judged = without_prompt(judged)
         if judged.prompt_problem and self._at_node:
             raise BadRow(judged.prompt_problem)
-        if judged.label and not _is_declared(self._schema, judged.kind):
-            return judged if judged.label_problem else _first_preferred(judged, judged.y)
+        if judged.label and not is_declared(self._schema, judged.kind):
+            return judged if judged.label_problem else first_preferred(judged, judged.y)
         if judged.label:
-            y = _meaning(judged.label, judged.kind, self._schema)
-            return replace(_first_preferred(judged, y), label="")
+            y = meaning(judged.label, judged.kind, self._schema)
+            return replace(first_preferred(judged, y), label="")
         return judged
 
-    def advise(self, other: "OtherKind", rows: Iterable[Placed]) -> BadRow:
+    def advise(self, other: OtherKind, rows: Iterable[Placed]) -> BadRow:
         """Return what is wrong with a row of another kind, and what would suit it and those after
         it."""
         first, most = other.row, len(other.row.responses)
@@ -444,114 +401,6 @@ class RowReader:
         )
         reason.user_id = other.user_id
         return reason
-
-
-def decide(rows: Sequence[Row], at_node: bool = False) -> tuple[list[Row | BadRow], str]:
-    """Return rows with what their labels and missing prompts mean, for which all of them are looked
-    at, and bad rows for those that stay open; and why rows are not read at all, if so many are.
-
-    At a node ``rows`` are one user's, and nobody else's rows decide what they mean.
-    """
-    bare = all(row.whole for row in rows)
-    if bare and any(row.prompt_problem and len({*row.whole}) > 1 for row in rows):
-        rows = [_without_prompt(row) for row in rows]
-    scales: dict[str, Scale | None] = {}
-    for kind, known in (("thumbs", THUMBS), ("pairs", WINNING_SIDES)):
-        labelled = [row for row in rows if row.label and row.kind == kind]
-        labels = {row.label for row in labelled}
-        numbers = sorted(float(label) for label in labels if is_number(label))
-        unread = [row for row in labelled if row.label_problem]
-        scales[kind] = recognised(labels, known) if unread else {}
-        unknown = bool(unread) and scales[kind] is None
-        if not at_node:
-            number = any(is_number(row.label) for row in unread)
-            if unknown and (number or len(unread) > _MOST_UNREAD * len(labelled)):
-                return [], _misread(kind, labels, numbers, unread)
-        elif numbers and (unknown or (kind == "thumbs" and len(numbers) == 1)):
-            problem, scales[kind] = _NUMBERS_AT_NODES, None
-            rows = [
-                replace(row, label_problem=problem)
-                if row.kind == kind and is_number(row.label)
-                else row
-                for row in rows
-            ]
-    return [_decided(row, scales) for row in rows], ""
-
-
-def _decided(row: Row, scales: Mapping[str, Scale | None]) -> Row | BadRow:
-    scale = scales.get(row.kind)
-    problem = row.prompt_problem
-    if row.label_problem and not problem:
-        if scale is not None:
-            return _first_preferred(row, scale[row.label])
-        problem = row.label_problem
-    if not problem:
-        return row
-    reason = BadRow(problem)
-    reason.user_id = row.user_id
-    return reason
-
-
-def _misread(kind: str, labels: set[str], numbers: Sequence[float], unread: Sequence[Row]) -> str:
-    """Why labels are not read, and what would tell what they mean."""
-    shown = shortened(", ".join(sorted(labels, key=lambda label: (len(label), label))), 100)
-    if numbers:
-        low, high = f"{numbers[0]:g}", f"{numbers[-1]:g}"
-        above = next((n for n in numbers if 2 * n > numbers[0] + numbers[-1]), numbers[-1])
-        if kind == "thumbs":
-            return (
-                f"labels are {shown}, which is no scale that is known: pass --positive-from "
-                f"{above:g} if {above:g} and more are thumbs up, or --scale {low}..{high} if what "
-                "lies above its middle is"
-            )
-        return (
-            f"winners are {shown}, which name no side: pass --scale {low}..{high} if what lies "
-            "below its middle says that the first response won, and what lies above it the second"
-        )
-    share = f"{len(unread)} rows have labels that are not understood"
-    if kind == "thumbs":
-        return f"{share}: {shown}. Write true and false, or numbers and pass --positive-from NUMBER"
-    return (
-        f"{share}: winners are {shown}, and two columns of responses were found. Where more were "
-        "shown, give them as a list, `responses`, with `best`, and pass --kind top-1"
-    )
-
-
-def _is_declared(schema: Schema, kind: Kind) -> bool:
-    return bool(schema.scale or (schema.positive_from and kind == "thumbs"))
-
-
-def _meaning(label: str, kind: Kind, schema: Schema) -> float:
-    """Return what a label stands for on the declared scale: 1 for liked, or for the first of two, 0
-    for the other way, 0.5 for neither; BadRow for what is not on it."""
-    low, high = schema.bounds
-    try:
-        number = float(label)
-    except ValueError:
-        number = math.nan
-    if not (math.isfinite(number) and low <= number <= high):
-        raise BadRow(f"the label {label!r} is not on the scale that is declared")
-    if kind == "thumbs" and schema.positive_from:
-        return float(number >= float(schema.positive_from))
-    above = number - (low + high) / 2.0
-    return 0.5 if above == 0.0 else float((above > 0.0) == (kind == "thumbs"))
-
-
-def _first_preferred(row: Row, y: float) -> Row:
-    """A row whose label stands for ``y``: of a pair 0 means that the second response was
-    preferred."""
-    if row.kind == "thumbs":
-        return replace(row, y=y, label_problem="")
-    if y == 1.0 == row.y:
-        return row
-    if y == 0.0:
-        row = replace(row, responses=row.responses[::-1], whole=row.whole[::-1])
-    return replace(row, y=0.5 if y == 0.5 else 1.0, label_problem="")
-
-
-def _without_prompt(row: Row) -> Row:
-    notes = tuple(NO_PROMPT if note == SHARED_WORDS else note for note in row.notes)
-    return replace(row, prompt="", responses=row.whole, prompt_problem="", notes=notes)
 
 
 def _column_names(columns: Mapping[str, str]) -> dict[str, str]:
@@ -596,13 +445,13 @@ def parse_row(
     judged = draft_row(row, names, declared)
     if problem := judged.prompt_problem or judged.label_problem:
         raise BadRow(problem)
-    return _first_preferred(judged, judged.y) if judged.label else judged
+    return first_preferred(judged, judged.y) if judged.label else judged
 
 
 def draft_row(
     row: Mapping[str, object] | BadRow, names: Mapping[str, str], declared: Kind = "pairs"
 ) -> Row:
-    """As ``parse_row``, but leave open what depends on the other rows."""
+    """Return what ``parse_row`` does, but leave open what depends on the other rows."""
     if isinstance(row, BadRow):
         raise row
     if not isinstance(row, Mapping):
@@ -765,46 +614,3 @@ def _listed(row: Mapping[str, object], columns: Mapping[str, str], declared: Kin
     others = [response for response in responses if response not in tied]
     ordered = (*first_ones, *others)
     return Row("", prompt, ordered, 1.0 / len(first_ones), "top-1", None)
-
-
-class OtherKind(BadRow):
-    """A row of another kind than is declared."""
-
-    def __init__(self, row: Row) -> None:
-        super().__init__(f"a row of kind {row.kind} over {len(row.responses)} responses")
-        self.row = row
-
-
-def check_row(row: Row, schema: Schema) -> None:
-    """Raise BadRow unless a row is what is declared, or thumbs, of which pairs can be made."""
-    if row.kind != schema.kind and (row.kind, schema.kind) != ("thumbs", "pairs"):
-        raise OtherKind(row)
-    if len(row.responses) > schema.responses:
-        raise BadRow(
-            f"{len(row.responses)} responses, and {schema.responses} are declared as the most: "
-            "raise --responses"
-        )
-    if row.flip_probability is not None and schema.labels == "true":
-        raise BadRow(
-            "a flip probability, and true labels are declared: this one is randomized already; "
-            "pass --labels randomized to learn from such (--test takes true ones)"
-        )
-    if row.flip_probability is None and schema.labels == "randomized":
-        raise BadRow("no flip probability, and randomized labels are declared: see --labels")
-    for text in (row.prompt, *row.responses):
-        check_length(text, schema)
-
-
-def check_length(text: str, schema: Schema) -> None:
-    """Raise BadRow for a text that is too long."""
-    if len(text) > schema.max_characters:
-        raise BadRow(
-            f"a text of {len(text)} characters, and {schema.max_characters} are the most: "
-            "raise --max-characters"
-        )
-
-
-def check_count(count: int, schema: Schema) -> None:
-    """Raise BadRow for one more row of a user who has ``count``, if no more are kept."""
-    if count >= schema.max_judgements:
-        raise BadRow(f"more than {schema.max_judgements} rows of this user: raise --max-judgements")

@@ -23,8 +23,6 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 LABELS = ("true", "randomized")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _SCALE = re.compile(rf"{_NUMBER.pattern}\.\.{_NUMBER.pattern}")
-#: Names that settings had until the last version: a node-config may still have them.
-FORMER = {"max-judgements": "most-judgements", "max-characters": "most-characters"}
 
 
 @dataclass(frozen=True)
@@ -108,10 +106,7 @@ class Schema:
         values: dict[str, Any] = {}
         for field in fields(cls):
             key = field.name.replace("_", "-")
-            former = FORMER.get(key, key)
-            if former != key and former in settings and key in settings:
-                raise InputError(f"{former} is the former name of {key}: give one of them")
-            value = settings.get(key, settings.get(former, field.default))
+            value = settings.get(key, field.default)
             if type(value) is not type(field.default):
                 raise InputError(f"setting {key!r} must be a {type(field.default).__name__}")
             values[field.name] = value

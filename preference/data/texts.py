@@ -16,6 +16,7 @@ from typing import NoReturn, Self
 import numpy as np
 
 from murmuration.preference.data.cells import BadRow, text_cell, user_cell
+from murmuration.preference.data.judgement_row import check_count, check_length
 from murmuration.preference.data.judgements import (
     CLEAN,
     LabelChannel,
@@ -26,8 +27,6 @@ from murmuration.preference.data.judgements import (
 )
 from murmuration.preference.data.rows import (
     InputError,
-    check_count,
-    check_length,
     counted,
     missing_columns,
     readable_user,

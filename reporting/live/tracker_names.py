@@ -2,4 +2,4 @@
 
 #: Where metrics are sent (``reporting.live.tracking``).
 NONE = "none"
-CHOICES = (NONE, "tensorboard", "wandb", "mlflow", "trackio")
+CHOICES = (NONE, "tensorboard", "wandb")

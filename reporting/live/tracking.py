@@ -18,7 +18,6 @@ import os
 import re
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -104,74 +103,11 @@ def _wandb(folder: Path, sent: Sent) -> tuple[Channel, str]:
     return Channel(send, lambda ended: run.finish(exit_code=0 if ended else 1)), run_id
 
 
-def _mlflow(folder: Path, sent: Sent) -> tuple[Channel, str]:
-    from mlflow import MlflowClient  # pyright: ignore[reportMissingImports]
-    from mlflow.entities import Metric  # pyright: ignore[reportMissingImports]
-
-    client = MlflowClient()  # which, unlike mlflow.start_run, says nothing of code and user
-    run_id = sent.id
-    if run_id:
-        client.update_run(run_id, status="RUNNING")
-    else:
-        named = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
-        known = client.get_experiment_by_name(named)
-        place = known.experiment_id if known else client.create_experiment(named)
-        run_id = client.create_run(place, run_name=sent.name).info.run_id
-
-    def send(lines: Mapping[int, Mapping[str, float]]) -> None:
-        now = int(1000 * time.time())
-        result = [
-            Metric(name, value, now, step)
-            for step, values in lines.items()
-            for name, value in values.items()
-        ]
-        for start in range(0, len(result), 1000):  # the most that a server takes at once
-            client.log_batch(run_id, metrics=result[start : start + 1000])
-
-    def close(ended: bool) -> None:
-        client.set_terminated(run_id, status="FINISHED" if ended else "FAILED")
-
-    return Channel(send, close), run_id
-
-
-def _trackio(folder: Path, sent: Sent) -> tuple[Channel, str]:
-    import trackio  # pyright: ignore[reportMissingImports]
-
-    # Its runs are known by their names: a folder's own is not another's of the same name.
-    run_id = sent.id or f"{sent.name}-{uuid.uuid4().hex[:6]}"
-    with contextlib.redirect_stdout(sys.stderr):  # standard output belongs to the result
-        run = trackio.init(
-            project=os.environ.get("TRACKIO_PROJECT", PROJECT),
-            name=run_id,
-            resume="allow",
-            auto_log_gpu=False,
-            auto_log_cpu=False,
-            embed=False,
-        )
-
-    def send(lines: Mapping[int, Mapping[str, float]]) -> None:
-        for step, values in lines.items():
-            run.log(dict(values), step=step)
-
-    def close(ended: bool) -> None:
-        with contextlib.redirect_stdout(sys.stderr):
-            run.finish()
-
-    return Channel(send, close), run_id
-
-
 #: By name, how a run is begun there, or goes on; and the module that is needed. The string that
 #: comes with a channel is the run's id for the next time.
 TRACKERS: dict[str, tuple[Callable[[Path, Sent], tuple[Channel, str]], str]] = {
     "tensorboard": (_tensorboard, "tensorboard"),
     "wandb": (_wandb, "wandb"),
-    "mlflow": (_mlflow, "mlflow"),
-    "trackio": (_trackio, "trackio"),
-}
-#: What keeps a module from reporting on its own use to its makers. It is read at the import.
-_SILENT = {
-    "mlflow": {"MLFLOW_DISABLE_TELEMETRY": "true"},
-    "wandb": {"WANDB_ERROR_REPORTING": "false"},
 }
 
 
@@ -231,7 +167,8 @@ def tracked(
 def _check_usable(tracker: str) -> None:
     """InputError where it is not installed; asks who has not logged in, before the run begins."""
     _, module = TRACKERS[tracker]
-    os.environ.update(_SILENT.get(tracker, {}))
+    if tracker == "wandb":  # which reports on its own use to its makers otherwise, from its import
+        os.environ["WANDB_ERROR_REPORTING"] = "false"
     try:
         result = importlib.import_module(module)
     except ImportError:

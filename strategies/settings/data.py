@@ -63,13 +63,11 @@ class DataConfig:
         Schema.max_judgements,
         f"Most judgements (or texts) of a user. [default: {Schema.max_judgements}]",
         panel=DATA,
-        former="most_judgements",
     )
     max_characters: int = setting(
         Schema.max_characters,
         f"Most characters of a text. [default: {Schema.max_characters}]",
         panel=DATA,
-        former="most_characters",
     )
     one_user_per_row: bool = setting(
         False,

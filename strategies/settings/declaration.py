@@ -46,7 +46,6 @@ class About:
         deployed: whether it is for deployments only, and no option of a simulation.
         changeable: whether a resumed run may have another: it decides neither result nor cost.
         common: whether most runs set it, so that plain ``--help`` shows it.
-        former: the name it had until the last version, which is still read.
     """
 
     help: str
@@ -60,7 +59,6 @@ class About:
     deployed: bool = False
     changeable: bool = False
     common: bool = False
-    former: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -39,5 +39,5 @@ class LocalLabelSettings(Solved, Leveled):
         0, "Passes over the data. policy: over all labels. [default: 1]", **AT_LEAST_ONE
     )
     batch_size: int = setting(
-        0, "Batch size of a step. policy: in labels. [default: 64]", former="batch", **AT_LEAST_ONE
+        0, "Batch size of a step. policy: in labels. [default: 64]", **AT_LEAST_ONE
     )

@@ -57,7 +57,6 @@ class RuntimeConfig:
         expected="a number of nodes, or a share of them below 1",
         deployed=True,
         changeable=True,
-        former="least_nodes",
     )
     registration: str = setting(
         "",

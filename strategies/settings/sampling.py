@@ -47,7 +47,6 @@ class SamplingConfig:
         "[default: the strategy's]",
         panel=TRAINING,
         common=True,
-        former="clip",
         **POSITIVE,
     )
     group_size: int = setting(

@@ -63,5 +63,5 @@ class Solved:
         **POSITIVE,
     )
     max_norm: float = setting(
-        0.0, "Largest norm of the weights. [default: the strategy's]", former="ball", **POSITIVE
+        0.0, "Largest norm of the weights. [default: the strategy's]", **POSITIVE
     )

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("quick_runs")
 def test_json_contract(cli, crowd, crowd_test, tmp_path):
     code, stdout, stderr = cli(
         "compare", "--data", crowd, "--test", crowd_test, "--strategies", "uls,els,nonprivate",
-        "--epsilon", "0.5,1", "--delta", 1e-3, "--adjacency", "replace", "--seeds", 1,
+        "--epsilons", "0.5,1", "--delta", 1e-3, "--adjacency", "replace", "--seeds", 1,
         "--rounds", 2, "--cohort", 10, "--out", tmp_path / "c", "--json",
     )  # fmt: skip
     assert code == 0
@@ -48,7 +48,7 @@ def test_judgements_over_several_responses(cli, crowd_of_four, of_four, tmp_path
 
 def test_too_few_held_out_users_to_say_anything(cli, crowd, tmp_path):
     code, stdout, _ = cli(
-        "compare", "--data", crowd, "--strategies", "uls", "--epsilon", 0.1, "--delta", 1e-3,
+        "compare", "--data", crowd, "--strategies", "uls", "--epsilons", 0.1, "--delta", 1e-3,
         "--seeds", 1, "--rounds", 2, "--cohort", 10, "--out", tmp_path / "c", "--json",
     )  # fmt: skip
     assert code == 0
@@ -86,7 +86,7 @@ def test_a_strategy_that_fails_is_told_apart_from_one_that_is_refused(
     monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(fail, clip_norm))
     code, stdout, stderr = cli(
         "compare", "--data", crowd, "--test", crowd_test, "--strategies", "uls,els,nonprivate",
-        "--epsilon", "0.5", "--delta", 1e-3, "--adjacency", "replace", "--seeds", 2,
+        "--epsilons", "0.5", "--delta", 1e-3, "--adjacency", "replace", "--seeds", 2,
         "--rounds", 2, "--cohort", 10, "--out", tmp_path / "c", "--json",
     )  # fmt: skip
     assert code == 1

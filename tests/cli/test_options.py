@@ -1,4 +1,4 @@
-"""Options: one name has one meaning, former names are read and hidden, and help is short."""
+"""Options: one name has one meaning, one option one name, and help is short."""
 
 import collections
 import re
@@ -6,7 +6,6 @@ import re
 import click
 
 from murmuration.cli import main
-from murmuration.cli.options import RenamedOption
 
 #: Of options whose type differs between commands: why.
 TYPES_DIFFER = {
@@ -54,76 +53,9 @@ def test_one_name_has_one_meaning_and_one_type():
     assert {name for name, told in kinds.items() if len(told) > 1} == set(TYPES_DIFFER)
 
 
-def renamed():
-    """Each option that has former names: its command, and itself."""
-    return [(command, option) for command, option in options() if isinstance(option, RenamedOption)]
-
-
-def test_what_was_renamed():
-    found = {(former, option.opts[0]) for _, option in renamed() for former in option.former.opts}
-    assert found == {
-        ("--all", "--all-runs"),
-        ("--answers", "--num-generations"),
-        ("--ball", "--max-norm"),
-        ("--batch", "--batch-size"),
-        ("--beta", "--kl-coef"),
-        ("--clip", "--clip-norm"),
-        ("--clip", "--clip-rewards"),
-        ("--epsilon", "--epsilons"),
-        ("--judgements", "--reward-data"),
-        ("--kind", "--architecture"),
-        ("--labels", "--label-draw"),
-        ("--least-nodes", "--min-nodes"),
-        ("--length", "--length-control"),
-        ("--most-characters", "--max-characters"),
-        ("--most-judgements", "--max-judgements"),
-        ("--policy", "--generator"),
-        ("--policy-privacy", "--generator-privacy"),
-        ("--public", "--declare-public"),
-        ("--rate", "--learning-rate"),
-        ("--samples", "--num-generations"),
-        ("--sft-batch", "--sft-batch-size"),
-    }
-
-
-def parsed(command, *arguments):
-    """What an option's arguments come to, whatever else the command needs."""
-    context = click.Context(command, resilient_parsing=True)
-    command.parse_args(context, list(arguments))
-    return context.params
-
-
-def test_former_names_are_read_as_the_present_ones():
-    for called, option in renamed():
-        command = dict(commands(called.split()[0]))[called]
-        value = [] if option.is_flag else [getattr(option.type, "choices", ["2"])[-1]]
-        former, present = (
-            parsed(command, name, *value)[option.name]
-            for name in (
-                (option.former.secondary_opts or option.former.opts)[0],
-                (option.secondary_opts or option.opts)[0],  # what a flag is not by default
-            )
-        )
-        assert former == present != parsed(command)[option.name], (called, option.opts)
-
-
-def test_both_names_at_once_are_refused(cli):
-    code, out, lines = cli("run", "--clip", 1, "--clip-norm", 1)
-    assert (code, out) == (2, "")
-    assert "--clip is the former name of --clip-norm: give one of them" in " ".join(lines)
-
-
-def test_no_help_shows_a_former_name(cli, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    for called in dict.fromkeys(called for called, _ in renamed()):
-        name = "--help-all" if called == "run" else "--help"
-        code, out, _ = cli(*called.split(), name)
-        assert code == 0
-        own = [option for command, option in renamed() if command == called]
-        for option in own:
-            shown = re.findall(r"--[\w-]+", "\n".join(re.findall(r"│ \*?\s*(--\S.*)", out)))
-            assert option.opts[0] in shown
-            assert not {*option.former.opts} & {*shown}, called
+def test_an_option_has_one_name():
+    several = {(command, *option.opts) for command, option in options() if len(option.opts) > 1}
+    assert not several
 
 
 def test_help_of_a_run_takes_two_screens(cli, monkeypatch):

@@ -47,16 +47,6 @@ def test_a_run_fits_the_policy_as_it_was_written_and_a_second_does_not(tmp_path,
         check_asked(policy, ledger, work, 0, of_all, hosted=1)
 
 
-def test_a_run_toml_of_the_last_version_is_read(tmp_path):
-    run = tmp_path / "run.toml"
-    run.write_text(Terms(users=2, clip_norm=0.25).run_text().replace("clip_norm", "clip"))
-    assert "clip = 0.25" in run.read_text()
-    assert read_settings(run) == Terms(users=2, clip_norm=0.25).settings
-    run.write_text(run.read_text() + "clip_norm = 0.25\n")
-    with pytest.raises(InputError, match="clip is the former name of clip_norm"):
-        read_settings(run)
-
-
 @pytest.mark.parametrize(
     ("rule", "changes"),
     [

@@ -1,6 +1,7 @@
 """Runs over owners' agents: who refuses is known before the first coin, at nobody's cost."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 import murmuration.client.agent.agent
 import murmuration.client.app
+import murmuration.client.store
 from murmuration.client.agent.agent import Agent
 from murmuration.client.agent.policy import Policy
 from murmuration.client.store import UserStore
@@ -44,11 +46,12 @@ POLICY = Policy(
 
 
 @pytest.fixture(autouse=True)
-def accounted_here(quick_runs, monkeypatch):
-    """Plans are accounted for in this process."""
+def in_this_process(quick_runs, monkeypatch):
+    """Plans are accounted for here, and tokenizers loaded; what confines both has its own tests."""
     monkeypatch.setattr(
         murmuration.client.agent.agent, "bounded_cost", murmuration.client.agent.plan_cost.cost
     )
+    monkeypatch.setattr(murmuration.client.store, "confined", nullcontext)
 
 
 @pytest.fixture

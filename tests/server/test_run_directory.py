@@ -24,8 +24,7 @@ from murmuration.reporting.run_files import check_of
 from murmuration.server import run_folder
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.run_lock import RunLock
-from murmuration.strategies.config import CHECK, SETTINGS
-from murmuration.strategies.settings.declaration import about
+from murmuration.strategies.config import CHECK, FORMER
 
 pytestmark = pytest.mark.settings(data="d.jsonl", delta=1e-5, seed=7)
 
@@ -247,10 +246,9 @@ def test_keys_seed_and_settings_do_not_change_alone(config, seed, edit):
 def with_former_names(folder):
     """Settings as the last version wrote them, tied to the run's keys as it did."""
     path, keys = folder / "config.json", json.loads((folder / "private" / "keys.json").read_text())
-    present = {about(field).former: field.name for field in SETTINGS.values()}
     written = json.loads(path.read_text())
-    for former, name in present.items():
-        if former and name in written:
+    for former, name in FORMER.items():
+        if name in written:
             written[former] = written.pop(name)
     del written[CHECK]
     seed = json.loads((folder / "private" / "seed.json").read_text())["seed"]

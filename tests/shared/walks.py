@@ -91,8 +91,8 @@ STARTS = {
     ),
     "bases/tiny": "murmuration base bases/tiny --exchanges 300 --epochs 1\n",
     "bases/writer": (
-        "murmuration base bases/writer --kind llama --exchanges 400 --epochs 1 --batch-size 8"
-        " --learning-rate 4e-3\n"
+        "murmuration base bases/writer --architecture llama --exchanges 400 --epochs 1"
+        " --batch-size 8 --learning-rate 4e-3\n"
     ),
     "runs/policy": _policy("policy"),
     "runs/ada": _policy("ada"),

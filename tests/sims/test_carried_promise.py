@@ -131,8 +131,9 @@ def test_a_promise_is_the_same_at_each_station(
     # A data set: the reward is met a second time, and counts once.
     rows = tmp_path / "rows"
     code, stdout, lines = cli(
-        "synthesize", "--reward", one / "model", "--policy", policy / "model", "--prompts", asked,
-        "--out", rows, "--num-generations", 4, "--pairs", "all", "--temperature", 1.5, *SHORT,
+        "synthesize", "--reward", one / "model", "--generator", policy / "model",
+        "--prompts", asked, "--out", rows, "--num-generations", 4, "--pairs", "all",
+        "--temperature", 1.5, *SHORT,
     )  # fmt: skip
     assert code == 0, lines
     assert both in stdout and both in (rows / "README.md").read_text()

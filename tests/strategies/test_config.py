@@ -7,21 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import tomli_w
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.mechanisms.hold_out import LEAST_SHARE
 from murmuration.strategies import registry
 from murmuration.strategies.config import (
+    FORMER,
     OWN_SETTINGS,
     SETTINGS,
     RunConfig,
-    present_names,
     read_settings,
 )
 from murmuration.strategies.settings.aup import AupSettings
 from murmuration.strategies.settings.catalogue import OF_STRATEGIES
-from murmuration.strategies.settings.declaration import about, declared
+from murmuration.strategies.settings.declaration import declared
 from murmuration.strategies.settings.privacy import parse_delta
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.settings.shared import NoSettings
@@ -121,48 +120,30 @@ def test_immutable_is_what_decides_the_result_or_its_cost():
         assert set(config.immutable_fields()) == (every | own) - changeable
 
 
-FORMER = {
-    "most-judgements": ("max_judgements", 7),
-    "most-characters": ("max_characters", 8),
-    "clip": ("clip_norm", 0.25),
-    "ball": ("max_norm", 2.0),
-    "batch": ("batch_size", 9),
-    "least-nodes": ("min_nodes", 3.0),
-}
+def test_former_names_in_a_config_json_are_read(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"strategy": "uls", "clip": 0.25, "most_judgements": 7}))
+    assert read_settings(file) == {"strategy": "uls", "clip_norm": 0.25, "max_judgements": 7}
+    assert set(FORMER.values()) <= set(SETTINGS)
+    assert not set(FORMER) & set(SETTINGS)
 
 
 @pytest.mark.parametrize("former", FORMER)
-def test_former_names_are_read(former, tmp_path):
-    """In Flower's run config, in a config.json, and in a TOML file for ``--config``."""
-    name, value = FORMER[former]
-    strategy = {"ball": "label-moment", "batch": "local-label"}.get(former, "uls")
-    given = {former: value, "strategy": strategy}
-    if strategy != "uls":
-        given["adjacency"] = "replace-labels"
-    assert present_names(given)[name] == value
-    if former != "batch":  # for --task policy only
-        assert RunConfig.from_run_config(given).to_run_config()[name.replace("_", "-")] == value
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps({key.replace("-", "_"): each for key, each in given.items()}))
-    assert read_settings(file)[name] == value
-    if former == "least-nodes":
-        return  # deployments are set by other files
+def test_former_names_elsewhere_are_unknown(former, tmp_path):
+    with pytest.raises(InputError, match=f"unknown setting '{former}'"):
+        RunConfig.from_run_config({former: 1})
     file = tmp_path / "settings.toml"
-    file.write_text(tomli_w.dumps(given))
-    assert read_settings(file)[name] == value
+    file.write_text(f"{former} = 1")
+    with pytest.raises(InputError, match=f"unknown setting '{former}'"):
+        read_settings(file)
 
 
-def test_every_former_name_was_tried():
-    every = {about(f).former for f in SETTINGS.values()} - {""}
-    assert every == {former.replace("-", "_") for former in FORMER}
-
-
-def test_both_names_of_a_setting_are_refused(tmp_path):
-    with pytest.raises(InputError, match="clip is the former name of clip_norm: give one of them"):
-        RunConfig.from_run_config({"clip": 0.1, "clip-norm": 0.1})
+def test_a_setting_that_stands_there_twice_is_refused(tmp_path):
+    with pytest.raises(InputError, match="clip_norm stands there twice"):
+        RunConfig.from_run_config({"clip_norm": 0.1, "clip-norm": 0.1})
     file = tmp_path / "settings.toml"
-    file.write_text("clip = 0.1\nclip-norm = 0.1\n")
-    with pytest.raises(InputError, match=r"settings.toml: clip is the former name of clip_norm"):
+    file.write_text("clip_norm = 0.1\nclip-norm = 0.1\n")
+    with pytest.raises(InputError, match=r"settings.toml: clip_norm stands there twice"):
         read_settings(file)
 
 

@@ -150,7 +150,7 @@ def test_killed_while_its_private_reward_is_trained_it_has_paid_for_each_round(
     """Charges stay: a second start forgets none, and going on adds to them."""
     crowd, run = write_rows(make_rows([1] * 700)), tmp_path / "policy-reward"
     command = (
-        *("align", "--judgements", crowd, "--epsilon", 2, "--delta", 1e-3, *FEW),
+        *("align", "--reward-data", crowd, "--epsilon", 2, "--delta", 1e-3, *FEW),
         *("--base", language_model("llama"), "--prompts", prompts, "--out", tmp_path / "policy"),
     )
     third = ("os.rename", r"policy-reward/checkpoint/state\.safetensors$", 3)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from murmuration.preference.data.judgement_row import Row
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.ratings import pair_up
-from murmuration.preference.data.rows import Row
 from murmuration.preference.data.schema import Schema
 
 

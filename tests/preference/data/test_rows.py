@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from murmuration.planning.look import look_at
 from murmuration.preference.data.cells import TIES
+from murmuration.preference.data.judgement_row import Row
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.rows import (
@@ -17,7 +18,6 @@ from murmuration.preference.data.rows import (
     WINNERS,
     BadRow,
     InputError,
-    Row,
     parse_row,
 )
 from murmuration.preference.data.schema import Schema

@@ -2,17 +2,9 @@
 
 import pytest
 
-from murmuration.preference.data.rows import (
-    BadRow,
-    InputError,
-    OtherKind,
-    Row,
-    check_count,
-    check_row,
-)
-from murmuration.preference.data.schema import FORMER, Schema
-from murmuration.strategies.settings.declaration import about, declared
-from murmuration.strategies.settings.run import Settings
+from murmuration.preference.data.judgement_row import OtherKind, Row, check_count, check_row
+from murmuration.preference.data.rows import BadRow, InputError
+from murmuration.preference.data.schema import Schema
 
 
 def row(kind="pairs", responses=("x", "y"), flip=None):
@@ -54,15 +46,6 @@ def test_of_settings():
     for wrong in ({"responses": "4"}, {"kind": 1}, {"max-judgements": 2.0}, {"responses": True}):
         with pytest.raises(InputError, match="must be a"):
             Schema.of(wrong)
-
-
-def test_former_names_of_a_node_config_are_read():
-    found = Schema.of({"most-judgements": 5, "most-characters": 9})
-    assert found == Schema(max_judgements=5, max_characters=9)
-    with pytest.raises(InputError, match="most-judgements is the former name of max-judgements"):
-        Schema.of({"most-judgements": 5, "max-judgements": 5})
-    former = {about(f).former for f in declared(Settings) if f.name in Schema.__annotations__}
-    assert {name.replace("-", "_") for name in FORMER.values()} == former - {""}
 
 
 def test_rows_that_are_as_declared():

@@ -154,7 +154,7 @@ def test_a_tracker_that_fails_harms_nothing(
         assert json.loads((tmp_path / "run" / STATE).read_text())["step"] == -1
 
 
-@pytest.mark.parametrize("tracker", ["tensorboard", "wandb", "mlflow", "trackio"])
+@pytest.mark.parametrize("tracker", ["tensorboard", "wandb"])
 def test_a_missing_library_is_one_line(tracker, cli, crowd, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, tracker, None)
     code, _, lines = cli("run", "--data", crowd, "--report-to", tracker, "--out", tmp_path / "run")
@@ -176,8 +176,8 @@ def test_names_that_cannot_be_used(tmp_path):
 def test_a_tracker_that_hangs_is_left_behind(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(tracking, "SECONDS_TO_END", 0.2)
     begin = lambda folder, sent: (Channel(lambda lines: time.sleep(5), lambda ended: None), "1")  # noqa: E731
-    monkeypatch.setitem(TRACKERS, "mlflow", (begin, "json"))
-    with tracked(tmp_path / "run", "mlflow"):
+    monkeypatch.setitem(TRACKERS, "tensorboard", (begin, "json"))
+    with tracked(tmp_path / "run", "tensorboard"):
         add(tmp_path / "run", 1)
     assert "has not answered" in capsys.readouterr().err
 
@@ -205,81 +205,37 @@ def _checked(call, module, *path):
 
 @pytest.fixture
 def library(monkeypatch):
-    """By name, what the stand-in of a tracker's module was asked for."""
-    seen = {"wandb": [], "mlflow": [], "trackio": []}
-
-    def module(name, **attributes):
-        made = ModuleType(name)
-        for key, value in attributes.items():
-            setattr(made, key, value)
-        monkeypatch.setitem(sys.modules, name, made)
-
-    def run_of(name):
-        def log(data, step=None):
-            seen[name].append((step, data))
-
-        def finish(exit_code=None):
-            seen[name].append(("end", exit_code))
-
-        return SimpleNamespace(log=log, finish=finish)
+    """What the stand-in of wandb's module was asked for."""
+    seen = []
 
     def wandb_init(project=None, id=None, name=None, resume=None, settings=None):
-        seen["wandb"].append((project, name, resume, settings))
-        return run_of("wandb")
+        seen.append((project, id, name, resume, settings))
+        return SimpleNamespace(
+            log=lambda data, step=None: seen.append((step, data)),
+            finish=lambda exit_code=None: seen.append(("end", exit_code)),
+        )
 
-    def trackio_init(
-        project, name=None, resume="never", embed=True, auto_log_gpu=None, auto_log_cpu=None
-    ):
-        print("a dashboard")
-        seen["trackio"].append((project, name, resume, embed, auto_log_gpu, auto_log_cpu))
-        return run_of("trackio")
-
-    class MlflowClient:
-        def get_experiment_by_name(self, name):
-            return None
-
-        def create_experiment(self, name):
-            return "7"
-
-        def create_run(self, experiment_id, run_name=None):
-            seen["mlflow"].append((experiment_id, run_name))
-            return SimpleNamespace(info=SimpleNamespace(run_id="r"))
-
-        def update_run(self, run_id, status=None):
-            seen["mlflow"].append((run_id, status))
-
-        def log_batch(self, run_id, metrics=()):
-            assert len(metrics) <= 1000
-            seen["mlflow"].extend(metrics)
-
-        def set_terminated(self, run_id, status=None):
-            seen["mlflow"].append((run_id, status))
-
-    init = _checked(wandb_init, "wandb", "init")
-    settings = _checked(lambda **named: named, "wandb", "Settings")
-    trackio = _checked(trackio_init, "trackio", "init")
-    module("wandb", init=init, Settings=settings)
-    module("trackio", init=trackio)
-    module("mlflow", MlflowClient=MlflowClient)
-    module("mlflow.entities", Metric=lambda key, value, timestamp, step: (key, value, step))
+    module = ModuleType("wandb")
+    module.init = _checked(wandb_init, "wandb", "init")
+    module.Settings = _checked(lambda **named: named, "wandb", "Settings")
+    monkeypatch.setitem(sys.modules, "wandb", module)
     monkeypatch.setenv("WANDB_MODE", "offline")
-    for name in ("WANDB_PROJECT", "MLFLOW_EXPERIMENT_NAME", "TRACKIO_PROJECT"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("WANDB_PROJECT", raising=False)
     return seen
 
 
 LINES = [(1, {"epsilon": 0.1, "heldout_accuracy": 0.6}), (2, {"epsilon": 0.2})]
 
 
-def send(tracker, run):
-    with tracked(run, tracker, "mine"):
+def send(run):
+    with tracked(run, "wandb", "mine"):
         add(run, 1, heldout_accuracy=0.6)
         add(run, 2, heldout_accuracy=None)
 
 
 def test_wandb_is_told_to_send_nothing_by_itself(library, tmp_path):
-    send("wandb", tmp_path / "run")
-    (project, name, resume, settings), *rest = library["wandb"]
+    send(tmp_path / "run")
+    (project, _, name, resume, settings), *rest = library
     assert (project, name, resume) == ("murmuration", "mine", "allow")
     assert settings["console"] == "off"
     assert settings["x_disable_stats"]
@@ -289,44 +245,30 @@ def test_wandb_is_told_to_send_nothing_by_itself(library, tmp_path):
     assert rest == [*LINES, ("end", 0)]
 
 
-@pytest.mark.parametrize(
-    ("tracker", "name", "value"),
-    [("mlflow", "MLFLOW_DISABLE_TELEMETRY", "true"), ("wandb", "WANDB_ERROR_REPORTING", "false")],
-)
-def test_reports_to_makers_are_off_when_the_library_is_imported(
-    tracker, name, value, library, tmp_path, monkeypatch
-):
-    monkeypatch.setenv(name, "as somebody had it")  # and is again when the test has ended
-    found, honest = [], tracking.importlib.import_module
-
-    def imported(module):
-        found.append((module, os.environ[name]))
-        return honest(module)
-
-    monkeypatch.setattr(tracking.importlib, "import_module", imported)
-    send(tracker, tmp_path / "run")
-    assert found[0] == (tracker, value)
-
-
-def test_mlflow_goes_on_with_its_run(library, tmp_path):
-    send("mlflow", tmp_path / "run")
-    metrics = [(name, value, step) for step, of in LINES for name, value in of.items()]
-    assert library["mlflow"] == [("7", "mine"), *metrics, ("r", "FINISHED")]
-    library["mlflow"].clear()
+def test_wandb_goes_on_with_its_run(library, tmp_path):
+    send(tmp_path / "run")
+    begun = library[0]
+    assert begun[1]
+    library.clear()
     with pytest.raises(KeyError), tracked(tmp_path / "run", None, resume=True):
         add(tmp_path / "run", 3, 4)
         raise KeyError
-    assert library["mlflow"] == [("r", "RUNNING"), ("epsilon", 0.3, 3), ("r", "FAILED")]
+    assert library[0] == begun, "the same run, by its id"
+    assert library[1:] == [(3, {"epsilon": 0.3}), ("end", 1)]
 
 
-def test_trackio_keeps_its_name_and_its_words(library, tmp_path, capsys):
-    send("trackio", tmp_path / "run")
-    (project, name, resume, *logs), *rest = library["trackio"]
-    assert (project, resume, logs) == ("murmuration", "allow", [False, False, False])
-    assert name.startswith("mine-")
-    assert rest == [*LINES, ("end", None)]
-    assert json.loads((tmp_path / "run" / STATE).read_text())["id"] == name
-    assert not capsys.readouterr().out, "standard output belongs to the result"
+def test_reports_to_makers_are_off_when_the_library_is_imported(library, tmp_path, monkeypatch):
+    name = "WANDB_ERROR_REPORTING"
+    monkeypatch.setenv(name, "as somebody had it")  # and is again when the test has ended
+    imported, honest = [], tracking.importlib.import_module
+
+    def recorded(module):
+        imported.append((module, os.environ[name]))
+        return honest(module)
+
+    monkeypatch.setattr(tracking.importlib, "import_module", recorded)
+    send(tmp_path / "run")
+    assert imported[0] == ("wandb", "false")
 
 
 def test_numbers_are_finite():

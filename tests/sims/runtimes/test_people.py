@@ -160,11 +160,11 @@ def test_run_says_who_paid_before_and_ledger_all_adds_it_up(cli, crowd, tmp_path
     (told,) = [line for line in lines if "paid before" in line]
     assert told.startswith("operator only: 50 people of this data set paid before, in 1 run")
     assert "ε = 2.00" in told
-    code, out, _ = cli("ledger", tmp_path / "runs", "--all", "--json")
+    code, out, _ = cli("ledger", tmp_path / "runs", "--all-runs", "--json")
     (row,) = json.loads(out)
     assert row["people"] == 50 and len(row["runs"]) == 2
     assert row["promise"]["epsilon"] == pytest.approx(3, rel=0.01)
-    code, out, _ = cli("ledger", tmp_path / "runs", "--all")
+    code, out, _ = cli("ledger", tmp_path / "runs", "--all-runs")
     assert code == 0 and "50 of the people: User-level DP: ε = 3.00, δ = 0.002" in out
     for path in (tmp_path / "runs").rglob("*"):
         if path.is_file() and "private" not in path.parts:

@@ -1,0 +1,90 @@
+"""What one row of judgements says, and whether it is what a schema declares."""
+
+from dataclasses import dataclass, field
+
+from murmuration.preference.choices import Kind
+from murmuration.preference.data.errors import BadRow
+from murmuration.preference.data.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One judgement.
+
+    Attributes:
+        user_id: as text.
+        prompt: what was asked.
+        responses: in order of preference; among the best of several, the tied ones first and the
+            others as given. Of thumbs the only one.
+        y: one over the number of responses that are best: 1, or less for a tie. Of thumbs 1 where
+            the response was liked, else 0.
+        kind: what kind of row it is.
+        flip_probability: of the label, or None if the row says nothing of it.
+        groups: of a ranking with ties how many responses share each place, the best first; else
+            empty.
+        notes: what is to be said of how it was read.
+        label: where a column of labels says what was preferred, what it holds. It may depend on
+            those of other rows what it means: then y is not a number yet, and responses are in the
+            order of their columns.
+        label_problem: why the label is not understood by itself.
+        whole: of texts that have no prompt but words that they share, the texts with these words.
+        prompt_problem: why these share no words that could be their prompt, which is empty.
+        place: file and line, where there is a problem.
+    """
+
+    user_id: str
+    prompt: str
+    responses: tuple[str, ...]
+    y: float
+    kind: Kind
+    flip_probability: float | None
+    groups: tuple[int, ...] = ()
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    label: str = field(default="", compare=False)
+    label_problem: str = field(default="", compare=False)
+    whole: tuple[str, ...] = field(default=(), compare=False)
+    prompt_problem: str = field(default="", compare=False)
+    place: str = field(default="", compare=False)
+
+
+class OtherKind(BadRow):
+    """A row of another kind than is declared."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__(f"a row of kind {row.kind} over {len(row.responses)} responses")
+        self.row = row
+
+
+def check_row(row: Row, schema: Schema) -> None:
+    """Raise BadRow unless a row is what is declared, or thumbs, of which pairs can be made."""
+    if row.kind != schema.kind and (row.kind, schema.kind) != ("thumbs", "pairs"):
+        raise OtherKind(row)
+    if len(row.responses) > schema.responses:
+        raise BadRow(
+            f"{len(row.responses)} responses, and {schema.responses} are declared as the most: "
+            "raise --responses"
+        )
+    if row.flip_probability is not None and schema.labels == "true":
+        raise BadRow(
+            "a flip probability, and true labels are declared: this one is randomized already; "
+            "pass --labels randomized to learn from such (--test takes true ones)"
+        )
+    if row.flip_probability is None and schema.labels == "randomized":
+        raise BadRow("no flip probability, and randomized labels are declared: see --labels")
+    for text in (row.prompt, *row.responses):
+        check_length(text, schema)
+
+
+def check_length(text: str, schema: Schema) -> None:
+    """Raise BadRow for a text that is too long."""
+    if len(text) > schema.max_characters:
+        raise BadRow(
+            f"a text of {len(text)} characters, and {schema.max_characters} are the most: "
+            "raise --max-characters"
+        )
+
+
+def check_count(count: int, schema: Schema) -> None:
+    """Raise BadRow for one more row of a user who has ``count``, if no more are kept."""
+    if count >= schema.max_judgements:
+        raise BadRow(f"more than {schema.max_judgements} rows of this user: raise --max-judgements")
