@@ -72,7 +72,7 @@ def test_it_holds_all_of_our_code_below_one_name_and_nothing_else(wheel):
         names = set(archive.namelist())
     code = {name for name in names if ".dist-info/" not in name}
     top = (ROOT / "murmuration").rglob("*.py")
-    expected = {file.relative_to(ROOT).as_posix() for file in top}
+    expected = {file.relative_to(ROOT).as_posix() for file in top} | {"murmuration/py.typed"}
     for room in SHIPPED:
         files = [
             *(ROOT / room).rglob("*.py"),
