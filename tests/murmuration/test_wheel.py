@@ -120,6 +120,10 @@ def test_it_holds_all_of_our_code_below_one_name_and_nothing_else(wheel):
     code = {name for name in names if ".dist-info/" not in name}
     top = (ROOT / "murmuration").rglob("*.py")
     expected = {file.relative_to(ROOT).as_posix() for file in top} | {"murmuration/py.typed"}
+    expected |= {
+        file.relative_to(ROOT).as_posix()
+        for file in (ROOT / "murmuration" / "sharing" / "templates").iterdir()
+    }
     for room in SHIPPED:
         files = [
             *(ROOT / room).rglob("*.py"),
