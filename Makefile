@@ -2,6 +2,7 @@
 # make test   set up and run the tests          make lint   format, lint and type checks
 # make smollm install the weights of --base smollm2
 # make docs   build the site of docs/ into build/docs
+# make dist   build sdist and wheel into dist/
 # A different index for torch (a CPU-only one, say): make install PIP_EXTRA="--extra-index-url URL"
 
 PYTHON ?= python3
@@ -21,7 +22,7 @@ OLDEST ?= $(shell .ci/oldest-python)
 # Of the slow tests, a tenth that every commit chooses anew; `make test-tenth TENTH=3` repeats one.
 TENTH ?= $(shell echo $$(( 0x$$(git rev-parse HEAD 2>/dev/null | cut -c1-7) % 10 )))
 
-.PHONY: install smollm demo test test-tenth test-slow test-deploy test-flower test-oldest words lint docs clean
+.PHONY: install smollm demo test test-tenth test-slow test-deploy test-flower test-oldest words lint docs dist clean
 
 install: $(VENV)/.installed
 
@@ -81,10 +82,23 @@ words: install
 docs: install
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 
+# sdist and wheel into dist/, as they are uploaded. Links of README to files lead into REPOSITORY;
+# without it they are plain text. What builds and checks has an environment of its own.
+REPOSITORY ?=
+DIST := build/dist-venv
+
+dist:
+	rm -rf build/dist dist
+	$(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/pip install -q --disable-pip-version-check $(PIP_EXTRA) 'build>=1.2' 'twine>=6.1' 'setuptools>=77'
+	$(PYTHON) .ci/dist_source.py build/dist $(REPOSITORY)
+	$(DIST)/bin/python -m build --no-isolation --outdir dist build/dist > build/dist.log 2>&1 || { cat build/dist.log; exit 1; }
+	$(DIST)/bin/twine check --strict dist/*
+
 lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean:
-	rm -rf $(VENV) .venv-oldest build *.egg-info
+	rm -rf $(VENV) .venv-oldest build dist *.egg-info

@@ -35,6 +35,7 @@ COMMANDS = {
     ),
     "export": "Write a model to a folder that is meant to be shared: no private files, no paths.",
     "push": "Send a model to a hub: what `murmuration export` writes, and nothing else.",
+    "init": "Write a Flower app of your own: a data hook, settings, a test and a README.",
     "compare": (
         "Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error "
         "bars."

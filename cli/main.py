@@ -12,9 +12,9 @@ import click
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from murmuration.api.quiet import quiet_libraries
 from murmuration.cli.commands import COMMANDS, imported
 from murmuration.preference.escaping import visible
-from murmuration.quiet import quiet_libraries
 from murmuration.reporting.live.terminal import Terminal, guard_streams
 
 # Before anything is imported that reads it. What a benchmark compares with is measured as it comes,

@@ -3,8 +3,9 @@
 ``train`` makes a run; before, ``data`` looks at judgements and ``plan`` says what a run will cost;
 ``privatize`` randomizes labels; ``compare`` runs strategies side by side. ``Run`` is a finished run
 and ``RewardModel`` what it has learnt; ``score``, ``respond``, ``align``, ``synthesize`` and
-``winrate`` use that. Within ``online()`` a hub may be asked for what a folder names. Everything
-else is internal: it may change from one version to the next.
+``winrate`` use that. What cannot be used is an ``InputError``, in one line. Within ``online()`` a
+hub may be asked for what a folder names. Everything else is internal: it may change from one
+version to the next.
 
     import murmuration as mm
     mm.plan(epsilon=3, delta=1e-5, rounds=200, cohort=500, users=4800)["noise_multiplier"]
@@ -33,15 +34,19 @@ if TYPE_CHECKING:
     from murmuration.planning.compare import StrategyComparison
     from murmuration.planning.data_summary import DataSummary
     from murmuration.planning.plan import plan
+    from murmuration.preference.data.errors import InputError
     from murmuration.preference.language.generation import Sampling
     from murmuration.preference.online import online
     from murmuration.preference.reward import RewardModel
     from murmuration.strategies.settings.run import Settings
     from murmuration.strategies.spec import Strategy
 
+    __version__: str
+
 __all__ = [
     "DataSummary",
     "Guards",
+    "InputError",
     "PrivatizedLabels",
     "Responses",
     "RewardModel",
@@ -53,6 +58,7 @@ __all__ = [
     "StrategyComparison",
     "Supervised",
     "SyntheticPreferences",
+    "__version__",
     "align",
     "compare",
     "data",
@@ -76,6 +82,7 @@ if not (_HERE / "privacy").is_dir():
 _PLACES = {
     "DataSummary": "murmuration.planning.data_summary",
     "Guards": "murmuration.alignment.rewards",
+    "InputError": "murmuration.preference.data.errors",
     "PrivatizedLabels": "murmuration.api.privatizing",
     "Responses": "murmuration.api.responding",
     "RewardModel": "murmuration.preference.reward",
@@ -102,6 +109,10 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from murmuration.server.versions import version
+
+        return version()
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_PLACES[name]), name)

@@ -10,14 +10,23 @@ reward, a look at what the reward cost its users, and a card that says it: none 
 train the reward with ``--length none``: with the default it pays, up to a bound, for mere words.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
-from os import PathLike, fspath
-from typing import Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
 from murmuration.preference.scoring import Text, strings_of
 
+if TYPE_CHECKING:
+    from murmuration.api.run import Run
+    from murmuration.preference.language.reward import SavedReward
+    from murmuration.preference.reward import RewardModel
 
-def reward_function(path: str | PathLike[str]) -> Callable[..., list[float]]:
+
+def reward_function(
+    model: Run | RewardModel | SavedReward | str | PathLike[str],
+) -> Callable[..., list[float]]:
     """Return what ``reward_funcs`` of TRL's GRPO and RLOO trainers takes.
 
     The function is called with ``prompts``, ``completions`` and keywords that it leaves alone, and
@@ -25,12 +34,19 @@ def reward_function(path: str | PathLike[str]) -> Callable[..., list[float]]:
     of a completion the last message counts; a prompt is written down as it is in a file of
     judgements (``preference.scoring``).
 
+    Args:
+        model: a run, its ``model``, or the folder of one.
+
     Raises:
         InputError: the folder is no reward; when called, a reward is not finite.
     """
     from murmuration.alignment.rewards import AnswerReward
+    from murmuration.api.run import Run, model_folder
 
-    reward = AnswerReward.load(fspath(path))
+    if isinstance(model, Run | str | PathLike):
+        reward = AnswerReward.load(model_folder(model))
+    else:
+        reward = AnswerReward(model)
 
     def murmuration_reward(
         prompts: Sequence[Text], completions: Sequence[Text], **_: Any

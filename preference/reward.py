@@ -27,7 +27,9 @@ from safetensors.numpy import load_file, save
 
 from murmuration.preference.accuracy import Accuracy, float32_of
 from murmuration.preference.base_names import name_for, place_of
+from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.hashing import FeatureMap, feature_map, finite_features
 from murmuration.preference.language.checkpoint import check_same, digest_of, folder_of
@@ -94,6 +96,11 @@ class RewardModel:
         self.features = features
         self.model = model
 
+    def __repr__(self) -> str:
+        features = self.features.to_config()
+        name = features.get("path") or features.get("kind", "features")
+        return f"RewardModel({self.model}, {name}, {self.features.dimension} weights)"
+
     def score(self, prompt: Text | Sequence[Text], response: Text | Sequence[Text]) -> Any:
         """The reward of a response (float), or of R prompts with R responses (R float64).
 
@@ -115,13 +122,21 @@ class RewardModel:
         del prompt
         return np.ones(len(response), dtype=bool)
 
-    def accuracy(self, judgements: Judgements) -> Accuracy:
-        """Return how often the model agrees with judgements (`preference.accuracy`).
+    def accuracy(
+        self, data: Judgements | Source, *, columns: str = "", **declared: bool | int | str
+    ) -> Accuracy:
+        """Return how often the model agrees with judgements. It is exact, and no epsilon covers it.
 
-        Raises InputError if there is no judgement that is not a tie.
+        Args:
+            data: judgements, or rows as of ``train``: a path, a data frame, or rows in memory.
+            columns: columns of other names, as field=column.
+            **declared: what the rows are, where that differs from pairs (or from thumbs, of a
+                model of thumbs), as settings of ``train``: kind, responses, format, scale, …
+
+        Raises:
+            InputError: rows that cannot be read, or every judgement is a tie.
         """
-        if not judgements.decided:
-            raise InputError("every judgement is a tie: there is no accuracy to measure")
+        judgements = read_judgements(data, self.model, columns, declared)
         return pair_examples(judgements, self.features).accuracy(self.theta_D)
 
     def save(

@@ -35,6 +35,7 @@ SUITES = (
     "client/test_isolation.py",
     "deploy/test_namespaces.py",
     "deploy/test_two_flowers.py",
+    "examples/test_notebooks.py",
     "examples/test_scripts.py",
     "murmuration/api/test_docstrings.py",
     "murmuration/test_version.py",

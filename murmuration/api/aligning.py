@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from murmuration.api.rows import Source
+from murmuration.api.quiet import quiet_libraries
 from murmuration.api.run import Run, model_folder
+from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.rows import InputError
-from murmuration.quiet import quiet_libraries
 
 if TYPE_CHECKING:
     from murmuration.alignment.reinforce import Steps

@@ -8,9 +8,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
-from murmuration.api.rows import Source, write_rows
+from murmuration.api.quiet import quiet_libraries
+from murmuration.api.rows import write_rows
+from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.rows import InputError
-from murmuration.quiet import quiet_libraries
 
 if TYPE_CHECKING:
     from murmuration.api.settings import RunSettings
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def compare(
-    strategies: Iterable[str],
-    epsilons: Iterable[float],
+    strategies: str | Iterable[str] = ("uls", "nonprivate"),
+    epsilon: float | Iterable[float] = (1.0, 3.0, 8.0),
     *,
     out: str | os.PathLike[str],
     data: Source | None = None,
@@ -30,7 +31,7 @@ def compare(
     runtime: Literal["local", "ray"] | str = "local",
     cpus_per_run: int = 1,
     progress: bool = False,
-    **settings: Unpack[RunSettings],
+    **settings: Unpack[RunSettings],  # pyright: ignore[reportGeneralTypeIssues]  (epsilon)
 ) -> StrategyComparison:
     """Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error bars.
 
@@ -38,14 +39,14 @@ def compare(
         >>> pair = {"prompt": "What now?", "chosen": "Save it.", "rejected": "Bet on it."}
         >>> rows = [{"user_id": f"user {n}", **pair} for n in range(200)]
         >>> comparison = compare(
-        ...     ["uls", "nonprivate"], [1.0], out="runs/side-by-side", data=rows, rounds=2, seeds=1
+        ...     epsilon=[1.0], out="runs/side-by-side", data=rows, rounds=2, seeds=1
         ... )
         >>> [(cell.strategy, cell.epsilon) for cell in comparison]
         [('uls', 1.0), ('nonprivate', None)]
 
     Args:
-        strategies: Their names; of a variant as in ``aup:published``.
-        epsilons: Privacy budgets.
+        strategies: One or several, by name; a variant as in ``aup:published``.
+        epsilon: One or several privacy budgets.
         out: Folder for all runs, the table and the plot; runs that are there already are read.
         data: What to train on, as in ``train``.
         test: What to measure accuracy on, as in ``train``.
@@ -70,9 +71,11 @@ def compare(
     from murmuration.reporting.live.runs_progress import RunsProgress
     from murmuration.sims.runtimes.sweep import on_cluster, one_by_one
 
-    names, budgets, folder = list(strategies), list(epsilons), Path(out).expanduser()
-    if seeds < 1 or not names:
-        raise InputError("--seeds must be at least 1 and --strategies must name one")
+    names = [strategies] if isinstance(strategies, str) else list(strategies)
+    budgets = [epsilon] if isinstance(epsilon, int | float) else list(epsilon)
+    folder = Path(out).expanduser()
+    if seeds < 1 or not names or not budgets:
+        raise InputError("--seeds must be at least 1, --strategies and --epsilons must name one")
     if runtime not in ("local", "ray"):
         raise InputError(f"runtime must be local or ray; got {runtime!r}")
     sources = {

@@ -9,8 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from murmuration.api.rows import Source, locate
+from murmuration.api.rows import locate
 from murmuration.planning.plan import parse_adjacency
+from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.sources import absolute, parse_source
 from murmuration.preference.features.hashing import AUTO, chosen_features, parse_features

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from murmuration.api.quiet import quiet_libraries
 from murmuration.preference.data.rows import InputError
-from murmuration.quiet import quiet_libraries
 
 if TYPE_CHECKING:
     from murmuration.alignment.comparison import Comparison, Side

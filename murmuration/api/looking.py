@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from murmuration.api.rows import Source, located_rows
+from murmuration.api.quiet import quiet_libraries
+from murmuration.preference.data.in_memory import Source, located_rows
 from murmuration.preference.data.rows import InputError
-from murmuration.quiet import quiet_libraries
 
 if TYPE_CHECKING:
     from murmuration.planning.data_summary import DataSummary

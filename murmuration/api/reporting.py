@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from murmuration.api.quiet import quiet_libraries
 from murmuration.preference.data.rows import InputError
-from murmuration.quiet import quiet_libraries
 
 if TYPE_CHECKING:
     from murmuration.reporting.comparison import RunSeen

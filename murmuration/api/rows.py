@@ -6,30 +6,14 @@ resumed on the same rows only.
 """
 
 import hashlib
-import json
 import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
 
+from murmuration.preference.data.in_memory import Source, row_lines
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.durable_files import replace_file
-
-
-class DataFrame(Protocol):
-    """A data frame of pandas or polars."""
-
-    @property
-    def columns(self) -> Any:
-        """Return the names of the columns."""
-        ...
-
-
-Rows = Iterable[Mapping[str, object]] | DataFrame
-#: What ``train`` takes as data: a path, the name of a data set on the hub, or rows.
-Source = str | os.PathLike[str] | Rows | Callable[[], Rows]
 
 
 def locate(source: Source, name: str, folder: Path) -> str:
@@ -37,17 +21,6 @@ def locate(source: Source, name: str, folder: Path) -> str:
     if isinstance(source, str | os.PathLike):
         return os.fspath(source)
     return str(folder.absolute() / "private" / f"{name}.jsonl")
-
-
-@contextmanager
-def located_rows(source: Source) -> Iterator[str]:
-    """Return the place of a source; rows that are in memory are in a file until the end."""
-    if isinstance(source, str | os.PathLike):
-        yield os.fspath(source)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        write_rows({"data": source}, Path(folder), again=False)
-        yield locate(source, "data", Path(folder))
 
 
 def write_rows(sources: Mapping[str, Source], folder: Path, *, again: bool) -> None:
@@ -64,7 +37,7 @@ def write_rows(sources: Mapping[str, Source], folder: Path, *, again: bool) -> N
     for name, source in sources.items():
         if isinstance(source, str | os.PathLike):
             continue
-        path, lines = Path(locate(source, name, folder)), _lines(source, name)
+        path, lines = Path(locate(source, name, folder)), row_lines(source, name)
         try:
             if again:
                 _check_same(path, lines, name)
@@ -97,41 +70,3 @@ def _check_same(path: Path, lines: Iterable[bytes], name: str) -> None:
             f"{name}: these rows are not those that were begun with in {path.parents[1]}; go on "
             "with the same rows, or choose another folder"
         )
-
-
-def _lines(source: Source, name: str) -> Iterator[bytes]:
-    for row in _rows(source, name):
-        try:
-            yield json.dumps(row, default=_plain).encode() + b"\n"
-        except (TypeError, ValueError, RecursionError):  # the reader refuses it, as a bad row
-            yield b"null\n"
-
-
-def _rows(source: Any, name: str) -> Iterable[object]:
-    """Return the rows of what has rows: each a mapping, unless it is a bad one."""
-    if callable(source):
-        source = source()
-    if hasattr(source, "iter_rows"):  # polars
-        return source.iter_rows(named=True)
-    if hasattr(source, "notna"):  # pandas, whose missing values are of many kinds
-        return source.astype(object).where(source.notna(), None).to_dict("records")
-    if isinstance(source, Iterable) and not isinstance(source, Mapping | str | bytes):
-        return source
-    raise InputError(
-        f"{name} must be a path, the name of a data set, a data frame, or rows (mappings from "
-        f"column to value); got {type(source).__name__}"
-        + (": choose one of its splits" if isinstance(source, Mapping) else "")
-    )
-
-
-def _plain(value: Any) -> object:
-    """Return a value of arrays and mappings as JSON has it.
-
-    Of anything else JSON has nothing: what stands in its place is no text, number or truth value,
-    so that a row which needs it is refused, as a row with another wrong value is.
-    """
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return dict(value)
-    return {"type": type(value).__name__}

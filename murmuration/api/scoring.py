@@ -11,9 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from murmuration.api.quiet import quiet_libraries
 from murmuration.api.run import Run, model_folder
 from murmuration.preference.data.rows import InputError
-from murmuration.quiet import quiet_libraries
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from murmuration.api.quiet import quiet_libraries
 from murmuration.api.run import Run, model_folder
 from murmuration.preference.data.rows import InputError
-from murmuration.quiet import quiet_libraries
 
 if TYPE_CHECKING:
     from murmuration.preference.language.generation import Sampling

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from murmuration.api.rows import Source, remove_rows, write_rows
+from murmuration.api.quiet import quiet_libraries
+from murmuration.api.rows import remove_rows, write_rows
 from murmuration.api.run import Run
+from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.rows import InputError
-from murmuration.quiet import quiet_libraries
 from murmuration.sims.runtimes.runtime import Runtime
 
 if TYPE_CHECKING:
     from murmuration.api.settings import RunSettings
+    from murmuration.sims.runtimes.execute import OnNote
     from murmuration.sims.runtimes.ray_cluster import Workers
     from murmuration.strategies.config import RunConfig
 
@@ -34,7 +37,8 @@ def train(
 ) -> Run:
     """Train a private reward model, or a language model with ``task``, in simulation.
 
-    It does what ``murmuration run`` does, with the same defaults.
+    It does what ``murmuration run`` does, with the same defaults. What should be known of the data
+    and of the result is a ``UserWarning`` each.
 
         >>> from murmuration import train
         >>> pair = {"prompt": "What now?", "chosen": "Save it.", "rejected": "Bet on it."}
@@ -75,6 +79,7 @@ def train(
     """
     quiet_libraries()
     from murmuration.api.config import config_of, run_folder
+    from murmuration.privacy.disclosure import on_terminal
     from murmuration.server.run_folder import check_free
 
     try:
@@ -90,20 +95,26 @@ def train(
     folder = Path(config.out)
     if not resume:
         check_free(Path(os.path.realpath(folder)))
+    notes: list[str] = []
     try:
         write_rows(sources, folder, again=resume)
-        return train_config(
+        run = train_config(
             config,
             runtime=runtime,
             users_per_node=users_per_node,
             workers=workers,
             progress=in_notebook() if progress is None else progress,
+            on_note=lambda line: notes.append(on_terminal(line)),
             report_to=report_to,
             run_name=run_name,
         )
+        notes += run.result["warnings"]
+        return run
     finally:
         if not (folder / "config.json").exists():  # no run was begun
             remove_rows(sources, folder)
+        for text in dict.fromkeys(notes):
+            warnings.warn(text, stacklevel=2)
 
 
 def train_config(
@@ -113,10 +124,12 @@ def train_config(
     users_per_node: int | None = None,
     workers: Workers | None = None,
     progress: bool = False,
+    on_note: OnNote | None = None,
     report_to: str | None = None,
     run_name: str | None = None,
 ) -> Run:
-    """Return the run of a config, as ``train`` does."""
+    """Return the run of a config, as ``train`` does; notes go to the terminal, or to
+    ``on_note``."""
     from murmuration.reporting.live.tracking import tracked
     from murmuration.sims.runtimes.execute import execute
     from murmuration.sims.runtimes.ray_cluster import Workers
@@ -128,6 +141,7 @@ def train_config(
             users_per_node=users_per_node,
             workers=workers or Workers(),
             quiet=not progress,
+            on_note=on_note,
         )
     return Run(Path(config.out), result)
 

@@ -6,8 +6,11 @@ A strategy without a guarantee under the adjacency is listed as refused, never q
 
 import json
 import math
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
+from io import BytesIO
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -86,9 +89,11 @@ class Cell:
         return (*name, accuracy, rounds, *(f"{number:,.0f}" for number in whole))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StrategyComparison(Sequence[Cell]):
     """Strategies side by side: cells, and as text what ``murmuration compare`` prints.
+
+    In a notebook it shows its table and its plot.
 
     Attributes:
         path: the folder of all runs, the table and the plot.
@@ -135,6 +140,22 @@ class StrategyComparison(Sequence[Cell]):
 
     def __str__(self) -> str:
         return as_text(self)
+
+    def __repr__(self) -> str:
+        return f"StrategyComparison({str(self.path)!r}, {len(self.cells)} cells)"
+
+    def plot(self) -> Figure:
+        """Return a figure of accuracy over epsilon, a line for each strategy."""
+        return plot(self.cells)
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show. All text is escaped."""
+        rows = (map(escape, cell.line()) for cell in self.cells)
+        body = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in rows)
+        png = BytesIO()
+        self.plot().savefig(png, format="png", dpi=80)
+        image = f'<img src="data:image/png;base64,{b64encode(png.getvalue()).decode()}">'
+        return f"<table><tr><th>{'</th><th>'.join(HEADINGS)}</th></tr>{body}</table>{image}"
 
 
 def compare(

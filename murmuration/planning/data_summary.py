@@ -7,6 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -65,7 +66,12 @@ class DataSummary:
     def __str__(self) -> str:
         return f"{as_text(self)}\n{self.command}"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return f"DataSummary({self.source!r}, {self.judgements!r})"
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the text, escaped."""
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __rich__(self) -> Group:
         parts: list[RenderableType] = [Text(_OWN, style="yellow")]

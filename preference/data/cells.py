@@ -332,7 +332,7 @@ def _refused(name: str) -> str:
     except UnicodeEncodeError as error:
         return f"PRECIS does not allow it ({error.reason})"
     if plain != name:
-        return f"it may be taken for {shortened(repr(plain), 40)}"
+        return "it is written as another may be, and would be taken for that one"
     letters = {unicodedata.name(letter, "").split(" ")[0] for letter in name if letter.isalpha()}
     mixed = [script.capitalize() for script in _SCRIPTS if script in letters]
     return f"it mixes {' and '.join(mixed)} letters" if len(mixed) > 1 else ""

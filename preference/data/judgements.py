@@ -150,6 +150,10 @@ class Judgements:
             if (flip_R >= 1.0 - 1.0 / shown_R).any():
                 raise InputError("labels behind randomized response must be better than chance")
 
+    def __repr__(self) -> str:
+        """Return how many there are, and nobody's words or name."""
+        return f"Judgements({len(self)} {self.kind} of {len(self.user_ids)} users)"
+
     def __len__(self) -> int:
         """Number of judgements R."""
         return len(self.prompts)

@@ -30,12 +30,19 @@ from pathlib import Path
 from typing import IO, Any, TypeGuard, cast
 
 from murmuration.preference.data.budget import FileBudget
-from murmuration.preference.data.cells import exchange, prompt_cell, response_cell, shared_words
+from murmuration.preference.data.cells import (
+    exchange,
+    found_kind,
+    prompt_cell,
+    response_cell,
+    shared_words,
+)
 from murmuration.preference.data.columnar import ColumnarReader, NotReadable
 from murmuration.preference.data.errors import BadRow, InputError, first_line
 from murmuration.preference.data.formats.format import Format
 from murmuration.preference.data.formats.reading import Formatted
 from murmuration.preference.data.formats.registry import format_named
+from murmuration.preference.data.in_memory import Source, located_rows
 from murmuration.preference.data.judgements import Judgements, OnBadRows
 from murmuration.preference.data.rows import KNOWN_COLUMNS, USER_COLUMNS
 from murmuration.preference.data.schema import PAIRS, Schema
@@ -93,6 +100,32 @@ def load_judgements(
     return Judgements.from_placed_rows(
         rows, columns=columns, on_bad_rows=on_bad_rows, source=source, schema=schema
     )
+
+
+def read_judgements(
+    data: Judgements | Source, model: str, columns: str, declared: Mapping[str, bool | int | str]
+) -> Judgements:
+    """Return judgements to measure a model on, of a source or of rows that are in memory.
+
+    Args:
+        data: what has them.
+        model: the preference model; of `thumbs` rows are thumbs, unless declared otherwise.
+        columns: as `--columns` is written.
+        declared: fields of a ``Schema``.
+
+    Raises:
+        InputError: rows that cannot be read, there is no such field, or every judgement is a tie.
+    """
+    if not isinstance(data, Judgements):
+        usual = {"kind": "thumbs"} if model == "thumbs" else {}
+        if unknown := declared.keys() - vars(Schema()):
+            raise InputError(f"rows cannot be declared {min(unknown)!r}")
+        schema = Schema.of({name.replace("_", "-"): v for name, v in {**usual, **declared}.items()})
+        with located_rows(data) as place:
+            data = load_judgements(place, columns=parse_columns(columns), schema=schema)
+    if not data.decided:
+        raise InputError("every judgement is a tie: there is no accuracy to measure")
+    return data
 
 
 def load_data(
@@ -170,7 +203,7 @@ def texts_in(source: str, column: str) -> set[str]:
     texts = set()
     for cell in cells:
         if not (cell is None or isinstance(cell, str)):
-            raise InputError(f"{source}: {column} is no text in a row: {cell!r}")
+            raise InputError(f"{source}: {column} is no text in a row: {found_kind(cell)}")
         texts.add(cell or "")
     return texts - {""}
 

@@ -61,6 +61,10 @@ class UserTexts:
     def __post_init__(self) -> None:
         check_grouped(self.user_ids, self.start_U, len(self.texts), "texts")
 
+    def __repr__(self) -> str:
+        """Return how many there are, and nobody's words or name."""
+        return f"UserTexts({len(self)} of {len(self.user_ids)} users)"
+
     def __len__(self) -> int:
         """Number of texts R."""
         return len(self.texts)

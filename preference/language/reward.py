@@ -12,19 +12,24 @@ the next token is saved here, too, and used by `preference.language.likelihood`.
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from murmuration.preference.accuracy import Accuracy
 from murmuration.preference.base_names import name_for, place_of
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.in_memory import Source
+from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.adapters import with_adapter
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.tokens import Tokens, length_batches
+from murmuration.preference.linear.examples import pair_examples
 from murmuration.preference.model_folder import replace_folder
 from murmuration.preference.scoring import Text, scores_of, strings_of
 
@@ -124,6 +129,9 @@ class SavedReward:
             loaded.model = with_adapter(loaded.model, folder).to(loaded.device)
         return cls(loaded, str(saved.get("model", "btl")))
 
+    def __repr__(self) -> str:
+        return f"SavedReward({self.model}, {self._base.dimension:,} weights)"
+
     def fits(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
         """Return which of R responses fit into what is read of a text, (R,) bool; others have no
         score."""
@@ -140,6 +148,28 @@ class SavedReward:
         """
         asked, said = strings_of(prompts, responses)
         return rewards_of(self._base, self._base.texts(asked, said))
+
+    def accuracy(
+        self, data: Judgements | Source, *, columns: str = "", **declared: bool | int | str
+    ) -> Accuracy:
+        """As `RewardModel.accuracy`."""
+        judgements = read_judgements(data, self.model, columns, declared)
+        return pair_examples(judgements, _AsFeature(self)).accuracy(np.ones(1))
+
+
+@dataclass(frozen=True)
+class _AsFeature:
+    """A reward as the one feature of a text."""
+
+    reward: SavedReward
+    dimension: int = 1
+    uses_prompt: bool = True
+
+    def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        return self.reward.score_batch(prompts, responses).astype(np.float32)[:, None]
+
+    def to_config(self) -> dict:
+        raise NotImplementedError("it is never saved")
 
 
 def rewards_of(base: LanguageBase, tokens: Tokens) -> np.ndarray:

@@ -6,7 +6,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +43,8 @@ from murmuration.sims.runtimes.shown_prompts import PLACE, keep
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
 
+#: Hears a line that the operator should read.
+OnNote = Callable[[Public[str] | OperatorOnly], None]
 #: Sums of single nodes are hidden among so many, unless it is said how many users a node has.
 _MASKING_NODES = 5
 
@@ -54,8 +56,11 @@ def execute(
     users_per_node: int | None = None,
     workers: Workers = Workers(),  # noqa: B008  frozen
     quiet: bool = False,
+    on_note: OnNote | None = None,
 ) -> dict[str, Any]:
     """Run a config in a runtime, with a live view on stderr unless ``quiet``; its result.
+
+    ``on_note`` hears what the operator should know, instead of the terminal.
 
     Raises:
         InputError: data or settings that cannot be used.
@@ -74,13 +79,14 @@ def execute(
                     keep(folder, _prompts(config))
                 return result
     live = LiveView(folder, RoundProgress(config.rounds, target, config.strategy))
+    note = on_note or live.note
     try:
         with nullcontext() if quiet else live, nullcontext() if quiet else _pace(live):
             live.stage(Public(f"loading {WORDS[config.task].rows}"))
             forget_changed(config.data)
-            nodes = _nodes(config, runtime, users_per_node, live)
+            nodes = _nodes(config, runtime, users_per_node, note)
             if not config.resume and (paid := people.paid_before(folder, _people(config))):
-                live.note(OperatorOnly(paid.sentence(folder.parent)))
+                note(OperatorOnly(paid.sentence(folder.parent)))
             doing = "computing features" if config.task == "reward" else "reading texts"
             live.stage(Public(doing))
             settings = config.to_run_config()
@@ -198,7 +204,7 @@ def _put_away(log: Path, folder: Path) -> None:
             log.unlink()
 
 
-def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, live: LiveView) -> int:
+def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, note: OnNote) -> int:
     """Return how many nodes host the users (0: one for each worker); loads and checks their
     data."""
     data = _load(config)
@@ -209,12 +215,12 @@ def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, live
         raise InputError(f"{config.data}: {THUMBS_TELL}")
     check_others(config, data)
     for warning in as_published(config):
-        live.note(Public(warning))
-    for note in data.notes:
-        live.note(OperatorOnly(note))
+        note(Public(warning))
+    for text in data.notes:
+        note(OperatorOnly(text))
     if data.set_aside:
         first, rows = data.set_aside[0], counted(data.left_out, "skipped row")
-        live.note(OperatorOnly(f"{rows}, the first: {first}"))
+        note(OperatorOnly(f"{rows}, the first: {first}"))
     users = len(data.user_ids)
     if users_per_node is not None and users_per_node < 1:
         raise InputError(f"--users-per-node must be at least 1; got {users_per_node}")

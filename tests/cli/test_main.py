@@ -13,9 +13,9 @@ import pytest
 
 import murmuration.preference.data.sources
 import murmuration.preference.features.encoders
+from murmuration.api.quiet import SLEEPING
 from murmuration.cli import main
 from murmuration.preference.data.judgements import InputError
-from murmuration.quiet import SLEEPING
 from murmuration.server.versions import version
 from murmuration.sims.runtimes.flower import FlowerRunFailed
 

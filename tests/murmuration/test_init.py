@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import murmuration
 from murmuration import Run, compare, plan, train
@@ -53,6 +55,29 @@ def test_names_alone_import_nothing_that_takes_long(code):
 def run(crowd, tmp_path, quick_runs):
     """A small run."""
     return train(data=crowd, out=tmp_path / "r", **SMALL)
+
+
+def test_the_version_is_that_of_the_distribution():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert murmuration.__version__ == project["version"]
+
+
+def test_what_should_be_known_is_a_warning_of_the_line_that_called(crowd, tmp_path, quick_runs):
+    rows = [*map(json.loads, Path(crowd).read_text().splitlines()), {"user_id": "nobody"}]
+    with pytest.warns(UserWarning) as warned:
+        run = train(rows, out=tmp_path / "r", on_bad_rows="skip", **SMALL)
+    texts = [str(each.message) for each in warned]
+    assert {each.filename for each in warned} == {__file__}
+    assert len(texts) == len(set(texts))
+    assert set(run.result["warnings"]) < set(texts)
+    assert any(text.startswith("SIMULATION, SEED KNOWN") for text in texts)
+    assert any(text.startswith("operator only: 1 skipped row") for text in texts)
+
+
+def test_what_should_be_known_of_data_is_a_warning_before_an_error(crowd, tmp_path):
+    rows = [*map(json.loads, Path(crowd).read_text().splitlines()), {"user_id": "nobody"}]
+    with pytest.warns(UserWarning, match="1 skipped row"), pytest.raises(InputError):
+        train(rows, out=tmp_path / "r", on_bad_rows="skip", users_per_node=0, **SMALL)
 
 
 def test_a_run_is_what_the_command_makes_of_the_same_settings(run, cli, crowd, tmp_path, capsys):
@@ -168,7 +193,11 @@ def test_a_plan_has_no_other_arguments(name):
 def test_strategies_side_by_side(crowd, crowd_test, tmp_path, quick_runs):
     settings = {name: SMALL[name] for name in ("delta", "rounds", "cohort")}
     asked = {"data": crowd, "test": crowd_test, "out": tmp_path, "seeds": 1, **settings}
-    cells = compare(["uls", "nonprivate"], [0.5, 1.0], **asked)
+    cells = compare(epsilon=[0.5, 1.0], **asked)
+    assert list(compare("uls", 0.5, **asked)) == [cells[0]]
+    assert repr(cells) == f"StrategyComparison({str(tmp_path)!r}, 3 cells)"
+    assert isinstance(cells.plot(), Figure)
+    assert "<td>uls</td><td>0.5</td>" in cells._repr_html_()
     assert [(cell.strategy, cell.epsilon) for cell in cells] == [
         ("uls", 0.5),
         ("uls", 1.0),
@@ -179,9 +208,11 @@ def test_strategies_side_by_side(crowd, crowd_test, tmp_path, quick_runs):
     assert Run.load(cells[0].results[0]["out"]).result == cells[0].results[0]
 
 
-@pytest.mark.parametrize("wrong", [{"seeds": 0}, {"strategies": []}, {"strategies": ["ulss"]}])
+@pytest.mark.parametrize(
+    "wrong", [{"seeds": 0}, {"strategies": []}, {"epsilon": []}, {"strategies": ["ulss"]}]
+)
 def test_comparisons_of_nothing(crowd, tmp_path, wrong):
-    asked = {"strategies": ["uls"], "epsilons": [1.0], "seeds": 1, **wrong}
+    asked = {"strategies": ["uls"], "epsilon": [1.0], "seeds": 1, **wrong}
     with pytest.raises(InputError):
         compare(data=crowd, out=tmp_path, **asked)
 

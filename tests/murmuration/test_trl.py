@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from murmuration import Run
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel
@@ -21,6 +22,13 @@ def test_strings_are_scored_as_score_does(folder):
     found = reward_function(folder)(prompts=prompts, completions=completions, completion_ids=[[1]])
     assert found == RewardModel.load(folder).score(prompts, completions).tolist()
     assert all(type(value) is float for value in found)
+
+
+def test_a_model_is_taken_as_its_folder_is(folder):
+    texts = ["Buy?"], ["Wait."]
+    assert reward_function(RewardModel.load(folder))(*texts) == reward_function(folder)(*texts)
+    run = Run(folder.parent, {})
+    assert reward_function(run)(*texts) == reward_function(folder)(*texts)
 
 
 def test_messages_are_their_texts(folder):

@@ -1,39 +1,86 @@
 """The wheel: it holds one name, and works where others have put files of our rooms' names."""
 
 import os
-import shutil
+import runpy
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
-from rooms import ROOMS, ROOT, SHIPPED
+from rooms import ROOT, SHIPPED
 
 pytestmark = pytest.mark.slow  # a wheel is built and installed
 
 HOSTILE = "raise SystemExit('not ours: ' + __name__)\n"
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel, built of a copy: building leaves folders behind."""
-    pytest.importorskip("setuptools", minversion="77")
-    copy, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, copy)
-    for room in ROOMS:
-        leave = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / room, copy / room, symlinks=True, ignore=leave)
-    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
+DIST_SOURCE = runpy.run_path(str(ROOT / ".ci" / "dist_source.py"))
+REPOSITORY = "https://example.org/some/body"
+
+
+def built(kind, source, folder):
+    """What setuptools makes of a folder's source: a "wheel" or an "sdist"."""
+    code = f"from setuptools import build_meta; build_meta.build_{kind}({str(folder)!r})"
     subprocess.run(
-        [*build, "--no-index", "--quiet", "-w", str(folder), str(copy)],
-        check=True, capture_output=True, timeout=120,
-    )  # fmt: skip
-    (found,) = folder.glob("*.whl")
-    return found
+        [sys.executable, "-c", code], cwd=source, check=True, capture_output=True, timeout=120
+    )
+    (result,) = folder.glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return result
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """What is built, as `make dist` writes it."""
+    pytest.importorskip("setuptools", minversion="77")
+    folder = tmp_path_factory.mktemp("source") / "dist"
+    DIST_SOURCE["write"](folder, REPOSITORY)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory):
+    return built("wheel", source, tmp_path_factory.mktemp("wheel"))
+
+
+def test_the_wheel_of_the_sdist_is_that_of_the_checkout(source, wheel, tmp_path):
+    (tmp_path / "sdist").mkdir()
+    with tarfile.open(built("sdist", source, tmp_path / "sdist")) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    (tmp_path / "wheel").mkdir()
+    contents = []
+    for path in (wheel, built("wheel", unpacked, tmp_path / "wheel")):
+        with zipfile.ZipFile(path) as archive:
+            contents.append({name: archive.read(name) for name in archive.namelist()})
+    assert contents[0] == contents[1]
+
+
+def test_what_an_index_shows_leads_somewhere(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        shown = archive.read(name).decode()
+    assert not DIST_SOURCE["LINK"].search(shown)
+    assert f"]({REPOSITORY}/blob/v" in shown
+    assert f"Project-URL: Repository, {REPOSITORY}" in shown
+
+
+@pytest.mark.parametrize(
+    ("markdown", "there", "nowhere"),
+    [
+        ("see [a page](docs/a.md#part).", "see [a page](R/blob/v1/docs/a.md#part).", "see a page."),
+        ("![a plot](docs/a.png)", "![a plot](R/raw/v1/docs/a.png)", "a plot"),
+        ("[![x](a.svg)](b.md)", "[![x](R/raw/v1/a.svg)](R/blob/v1/b.md)", "x"),
+        ('<img src="a.png">', '<img src="R/raw/v1/a.png">', "<img >"),
+        *[(kept, kept, kept) for kept in ("[x](https://a.b/c)", "[x](#y)", "```\n[x](y.md)\n```")],
+    ],
+)
+def test_links_of_a_page(markdown, there, nowhere):
+    assert DIST_SOURCE["absolute"](markdown, "R/", "v1") == there
+    assert DIST_SOURCE["absolute"](markdown, "", "v1") == nowhere
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +119,11 @@ def test_it_holds_all_of_our_code_below_one_name_and_nothing_else(wheel):
         names = set(archive.namelist())
     code = {name for name in names if ".dist-info/" not in name}
     top = (ROOT / "murmuration").rglob("*.py")
-    expected = {file.relative_to(ROOT).as_posix() for file in top}
+    expected = {file.relative_to(ROOT).as_posix() for file in top} | {"murmuration/py.typed"}
+    expected |= {
+        file.relative_to(ROOT).as_posix()
+        for file in (ROOT / "murmuration" / "sharing" / "templates").iterdir()
+    }
     for room in SHIPPED:
         files = [
             *(ROOT / room).rglob("*.py"),

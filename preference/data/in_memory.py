@@ -1,0 +1,93 @@
+"""Rows that are in memory, as lines of JSON, so that whatever holds of a file holds of them: every
+check and its line number, and that nobody's row decides how another's is read."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from murmuration.preference.data.errors import InputError
+
+
+class DataFrame(Protocol):
+    """A data frame of pandas or polars."""
+
+    @property
+    def columns(self) -> Any:
+        """Return the names of the columns."""
+        ...
+
+
+Rows = Iterable[Mapping[str, object]] | DataFrame
+#: Data: a path, the name of a data set on the hub, or rows.
+Source = str | os.PathLike[str] | Rows | Callable[[], Rows]
+
+
+@contextmanager
+def located_rows(source: Source) -> Iterator[str]:
+    """Yield the place of a source; rows that are in memory are in a private file until the end.
+
+    Raises:
+        InputError: it has no rows, or they cannot be written.
+    """
+    if isinstance(source, str | os.PathLike):
+        yield os.fspath(source)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "data.jsonl"
+        try:
+            with path.open("wb") as file:
+                file.writelines(row_lines(source, "data"))
+        except OSError as error:
+            raise InputError(f"data: {path} cannot be written: {error.strerror}") from None
+        yield str(path)
+
+
+def row_lines(source: Source, name: str) -> Iterator[bytes]:
+    """Yield the rows of a source that is in memory, a JSON object a line.
+
+    Args:
+        source: what has rows.
+        name: of the argument that it was given as, for errors.
+
+    Raises:
+        InputError: it has no rows.
+    """
+    for row in _rows(source, name):
+        try:
+            yield json.dumps(row, default=_plain).encode() + b"\n"
+        except (TypeError, ValueError, RecursionError):  # the reader refuses it, as a bad row
+            yield b"null\n"
+
+
+def _rows(source: Any, name: str) -> Iterable[object]:
+    """Return the rows of what has rows: each a mapping, unless it is a bad one."""
+    if callable(source):
+        source = source()
+    if hasattr(source, "iter_rows"):  # polars
+        return source.iter_rows(named=True)
+    if hasattr(source, "notna"):  # pandas, whose missing values are of many kinds
+        return source.astype(object).where(source.notna(), None).to_dict("records")
+    if isinstance(source, Iterable) and not isinstance(source, Mapping | str | bytes):
+        return source
+    raise InputError(
+        f"{name} must be a path, the name of a data set, a data frame, or rows (mappings from "
+        f"column to value); got {type(source).__name__}"
+        + (": choose one of its splits" if isinstance(source, Mapping) else "")
+    )
+
+
+def _plain(value: Any) -> object:
+    """Return a value of arrays and mappings as JSON has it.
+
+    Of anything else JSON has nothing: what stands in its place is no text, number or truth value,
+    so that a row which needs it is refused, as a row with another wrong value is.
+    """
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    return {"type": type(value).__name__}

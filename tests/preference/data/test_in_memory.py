@@ -1,0 +1,80 @@
+"""Rows in memory on their way: nothing of them stands in what is said of them."""
+
+import traceback
+from pathlib import Path
+
+import pytest
+
+from murmuration import InputError, RewardModel, train
+from murmuration.preference.data.in_memory import located_rows
+from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.features.hashing import HashingFeatures
+
+SECRET = "Xantippe7"
+GOOD = {"user_id": "u1", "prompt": "What?", "chosen": "Save it.", "rejected": "Spend it."}
+#: One bad cell each, which holds somebody's words.
+BAD = {
+    "text where a flag is": {**GOOD, "tie": SECRET},
+    "a list where text is": {**GOOD, "chosen": [SECRET]},
+    "a number and words": {**GOOD, "chosen": None, "prompt": SECRET},
+    "a role that there is not": {**GOOD, "chosen": [{"role": SECRET, "content": SECRET}]},
+    "a message without text": {**GOOD, "chosen": [{"role": "assistant", "content": {SECRET: 1}}]},
+    "a score": {**GOOD, "score_chosen": SECRET, "score_rejected": 1},
+    "a user": {**GOOD, "user_id": f"{SECRET}\u200b"},
+    "a user in two scripts": {**GOOD, "user_id": f"{SECRET}\u0430"},
+    "a user that looks like another": {**GOOD, "user_id": f"{SECRET}\uff01"},
+    "half a character": {**GOOD, "rejected": f"{SECRET}\ud800"},
+    "equal texts": {"user_id": "u1", "chosen": SECRET, "rejected": SECRET},
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_no_words_of_a_row_stand_in_an_exception(what, tmp_path):
+    with pytest.raises(InputError) as refused:
+        train([GOOD, BAD[what]], out=tmp_path / "r", delta=1e-3, rounds=2, cohort=1, seed=1)
+    assert SECRET not in "".join(traceback.format_exception(refused.value))
+    for error in (refused.value, refused.value.__cause__, refused.value.__context__):
+        assert SECRET not in f"{error!r} {vars(error) if error else ''}"
+
+
+def test_no_words_of_a_row_stand_in_a_repr():
+    row = {**GOOD, "user_id": SECRET, "chosen": SECRET}
+    assert repr(Judgements.from_rows([row])) == "Judgements(1 pairs of 1 users)"
+
+
+def test_rows_are_in_a_file_as_long_as_it_takes():
+    with located_rows([GOOD]) as place:
+        assert Path(place).is_file()
+        assert Path(place).parent.stat().st_mode & 0o077 == 0
+    assert not Path(place).exists()
+
+
+@pytest.fixture
+def model():
+    theta_D = [0.0] * 64 + [1.0]  # the longer, the better
+    return RewardModel(theta_D, HashingFeatures(dimension=65, length="log"))
+
+
+def test_accuracy_of_rows_and_of_a_file_with_them(model, tmp_path):
+    longer = {**GOOD, "chosen": "Save it, and then some more of it."}
+    rows = [longer, {**GOOD, "chosen": longer["rejected"], "rejected": longer["chosen"]}, longer]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{row}\n".replace("'", '"') for row in rows))
+    of_rows, of_file = model.accuracy(rows), model.accuracy(tmp_path / "rows.jsonl")
+    assert of_rows == of_file == model.accuracy(Judgements.from_rows(rows))
+    assert of_rows.pooled == pytest.approx(2 / 3)
+    renamed = [{"who" if name == "user_id" else name: row[name] for name in row} for row in rows]
+    assert model.accuracy(renamed, columns="user_id=who") == of_rows
+
+
+def test_accuracy_of_declared_rows(model):
+    thumbs = [
+        {"user_id": "u1", "prompt": "p", "completion": "Keep all of it, please.", "label": True},
+        {"user_id": "u1", "prompt": "p", "completion": "No.", "label": False},
+    ]
+    assert model.accuracy(thumbs, kind="thumbs").pooled == 1.0
+    of_thumbs = RewardModel(model.theta_D, model.features, "thumbs")
+    assert of_thumbs.accuracy(thumbs) == model.accuracy(thumbs, kind="thumbs")
+    with pytest.raises(InputError, match="rows cannot be declared 'knid'"):
+        model.accuracy(thumbs, knid="thumbs")
+    with pytest.raises(InputError, match="every judgement is a tie"):
+        model.accuracy([{**GOOD, "tie": True}])
