@@ -1,5 +1,6 @@
 """Names of what can be learnt, and of what: light to import, for whoever only offers them."""
 
+import re
 from typing import Literal
 
 #: Kinds of judgements (``preference.data.rows``).
@@ -35,6 +36,9 @@ LENGTHS = ("bounded", "none", "log")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 #: What of a text's states a linear head reads (``preference.language.base_model``).
 POOLINGS = ("last", "mean")
+#: Which of a language model's layers LoRA changes: ``all``, ``last:4``, or from one to another,
+#: counted from 1 (``preference.language.loading``).
+LORA_LAYERS = re.compile(r"all|last:([1-9][0-9]{0,3})|([1-9][0-9]{0,3})-([1-9][0-9]{0,3})")
 #: In how many bits a language model's frozen linear layers are kept: those of ``dtype``, or fewer.
 QUANTISED = ("none", "8bit", "4bit")
 #: The server's optimizers (``strategies.optimizers``).

@@ -212,6 +212,10 @@ class ModelSettings(TypedDict, total=False):
     lora_targets: str
     """Layers that LoRA changes, comma-separated, or all-linear. [default: by architecture]"""
 
+    lora_layers: str
+    """Which layers of --base LoRA changes: all, last:4, or 9-12. What a text gives below the
+    first is computed once and kept. [default: all]"""
+
     max_tokens: int
     """Most tokens of prompt and response (longer prompts lose their beginning), or of a window
     of a text. [default: 256]"""

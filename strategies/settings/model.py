@@ -2,7 +2,15 @@
 
 from dataclasses import dataclass
 
-from murmuration.preference.choices import DTYPES, LENGTHS, POOLINGS, QUANTISED, TASKS, TRAINED
+from murmuration.preference.choices import (
+    DTYPES,
+    LENGTHS,
+    LORA_LAYERS,
+    POOLINGS,
+    QUANTISED,
+    TASKS,
+    TRAINED,
+)
 from murmuration.preference.models import LOSSES, MODELS, in_words
 from murmuration.preference.policy_losses import (
     CLIPPED_LOSSES,
@@ -143,6 +151,15 @@ class ModelConfig:
         "",
         "Layers that LoRA changes, comma-separated, or all-linear. [default: by architecture]",
         panel=MODEL,
+        base=True,
+    )
+    lora_layers: str = setting(
+        "",
+        "Which layers of --base LoRA changes: all, last:4, or 9-12. What a text gives below the "
+        "first is computed once and kept. [default: all]",
+        panel=MODEL,
+        good=lambda value: not value or bool(LORA_LAYERS.fullmatch(value)),
+        expected="all, last:COUNT or FIRST-LAST",
         base=True,
     )
     max_tokens: int = setting(
