@@ -69,7 +69,7 @@ from murmuration.preference.language.loading import (
     trained_layers,
     with_lora,
 )
-from murmuration.preference.language.machine import last_digits
+from murmuration.preference.language.machine import last_digits, multiplies_bfloat16
 from murmuration.preference.language.tokens import TextTokens, Tokens
 from murmuration.preference.language.user_gradients import UserBackward
 from murmuration.preference.policy_losses import PolicyLoss
@@ -109,7 +109,8 @@ class BaseSettings:
         batch_tokens: tokens that are computed at a time, padding included; 0: as suits the device.
         memory: MiB for the gradients of single users that are kept at a time; at least one user's.
         task: one of `preference.choices.TASKS`.
-        dtype: one of `DTYPES`, which the network computes in; ``auto`` as `usual_dtype` has it.
+        dtype: one of `DTYPES`, which the network computes in; empty: as `usual_dtype` has it;
+            ``auto``: as `fastest_dtype` does.
         quantise: one of `QUANTISED`: how frozen linear layers are kept.
         checkpointing: whether blocks' activations are computed once more instead of kept.
         tf32: whether a GPU may round factors of float32 products to TF32 (never in users' rows).
@@ -138,7 +139,7 @@ class BaseSettings:
     batch_tokens: int = 0
     memory: int = 512
     task: str = "reward"
-    dtype: str = "auto"
+    dtype: str = ""
     quantise: str = "none"
     checkpointing: bool = False
     tf32: bool = False
@@ -158,7 +159,7 @@ class BaseSettings:
             raise InputError(f"--train must be one of {', '.join(TRAINED)}; got {self.train!r}")
         if self.task not in TASKS:
             raise InputError(f"--task must be one of {', '.join(TASKS)}; got {self.task!r}")
-        if self.dtype not in DTYPES:
+        if self.dtype not in ("", *DTYPES):
             raise InputError(f"--dtype must be one of {', '.join(DTYPES)}; got {self.dtype!r}")
         if self.quantise not in QUANTISED:
             said = ", ".join(QUANTISED)
@@ -208,7 +209,7 @@ class LanguageBase:
             network is on the meta device, where it takes no memory.
 
     Attributes:
-        settings: as given, with an absolute path, the type that ``auto`` stands for, and digest and
+        settings: as given, with an absolute path, the type that is computed in, and digest and
             revision of what was found.
         model: the network (with LoRA layers where there are any).
         tokenizer: its own.
@@ -642,7 +643,8 @@ def _settled(settings: BaseSettings) -> BaseSettings:
     path = resolve_base(settings.path)
     result = contents_of(path)
     check_same(path, result.digest, settings.digest, settings.revision)
-    dtype = usual_dtype() if settings.dtype == "auto" else settings.dtype
+    chosen = {"": usual_dtype, "auto": fastest_dtype}.get(settings.dtype)
+    dtype = chosen() if chosen else settings.dtype
     return replace(settings, path=path, dtype=dtype, **vars(result))
 
 
@@ -706,6 +708,13 @@ def usual_dtype() -> str:
     """bfloat16 where there is a GPU that computes in it, else float32."""
     there = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
     return "bfloat16" if there else "float32"
+
+
+def fastest_dtype() -> str:
+    """bfloat16 also where there is no GPU, and the processor multiplies in it; else as
+    `usual_dtype`."""
+    by_processor = usual_device().type == "cpu" and multiplies_bfloat16()
+    return "bfloat16" if by_processor else usual_dtype()
 
 
 def usual_batch(device: torch.device) -> int:

@@ -42,8 +42,8 @@ class ModelConfig:
     )
     features: str = setting(
         "hashing",
-        "hashing, minilm (a small encoder), auto (minilm where installed), or an encoder's path or "
-        "hub name.",
+        "hashing, minilm (a small encoder), auto (minilm where installed), an encoder's path or "
+        "hub name, or smollm2 or a GGUF file (a frozen language model's states).",
         panel=MODEL,
         common=True,
     )
@@ -179,9 +179,9 @@ class ModelConfig:
     )
     dtype: str = setting(
         "",
-        "What --base computes in: float32, bfloat16, float16, or auto. What is trained, and users' "
-        "gradients, stay float32. [default: auto, which is bfloat16 if the run begins on a "
-        "machine with a GPU that has it, else float32]",
+        "What --base computes in: float32, bfloat16, float16, or auto: bfloat16 where the machine "
+        "on which the run begins is fast in it. What is trained, and users' gradients, stay "
+        "float32. [default: bfloat16 on a GPU that has it, else float32]",
         panel=MODEL,
         good=lambda value: value in ("", *DTYPES),
         expected=f"one of {', '.join(DTYPES)}",
