@@ -20,6 +20,7 @@ from murmuration.preference.kinds.policy_class import PolicyClass
 KINDS = {
     ("hashing", "reward"): LinearModel,
     ("encoder", "reward"): LinearModel,
+    ("language-states", "reward"): LinearModel,
     ("language-head", "reward"): LanguageHeadModel,
     ("language-model", "reward"): LanguageRewardModel,
     ("language-model", "text"): TextsModel,

@@ -1,5 +1,6 @@
 """Names of what can be learnt, and of what: light to import, for whoever only offers them."""
 
+import re
 from typing import Literal
 
 #: Kinds of judgements (``preference.data.rows``).
@@ -31,10 +32,13 @@ JUDGED, NEXT_TOKENS = ("reward", "policy"), ("text", "sft")
 TRAINED = ("head", "lora", "full")
 #: How a response's length counts among features (``preference.features.text_length``).
 LENGTHS = ("bounded", "none", "log")
-#: What a language model computes in; ``auto`` is one of the others.
+#: What a language model computes in; ``auto`` is the fastest of the others that loses no range.
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 #: What of a text's states a linear head reads (``preference.language.base_model``).
 POOLINGS = ("last", "mean")
+#: Which of a language model's layers LoRA changes: ``all``, ``last:4``, or from one to another,
+#: counted from 1 (``preference.language.loading``).
+LORA_LAYERS = re.compile(r"all|last:([1-9][0-9]{0,3})|([1-9][0-9]{0,3})-([1-9][0-9]{0,3})")
 #: In how many bits a language model's frozen linear layers are kept: those of ``dtype``, or fewer.
 QUANTISED = ("none", "8bit", "4bit")
 #: The server's optimizers (``strategies.optimizers``).

@@ -317,8 +317,8 @@ class RunDirectory(RunFolder):
             )
         if (dtype := before.get("dtype", now["dtype"])) != now["dtype"]:
             raise InputError(
-                f"--resume: --dtype auto is {now['dtype']} on this machine, and the run was begun "
-                f"with {dtype}: continue it on a machine where it is {dtype}"
+                f"--resume: --base computes in {now['dtype']} on this machine, and the run was "
+                f"begun with {dtype}: continue it on a machine where that is chosen, too"
             )
         kept = {name: before[name] for name in ("batch_tokens",) if name in before}
         self.write_json("base.json", Disclosure.public({**now, **kept}))

@@ -322,6 +322,7 @@ def base_config(config: Settings) -> dict[str, Any]:
         "rank": config.lora_rank,
         "alpha": config.lora_alpha,
         "targets": config.lora_targets,
+        "layers": config.lora_layers,
         "max_tokens": config.max_tokens,
         "batch_tokens": config.batch_tokens,
         "memory": config.user_memory,

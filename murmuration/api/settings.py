@@ -154,8 +154,8 @@ class ModelSettings(TypedDict, total=False):
     rankings, thumbs for --kind thumbs. [default: btl]"""
 
     features: str
-    """hashing, minilm (a small encoder), auto (minilm where installed), or an encoder's path or
-    hub name."""
+    """hashing, minilm (a small encoder), auto (minilm where installed), an encoder's path or
+    hub name, or smollm2 or a GGUF file (a frozen language model's states)."""
 
     length: Literal["bounded", "none", "log"]
     """How a response's length counts among these features: bounded, so that padding soon pays
@@ -212,6 +212,10 @@ class ModelSettings(TypedDict, total=False):
     lora_targets: str
     """Layers that LoRA changes, comma-separated, or all-linear. [default: by architecture]"""
 
+    lora_layers: str
+    """Which layers of --base LoRA changes: all, last:4, or 9-12. What a text gives below the
+    first is computed once and kept. [default: all]"""
+
     max_tokens: int
     """Most tokens of prompt and response (longer prompts lose their beginning), or of a window
     of a text. [default: 256]"""
@@ -220,9 +224,9 @@ class ModelSettings(TypedDict, total=False):
     """Tokens of a user that are computed at a time. [default: as suits the device]"""
 
     dtype: str
-    """What --base computes in: float32, bfloat16, float16, or auto. What is trained, and users'
-    gradients, stay float32. [default: auto, which is bfloat16 if the run begins on a machine
-    with a GPU that has it, else float32]"""
+    """What --base computes in: float32, bfloat16, float16, or auto: bfloat16 where the machine
+    on which the run begins is fast in it. What is trained, and users' gradients, stay float32.
+    [default: bfloat16 on a GPU that has it, else float32]"""
 
     quantise: Literal["none", "8bit", "4bit"]
     """Keep frozen linear layers of --base in fewer bits (bitsandbytes), with --train lora or

@@ -135,7 +135,7 @@ class Embeddings:
     def __call__(self, written: Written) -> np.ndarray:
         """Embeddings of R texts, (R, D) float32, from what a tokenizer makes of each; zeros where
         there is nothing to read."""
-        names = _names(written, range(len(written["input_ids"])))
+        names = names_of(written, range(len(written["input_ids"])))
         row_RD = np.zeros((len(names), self._width), dtype=np.float32)
         places: dict[bytes, list[int]] = defaultdict(list)
         for place, name in enumerate(names):
@@ -145,22 +145,24 @@ class Embeddings:
         for name, row in known.items():
             row_RD[places[name]] = np.frombuffer(row, "<f4")
         pace.kept += len(known)
-        distinct = [name for name in places if name not in known]
+        missing = [places[name][0] for name in places if name not in known]
         try:
-            left = len(distinct)
-            for some in self._parts(written, [places[name][0] for name in distinct]):
-                left -= sum(map(len, some))
-                rows_RD = self._computed(written, some, left)
-                done = [names[text] for batch in some for text in batch]
-                for name, row_D in zip(done, rows_RD, strict=True):
-                    row_RD[places[name]] = row_D
-                rows = zip(done, rows_RD.astype("<f4"), strict=True)
-                self._cache.add(
-                    {name: row_D.tobytes() for name, row_D in rows if np.isfinite(row_D).all()}
-                )
+            for text, row_D in self.computed(written, missing):
+                row_RD[places[names[text]]] = row_D
+                if np.isfinite(row_D).all():
+                    self._cache.add({names[text]: row_D.astype("<f4").tobytes()})
         finally:
             self._cache.write()
         return row_RD
+
+    def computed(self, written: Written, texts: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield some texts, the longest first, each with its embedding: what ``pool`` gives, of
+        whatever length, in float32. Nothing is looked up, or kept."""
+        left = len(texts)
+        for some in self._parts(written, texts):
+            left -= sum(map(len, some))
+            done = (text for batch in some for text in batch)
+            yield from zip(done, self._rows(written, some, left), strict=True)
 
     @cached_property
     def _cache(self) -> RowCache:
@@ -183,9 +185,9 @@ class Embeddings:
         if part:
             yield part
 
-    def _computed(
+    def _rows(
         self, written: Written, batches: Sequence[Sequence[int]], left: int
-    ) -> np.ndarray:
+    ) -> list[np.ndarray]:
         """Embeddings of the batches' texts, one after the other; ``left`` are to come."""
         begun = time.monotonic()
 
@@ -198,9 +200,9 @@ class Embeddings:
         else:
             with one_core():
                 result = [piece(number) for number in range(len(batches))]
-        rows_RD = np.concatenate(result)
-        pace.add(len(rows_RD), time.monotonic() - begun, left)
-        return rows_RD
+        rows = [row_D for rows_BD in result for row_D in rows_BD]
+        pace.add(len(rows), time.monotonic() - begun, left)
+        return rows
 
     def together(self, written: Written) -> np.ndarray:
         """Embeddings of B texts of equally many tokens, read in one batch: (B, D)."""
@@ -242,7 +244,7 @@ def batches_of(written: Written, texts: Iterable[int], tokens: int) -> list[list
     return result
 
 
-def _names(written: Written, texts: Iterable[int]) -> list[bytes]:
+def names_of(written: Written, texts: Iterable[int]) -> list[bytes]:
     """Return what each text is kept under: a digest of all that the network reads of it."""
     columns = sorted(written)
     result = []

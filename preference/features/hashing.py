@@ -24,6 +24,7 @@ import numpy as np
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.text_length import check_length, length_feature
+from murmuration.preference.gguf import is_gguf
 
 
 class FeatureMap(Protocol):
@@ -170,11 +171,14 @@ def feature_map(config: Mapping) -> FeatureMap:
     from murmuration.preference.features.encoders import EncoderFeatures
     from murmuration.preference.features.language_head import KIND as LANGUAGE_HEAD
     from murmuration.preference.features.language_head import LanguageHead
+    from murmuration.preference.features.language_states import KIND as LANGUAGE_STATES
+    from murmuration.preference.features.language_states import LanguageStates
 
     kinds = {
         "hashing": HashingFeatures,
         "encoder": EncoderFeatures,
         LANGUAGE_HEAD: LanguageHead,
+        LANGUAGE_STATES: LanguageStates,
     }
     arguments = dict(config)
     kind = arguments.pop("kind", None)
@@ -205,8 +209,8 @@ def chosen_features(option: str) -> str:
 
 
 def parse_features(option: str, length: str = "bounded") -> dict:
-    """The config that options name: `hashing`, `hashing:D` with D features, `minilm`, or the
-    folder or hub name of a transformer encoder; and how length counts.
+    """The config that options name: `hashing`, `hashing:D` with D features, `minilm`, the folder
+    or hub name of a transformer encoder, or `smollm2` or a GGUF file; and how length counts.
 
     A folder is written down by its absolute path, since nodes may run elsewhere. Raises InputError
     for a folder that is not there; whether the encoder itself can be loaded turns out in
@@ -220,6 +224,10 @@ def parse_features(option: str, length: str = "bounded") -> dict:
     kind, _, dimension = option.partition(":")
     if kind == "hashing" and dimension.isdecimal():
         return HashingFeatures(dimension=int(dimension), length=length).to_config()
+    if is_gguf(option):
+        from murmuration.preference.features.language_states import states_config
+
+        return states_config(option, length)
     from murmuration.preference.features.encoders import resolve_encoder
 
     return {"kind": "encoder", "path": resolve_encoder(option), "length": length}

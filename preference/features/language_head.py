@@ -52,15 +52,7 @@ class LanguageHead:
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """Features of R texts: (R, D) float32."""
-        tokens = self.base.texts(prompts, responses)
-        texts = range(len(responses))
-        bounds = [slice(*tokens.start_T[text : text + 2].tolist()) for text in texts]
-        written = {"input_ids": [tokens.ids[of_text].tolist() for of_text in bounds]}
-        if self.base.has_segments:
-            lengths = zip(texts, tokens.lengths_T.tolist(), strict=True)
-            written["token_type_ids"] = [
-                tokens.segments(np.array([text]), length)[0].tolist() for text, length in lengths
-            ]
+        written = self.base.written(self.base.texts(prompts, responses), np.arange(len(responses)))
         with self.base.computing():
             return self._embeddings(written) / np.float32(math.sqrt(self.dimension))
 

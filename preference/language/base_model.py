@@ -44,8 +44,16 @@ import numpy as np
 import torch
 
 from murmuration.preference.base_names import name_for
-from murmuration.preference.choices import DTYPES, POOLINGS, QUANTISED, TASKS, TRAINED
+from murmuration.preference.choices import (
+    DTYPES,
+    LORA_LAYERS,
+    POOLINGS,
+    QUANTISED,
+    TASKS,
+    TRAINED,
+)
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features.lower_states import LowerLayers, LowerStates
 from murmuration.preference.language.adapters import check_untied, merged_state
 from murmuration.preference.language.checkpoint import check_same, name_base
 from murmuration.preference.language.loading import (
@@ -54,12 +62,14 @@ from murmuration.preference.language.loading import (
     checkpointed,
     contents_of,
     keep_layers,
+    layers_of,
     load_causal,
     load_with_head,
     resolve_base,
+    trained_layers,
     with_lora,
 )
-from murmuration.preference.language.machine import last_digits
+from murmuration.preference.language.machine import last_digits, multiplies_bfloat16
 from murmuration.preference.language.tokens import TextTokens, Tokens
 from murmuration.preference.language.user_gradients import UserBackward
 from murmuration.preference.policy_losses import PolicyLoss
@@ -80,6 +90,8 @@ _NOT_OF_REFERENCE = (
     *("path", "max_tokens", "batch_tokens", "memory", "loss", "beta", "r_max", "as_published"),
     *("head_layer", "head_pooling"),
 )
+#: All that a text's states below some layer depend on beside its tokens.
+_STATES_KNOWN_BY = ("digest", "merged", "dtype", "quantise", "tf32")
 
 
 @dataclass(frozen=True)
@@ -97,7 +109,8 @@ class BaseSettings:
         batch_tokens: tokens that are computed at a time, padding included; 0: as suits the device.
         memory: MiB for the gradients of single users that are kept at a time; at least one user's.
         task: one of `preference.choices.TASKS`.
-        dtype: one of `DTYPES`, which the network computes in; ``auto`` as `usual_dtype` has it.
+        dtype: one of `DTYPES`, which the network computes in; empty: as `usual_dtype` has it;
+            ``auto``: as `fastest_dtype` does.
         quantise: one of `QUANTISED`: how frozen linear layers are kept.
         checkpointing: whether blocks' activations are computed once more instead of kept.
         tf32: whether a GPU may round factors of float32 products to TF32 (never in users' rows).
@@ -107,6 +120,8 @@ class BaseSettings:
             all of them.
         head_pooling: of ``head``: one of `POOLINGS`: whether it reads the text's last state, or
             the mean of all.
+        layers: which of the network's layers LoRA changes, as `LORA_LAYERS` has it. What is below
+            them is computed once for each text (`preference.features.lower_states`).
         digest: SHA-256 of what is in ``path``; empty: whatever is there.
         revision: its commit, where it comes from a hub.
         merged: what ``path`` was merged into, where it is an adapter.
@@ -124,7 +139,7 @@ class BaseSettings:
     batch_tokens: int = 0
     memory: int = 512
     task: str = "reward"
-    dtype: str = "auto"
+    dtype: str = ""
     quantise: str = "none"
     checkpointing: bool = False
     tf32: bool = False
@@ -134,6 +149,7 @@ class BaseSettings:
     as_published: bool = False
     head_layer: int = 0
     head_pooling: str = "last"
+    layers: str = "all"
     digest: str = ""
     revision: str = ""
     merged: str = ""
@@ -143,7 +159,7 @@ class BaseSettings:
             raise InputError(f"--train must be one of {', '.join(TRAINED)}; got {self.train!r}")
         if self.task not in TASKS:
             raise InputError(f"--task must be one of {', '.join(TASKS)}; got {self.task!r}")
-        if self.dtype not in DTYPES:
+        if self.dtype not in ("", *DTYPES):
             raise InputError(f"--dtype must be one of {', '.join(DTYPES)}; got {self.dtype!r}")
         if self.quantise not in QUANTISED:
             said = ", ".join(QUANTISED)
@@ -151,6 +167,12 @@ class BaseSettings:
         if self.head_pooling not in POOLINGS:
             choices = ", ".join(POOLINGS)
             raise InputError(f"--head-pooling must be one of {choices}; got {self.head_pooling!r}")
+        if not LORA_LAYERS.fullmatch(self.layers):
+            raise InputError(
+                f"--lora-layers must be all, last:COUNT or FIRST-LAST; got {self.layers!r}"
+            )
+        if self.train != "lora" and self.layers != "all":
+            raise InputError("--lora-layers is for --train lora")
         if self.train != "head" and (self.head_layer or self.head_pooling != "last"):
             raise InputError("--head-layer and --head-pooling are for --train head")
         PolicyLoss(self.loss, self.beta, self.r_max)  # or says what is wrong with them
@@ -187,7 +209,7 @@ class LanguageBase:
             network is on the meta device, where it takes no memory.
 
     Attributes:
-        settings: as given, with an absolute path, the type that ``auto`` stands for, and digest and
+        settings: as given, with an absolute path, the type that is computed in, and digest and
             revision of what was found.
         model: the network (with LoRA layers where there are any).
         tokenizer: its own.
@@ -198,6 +220,7 @@ class LanguageBase:
         attention: how, in transformers' words: sdpa where the architecture has it, else eager.
         batch_tokens: how many are computed at a time.
         most_logits: how many numbers there are for next tokens at a time.
+        lower: states below the first layer that LoRA changes; None where all are computed.
         head: name of a reward's head; empty where the next token is said.
         words: how many there are for the next token; 0 for a reward.
         has_segments: whether the network is told prompt and response apart.
@@ -228,8 +251,9 @@ class LanguageBase:
             checkpointed(self.model, path)
         if settings.train == "lora":
             lora = {"rank": settings.rank, "alpha": settings.alpha or settings.rank}
+            trained = trained_layers(self.model, settings.layers, path)
             self.model = with_lora(
-                self.model, path, settings.targets, **lora, causal=causal, new=new
+                self.model, path, settings.targets, **lora, layers=trained, causal=causal, new=new
             )
             if settings.merged:  # so that it can be saved
                 check_untied(self.model, path)
@@ -262,6 +286,7 @@ class LanguageBase:
         self._uncached = {"use_cache": False} if _takes(self.model, "use_cache") else {}
         kinds = getattr(self.model.config, "type_vocab_size", 0)
         self.has_segments = self.texts.pairs and kinds > 1 and _takes(self.model, "token_type_ids")
+        self.lower = self._lower_states() if weights and settings.layers != "all" else None
 
     @cached_property
     def batch_tokens(self) -> int:
@@ -364,7 +389,7 @@ class LanguageBase:
         """Rewards of some texts at the θ that was put last, (R,)."""
         ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
-        with self.computing():
+        with self.computing(), self._entered(tokens, texts_R):
             if self.settings.head_pooling == "last":
                 return self.model(**inputs).logits[:, 0].float()
             each_RL = self._head(self.head_states(inputs))[..., 0].float()
@@ -383,6 +408,70 @@ class LanguageBase:
             _head_reads.reset(before)
         return states[0] if states[0].ndim == 3 else states[0][:, None]
 
+    def written(self, tokens: Tokens, texts_R: np.ndarray) -> dict[str, list[list[int]]]:
+        """Return all that the network reads of some texts by themselves, by what it calls it."""
+        texts = texts_R.tolist()
+        bounds = [slice(*tokens.start_T[text : text + 2].tolist()) for text in texts]
+        result = {"input_ids": [tokens.ids[of_text].tolist() for of_text in bounds]}
+        if self.has_segments:
+            result["token_type_ids"] = [
+                tokens.segments(np.array([text]), int(tokens.lengths_T[text]))[0].tolist()
+                for text in texts
+            ]
+        return result
+
+    def keep_lower(self, tokens: Tokens, texts_R: np.ndarray) -> None:
+        """Compute what is below the first trained layer of some texts, where that is kept."""
+        if self.lower is not None:
+            with self.computing():
+                self.lower.prepare(self.written(tokens, texts_R))
+
+    @contextmanager
+    def _entered(self, tokens: Tokens, texts_R: np.ndarray) -> Iterator[None]:
+        """Begin at the first trained layer, within, where the states below are kept."""
+        if self.lower is None:
+            yield
+            return
+        with self._lower_layers.entered(self.lower(self.written(tokens, texts_R))):
+            yield
+
+    def _lower_states(self) -> LowerStates | None:
+        """Return the states below the first trained layer; None where none is below, or where the
+        network cannot begin there."""
+        _, blocks = layers_of(self._network, self.settings.path, "--lora-layers")
+        trained = trained_layers(self._network, self.settings.layers, self.settings.path)
+        assert trained is not None  # or it would be all of them
+        if not trained.start:
+            return None
+        layers = self._lower_layers = LowerLayers(blocks, trained.start)
+        ids_RL = torch.arange(min(8, self.texts.limit)).repeat(2, 1)
+        segments_RL = torch.zeros_like(ids_RL) if self.has_segments else None
+        tried = self.inputs_of(ids_RL, torch.ones_like(ids_RL), segments_RL)
+        if not layers.can_be_entered(self._network.base_model, tried):
+            return None
+
+        def states(inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+            ids_BL = inputs["input_ids"]
+            segments_BL = inputs.get("token_type_ids")
+            given = self.inputs_of(ids_BL, torch.ones_like(ids_BL), segments_BL)
+            return layers.states(self.model, given)
+
+        settings = asdict(self.settings)
+        known = {name: settings[name] for name in _STATES_KNOWN_BY}
+        network: Any = self.model
+        with torch.no_grad():
+            width = layers.states(self.model, tried).shape[2]
+        return LowerStates(
+            states,
+            device=self.device,
+            dtype=self._dtype,
+            width=width,
+            words=len(network.get_input_embeddings().get_parameter("weight")),
+            limit=self.texts.limit,
+            terms=[json.dumps(known, sort_keys=True), str(trained.start), self.attention],
+            threads=settings["quantise"] == "none",  # whose layers keep what they last unpacked
+        )
+
     @property
     def _head(self) -> torch.nn.Module:
         return self.model.get_submodule(self.head)
@@ -392,10 +481,11 @@ class LanguageBase:
         for `said`; and the texts' own tokens, (R, L)."""
         ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
-        with self.computing():
-            if self._body is None:
+        body = self._body
+        with self.computing(), self._entered(tokens, texts_R):
+            if body is None:
                 return self.model(**inputs).logits, inputs["input_ids"]
-            return self._body(**inputs)[0], inputs["input_ids"]
+            return body(**inputs)[0], inputs["input_ids"]
 
     def said(self, state_QH: torch.Tensor) -> torch.Tensor:
         """Return what is said of some tokens that follow, by their states, (Q, V) float32."""
@@ -553,7 +643,8 @@ def _settled(settings: BaseSettings) -> BaseSettings:
     path = resolve_base(settings.path)
     result = contents_of(path)
     check_same(path, result.digest, settings.digest, settings.revision)
-    dtype = usual_dtype() if settings.dtype == "auto" else settings.dtype
+    chosen = {"": usual_dtype, "auto": fastest_dtype}.get(settings.dtype)
+    dtype = chosen() if chosen else settings.dtype
     return replace(settings, path=path, dtype=dtype, **vars(result))
 
 
@@ -617,6 +708,13 @@ def usual_dtype() -> str:
     """bfloat16 where there is a GPU that computes in it, else float32."""
     there = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
     return "bfloat16" if there else "float32"
+
+
+def fastest_dtype() -> str:
+    """bfloat16 also where there is no GPU, and the processor multiplies in it; else as
+    `usual_dtype`."""
+    by_processor = usual_device().type == "cpu" and multiplies_bfloat16()
+    return "bfloat16" if by_processor else usual_dtype()
 
 
 def usual_batch(device: torch.device) -> int:

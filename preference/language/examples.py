@@ -118,11 +118,13 @@ class LanguageExamples(ABC):
         return replace(self, public=True)
 
     def prepare(self, taken_N: np.ndarray, together: bool) -> None:
-        """Compute what losses of some examples need beside θ, before it is put: here nothing.
+        """Compute what losses of some examples need beside θ, before it is put.
 
         ``together``: texts may share batches.
         """
-        del taken_N, together
+        del together
+        text_NK = self.text_JK[taken_N]
+        self.base.keep_lower(self.tokens, np.unique(text_NK[text_NK >= 0]))
 
     def in_batches(self, tokens: int) -> Self:
         """The same, computed so many tokens at a time; 0: as suits the device."""
@@ -319,7 +321,9 @@ class LanguageExamples(ABC):
 
     def measured(self, texts_R: np.ndarray, together: bool = False) -> Iterator[np.ndarray]:
         """Some texts in the parts in which they are measured: one by one, or, of a public test or
-        ``together``, as many as are computed at a time."""
+        ``together``, as many as are computed at a time. What is below the first trained layer is
+        computed first, where it is kept."""
+        self.base.keep_lower(self.tokens, texts_R)
         if not (self.public or together):
             yield from np.split(texts_R, len(texts_R)) if len(texts_R) else ()
             return

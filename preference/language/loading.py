@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from murmuration.preference.choices import LORA_LAYERS
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import (
     first_line,
@@ -377,22 +378,52 @@ def keep_layers(model: Any, count: int, path: str) -> None:
     Raises:
         InputError: it has fewer, or nothing in it is known as its blocks.
     """
-    blocks, config = set(blocks_of(model)), model.config
-    lists = [
-        module
-        for module in model.modules()
-        if isinstance(module, torch.nn.ModuleList) and len(module) and blocks.issuperset(module)
-    ]
-    if len(lists) != 1 or len(lists[0]) != config.num_hidden_layers:
-        kind = type(model).__name__
-        raise InputError(f"--head-layer: {path}: nothing in a {kind} is known as its layers")
-    if count > len(lists[0]):
-        raise InputError(f"--head-layer {count}: {path} has {len(lists[0])} layers")
+    (_, layers), config = layers_of(model, path, "--head-layer"), model.config
+    if count > len(layers):
+        raise InputError(f"--head-layer {count}: {path} has {len(layers)} layers")
     for name, value in vars(config).items():
         if name.endswith("layer_types") and isinstance(value, list):
             setattr(config, name, value[:count])
-    del lists[0][count:]
+    del layers[count:]
     config.num_hidden_layers = count
+
+
+def layers_of(model: Any, path: str, option: str) -> tuple[str, torch.nn.ModuleList]:
+    """Return a network's layers, its blocks in order, and what they are called in it.
+
+    Raises:
+        InputError: nothing in it is known as its layers; ``option`` needs them.
+    """
+    blocks = set(blocks_of(model))
+    lists = [
+        (name, module)
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.ModuleList) and len(module) and blocks.issuperset(module)
+    ]
+    if len(lists) != 1 or len(lists[0][1]) != model.config.num_hidden_layers:
+        kind = type(model).__name__
+        raise InputError(f"{option}: {path}: nothing in a {kind} is known as its layers")
+    return lists[0]
+
+
+def trained_layers(model: Any, chosen: str, path: str) -> range | None:
+    """Return which of a network's layers LoRA changes, counted from 0; None for all.
+
+    ``chosen`` is as `preference.choices.LORA_LAYERS` has it, where they are counted from 1.
+
+    Raises:
+        InputError: there are no such layers.
+    """
+    match = LORA_LAYERS.fullmatch(chosen)
+    assert match  # `BaseSettings` refuses all else
+    if chosen == "all":
+        return None
+    number = len(layers_of(model, path, "--lora-layers")[1])
+    last, low, high = match.groups()
+    first, end = (number - int(last), number) if last else (int(low) - 1, int(high))
+    if not 0 <= first < end <= number:
+        raise InputError(f"--lora-layers {chosen}: {path} has layers 1 to {number}")
+    return range(first, end)
 
 
 def blocks_of(model: torch.nn.Module) -> list[torch.nn.Module]:
@@ -409,10 +440,13 @@ def with_lora(
     *,
     rank: int,
     alpha: int,
+    layers: range | None = None,
     causal: bool = False,
     new: Collection[str] = (),
 ) -> torch.nn.Module:
     """The network with LoRA layers, and only these and a reward's head requiring gradients.
+
+    With ``layers``, as of `trained_layers`, LoRA changes what lies in these alone.
 
     Modules with ``new`` parameters, which were drawn, are not trained but saved with the adapter:
     whoever loads it would draw others.
@@ -429,6 +463,11 @@ def with_lora(
         targets = _all_linear(model)
     targets = targets or _usual_targets(model)
     drawn = _modules_of(model, new)
+    among: dict[str, Any] = {}
+    if layers is not None:
+        name, _ = layers_of(model, path, "--lora-layers")
+        pattern = name.rpartition(".")[2]
+        among = {"layers_to_transform": [*layers], "layers_pattern": pattern}
     try:
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what peft asks transformers, or makes of targets
@@ -443,6 +482,7 @@ def with_lora(
                     target_modules=targets or None,
                     fan_in_fan_out=_has_transposed(model, targets),
                     modules_to_save=[*drawn] or None,  # which peft adds the head to
+                    **among,
                 ),
             )
     except (ValueError, AttributeError) as error:

@@ -177,7 +177,8 @@ class PolicyExamples(TokenExamples):
         return torch.where(there_JW, logits_JW, 0.0).float().reshape(-1)
 
     def prepare(self, taken_N: np.ndarray, together: bool) -> None:
-        """The reference of what is taken."""
+        """As what it extends, and the reference of what is taken."""
+        super().prepare(taken_N, together)
         self.refer(np.unique(self.text_JK[taken_N]), together)
 
     def refer(self, texts_R: np.ndarray, together: bool = False) -> None:

@@ -78,7 +78,7 @@ class PolicyFit:
             raise InputError("there are no judgements to fit a policy to")
         each_J = np.ones(judgements) if weight_J is None else weight_J / weight_J.mean()
         model = model or preference_model("btl")
-        examples.refer(np.unique(examples.text_JK), together=True)
+        examples.prepare(np.arange(judgements), together=True)
         theta_D = torch.zeros(base.dimension, device=base.device, requires_grad=True)
         optimizer, steps = torch.optim.Adam([theta_D], self.rate), self.steps(judgements)
         for step, taken_N in enumerate(self._batches(judgements)):

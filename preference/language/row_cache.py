@@ -12,6 +12,7 @@ cannot be read or written stops nothing: rows are computed again, and the log sa
 """
 
 import hashlib
+import math
 import os
 import sqlite3
 import struct
@@ -124,7 +125,7 @@ class RowCache:
         if self._path is None or not self._new or not self._writable:
             return
         try:
-            if self._fits():
+            if self.room() >= 0.0:
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
                 lines = [(name, row, self._digest(name, row)) for name, row in self._new.items()]
@@ -137,12 +138,14 @@ class RowCache:
             said = "%s=%s: %s cannot be kept there (%s)"
             _log.warning(said, FOLDER, self._path.parent, self._kind, error)
 
-    def _fits(self) -> bool:
+    def room(self) -> float:
+        """Return how many bytes of rows can still be kept."""
+        if self._path is None or not self._writable:
+            return 0.0
         if self._max_bytes is None:
-            return True
-        assert self._path is not None
+            return math.inf
         there = self._path.stat().st_size if self._path.exists() else 0
-        return there + sum(map(len, self._new.values())) <= self._max_bytes
+        return self._max_bytes - there - sum(map(len, self._new.values()))
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:

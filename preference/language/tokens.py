@@ -179,6 +179,11 @@ class TextTokens:
         ids, start_T = _joined(written())
         return Tokens(ids, start_T, second_T, int(cut_T.sum()))
 
+    def whole(self, prompts: Sequence[str], responses: Sequence[str]) -> list[str]:
+        """Return each prompt with its response as they are written down."""
+        heads, tails = (self._exchanges if self.chat else self._plain)(prompts, responses)
+        return [head + tail for head, tail in zip(heads, tails, strict=True)]
+
     def fits(
         self, prompts: Sequence[str], responses: Sequence[str], *, ended: bool = False
     ) -> np.ndarray:

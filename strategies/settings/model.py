@@ -2,7 +2,15 @@
 
 from dataclasses import dataclass
 
-from murmuration.preference.choices import DTYPES, LENGTHS, POOLINGS, QUANTISED, TASKS, TRAINED
+from murmuration.preference.choices import (
+    DTYPES,
+    LENGTHS,
+    LORA_LAYERS,
+    POOLINGS,
+    QUANTISED,
+    TASKS,
+    TRAINED,
+)
 from murmuration.preference.models import LOSSES, MODELS, in_words
 from murmuration.preference.policy_losses import (
     CLIPPED_LOSSES,
@@ -34,8 +42,8 @@ class ModelConfig:
     )
     features: str = setting(
         "hashing",
-        "hashing, minilm (a small encoder), auto (minilm where installed), or an encoder's path or "
-        "hub name.",
+        "hashing, minilm (a small encoder), auto (minilm where installed), an encoder's path or "
+        "hub name, or smollm2 or a GGUF file (a frozen language model's states).",
         panel=MODEL,
         common=True,
     )
@@ -145,6 +153,15 @@ class ModelConfig:
         panel=MODEL,
         base=True,
     )
+    lora_layers: str = setting(
+        "",
+        "Which layers of --base LoRA changes: all, last:4, or 9-12. What a text gives below the "
+        "first is computed once and kept. [default: all]",
+        panel=MODEL,
+        good=lambda value: not value or bool(LORA_LAYERS.fullmatch(value)),
+        expected="all, last:COUNT or FIRST-LAST",
+        base=True,
+    )
     max_tokens: int = setting(
         0,
         "Most tokens of prompt and response (longer prompts lose their beginning), or of a "
@@ -162,9 +179,9 @@ class ModelConfig:
     )
     dtype: str = setting(
         "",
-        "What --base computes in: float32, bfloat16, float16, or auto. What is trained, and users' "
-        "gradients, stay float32. [default: auto, which is bfloat16 if the run begins on a "
-        "machine with a GPU that has it, else float32]",
+        "What --base computes in: float32, bfloat16, float16, or auto: bfloat16 where the machine "
+        "on which the run begins is fast in it. What is trained, and users' gradients, stay "
+        "float32. [default: bfloat16 on a GPU that has it, else float32]",
         panel=MODEL,
         good=lambda value: value in ("", *DTYPES),
         expected=f"one of {', '.join(DTYPES)}",

@@ -10,6 +10,7 @@ import torch
 from damage import no_file_above
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language import base_model
 from murmuration.preference.language.base_model import (
     BaseSettings,
     LanguageBase,
@@ -255,10 +256,21 @@ def test_the_usual_type(language_model, monkeypatch, there, knows, expected):
     assert usual_dtype() == expected
 
 
+@pytest.mark.parametrize(("there", "expected"), [(True, "bfloat16"), (False, "float32")])
+def test_auto_takes_bfloat16_where_the_processor_multiplies_it(
+    language_model, monkeypatch, there, expected
+):
+    """And what nobody asked for stays float32 there."""
+    monkeypatch.setattr(base_model, "multiplies_bfloat16", lambda: there)
+    path = language_model("gpt2")
+    assert LanguageBase(BaseSettings(path, dtype="auto"), weights=False).settings.dtype == expected
+    assert LanguageBase(BaseSettings(path), weights=False).settings.dtype == "float32"
+
+
 def test_the_type_that_was_chosen_is_part_of_the_description(language_model):
     settings = BaseSettings(language_model("gpt2"), rank=2)
     base = language_base({"kind": "language-model", **vars(settings)})
-    assert base.to_config()["dtype"] == "float32"  # and no longer auto
+    assert base.to_config()["dtype"] == "float32"  # and no longer open
     half = language_base({**base.to_config(), "dtype": "bfloat16"})
     assert half is not base
     assert half.to_config()["dtype"] == "bfloat16"

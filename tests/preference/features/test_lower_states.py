@@ -1,0 +1,247 @@
+"""States below the first layer that LoRA changes: once for each text, and the same bits always."""
+
+import numpy as np
+import pytest
+import torch
+from language_models import model_on, save_gpt2
+from torch.nn.functional import logsigmoid
+
+from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.features import lower_states
+from murmuration.preference.features.embeddings import Embeddings
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.row_cache import FOLDER
+from murmuration.preference.models import preference_model
+
+BTL = preference_model("btl")
+COUNTS = [3, 1, 2]
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path):
+    monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """How many texts each call of a network below the first trained layer had."""
+    texts, plain = [], Embeddings.together
+
+    def together(self, given):
+        texts.append(len(given["input_ids"]))
+        return plain(self, given)
+
+    monkeypatch.setattr(Embeddings, "together", together)
+    return texts
+
+
+def loaded(path, task="reward", layers="last:1", **settings):
+    return LanguageBase(BaseSettings(path, "lora", task=task, layers=layers, rank=2, **settings))
+
+
+def examples_of(base, make_rows):
+    return model_on(base).examples(Judgements.from_rows(make_rows(COUNTS)))
+
+
+def gradients(examples, theta_D, **options):
+    every_N = torch.arange(int(examples.start_U[-1]))
+    rows = examples.user_gradients(theta_D, every_N, examples.counts_U, BTL, **options)
+    return torch.cat([row_BD.clone() for row_BD in rows])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "bert"])
+def test_read_and_computed_states_are_the_same_bits(
+    language_model, make_rows, computed, kind, dtype
+):
+    """In one process, and in the next."""
+    first = examples_of(loaded(language_model(kind), dtype=dtype), make_rows)
+    theta_D = first.base.random_theta()
+    fresh = gradients(first, theta_D)
+    assert sum(computed) == len(np.unique(first.text_JK))
+    computed.clear()
+    assert torch.equal(gradients(first, theta_D), fresh)
+    again = examples_of(loaded(language_model(kind), dtype=dtype), make_rows)
+    assert torch.equal(gradients(again, theta_D), fresh)
+    assert not computed
+    assert fresh.any(dim=1).all()
+
+
+@pytest.mark.parametrize("task", ["reward", "policy", "sft", "text"])
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_gradients_are_those_of_the_whole_network(language_model, make_rows, kind, task):
+    """At most 1e-5 of their length apart: only shapes, and so the order of sums, differ."""
+    base = loaded(language_model(kind), task)
+    if task == "text":
+        from murmuration.preference.data.texts import UserTexts
+
+        texts = ["Save it, or bet on it.", "Buy it today!", "What now?"]
+        examples = model_on(base).examples(UserTexts(("a", "b"), np.array([0, 2, 3]), texts))
+    else:
+        examples = examples_of(base, make_rows)
+    theta_D = base.random_theta()
+    kept = gradients(examples, theta_D)
+    assert base.lower is not None
+    base.lower = None
+    whole = gradients(examples, theta_D)
+    assert ((kept - whole).norm(dim=1) <= 1e-5 * whole.norm(dim=1)).all()
+    assert whole.any(dim=1).all()
+
+
+def test_a_rewards_gradient_is_plain_pytorchs(language_model, make_rows):
+    """Of a model that plain peft loads from what is saved, which names its layers."""
+    base = loaded(language_model("llama"))
+    examples = examples_of(base, make_rows)
+    theta_D = base.random_theta()
+    mine_D = gradients(examples, theta_D)[0]
+    plain = loaded(language_model("llama"), layers="all")
+    names = [name for name in plain._trained if name in base._trained]
+    assert names == base._trained
+    assert all(".layers.1." in name or "score" in name for name in names)
+    plain.put(torch.zeros(plain.dimension))
+    base.put(theta_D)
+    ours, theirs = dict(base.model.named_parameters()), dict(plain.model.named_parameters())
+    for name in names:
+        theirs[name].data.copy_(ours[name])
+        theirs[name].requires_grad_(True)
+    loss = torch.zeros(())
+    for text_K in examples.text_JK[: COUNTS[0]]:
+        bounds = [slice(*examples.tokens.start_T[text : text + 2]) for text in text_K]
+        ids = [examples.tokens.ids[part].long()[None] for part in bounds]
+        won, lost = (plain.model(input_ids=ids_1L).logits[0, 0] for ids_1L in ids)
+        loss = loss - logsigmoid(won - lost) / COUNTS[0]
+    loss.backward()
+    flat = [theirs[name].grad.reshape(1, -1) for name in names]
+    expected_D = base.to_theta(torch.cat(flat, dim=1))[0]
+    assert (mine_D - expected_D).norm() <= 1e-5 * expected_D.norm()
+    assert expected_D.any()
+
+
+def test_no_other_user_moves_a_users_gradient(language_model, make_rows):
+    examples = examples_of(loaded(language_model("llama")), make_rows)
+    theta_D = examples.base.random_theta()
+    whole = gradients(examples, theta_D)
+    for user in range(len(COUNTS)):
+        base = loaded(language_model("llama"))
+        base.lower._cache._path = None  # nothing of the others' run
+        alone = examples_of(base, make_rows).select(np.array([user]))
+        assert torch.equal(gradients(alone, theta_D)[0], whole[user])
+
+
+def test_what_has_no_room_is_computed_when_needed(language_model, make_rows, monkeypatch, computed):
+    examples = examples_of(loaded(language_model("llama")), make_rows)
+    theta_D = examples.base.random_theta()
+    whole = gradients(examples, theta_D)
+    for path in examples.base.lower._cache._path.parent.iterdir():
+        path.unlink()
+    state = 4 * 16
+    monkeypatch.setattr(lower_states, "IN_MEMORY", 30 * state)
+    monkeypatch.setattr(lower_states, "ON_DISK", 30 * state)
+    scarce = examples_of(loaded(language_model("llama")), make_rows)
+    computed.clear()
+    for _ in range(2):
+        assert torch.equal(gradients(scarce, theta_D), whole)
+    assert sum(computed) > len(np.unique(scarce.text_JK))
+    assert 0 < scarce.base.lower._bytes <= 30 * state
+
+
+def test_nothing_is_kept_on_disk_without_a_folder(language_model, make_rows, monkeypatch, tmp_path):
+    monkeypatch.setenv(FOLDER, "")
+    examples = examples_of(loaded(language_model("llama")), make_rows)
+    gradients(examples, examples.base.random_theta())
+    assert examples.base.lower._bytes > 0
+    assert not (tmp_path / "kept").exists()
+
+
+def test_another_layer_or_type_is_kept_elsewhere(tmp_path, make_rows, computed):
+    save_gpt2(tmp_path / "g", n_layer=3)
+    path = str(tmp_path / "g")
+    for settings in ({}, {"layers": "last:2"}, {"layers": "3-3"}, {"dtype": "bfloat16"}):
+        computed.clear()
+        examples = examples_of(loaded(path, **settings), make_rows)
+        gradients(examples, examples.base.random_theta())
+        found = settings.get("layers") == "3-3"  # as last:1 of three
+        assert sum(computed) == (0 if found else len(np.unique(examples.text_JK)))
+
+
+def test_layers_in_the_middle_alone_are_changed(tmp_path, make_rows):
+    save_gpt2(tmp_path / "g", n_layer=3)
+    base = loaded(str(tmp_path / "g"), layers="2-2")
+    assert {name.split(".h.")[1][0] for name in base._trained if ".h." in name} == {"1"}
+    examples = examples_of(base, make_rows)
+    theta_D = base.random_theta()
+    kept = gradients(examples, theta_D)
+    base.lower = None
+    whole = gradients(examples, theta_D)
+    assert ((kept - whole).norm(dim=1) <= 1e-5 * whole.norm(dim=1)).all()
+
+
+def test_all_layers_counted_are_all(language_model, make_rows):
+    base = loaded(language_model("llama"), layers="last:2")
+    assert base.lower is None
+    plain = loaded(language_model("llama"), layers="all")
+    theta_D = base.random_theta()
+    found, expected = (gradients(examples_of(b, make_rows), theta_D) for b in (base, plain))
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("layers", ["last:3", "2-3", "2-1"])
+def test_layers_that_there_are_not(language_model, layers):
+    with pytest.raises(InputError, match=rf"--lora-layers {layers}: .* has layers 1 to 2"):
+        loaded(language_model("llama"), layers=layers)
+
+
+def test_layers_are_for_lora():
+    with pytest.raises(InputError, match="--lora-layers is for --train lora"):
+        BaseSettings("x", "full", layers="last:1")
+    with pytest.raises(InputError, match="--lora-layers must be all, last:COUNT or FIRST-LAST"):
+        BaseSettings("x", "lora", layers="last")
+
+
+def test_a_saved_adapter_is_of_these_layers_alone(language_model, make_rows, tmp_path):
+    from murmuration.preference.language.reward import SavedReward, save_language_model
+
+    base = loaded(language_model("llama"))
+    theta_D = base.random_theta()
+    save_language_model(tmp_path / "m", base, theta_D.numpy())
+    prompts, responses = ["What now?", "What?"], ["Save it.", "Bet on it, or not."]
+    base.put(theta_D)
+    with torch.no_grad():
+        expected = base.rewards(base.texts(prompts, responses), np.arange(2))
+    found = SavedReward.load(tmp_path / "m").score_batch(prompts, responses)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert abs(found[0] - found[1]) > 1e-3
+
+
+def test_a_policys_reference_and_writing_use_the_whole_network(language_model, make_rows):
+    base = loaded(language_model("llama"), "policy")
+    examples = examples_of(base, make_rows)
+    kept_JK = examples.ratios(base.random_theta())
+    examples.figures(base.random_theta().numpy())  # writes
+    base.lower = None
+    whole = examples_of(base, make_rows)
+    whole.reference_T[:-1] = np.nan
+    torch.testing.assert_close(kept_JK, whole.ratios(base.random_theta()), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["qwen2", "qwen3", "gemma2", "gemma3_text", "falcon", "gpt_neox", "opt", "phi3", "bloom"],
+)
+def test_architectures_can_be_entered(language_model, kind, make_rows):
+    """Embeddings that are scaled, or have places added, and blocks that give tuples."""
+    base = loaded(language_model(kind))
+    assert base.lower is not None
+    examples = examples_of(base, make_rows)
+    theta_D = base.random_theta()
+    kept = gradients(examples, theta_D)
+    base.lower = None
+    whole = gradients(examples, theta_D)
+    assert ((kept - whole).norm(dim=1) <= 1e-5 * whole.norm(dim=1)).all()
+
+
+def test_a_network_that_cannot_be_entered_is_computed_whole(language_model, monkeypatch, make_rows):
+    monkeypatch.setattr(lower_states.LowerLayers, "can_be_entered", lambda *_: False)
+    base = loaded(language_model("llama"))
+    assert base.lower is None
+    assert gradients(examples_of(base, make_rows), base.random_theta()).any()
