@@ -9,9 +9,10 @@ from rich.table import Table
 from murmuration.cli import about_data
 from murmuration.cli.options import Json, help_of, meaning
 from murmuration.cli.setting_options import of_setting
-from murmuration.planning import advice
+from murmuration.planning import advice, expected_accuracy
 from murmuration.planning.plan import plan as solve_plan
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.reporting.live.tables import table_of
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.strategies.planning import SIX
 
@@ -155,3 +156,7 @@ def _report(numbers: dict[str, Any], missing: str) -> None:
         )
     if numbers["delta"] >= 1 / numbers["users"]:
         console.print("delta is not below 1 / users: that is no privacy", style="yellow")
+    rows = expected_accuracy.bands()
+    headings = {name: f"ε = {name}" for name in rows[0]} | {"users": "users"}
+    console.print(table_of(rows, headings, "Accuracy measured on other crowds"))
+    console.print(expected_accuracy.caveat(), style="dim")

@@ -119,7 +119,12 @@ def test_without_a_terminal_runs_are_counted(cli, crowd, tmp_path):
 def test_labels_that_are_numbers_are_read_by_their_scale(cli, tmp_path):
     for name in ("train", "test"):
         rows = [
-            {"user_id": f"{name}{n}", "response_a": "x", "response_b": "y", "label": (-2, 1)[n % 2]}
+            {
+                "user_id": f"{name}{n}",
+                "response_a": "x",
+                "response_b": "y",
+                "winner": (-2, 1)[n % 2],
+            }
             for n in range(40)
         ]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))

@@ -234,7 +234,7 @@ def test_a_delta_that_protects_nobody_is_refused(cli):
 
 def test_public_rows_are_read_by_their_scale(tmp_path, cli):
     rows = [
-        {"user_id": f"u{n}", "response_a": "x y", "response_b": "z", "label": n % 5 - 2}
+        {"user_id": f"u{n}", "response_a": "x y", "response_b": "z", "winner": n % 5 - 2}
         for n in range(40)
     ]
     path = tmp_path / "rows.jsonl"
