@@ -43,6 +43,7 @@ def compare(
     ] = "1,3,8",
     columns: about_data.Columns = None,
     user_column: about_data.UserColumn = None,
+    format: about_data.Format = None,
     one_user_per_row: about_data.OneUserPerRow = None,
     split: about_data.Split = None,
     data_config: about_data.DataConfig = None,
@@ -51,6 +52,9 @@ def compare(
     max_judgements: about_data.MaxJudgements = None,
     max_characters: about_data.MaxCharacters = None,
     labels: about_data.Labels = None,
+    scale: about_data.Scale = None,
+    positive_from: about_data.PositiveFrom = None,
+    no_prompt: about_data.NoPrompt = None,
     delta: Annotated[float, typer.Option(help=meaning("delta"))] = 1e-5,
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are neighbours.")
@@ -92,6 +96,10 @@ def compare(
         "kind": kind,
         "responses": responses,
         "labels": labels,
+        "format": format,
+        "scale": scale,
+        "positive_from": positive_from,
+        "no_prompt": no_prompt,
         "max_judgements": max_judgements,
         "max_characters": max_characters,
         "delta": delta,

@@ -6,6 +6,7 @@ results go to stdout, progress to stderr.
 """
 
 import sys
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import click
@@ -20,6 +21,15 @@ from murmuration.reporting.live.terminal import Terminal, guard_streams
 # Before anything is imported that reads it. What a benchmark compares with is measured as it comes,
 # and is faster so on a quiet machine.
 quiet_libraries(threads_sleep=sys.argv[1:2] != ["bench"])
+
+
+#: How much alike an option that is meant and what was typed are at least.
+_TYPO = 0.75
+#: Options of other libraries, and what stands for them here.
+_ELSEWHERE = {
+    "--device": "There is no --device: a language model runs on a GPU if torch finds one (hide it "
+    "with CUDA_VISIBLE_DEVICES=), and all else on the processor.",
+}
 
 
 class _Commands(TyperGroup):
@@ -39,6 +49,12 @@ class _Commands(TyperGroup):
         """As Typer; what is wrong with options may quote names of files that a shell filled in."""
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            # What is spelled almost alike, and not what merely shares letters.
+            close = get_close_matches(error.option_name, error.possibilities or (), cutoff=_TYPO)
+            error.possibilities = close
+            error.message = visible(_ELSEWHERE.get(error.option_name, error.message))
+            raise
         except click.ClickException as error:
             # Click calls it final, and prints it itself
             error.message = visible(error.message)  # pyright: ignore[reportAttributeAccessIssue]

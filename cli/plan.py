@@ -9,9 +9,10 @@ from rich.table import Table
 from murmuration.cli import about_data
 from murmuration.cli.options import Json, help_of, meaning
 from murmuration.cli.setting_options import of_setting
-from murmuration.planning import advice
+from murmuration.planning import advice, expected_accuracy
 from murmuration.planning.plan import plan as solve_plan
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.reporting.live.tables import table_of
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.strategies.planning import SIX
 
@@ -81,6 +82,7 @@ def plan(
     ] = "hashing",
     columns: about_data.Columns = None,
     user_column: about_data.UserColumn = None,
+    format: about_data.Format = None,
     one_user_per_row: about_data.OneUserPerRow = None,
     split: about_data.Split = None,
     data_config: about_data.DataConfig = None,
@@ -88,6 +90,9 @@ def plan(
     responses: about_data.Responses = None,
     max_judgements: about_data.MaxJudgements = None,
     max_characters: about_data.MaxCharacters = None,
+    scale: about_data.Scale = None,
+    positive_from: about_data.PositiveFrom = None,
+    no_prompt: about_data.NoPrompt = None,
     batch_users: Annotated[
         bool, typer.Option("--batch-users", help=help_of("batch_users"))
     ] = False,
@@ -142,5 +147,16 @@ def _report(numbers: dict[str, Any], missing: str) -> None:
     console.print(f"Isolation of users from each other: {numbers['user_isolation']}", style="dim")
     features = advice.features_for(int(numbers["users"]), numbers["epsilon"])
     console.print(f"For this many people: --features {features.name}, {features.why}", style="dim")
+    if features.name == "minilm":
+        minutes = advice.encoding_minutes(50_000, 60)
+        console.print(
+            f"minilm first reads every response: about {minutes:.0f} min on one core for 50,000 of "
+            "60 words",
+            style="dim",
+        )
     if numbers["delta"] >= 1 / numbers["users"]:
         console.print("delta is not below 1 / users: that is no privacy", style="yellow")
+    rows = expected_accuracy.bands()
+    headings = {name: f"ε = {name}" for name in rows[0]} | {"users": "users"}
+    console.print(table_of(rows, headings, "Accuracy measured on other crowds"))
+    console.print(expected_accuracy.caveat(), style="dim")

@@ -72,6 +72,9 @@ def privatize(
     responses: about_data.Responses = None,
     max_judgements: about_data.MaxJudgements = None,
     max_characters: about_data.MaxCharacters = None,
+    scale: about_data.Scale = None,
+    positive_from: about_data.PositiveFrom = None,
+    no_prompt: about_data.NoPrompt = None,
     show_state: Annotated[
         Path | None, typer.Option(help="Show what each user has spent, by a state file.")
     ] = None,
@@ -102,6 +105,9 @@ def privatize(
         responses=responses,
         max_judgements=max_judgements,
         max_characters=max_characters,
+        scale=scale,
+        positive_from=positive_from,
+        no_prompt=no_prompt,
         one_user_per_row=one_user_per_row,
     )
     for note in written.notes:

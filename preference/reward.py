@@ -251,5 +251,7 @@ def _read_config(folder: Path) -> dict:
         raise InputError(f"{path}: cannot be read: {first_line(error)}") from error
     known = isinstance(config, dict) and config.get("format") == FORMAT
     if not known or not isinstance(config.get("features"), dict) or "dimension" not in config:
-        raise InputError(f"{path}: not a reward model of format {FORMAT}")
+        of_run = path.parent / "model"
+        hint = f"; that is the folder of a run, its model is {of_run}" if of_run.is_dir() else ""
+        raise InputError(f"{path}: not a reward model of format {FORMAT}{hint}")
     return config

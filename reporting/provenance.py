@@ -8,7 +8,7 @@ business where a report is passed on.
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ _DECLARED = {
     "max_judgements": "most judgements of a user",
     "max_characters": "most characters of a text",
 }
+#: What the operator states of a run, for the report.
+_STATED = {"dataset_name": "Data set", "purpose": "Purpose", "operator": "Operator"}
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Provenance:
         date: of its first release, as YYYY-MM-DD.
         command: what was asked for, where it is not the default.
         declared: what was declared of the data, by name.
+        stated: data set, purpose and operator, as far as the operator stated them.
         parts: what was charged for what: name, times, and ε of it alone.
         twin: the ``result.json`` of the run without privacy, where the operator named one.
         audit: a line of ``murmuration audit --json``, where the operator named one.
@@ -49,6 +52,7 @@ class Provenance:
     date: str = ""
     command: str = ""
     declared: Mapping[str, str] | None = None
+    stated: Mapping[str, str] = field(default_factory=dict)
     parts: Sequence[tuple[str, int, float]] = ()
     twin: Mapping[str, Any] | None = None
     audit: Mapping[str, Any] | None = None
@@ -62,7 +66,8 @@ def provenance(folder: Path) -> Provenance:
         settings = {}
     settings.pop(CHECK, None)
     date, parts = _of_ledger(folder / "ledger.jsonl")
-    return Provenance(date, command(settings), _declared(settings), parts)
+    stated = {name: str(settings[key]) for key, name in _STATED.items() if settings.get(key)}
+    return Provenance(date, command(settings), _declared(settings), stated, parts)
 
 
 def command(settings: Mapping[str, Any]) -> str:

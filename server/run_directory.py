@@ -105,7 +105,8 @@ class RunDirectory(RunFolder):
         check = before.pop(CHECK, None)
         now = {**config.immutable_fields(), "seed": config.seed}
         present = present_names(before)
-        changed = sorted(name for name in now if present.get(name) != now[name])
+        # An empty text that an earlier version had no setting for says as little as none.
+        changed = sorted(name for name in now if present.get(name, "") != now[name])
         if changed:
             name = changed[0]
             raise InputError(

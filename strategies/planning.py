@@ -86,6 +86,11 @@ def sampled_users(asked: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     missing = [name for name in SIX if given[name] is None]
     if len(missing) != 1:
         listed = ", ".join("--" + name.replace("_", "-") for name in (missing or SIX))
+        if missing:
+            raise InputError(
+                f"leave out exactly one of them, the one to solve for, and give the rest: {listed}."
+                " As in: murmuration plan --epsilon 3 --delta 1e-5 --rounds 200 --users 2700"
+            )
         raise InputError(f"leave out exactly one of them, the one to solve for: {listed}")
     known = {name: value for name, value in given.items() if value is not None}
     for name, value in known.items():

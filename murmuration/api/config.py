@@ -29,7 +29,7 @@ from murmuration.strategies.config import (
 )
 from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.settings.declaration import about
-from murmuration.strategies.settings.privacy import parse_delta
+from murmuration.strategies.settings.privacy import check_delta, parse_delta
 
 #: The embedded population, by task: to train on, and other users to test on.
 _EMBEDDED = {
@@ -111,7 +111,10 @@ def make_config(given: Mapping[str, Any]) -> RunConfig:
         chosen = {"kind": "thumbs", "model": "thumbs", **chosen}
     if chosen.get("strategy") == LOCAL_LABEL.name:
         chosen.setdefault("adjacency", Adjacency.REPLACE_LABELS.value)  # there is no other
-    return RunConfig.from_run_config({**chosen, "out": str(run_folder(out)), "resume": resume})
+    config = RunConfig.from_run_config({**chosen, "out": str(run_folder(out)), "resume": resume})
+    if not resume and config.private and ("delta" in chosen or config.cohort):
+        check_delta(config.delta, config.users)
+    return config
 
 
 def run_folder(out: str | os.PathLike[str] | None) -> Path:

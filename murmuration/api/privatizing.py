@@ -123,6 +123,9 @@ def privatize(
     max_judgements: int | None = None,
     max_characters: int | None = None,
     one_user_per_row: bool | None = None,
+    scale: str | None = None,
+    positive_from: str | None = None,
+    no_prompt: bool | None = None,
 ) -> PrivatizedLabels:
     """Randomize the labels of judgements, once and for all, and record how likely each is false.
 
@@ -155,6 +158,7 @@ def privatize(
         max_judgements: As of ``train``.
         max_characters: As of ``train``.
         one_user_per_row: As of ``train``.
+        scale, positive_from, no_prompt: As of ``train``.
 
     Returns:
         What was written.
@@ -189,6 +193,9 @@ def privatize(
         "max-judgements": max_judgements,
         "max-characters": max_characters,
         "one-user-per-row": one_user_per_row,
+        "scale": scale,
+        "positive-from": positive_from,
+        "no-prompt": no_prompt,
     }
     schema = Schema.of({name: value for name, value in options.items() if value is not None})
     with located_rows(data) as source:

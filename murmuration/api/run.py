@@ -172,8 +172,10 @@ class Run:
 
 
 def model_folder(model: Run | str | os.PathLike[str]) -> str:
-    """Return the folder of a run's model; of a folder, or the name of a base, that itself."""
-    return str(model.path / "model") if isinstance(model, Run) else os.fspath(model)
+    """Return the folder of a run's model; of another folder, or the name of a base, that itself."""
+    path = model.path if isinstance(model, Run) else Path(model)
+    of_run = (path / "ledger.jsonl").is_file() and (path / "model").is_dir()
+    return str(path / "model") if of_run or isinstance(model, Run) else os.fspath(model)
 
 
 def _html(value: object) -> str:

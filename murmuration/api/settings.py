@@ -265,6 +265,15 @@ class OutputSettings(TypedDict, total=False):
     accept_ledger_loss: bool
     """With --resume: continue although the ledger lost charges; its plan is charged again."""
 
+    dataset_name: str
+    """Name of the data set, for the report. Public."""
+
+    purpose: str
+    """Purpose of the training, for the report. Public."""
+
+    operator: str
+    """Who is responsible for the run, for the report. Public."""
+
 
 class StrategySettings(TypedDict, total=False):
     """Of a run: strategy."""

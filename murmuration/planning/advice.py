@@ -37,6 +37,14 @@ def features_for(people: int, epsilon: float) -> Features:
     return Features("hashing", "as good about topics that people judged; minilm for others")
 
 
+def encoding_minutes(texts: int, words: float) -> float:
+    """Return about how long `minilm` reads so many texts of so many words, on one core.
+
+    2.5 ms and 0.3 ms per word for each: fitted to docs/research/benchmarks.md, section Encoders.
+    """
+    return texts * (2.5 + 0.3 * words) / 60_000.0
+
+
 def works(features: str) -> bool:
     """Return whether a run could use such features here, now; loads what they need, if it is
     there."""

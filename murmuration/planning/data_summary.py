@@ -3,6 +3,7 @@
 Everything here is exact and about the users' own data: for their owner's eyes alone.
 """
 
+import math
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -284,7 +285,13 @@ class DataSummary:
             "mean": "of its average",
             "features": "--features",
         }
+        texts = [*self.judgements.prompts, *(t for r in self.judgements.responses for t in r)]
+        count = len(texts) - len(self.judgements.prompts)
+        words = sum(len(str(text).split()) for text in texts) / max(1, count)
+        minutes = math.ceil(advice.encoding_minutes(count, words))
         below = (
+            f"minilm reads the {count:,} responses with their prompts once: about {minutes:,} min "
+            "on one core; later runs read its cache. "
             f"Noise is in clip norms, for each coordinate, by uls over {ROUNDS} rounds. Twice as "
             "many people about halve it. Try other numbers with `murmuration plan`; with "
             "--optimize it finds a group size for a compute budget."

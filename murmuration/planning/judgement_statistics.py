@@ -14,14 +14,16 @@ from murmuration.reporting.baselines import NEAR
 _TEXTS = 5_000  # that are looked at for their script and language
 #: Frequent words that are no words, or rare ones, of the others.
 _WORDS = {
-    "English": "the and is you that it for with are this have not",
+    "English": "the and is you that it for with are this have not to of my your should what can",
     "German": "der die und ist das nicht ich ein zu mit den auf",
     "French": "le les et est des une pour que dans pas vous du",
     "Spanish": "el los y es las una por que para con del se",
-    "Portuguese": "o os e é uma para não com que do da em",
+    "Portuguese": "o os e é uma para não com que são da em",
     "Italian": "il di che è la un per non con sono della gli",
     "Dutch": "de het en een van niet dat op te zijn voor met",
 }
+#: One such word alone may be a name, or a word of another language.
+_LEAST_HITS = 2
 _OF_LANGUAGE = {language: frozenset(words.split()) for language, words in _WORDS.items()}
 
 
@@ -146,6 +148,6 @@ def _language(text: str) -> str:
         language: sum(word in known for word in words) for language, known in _OF_LANGUAGE.items()
     }
     first, second = sorted(hits.values())[-1:-3:-1]
-    if first == second:
+    if first == second or first < _LEAST_HITS:
         return "unclear"
     return max(hits, key=lambda language: hits[language])

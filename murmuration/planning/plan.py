@@ -44,6 +44,10 @@ def plan(
     responses: int | None = None,
     max_judgements: int | None = None,
     max_characters: int | None = None,
+    format: str | None = None,
+    scale: str | None = None,
+    positive_from: str | None = None,
+    no_prompt: bool | None = None,
     batch_users: bool = False,
 ) -> dict[str, Any]:
     """Return all numbers of a run from those that are given; nobody's data are read.
@@ -76,8 +80,9 @@ def plan(
         compute: With ``optimize``, gradients of single judgements in a round.
         public: With ``optimize``, judgements of people outside training, to learn how long
             gradients are; by default a synthetic population.
-        features, columns, one_user_per_row, kind, responses, max_judgements, max_characters:
-            With ``optimize``, of ``public``, as in ``train``.
+        features, columns, one_user_per_row, kind, responses, max_judgements, max_characters,
+            format, scale, positive_from, no_prompt: With ``optimize``, of ``public``, as in
+            ``train``.
         batch_users: As in ``train``; does not change epsilon.
 
     Returns:
@@ -91,7 +96,7 @@ def plan(
     from murmuration.strategies.planning import PlanQuery
     from murmuration.strategies.settings.declaration import about
     from murmuration.strategies.settings.model import user_isolation
-    from murmuration.strategies.settings.privacy import parse_delta
+    from murmuration.strategies.settings.privacy import check_delta, parse_delta
     from murmuration.strategies.settings.sampling import usual_cohort
 
     for name, value in (
@@ -125,6 +130,7 @@ def plan(
         if not users:
             raise InputError("--delta n^-1.1 needs --users: that is n")
         numeric_delta = users**DELTA_EXPONENT
+    check_delta(numeric_delta, users)
     given = (epsilon, noise_multiplier, rounds, users, numeric_delta)
     sampled = registry.named(strategy).samples and sampling_probability is None
     choose = cohort is None and users and sampled and not optimize and given.count(None) == 1
@@ -153,6 +159,10 @@ def plan(
             "max-judgements": max_judgements,
             "max-characters": max_characters,
             "one-user-per-row": one_user_per_row,
+            "format": format,
+            "scale": scale,
+            "positive-from": positive_from,
+            "no-prompt": no_prompt,
         }
         declared = {name: value for name, value in about_rows.items() if value is not None}
         if optimize:

@@ -10,6 +10,7 @@ Shape suffixes: R texts, D dimensions.
 """
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ from murmuration.preference.language.checkpoint import (
     adapted,
     digest_of,
     folder_of,
+    not_there,
     reason,
 )
 from murmuration.preference.language.confined.tokenizer import load_tokenizer
@@ -37,6 +39,9 @@ from murmuration.preference.online import MINILM, MINILM_HUB, minilm_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+#: How much alike the name of features that is meant and what was typed are at least.
+_TYPO = 0.9
 
 
 class EncoderFeatures:
@@ -171,6 +176,8 @@ def resolve_encoder(path: str) -> str:
     folder = Path(path).expanduser()
     if folder.is_dir():
         return str(folder.absolute())
+    if meant := get_close_matches(path, ("hashing", MINILM, "auto"), n=1, cutoff=_TYPO):
+        raise InputError(f"--features {path}: there is none; did you mean {meant[0]}?")
     if looks_like_path(path) or folder.exists() or not is_hub_name(path):
         raise InputError(f"--features: no such folder: {path}")
     return path
@@ -219,8 +226,10 @@ def _load(path: str):
         if base:
             model.load_adapter(path, adapter_kwargs={"local_files_only": local})
     except Exception as error:  # broken files raise errors of many unrelated types
-        where = "the folder" if folder else "there is no such folder here, and the hub"
-        raise InputError(f"--features {path}: {where} gives no encoder: {reason(error)}") from error
+        why = f"the folder gives no encoder: {reason(error)}"
+        raise InputError(
+            f"--features {path}: {why if folder else not_there('encoder', error)}"
+        ) from error
     if model.config.is_encoder_decoder:
         raise InputError(f"--features {path}: use an encoder or a decoder, not an encoder-decoder")
     return tokenizer, model.eval().requires_grad_(False)

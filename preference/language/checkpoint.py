@@ -177,6 +177,17 @@ def reason(error: Exception) -> str:
     return first_line(error)
 
 
+def not_there(what: str, error: Exception) -> str:
+    """Return in words why a name that is no folder gives no ``what``: no network, or the hub's
+    reason."""
+    if hub_is_reachable():
+        return f"there is no such folder here, and the hub gives no {what}: {reason(error)}"
+    return (
+        f"there is no such folder here, and the hub gives no {what} without a network: its cache "
+        "on this machine has none of that name (HF_HUB_OFFLINE=1 also forbids to ask)"
+    )
+
+
 def check_same(path: str, found: str, stated: str, revision: str = "") -> None:
     """InputError if the digest that was found is not the one stated; empty: nothing was stated."""
     if stated and found != stated:

@@ -39,6 +39,7 @@ from murmuration.preference.language.checkpoint import (
     check_complete,
     digest_of,
     folder_of,
+    not_there,
     reason,
     revision_of,
 )
@@ -59,7 +60,6 @@ _QUERIES_AND_VALUES = (
 _HEADS = ("classifier", "score")  # what peft trains and saves of a model with a head
 _OURS = {"trust_remote_code": False}  # None, the default, would ask
 _NEEDED = "--base needs transformers: pip install 'murmuration-rlhf[lm]'"
-_NOT_THERE = "there is no such folder here, and the hub gives no language model"
 
 
 def resolve_base(path: str) -> str:
@@ -326,8 +326,10 @@ def _in_one_line(path: str) -> Iterator[bool]:
     except InputError:
         raise
     except Exception as error:
-        where = "the folder gives no language model" if folder else _NOT_THERE
-        raise InputError(f"--base {path}: {where}: {reason(error)}") from error
+        why = f"the folder gives no language model: {reason(error)}"
+        raise InputError(
+            f"--base {path}: {why if folder else not_there('language model', error)}"
+        ) from error
 
 
 def _is_causal(model: torch.nn.Module) -> bool:

@@ -1,6 +1,7 @@
 """What ``murmuration reproduce`` can rerun, by name."""
 
 from murmuration.research.reproductions import (
+    accuracy_by_users,
     aup_tables,
     btl_compare,
     ctl_vs_ltc,
@@ -28,6 +29,10 @@ from murmuration.research.reproductions.policies import (
 )
 
 ENTRIES = {
+    "accuracy-by-users": Entry(
+        "accuracy by number of users and ε, beside no privacy and the length baseline",
+        accuracy_by_users.reproduced,
+    ),
     "aup-tables": Entry(
         "Tables 1 and 2 of AUP-RLHF: in which unit they are, and what one accountant makes of them",
         of_rows(aup_tables.aup_tables, lambda rows: aup_tables.REMARKS, aup_tables.plot),

@@ -97,6 +97,20 @@ class PrivacyConfig:
     )
 
 
+def check_delta(delta: float | None, users: int | None) -> None:
+    """Check delta against a stated number of users; None or 0: not stated.
+
+    Raises:
+        InputError: it is 1 / users or more, which allows to publish one user outright.
+    """
+    if delta and users and delta >= 1.0 / users:
+        raise InputError(
+            f"--delta {delta:g} is not below 1 / users = {1.0 / users:.2g}: that allows to publish "
+            f"one user outright. Take --delta {10.0 ** math.floor(math.log10(0.1 / users)):g}, or "
+            "n^-1.1"
+        )
+
+
 def parse_delta(text: str) -> float:
     """Return the delta that ``--delta`` names: a number, or n^-1.1, which is 0 in a ``RunConfig``.
 

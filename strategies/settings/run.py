@@ -10,6 +10,7 @@ from murmuration.strategies.settings.declaration import Scalar, declared
 from murmuration.strategies.settings.model import ModelConfig
 from murmuration.strategies.settings.optimizer import OptimizerConfig
 from murmuration.strategies.settings.privacy import PrivacyConfig
+from murmuration.strategies.settings.report import ReportConfig
 from murmuration.strategies.settings.runtime import RuntimeConfig
 from murmuration.strategies.settings.sampling import MOST_COHORT, SamplingConfig, usual_cohort
 from murmuration.strategies.settings.shared import Leveled, NoSettings
@@ -22,7 +23,13 @@ Own = TypeVar("Own")
 
 @dataclass(frozen=True)
 class Settings(
-    RuntimeConfig, OptimizerConfig, ModelConfig, SamplingConfig, PrivacyConfig, DataConfig
+    ReportConfig,
+    RuntimeConfig,
+    OptimizerConfig,
+    ModelConfig,
+    SamplingConfig,
+    PrivacyConfig,
+    DataConfig,
 ):
     """The settings of every run. 0 or "" stand for a default that depends on others.
 

@@ -114,3 +114,24 @@ def test_without_a_terminal_runs_are_counted(cli, crowd, tmp_path):
     assert code == 0 and len(counted) == 4
     assert counted[0] == "3 runs" and counted[-1] == "run 3 of 3 ended: nonprivate-seed0"
     assert " left" in counted[1]
+
+
+def test_labels_that_are_numbers_are_read_by_their_scale(cli, tmp_path):
+    for name in ("train", "test"):
+        rows = [
+            {
+                "user_id": f"{name}{n}",
+                "response_a": "x",
+                "response_b": "y",
+                "winner": (-2, 1)[n % 2],
+            }
+            for n in range(40)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    code, stdout, lines = cli(
+        "compare", "--data", tmp_path / "train.jsonl", "--test", tmp_path / "test.jsonl",
+        "--strategies", "uls", "--epsilons", 1, "--seeds", 1, "--rounds", 2, "--cohort", 10,
+        "--scale", "-2..2", "--no-prompt", "--out", tmp_path / "c", "--json",
+    )  # fmt: skip
+    assert code == 0, lines
+    assert json.loads(stdout.splitlines()[-1])["rows"][0]["accuracy_mean"] is not None

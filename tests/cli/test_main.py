@@ -378,3 +378,24 @@ def test_help_of_a_run_imports_nothing_that_runs_need():
     declarations = {name for name in of_strategies if ".strategies.settings" in name}
     assert "murmuration.strategies.settings.catalogue" in declarations
     assert of_strategies == declarations
+
+
+def test_an_option_of_other_libraries_names_what_stands_for_it(cli):
+    code, _, lines = cli("run", "--device", "cpu")
+    message = " ".join(" ".join(lines).replace("│", " ").split())
+    assert code == 2
+    assert "a language model runs on a GPU if torch finds one" in message
+    assert "--level" not in message
+
+
+def test_only_options_that_are_spelled_alike_are_meant(cli):
+    code, _, lines = cli("run", "--epsilno", "3")
+    assert code == 2 and "--epsilon" in " ".join(lines)
+    code, _, lines = cli("run", "--vice", "3")
+    assert code == 2 and "Did you mean" not in " ".join(lines)
+
+
+def test_a_delta_of_one_over_the_stated_users_is_refused(refused):
+    message = refused("--delta", "0.1", "--users", "250")
+    assert "not below 1 / users = 0.004" in message
+    assert "--delta 0.0001" in message

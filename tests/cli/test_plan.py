@@ -115,13 +115,13 @@ def test_json_the_other_way_round(cli):
 
 
 def test_table(cli):
-    given = options(users=400, cohort=40, rounds=30, delta=0.01)
+    given = options(users=400, cohort=40, rounds=30, epsilon=0.01)
     code, stdout, _ = cli("plan", "--noise-multiplier", 20, *given)
     assert code == 0
     assert "epsilon" in stdout
     assert "Isolation of users from each other: by construction" in stdout
     assert Adjacency.ADD_REMOVE.sentence.split(";")[0][:30] in stdout
-    assert "no privacy" in stdout  # delta
+    assert "no privacy" in stdout  # delta, solved for
 
 
 @pytest.mark.parametrize(
@@ -217,3 +217,31 @@ def test_a_cohort_is_still_solved_for_where_all_else_is_given(cli):
     asked = ["plan", "--users", 2700, "--rounds", 200, "--delta", 1e-5, "--epsilon", 3]
     solved = json.loads(cli(*asked, "--noise-multiplier", 3.8, "--json")[1])
     assert solved["chosen"] == "" and 450 < solved["cohort"] < 550
+
+
+def test_what_is_missing_is_named_with_an_example(cli):
+    code, _, lines = cli("plan", "--epsilon", 3)
+    assert code == 2 and len(lines) == 1
+    assert "--rounds, --cohort, --users, --delta" in lines[0]
+    assert "murmuration plan --epsilon 3 --delta 1e-5 --rounds 200 --users 2700" in lines[0]
+
+
+def test_a_delta_that_protects_nobody_is_refused(cli):
+    code, _, lines = cli("plan", "--epsilon", 3, "--users", 250, "--rounds", 100, "--delta", 0.1)
+    assert code == 2 and len(lines) == 1
+    assert "--delta 0.1 is not below 1 / users = 0.004" in lines[0]
+
+
+def test_public_rows_are_read_by_their_scale(tmp_path, cli):
+    rows = [
+        {"user_id": f"u{n}", "response_a": "x y", "response_b": "z", "winner": n % 5 - 2}
+        for n in range(40)
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    call = ("plan", "--optimize", "--users", 300, "--compute", 400, "--epsilon", 1, "--delta", 1e-5,
+            "--rounds", 20, "--public", path, "--json")  # fmt: skip
+    assert cli(*call)[0] == 2
+    code, stdout, _ = cli(*call, "--scale", "-2..2", "--no-prompt")
+    assert code == 0
+    assert json.loads(stdout)["declared"] == "--scale -2..2 --no-prompt"

@@ -308,3 +308,14 @@ def test_an_export_is_randomized_in_our_form(privatize, places, write_rows, make
     assert sorted(map(shown, read(places["out"]))) == sorted(map(shown, rows))
     refused(privatize(write_rows(export), format="arena"), "not of the form --format arena")
     refused(privatize(write_rows(export), format="arenas"), "--format must be one of arena")
+
+
+def test_labels_that_are_numbers_are_read_by_their_scale(privatize, places, write_rows):
+    rows = [
+        {"user_id": f"u{n}", "response_a": "x", "response_b": "y", "winner": (-2, 1)[n % 2]}
+        for n in range(40)
+    ]
+    refused(privatize(write_rows(rows)), "--scale")
+    code, _, lines = privatize(write_rows(rows), scale="-2..2")
+    assert code == 0, lines
+    assert len(read(places["out"])) == 40

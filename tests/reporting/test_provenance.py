@@ -51,3 +51,9 @@ def test_a_folder_with_nothing_in_it(tmp_path):
     assert (found.date, found.command, found.parts) == ("", "", [])
     (tmp_path / "ledger.jsonl").write_text("{")
     assert provenance(tmp_path).parts == []
+
+
+def test_what_the_operator_states_of_a_run(tmp_path):
+    stated = {"dataset_name": "Advice", "purpose": "to rank answers", "operator": ""}
+    (tmp_path / "config.json").write_text(json.dumps(stated))
+    assert provenance(tmp_path).stated == {"Data set": "Advice", "Purpose": "to rank answers"}

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.reporting.provenance import Provenance
 from murmuration.reporting.report import page, write_report
 
 IMAGES = {"accuracy": (b"light", b"dark"), "noise": (b"light", b"dark")}
@@ -251,3 +252,24 @@ def test_next_tokens_are_guessed(written):
 def test_nobody_could_be_asked(written, task, epsilon, why):
     text = written(heldout_accuracy=None, heldout_epsilon=epsilon, **task)
     assert f"Held-out accuracy</th><td>not measured<small>{why}" in text
+
+
+def test_what_the_operator_states_stands_first_and_is_a_text(make_result):
+    beside = Provenance(stated={"Data set": "Advice <b>2026</b>", "Operator": "Ada & Co"})
+    text = page(make_result(), IMAGES, beside)
+    assert "Advice &lt;b&gt;2026&lt;/b&gt;" in text and "Ada &amp; Co" in text
+    assert text.index("Ada &amp; Co") < text.index("<h2>Figures</h2>")
+    assert "as the operator states" not in page(make_result(), IMAGES)
+
+
+@pytest.mark.parametrize(("alone", "more"), [(8.36, True), (7.9, False)])
+def test_a_part_that_exceeds_the_total_is_explained(make_result, alone, more):
+    parts = [("gradient sum", 200, alone), ("figures about held-out users", 1, 2.47)]
+    result = make_result(epsilon=8.0, test="", test_is_public=False, heldout_epsilon=4.0)
+    text = page(result, IMAGES, Provenance(parts=parts))
+    assert ("A part alone can even exceed the total" in text) == more
+
+
+def test_a_figure_is_not_broken_in_the_title(make_result):
+    title = page(make_result(), IMAGES).split("<h1>")[1].split("</h1>")[0]
+    assert "ε\u00a0=\u00a0" in title and " = " not in title

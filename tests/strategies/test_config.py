@@ -232,6 +232,7 @@ BAD = {
     "r_max": [-0.1, math.nan, math.inf],
     "min_nodes": [-1, 2.5, -0.5, math.nan, math.inf],
     "refresh": [-1],
+    **dict.fromkeys(("dataset_name", "purpose", "operator"), ("two\nlines", "\x1b[2J", "x" * 201)),
 }
 
 
@@ -390,3 +391,8 @@ def test_sums_that_can_be_masked(strategy):
 def test_thumbs_are_for_strategies_that_average_a_users_judgements(strategy):
     assert RunConfig(**THUMBS, strategy=strategy).schema.responses == 2
     assert RunConfig(**THUMBS, strategy=strategy, base="b", train="head").train == "head"
+
+
+def test_what_a_report_says_is_any_short_line():
+    config = RunConfig(dataset_name="Ärzte & Co, 2026", purpose="to rank answers")
+    assert RunConfig.from_run_config(config.to_run_config()) == config

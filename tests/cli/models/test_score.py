@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from murmuration.cli.models import score
+from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel
 
@@ -28,6 +29,16 @@ def test_json(cli, model):
     assert (code, lines) == (0, [])
     expected = RewardModel.load(model).score(["What now?"] * 2, ["Save it.", "Spend!"])
     assert json.loads(stdout)["scores"] == pytest.approx(expected.tolist())
+
+
+def test_the_folder_of_a_run_stands_for_its_model(cli, model):
+    call = ("--prompt", "What now?", "--response", "Save it.", "--json")
+    of_model = cli("score", model, *call)
+    (model.parent / "ledger.jsonl").write_text("")
+    assert cli("score", model.parent, *call) == of_model
+    (model.parent / "config.json").write_text("{}")
+    with pytest.raises(InputError, match=rf"its model is {model}$"):
+        RewardModel.load(model.parent)
 
 
 def test_table_has_the_best_first(cli, model):

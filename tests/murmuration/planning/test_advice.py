@@ -49,3 +49,9 @@ def test_features_work_where_they_can_be_loaded(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr("murmuration.preference.language.checkpoint.has_minilm", lambda: False)
     assert not advice.works("minilm")
+
+
+@pytest.mark.parametrize(("words", "rate"), [(10, 182), (25, 98), (60, 44), (150, 20)])
+def test_encoding_takes_what_was_measured(words, rate):
+    """docs/research/benchmarks.md, Encoders."""
+    assert 1000 / 60 / advice.encoding_minutes(1000, words) == pytest.approx(rate, rel=0.15)

@@ -9,6 +9,7 @@ from murmuration.planning import judgement_statistics as statistics
 from murmuration.planning import look
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import Schema
+from murmuration.sims.population import population
 
 
 def pair(user, chosen, rejected, **more):
@@ -175,3 +176,35 @@ def test_two_sides_and_who_won_are_shown_as_used(written):
         "answer_2",
         "choice",
     )
+
+
+SENTENCES = {
+    "English": ["Do put it aside before a bonus comes.", "Should you do that? It is as it was.",
+                "No one can do it on my own as we do."],
+    "German": ["Das ist nicht gut, und ich bin es auch nicht."],
+    "French": ["Il ne faut pas que les enfants soient dans la rue."],
+    "Spanish": ["No es lo que los otros con las manos hacen por una vez."],
+    "Portuguese": ["Não é o que os outros fazem com uma parte da vida."],
+    "Italian": ["Non è il momento che la gente di qui sono per gli altri."],
+    "Dutch": ["Het is niet de tijd van een man die op zijn werk is."],
+}  # fmt: skip
+
+
+def test_languages_are_told_apart_by_two_words_at_least():
+    for language, texts in SENTENCES.items():
+        assert {statistics._language(text) for text in texts} <= {language, "unclear"}, language
+        assert statistics._language(texts[-1]) == language
+    assert statistics._language("Do it.") == "unclear"
+
+
+def test_english_is_not_taken_for_portuguese():
+    judgements = Judgements.from_rows(population.test())
+    _, languages = statistics.written_in(judgements)
+    assert languages["English"] > 0.9 * languages.total()
+    assert languages["Portuguese"] < 0.001 * languages.total()
+
+
+def test_what_minilm_costs_stands_beside_the_advice(written):
+    rows = [pair(f"u{n}", "one two three", "four five") for n in range(50)]
+    shown = " ".join(str(look.look_at(written(rows), "", {})).split())
+    assert "minilm reads the 100 responses with their prompts once: about 1 min" in shown

@@ -192,7 +192,18 @@ def test_a_hub_name_that_the_hub_does_not_give(monkeypatch):
         EncoderFeatures("owner/encoder")
     message = str(caught.value)
     assert message.startswith("--features owner/encoder: there is no such folder here, and the hub")
-    assert message.endswith("couldn't connect to the hub to load owner/encoder")
+    assert "gives no encoder without a network: its cache on this machine has none" in message
+    assert "We couldn't connect" not in message and "\n" not in message
+    monkeypatch.setattr("murmuration.preference.language.checkpoint.hub_is_reachable", lambda: True)
+    with pytest.raises(InputError, match=r"the hub gives no encoder: .*to load owner/encoder$"):
+        EncoderFeatures("owner/encoder")
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("minilmm", "minilm"), ("hashin", "hashing")])
+def test_a_slip_is_no_name_of_a_hub(typed, meant):
+    with pytest.raises(InputError, match=f"^--features {typed}: .*did you mean {meant}"):
+        encoders.resolve_encoder(typed)
+    assert encoders.resolve_encoder("bert-base-uncased") == "bert-base-uncased"
 
 
 def test_without_the_extra(monkeypatch, tmp_path):

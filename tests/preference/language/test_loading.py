@@ -28,6 +28,18 @@ def test_a_base_that_is_not_there(tmp_path):
         LanguageBase(BaseSettings(str(tmp_path)))
 
 
+def test_a_name_of_a_hub_without_a_network(monkeypatch):
+    for module in ("loading", "checkpoint"):
+        monkeypatch.setattr(
+            f"murmuration.preference.language.{module}.hub_is_reachable", lambda: False
+        )
+    with pytest.raises(InputError) as caught:
+        LanguageBase(BaseSettings("gpt2"))
+    message = str(caught.value)
+    assert message.startswith("--base gpt2: there is no such folder here, and the hub gives no")
+    assert "without a network: its cache on this machine has none of that name" in message
+
+
 @pytest.mark.parametrize("train", ["lora", "full"])
 def test_an_encoder_says_no_next_token(language_model, train):
     for task in ("text", "sft"):
