@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from murmuration.api.judging import winrate
     from murmuration.api.looking import data
     from murmuration.api.privatizing import PrivatizedLabels, privatize
+    from murmuration.api.ranking import Ranking, rank
     from murmuration.api.responding import Responses, respond
     from murmuration.api.run import Run
     from murmuration.api.scoring import score
@@ -43,6 +44,7 @@ __all__ = [
     "DataSummary",
     "Guards",
     "PrivatizedLabels",
+    "Ranking",
     "Responses",
     "RewardModel",
     "Run",
@@ -59,6 +61,7 @@ __all__ = [
     "online",
     "plan",
     "privatize",
+    "rank",
     "respond",
     "score",
     "synthesize",
@@ -77,6 +80,7 @@ _PLACES = {
     "DataSummary": "murmuration.planning.data_summary",
     "Guards": "murmuration.alignment.rewards",
     "PrivatizedLabels": "murmuration.api.privatizing",
+    "Ranking": "murmuration.api.ranking",
     "Responses": "murmuration.api.responding",
     "RewardModel": "murmuration.preference.reward",
     "Run": "murmuration.api.run",
@@ -93,6 +97,7 @@ _PLACES = {
     "online": "murmuration.preference.online",
     "plan": "murmuration.planning.plan",
     "privatize": "murmuration.api.privatizing",
+    "rank": "murmuration.api.ranking",
     "respond": "murmuration.api.responding",
     "score": "murmuration.api.scoring",
     "synthesize": "murmuration.api.synthesizing",

@@ -10,6 +10,7 @@ MOST_RESPONSES = 64
 #: Exports of other systems (``preference.data.formats``), whose names no other package can take.
 FORMAT_NAMES = (
     "arena",
+    "arena-models",
     "argilla",
     "community-alignment",
     "helpsteer",
@@ -37,5 +38,7 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 POOLINGS = ("last", "mean")
 #: In how many bits a language model's frozen linear layers are kept: those of ``dtype``, or fewer.
 QUANTISED = ("none", "8bit", "4bit")
+#: Who chose what votes compare (``preference.ranking.release``).
+PAIRINGS = ("public", "voters")
 #: The server's optimizers (``strategies.optimizers``).
 OPTIMIZERS = ("sgd", "adam", "adafactor")

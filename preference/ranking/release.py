@@ -26,11 +26,11 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from murmuration.preference.choices import PAIRINGS
 from murmuration.preference.data.errors import InputError
 
 #: Whether the operator drew the pairs, all alike, or voters decided what to compare.
 Pairing = Literal["public", "voters"]
-PAIRINGS: tuple[Pairing, ...] = ("public", "voters")
 _SUMS = ("net_BK", "variance_BK", "votes_B", "squares_B", "ties_B", "voters_B", "pair_counts_BKK")
 
 
