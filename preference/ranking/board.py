@@ -19,7 +19,7 @@ from murmuration.preference.ranking.bradley_terry import (
     denoised,
     strengths,
 )
-from murmuration.preference.ranking.intervals import covariance
+from murmuration.preference.ranking.intervals import covariance, response
 from murmuration.preference.ranking.ranks import difference_std, rank_ranges, told_apart
 from murmuration.preference.ranking.release import RankingRelease
 
@@ -61,6 +61,8 @@ class Board:
         covariance_KK: of them, by sampling of voters and noise together.
         tie: ν of Davidson's model; 0 where there were no ties.
         votes, voters: how many, with noise.
+        sway: by how many points the net scores of one voter can move an item at most, to first
+            order.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Board:
     tie: float
     votes: float
     voters: float
+    sway: float
 
     @property
     def elo_K(self) -> np.ndarray:
@@ -143,14 +146,20 @@ def fit_board(release: RankingRelease) -> Board:
     ridge = _dispersion(release, votes) / PRIOR_STD**2
     ties = ties if ties > _TIES_BEYOND_NOISE * release.noise.ties else 0.0
     fitted = strengths(release.net_BK[0], pairs_KK, ridge=ridge, ties=ties)
+    response_KE = response(fitted, pairs_KK, ridge)
+    items = len(release.items)
     return Board(
         name=release.boards[0],
         items=release.items,
         scores_K=fitted.theta_K,
-        covariance_KK=covariance(fitted, release, pairs_KK, pairs_std, ridge),
+        covariance_KK=covariance(fitted, release, pairs_KK, pairs_std, response_KE),
         tie=fitted.tie,
         votes=float(release.votes_B[0]),
         voters=float(release.voters_B[0]),
+        sway=ELO_PER_UNIT
+        * release.clip_norm
+        / 2
+        * float(np.linalg.norm(response_KE[:, :items], axis=1).max()),
     )
 
 

@@ -24,12 +24,29 @@ from murmuration.preference.ranking.release import RankingRelease
 _BETWEEN_ITEMS = 0.25
 
 
+def response(fitted: Strengths, pairs_KK: np.ndarray, ridge: float) -> np.ndarray:
+    """Return J⁻¹ on strengths with mean zero, (K, E): how they move with the equations' left sides.
+
+    Args:
+        fitted: the strengths, by ``bradley_terry.strengths``.
+        pairs_KK: how often each pair was voted on, as they were fitted with.
+        ridge: that they were fitted with.
+    """
+    items = len(fitted.theta_K)
+    information = curvature(fitted, pairs_KK)
+    # Curvature along all strengths together, which is taken out below, only so as to invert.
+    information[:items, :items] += ridge * np.eye(items) + pairs_KK.mean()
+    centre = np.eye(len(information))
+    centre[:items, :items] -= 1 / items
+    return (centre @ np.linalg.inv(information) @ centre)[:items]
+
+
 def covariance(
     fitted: Strengths,
     release: RankingRelease,
     pairs_KK: np.ndarray,
     pairs_std: float,
-    ridge: float,
+    response_KE: np.ndarray,
 ) -> np.ndarray:
     """Return the covariance of the strengths, (K, K), by sampling of voters and by noise.
 
@@ -38,20 +55,15 @@ def covariance(
         release: of one board.
         pairs_KK: how often each pair was voted on, as they were fitted with.
         pairs_std: of what is wrong with each count of ``pairs_KK``, where they were released.
-        ridge: that they were fitted with.
+        response_KE: by ``response``.
     """
     items = len(fitted.theta_K)
     effects_K = design_effects(fitted, release, pairs_KK)
-    root = np.sqrt(np.append(effects_K, effects_K.mean())[: items + bool(fitted.tie)])
-    middle = independent_covariance(fitted, pairs_KK, release.pairing == "public")
-    middle = middle * np.outer(root, root) + noise_covariance(fitted, release, pairs_KK, pairs_std)
-    centre = np.eye(len(root))
-    centre[:items, :items] -= 1 / items
-    information = curvature(fitted, pairs_KK)
-    # That of all strengths together is arbitrary: one that does not move with the others.
-    information[:items, :items] += ridge * np.eye(items) + pairs_KK.mean()
-    inverse = np.linalg.inv(information) @ centre
-    return (inverse.T @ middle @ inverse)[:items, :items]
+    root_E = np.sqrt(np.append(effects_K, effects_K.mean())[: items + bool(fitted.tie)])
+    votes_EE = independent_covariance(fitted, pairs_KK, release.pairing == "public")
+    votes_EE = votes_EE * np.outer(root_E, root_E)
+    noise_EE = noise_covariance(fitted, release, pairs_KK, pairs_std)
+    return response_KE @ (votes_EE + noise_EE) @ response_KE.T
 
 
 def independent_covariance(

@@ -162,6 +162,15 @@ class Arena:
         return np.exp(difference / 2) / total, np.exp(-difference / 2) / total
 
 
+def arena() -> Iterator[dict[str, object]]:
+    """Return the votes of the default arena; the data source `murmuration.population:arena`."""
+    return Arena().rows()
+
+
+#: The items of the default arena.
+ARENA_ITEMS = Arena().names
+
+
 def write_arena(directory: str | Path, arena: Arena) -> None:
     """Write `votes.jsonl`, `items.txt`, a name a line, and, last, `truth.json` into a directory.
 
