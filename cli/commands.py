@@ -15,6 +15,7 @@ from murmuration.preference.data.errors import InputError
 #: several commands.
 COMMANDS = {
     "run": "Train a private reward model in simulation, or a language model with --task.",
+    "rank": "Rank items by people's votes, so that no voter can be read out of the board.",
     "plan": (
         "Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out."
     ),
@@ -59,7 +60,7 @@ COMMANDS = {
 }
 #: Those that load what files name.
 _LOADING = frozenset(
-    {"align", "export", "push", "respond", "run", "score", "synthesize", "winrate"}
+    {"align", "export", "push", "rank", "respond", "run", "score", "synthesize", "winrate"}
 )
 #: Those that only a checkout has: they lie in ``research.commands``.
 _OF_RESEARCH = frozenset({"bench", "bounds", "reproduce"})

@@ -7,6 +7,7 @@ import typer
 
 from murmuration.cli.options import meaning
 from murmuration.preference.data.judgements import InputError
+from murmuration.sims.population.arena import Arena, write_arena
 from murmuration.sims.population.population import Population, write
 
 
@@ -14,10 +15,25 @@ def population(
     out: Annotated[Path, typer.Option(help=f"{meaning('out')} Folder for the files.")],
     users: Annotated[int, typer.Option(help=f"{meaning('users')} In the training split.")] = 2500,
     seed: Annotated[int, typer.Option(help=f"{meaning('seed')} Which population.")] = 0,
+    arena: Annotated[
+        bool,
+        typer.Option("--arena", help="Votes between items of known strengths, to be ranked."),
+    ] = False,
+    items: Annotated[
+        int | None, typer.Option(help="How many items --arena has; 20 if it is not given.")
+    ] = None,
 ) -> None:
-    """Write train, test and unseen-topic judgements of a synthetic population, and its truth."""
+    """Write train, test and unseen-topic judgements of a synthetic population, and its truth.
+
+    With --arena: votes.jsonl, items.txt (for rank --items), and truth.json with the strengths.
+    """
+    if items is not None and not arena:
+        raise InputError("--items is for --arena, whose items it counts")
     try:
-        write(out, Population(users=users, seed=seed))
+        if arena:
+            write_arena(out, Arena(voters=users, seed=seed, items=20 if items is None else items))
+        else:
+            write(out, Population(users=users, seed=seed))
     except (ValueError, OSError) as error:
         raise InputError(f"--out {out}: {error}") from None
     print(f"wrote {', '.join(sorted(path.name for path in out.iterdir()))} to {out}")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from murmuration.api.judging import winrate
     from murmuration.api.looking import data
     from murmuration.api.privatizing import PrivatizedLabels, privatize
+    from murmuration.api.ranking import Ranking, rank
     from murmuration.api.responding import Responses, respond
     from murmuration.api.run import Run
     from murmuration.api.scoring import score
@@ -48,6 +49,7 @@ __all__ = [
     "Guards",
     "InputError",
     "PrivatizedLabels",
+    "Ranking",
     "Responses",
     "RewardModel",
     "Run",
@@ -65,6 +67,7 @@ __all__ = [
     "online",
     "plan",
     "privatize",
+    "rank",
     "respond",
     "score",
     "synthesize",
@@ -84,6 +87,7 @@ _PLACES = {
     "Guards": "murmuration.alignment.rewards",
     "InputError": "murmuration.preference.data.errors",
     "PrivatizedLabels": "murmuration.api.privatizing",
+    "Ranking": "murmuration.api.ranking",
     "Responses": "murmuration.api.responding",
     "RewardModel": "murmuration.preference.reward",
     "Run": "murmuration.api.run",
@@ -100,6 +104,7 @@ _PLACES = {
     "online": "murmuration.preference.online",
     "plan": "murmuration.planning.plan",
     "privatize": "murmuration.api.privatizing",
+    "rank": "murmuration.api.ranking",
     "respond": "murmuration.api.responding",
     "score": "murmuration.api.scoring",
     "synthesize": "murmuration.api.synthesizing",

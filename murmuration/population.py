@@ -1,5 +1,6 @@
 """The embedded population, to name as a source of data: ``--data murmuration.population:train``."""
 
+from murmuration.sims.population.arena import arena
 from murmuration.sims.population.population import (
     test,
     texts_test,
@@ -8,4 +9,4 @@ from murmuration.sims.population.population import (
     unseen_topics,
 )
 
-__all__ = ["test", "texts_test", "texts_train", "train", "unseen_topics"]
+__all__ = ["arena", "test", "texts_test", "texts_train", "train", "unseen_topics"]

@@ -11,6 +11,7 @@ MOST_RESPONSES = 64
 #: Exports of other systems (``preference.data.formats``), whose names no other package can take.
 FORMAT_NAMES = (
     "arena",
+    "arena-models",
     "argilla",
     "community-alignment",
     "helpsteer",
@@ -41,5 +42,7 @@ POOLINGS = ("last", "mean")
 LORA_LAYERS = re.compile(r"all|last:([1-9][0-9]{0,3})|([1-9][0-9]{0,3})-([1-9][0-9]{0,3})")
 #: In how many bits a language model's frozen linear layers are kept: those of ``dtype``, or fewer.
 QUANTISED = ("none", "8bit", "4bit")
+#: Who chose what votes compare (``preference.ranking.release``).
+PAIRINGS = ("public", "voters")
 #: The server's optimizers (``strategies.optimizers``).
 OPTIMIZERS = ("sgd", "adam", "adafactor")

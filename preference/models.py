@@ -3,7 +3,7 @@
 A judgement over K responses enters as its W = K − 1 logits z_k = r(first) − r(other_k), where the
 first is the preferred one (`preference.linear.examples`). A model gives the loss of a judgement and
 the derivative of the loss by each logit, its slopes; a linear head's gradient is then the sum of
-slopes times rows (`preference.likelihoods`).
+slopes times rows (`preference.linear.likelihoods`).
 
 - `btl` (Bradley, Terry, Luce): P(first is preferred) = σ(z). Pairs.
 - `thurstone`: P(first is preferred) = Φ(z), the Gaussian distribution function. Pairs.
@@ -174,7 +174,7 @@ def _btl(kind: Kind, width: int) -> PreferenceModel:
 
 
 def _logistic_pairs(name: str) -> PreferenceModel:
-    from murmuration.preference import likelihoods
+    from murmuration.preference.linear import likelihoods
     from murmuration.preference.linear.numba_gradients import BTL
 
     return PreferenceModel(name, likelihoods.btl_residual, likelihoods.btl_loss, BTL)
@@ -187,13 +187,13 @@ def _thurstone(kind: Kind, width: int) -> PreferenceModel:
 
 
 def _gaussian() -> Link:
-    from murmuration.preference.likelihoods import Gaussian
+    from murmuration.preference.linear.likelihoods import Gaussian
 
     return Gaussian()
 
 
 def _plackett_luce(kind: Kind, width: int) -> PreferenceModel:
-    from murmuration.preference import likelihoods as of
+    from murmuration.preference.linear import likelihoods as of
     from murmuration.preference.linear.numba_gradients import BEST, RANKING
 
     name = "plackett-luce"
@@ -207,7 +207,7 @@ def _plackett_luce(kind: Kind, width: int) -> PreferenceModel:
 
 
 def _thumbs(kind: Kind, width: int) -> PreferenceModel:
-    from murmuration.preference import likelihoods as of
+    from murmuration.preference.linear import likelihoods as of
     from murmuration.preference.linear.numba_gradients import THUMBS
 
     return PreferenceModel("thumbs", of.thumbs_residual, of.thumbs_loss, THUMBS, of_user=True)

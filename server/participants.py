@@ -84,7 +84,7 @@ def _ask(
         folder.log_private({"round": round_, "hosted twice, or moved": barred})
     if not config.refresh:
         folder.keep_nodes(len(registry.nodes))
-    if config.test:
+    if config.test or not config.heldout:
         return Participants.all(registry)
     if min(config.trained_on(len(registry)), config.measured_on(len(registry))) < 1:
         raise RegistryError(

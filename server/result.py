@@ -54,7 +54,9 @@ def terms_of(context: RunContext, config: RunConfig, run: str, lineage: Promise)
         Caveat.EXACT_USERS: config.adjacency == Adjacency.ADD_REMOVE
         and not (config.users or context.strategy.chooses),
         Caveat.FLOATING_POINT: bool(context.noise.warning),
-        Caveat.EXACT_HELD_OUT: not config.test and context.hold_out is None,
+        Caveat.EXACT_HELD_OUT: not config.test
+        and bool(config.heldout)
+        and context.hold_out is None,
         Caveat.ROWS_ARE_USERS: config.one_user_per_row,
         Caveat.CLEAN_LABELS: config.as_published,
     }
@@ -172,6 +174,7 @@ def result_of(
     }
     result = Disclosure.public(public)
     result.update({name: computed(value) for name, value in from_releases.items()})
+    result.update(strategy.outcome())
     return result
 
 

@@ -146,11 +146,11 @@ def train(
         pace = _rounds(config, grid, folder, built, ledger, test, checkpoint, on_metrics)
         _check_learnt(built, config)
         theta_D = built.strategy.optimizer.result_D
-        figure, beside = (
-            final_evaluation(theta_D, test)
-            if test is not None
-            else (on_held_out(theta_D, context, built.strategy, ledger), {})
-        )
+        figure, beside = None, {}
+        if test is not None:
+            figure, beside = final_evaluation(theta_D, test)
+        elif config.heldout:
+            figure = on_held_out(theta_D, context, built.strategy, ledger)
         result = result_of(context, built, ledger, figure, pace, folder.path)
     computed = marked(ledger)
     result.update({name: computed(value) for name, value in beside.items()})

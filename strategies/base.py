@@ -516,6 +516,10 @@ class CohortStrategy(Strategy):
         """
         return {}
 
+    def outcome(self) -> Mapping[str, Shown[object]]:
+        """Return what the result tells of what was released, beside the model."""
+        return {}
+
     def notes(self) -> list[str]:
         """Return what a reader of the result must know before relying on it; sentences."""
         return []

@@ -24,6 +24,7 @@ from murmuration.strategies.settings.declaration import ENTRY_POINTS
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.label_moment import LABEL_MOMENT
 from murmuration.strategies.solved.objective_perturbation import OBJECTIVE_PERTURBATION
+from murmuration.strategies.solved.ranking import RANKING
 from murmuration.strategies.spec import BuiltStrategy, NodeHalf, RunContext, Strategy
 from murmuration.strategies.uls import NONPRIVATE, ULS
 
@@ -37,6 +38,7 @@ OURS = (
     AUP,
     LABEL_MOMENT,
     OBJECTIVE_PERTURBATION,
+    RANKING,
     LOCAL_LABEL,
     EXPONENTIAL,
     NONPRIVATE,

@@ -39,6 +39,7 @@ from murmuration.strategies.optimizers import (
 )
 from murmuration.strategies.planning import Solve, not_planned
 from murmuration.strategies.protocol.messages import TrainRequest
+from murmuration.strategies.settings.ranking import RankingSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.settings.shared import NoSettings, Retained
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan
@@ -236,7 +237,7 @@ def _check_distributed(config: Settings, strategy: Strategy) -> None:
         )
     if why := strategy.node_noise(config):
         raise ValueError(f"--noise distributed: {why}")
-    if not config.test:
+    if not config.test and config.heldout:
         raise ValueError(
             "--noise distributed: figures of users who are held out would be summed exactly before "
             "the server adds noise; name a --test instead"
@@ -338,6 +339,13 @@ def base_config(config: Settings) -> dict[str, Any]:
         "head_layer": config.head_layer,
         "head_pooling": config.head_pooling,
     }
+    if (votes := config.of(RankingSettings)).items:
+        from murmuration.preference.features.items import ONE_BOARD, ItemFeatures, read_names
+
+        items = read_names("--items", votes.items)
+        names = votes.categories
+        boards = read_names("--categories", names) if names else ONE_BOARD
+        return ItemFeatures(items, boards).to_config()
     if not config.base:
         return parse_features(config.features, config.length)
     for name in ("features", "length"):

@@ -15,6 +15,7 @@ from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.sources import absolute, parse_source
 from murmuration.preference.features.hashing import AUTO, chosen_features, parse_features
+from murmuration.preference.features.items import is_listed
 from murmuration.preference.online import is_of_hub, is_online
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies import registry
@@ -78,6 +79,9 @@ def make_config(given: Mapping[str, Any]) -> RunConfig:
     for name in ("data", "test"):
         if chosen.get(name):
             chosen[name] = absolute(chosen[name])
+    for name in ("items", "categories"):
+        if chosen.get(name) and not is_listed(chosen[name]):
+            chosen[name] = str(Path(chosen[name]).expanduser().absolute())
     for name in ("rounds", "cohort"):  # where 0 in settings means: as suits the strategy and users
         if chosen.get(name) == 0 and not resume:
             raise InputError(f"--{name} must be at least 1; got 0")

@@ -16,9 +16,9 @@ class DataSettings(TypedDict, total=False):
     """Columns of other names, as field=column: user_id=annotator,chosen=better,…"""
 
     format: str
-    """Form in which another system exported the rows: arena, argilla, community-alignment,
-    helpsteer, label-studio, likert, multipref, oasst, openwebui, polis, prism, tldr, or one of
-    an installed package. [default: our own]"""
+    """Form in which another system exported the rows: arena, arena-models, argilla, community-
+    alignment, helpsteer, label-studio, likert, multipref, oasst, openwebui, polis, prism, tldr,
+    or one of an installed package. [default: our own]"""
 
     on_bad_rows: str
     """refuse (default) or skip: leave out rows that cannot be used."""
@@ -54,7 +54,8 @@ class DataSettings(TypedDict, total=False):
     """Pairs have no prompt. [default: recognised where no row has one; not at nodes]"""
 
     heldout: float
-    """Share of users held out when there is no --test. [default: 0.2]"""
+    """Share of users held out when there is no --test; 0: nobody, and no accuracy is measured.
+    [default: 0.2]"""
 
 
 class PrivacySettings(TypedDict, total=False):
@@ -324,6 +325,19 @@ class StrategySettings(TypedDict, total=False):
     calibration: Literal["analytic", "paper"]
     """Only for objective-perturbation. The accountant's noise, or the paper's. [default:
     analytic]"""
+
+    items: str
+    """Only for ranking. The public list of items: a file with one a line, or a .json file with
+    an array."""
+
+    categories: str
+    """Only for ranking. The public list of categories, written like --items: a board for each.
+    The prompt of a vote says its category. [default: one board]"""
+
+    pairing: Literal["public", "voters"]
+    """Only for ranking. Who chose what is compared. public: whoever runs the poll, each pair
+    alike. voters: they, or nobody knows; counts of pairs are released, too. [default:
+    public]"""
 
     level: Literal["user", "item"]
     """Only for local-label, exponential. user: epsilon is for all labels of a user together.

@@ -46,6 +46,24 @@ class Row:
     prompt_problem: str = field(default="", compare=False)
     place: str = field(default="", compare=False)
 
+    def of(self, user_id: str) -> "Row":
+        """Return the same judgement of a user."""
+        return Row(
+            user_id,
+            self.prompt,
+            self.responses,
+            self.y,
+            self.kind,
+            self.flip_probability,
+            self.groups,
+            self.notes,
+            self.label,
+            self.label_problem,
+            self.whole,
+            self.prompt_problem,
+            self.place,
+        )
+
 
 class OtherKind(BadRow):
     """A row of another kind than is declared."""

@@ -169,6 +169,8 @@ def feature_map(config: Mapping) -> FeatureMap:
         InputError: an unknown kind or argument, or an encoder that cannot be loaded.
     """
     from murmuration.preference.features.encoders import EncoderFeatures
+    from murmuration.preference.features.items import KIND as ITEMS
+    from murmuration.preference.features.items import ItemFeatures
     from murmuration.preference.features.language_head import KIND as LANGUAGE_HEAD
     from murmuration.preference.features.language_head import LanguageHead
     from murmuration.preference.features.language_states import KIND as LANGUAGE_STATES
@@ -179,12 +181,13 @@ def feature_map(config: Mapping) -> FeatureMap:
         "encoder": EncoderFeatures,
         LANGUAGE_HEAD: LanguageHead,
         LANGUAGE_STATES: LanguageStates,
+        ITEMS: ItemFeatures,
     }
     arguments = dict(config)
     kind = arguments.pop("kind", None)
     if kind not in kinds:
         raise InputError(f"features of kind {kind!r}: known kinds are {', '.join(kinds)}")
-    if kind != LANGUAGE_HEAD:
+    if kind not in (LANGUAGE_HEAD, ITEMS):
         arguments.setdefault("length", "log")
     try:
         return kinds[kind](**arguments)

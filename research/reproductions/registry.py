@@ -27,6 +27,7 @@ from murmuration.research.reproductions.policies import (
     finance_ctl_ltc,
     label_private,
 )
+from murmuration.research.reproductions.ranking import arenas
 
 ENTRIES = {
     "accuracy-by-users": Entry(
@@ -88,6 +89,10 @@ ENTRIES = {
     "label-private-policies": Entry(
         "policies from randomized labels, by four losses: how often their answers win, against ε",
         of_rows(label_private.label_private, label_private.remarks, label_private.plot),
+    ),
+    "ranking": Entry(
+        "boards from votes on items of known strengths: users, votes or answers protected, or none",
+        of_rows(arenas.ranking, arenas.remarks, arenas.plot),
     ),
     "aup-time": Entry(
         "Table 6 of AUP-RLHF: how long a step of each strategy takes, as ratios",

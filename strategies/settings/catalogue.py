@@ -7,6 +7,7 @@ from murmuration.strategies.settings.els import ElsSettings
 from murmuration.strategies.settings.exponential import ExponentialSettings
 from murmuration.strategies.settings.local_label import LocalLabelSettings
 from murmuration.strategies.settings.objective_perturbation import ObjectiveSettings
+from murmuration.strategies.settings.ranking import RankingSettings
 from murmuration.strategies.settings.shared import Retained, Solved
 from murmuration.strategies.settings.uls import UlsSettings
 
@@ -20,6 +21,7 @@ OF_STRATEGIES: dict[str, type] = {
     "aup": AupSettings,
     "label-moment": Solved,
     "objective-perturbation": ObjectiveSettings,
+    "ranking": RankingSettings,
     "local-label": LocalLabelSettings,
     "exponential": ExponentialSettings,
     "nonprivate": Retained,

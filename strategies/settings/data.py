@@ -91,8 +91,11 @@ class DataConfig:
     )
     heldout: float = setting(
         0.2,
-        "Share of users held out when there is no --test. [default: 0.2]",
+        "Share of users held out when there is no --test; 0: nobody, and no accuracy is measured. "
+        "[default: 0.2]",
         panel=DATA,
-        good=lambda value: 2.0**-11 <= value < 1.0,  # as ``privacy.mechanisms.hold_out`` can
-        expected="a share from 0.0005 to below 1",
+        good=lambda value: (
+            value == 0.0 or 2.0**-11 <= value < 1.0
+        ),  # as ``privacy.mechanisms.hold_out`` can
+        expected="0, or a share from 0.0005 to below 1",
     )

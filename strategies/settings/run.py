@@ -102,7 +102,7 @@ class Settings(
         """
         from murmuration.privacy.mechanisms import hold_out
 
-        if self.test or self.exact_heldout or not self.private:
+        if self.test or self.exact_heldout or not (self.private and self.heldout):
             return None
         adjacency = Adjacency(self.adjacency)
         return hold_out.usual(self.heldout, self.epsilon, adjacency, self.heldout_epsilon)

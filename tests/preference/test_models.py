@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import special
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.likelihoods import Gaussian
+from murmuration.preference.linear.likelihoods import Gaussian
 from murmuration.preference.models import ABSENT, MODELS, pair_model, preference_model
 
 SIZES = (0.1, 1.0, 30.0, 1e3)

@@ -1,5 +1,8 @@
 """Votes between two models, as LMArena and compar:IA publish them.
 
+`arena` reads what was said, to learn a reward from; `arena-models` which models said it, to rank
+them.
+
 The winner is a side (`model_a`, `tie (bothbad)`), one of three columns of ones and zeros, or the
 name of a model, which must be that of exactly one of the two.
 """
@@ -11,6 +14,8 @@ from murmuration.preference.data.cells import list_cell
 from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.formats.format import Cells, Format, flag, pair, side
 
+#: The prompt where models are what is compared.
+QUESTION = "Which model is better?"
 _ONE_HOT = ("winner_model_a", "winner_model_b", "winner_tie")
 _MODELS = (("model_a", "model_b"), ("model_a_name", "model_b_name"))
 _FIRST = ("model a", "a", "left", "response a", "assistant a")
@@ -29,6 +34,12 @@ def rows(row: Cells) -> Iterator[Cells]:
         yield pair(prompt, first, second, won)
         return
     yield pair(None, _conversation(turns[0], turns[1]), _conversation(turns[0], turns[2]), won)
+
+
+def models(row: Cells) -> Iterator[Cells]:
+    """Yield the names of the two models of a vote."""
+    first, second = next(both for both in _MODELS if {*both} <= {*row})
+    yield pair(QUESTION, row[first], row[second], _won(row))
 
 
 def _won(row: Cells) -> float:
@@ -75,4 +86,16 @@ ARENA = Format(
     of_row=rows,
     also=("both_equal",),
     isolates=True,
+)
+ARENA_MODELS = Format(
+    "arena-models",
+    forms=(
+        ("model_a", "model_b", "winner"),
+        ("model_a_name", "model_b_name", "chosen_model_name"),
+        ("model_a", "model_b", "winner_model_a", "winner_model_b", "winner_tie"),
+    ),
+    of_row=models,
+    also=("both_equal",),
+    isolates=True,
+    unmistakable=False,
 )

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.formats.arena import ARENA
+from murmuration.preference.data.formats.arena import ARENA, ARENA_MODELS
 from murmuration.preference.data.formats.argilla import ARGILLA
 from murmuration.preference.data.formats.community_alignment import COMMUNITY_ALIGNMENT
 from murmuration.preference.data.formats.format import Format
@@ -24,6 +24,7 @@ FORMATS = {
     form.name: form
     for form in (
         ARENA,
+        ARENA_MODELS,
         ARGILLA,
         COMMUNITY_ALIGNMENT,
         HELPSTEER,

@@ -11,7 +11,7 @@ from murmuration.preference.estimation.randomized_labels import (
     logistic,
     of_pairs,
 )
-from murmuration.preference.likelihoods import Gaussian
+from murmuration.preference.linear.likelihoods import Gaussian
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.likelihoods import Gaussian
 from murmuration.preference.linear.examples import PairExamples
+from murmuration.preference.linear.likelihoods import Gaussian
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.linear.torch_gradients import UserBatch, local_updates_alone
 from murmuration.preference.models import pair_model, preference_model

@@ -18,10 +18,10 @@ from language_models import model_on
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
-from murmuration.preference.likelihoods import Gaussian
 from murmuration.preference.linear import gradients
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.linear.gradients import windows
+from murmuration.preference.linear.likelihoods import Gaussian
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import ABSENT, pair_model, preference_model
 from murmuration.privacy.mechanisms.randomness import Randomness

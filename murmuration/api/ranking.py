@@ -1,0 +1,252 @@
+"""A board of items from people's votes, as programs ask for it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from murmuration.api.rows import Source
+from murmuration.api.training import train
+from murmuration.preference.data.rows import InputError
+from murmuration.sims.runtimes.runtime import Runtime
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from murmuration.api.run import Run
+    from murmuration.api.settings import RunSettings
+    from murmuration.preference.ranking.board import Board
+    from murmuration.preference.ranking.release import RankingRelease
+
+_STRATEGY = "ranking"
+#: What a source of votes between models is read as, where nothing else is said.
+_MODELS = ("model_a", "model_b")
+_MODEL_COLUMNS = {"response_a": "model_a", "response_b": "model_b", "winner": "winner"}
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A board that was released.
+
+    Attributes:
+        run: the run that it came from, with its promise and its ledger.
+        page: the board as one HTML file.
+    """
+
+    run: Run
+    page: Path
+
+    @cached_property
+    def release(self) -> RankingRelease:
+        """Return the noisy sums that everything is computed from."""
+        return released_votes(self.run)
+
+    @cached_property
+    def board(self) -> Board:
+        """Return the board of all votes."""
+        from murmuration.preference.ranking.board import fit_board
+
+        return fit_board(self.release.overall())
+
+    @cached_property
+    def boards(self) -> tuple[Board, ...]:
+        """Return the board of each category; the only one where there are none."""
+        from murmuration.preference.ranking.board import fit_board
+
+        release = self.release
+        return tuple(fit_board(release.board(place)) for place in range(len(release.boards)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``murmuration rank --json`` prints: the run's result, the page, the board."""
+        board = self.board
+        best_K, worst_K = board.ranks
+        rows = [
+            {
+                "item": board.items[place],
+                "elo": float(board.elo_K[place]),
+                "error": float(board.error_K[place]),
+                "ranks": [int(best_K[place]), int(worst_K[place])],
+            }
+            for place in board.order
+        ]
+        return {**self.run.result, "page": str(self.page), "board": rows}
+
+    def __rich__(self) -> Group:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        told = self.to_json()
+        promise = f"ε = {told['epsilon']:.4g}, δ = {told['delta']:g} for all votes of one voter"
+        table = Table(box=None, pad_edge=False)
+        for heading in ("rank", "item", "Elo", "±"):
+            table.add_column(heading, justify="left" if heading == "item" else "right")
+        for row in told["board"]:
+            first, last = row["ranks"]
+            ranks = str(first) if first == last else f"{first}–{last}"
+            figures = (f"{row['elo']:.0f}", f"{row['error']:.0f}")
+            table.add_row(ranks, Text(row["item"]), *figures)
+        lines = ["", promise, *(f"! {text}" for text in told["warnings"]), str(self.page)]
+        return Group(table, *map(Text, lines))
+
+    def __str__(self) -> str:
+        from murmuration.reporting.live.tables import as_text
+
+        return as_text(self)
+
+
+def rank(
+    data: Source | None = None,
+    items: str | os.PathLike[str] | Sequence[str] | None = None,
+    *,
+    by: str | None = None,
+    categories: str | os.PathLike[str] | Sequence[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    runtime: Runtime | str = Runtime.LOCAL,
+    users_per_node: int | None = None,
+    progress: bool | None = None,
+    **settings: Unpack[RunSettings],
+) -> Ranking:
+    """Rank items by people's votes, so that no voter can be read out of the board.
+
+    All votes of a voter are one bounded vector; the sum of all is released once, with noise, and
+    the board is computed from that.
+
+        >>> from murmuration import rank
+        >>> votes = [
+        ...     {"user_id": f"user {n}", "chosen": "save", "rejected": "spend"} for n in range(400)
+        ... ]
+        >>> ranking = rank(votes, ["save", "spend"], epsilon=1, delta=1e-5, out="runs/board")
+        >>> ranking.board.items[ranking.board.order[0]]
+        'save'
+        >>> ranking.run.promise.private
+        True
+
+    Args:
+        data: Votes: judgements, as of ``train``, whose responses are names of items. Votes between
+            models are recognised by their columns model_a and model_b. Without data and items the
+            embedded arena.
+        items: What is voted on, a public list: names, a file with one a line, or a ``.json`` file.
+        by: The column that says the category of a vote, with ``categories``: a board for each.
+        categories: The public list of categories, written like ``items``.
+        out: Folder for the run and the board; without it one of its own below ``runs``.
+        resume: Continue the run in ``out``, with its settings and data.
+        runtime: As of ``train``.
+        users_per_node: As of ``train``.
+        progress: As of ``train``.
+        **settings: As of ``train``. ``group_size`` is the most ballots of a voter that count;
+            ``pairing`` says who chose what is compared.
+
+    Returns:
+        The board, and the run that it came from.
+
+    Raises:
+        InputError: a setting or votes that cannot be used; an item or a category that is not on its
+            list.
+        RunAborted: a node failed.
+    """
+    given: dict[str, Any] = {"strategy": _STRATEGY, "heldout": 0.0, **settings}
+    if given["strategy"] != _STRATEGY:
+        raise InputError("a board is made by --strategy ranking: leave out --strategy")
+    if not resume:
+        if data is None and items is None:
+            from murmuration.sims.population.arena import Arena
+
+            data, items = EMBEDDED, Arena().names
+        if data is None or items is None:
+            missing = (
+                "--items, the public list of what is voted on" if data else "--data, the votes"
+            )
+            raise InputError(f"a board needs {missing}; without both there is the embedded arena")
+        given["items"] = _listed(items)
+        if categories is not None:
+            given["categories"] = _listed(categories)
+        _check_categories(by, categories)
+        if given.get("kind", "pairs") == "pairs":
+            given.setdefault("no_prompt", True)
+        else:
+            given.setdefault("model", "plackett-luce")
+        _read_as(data, by, given)
+    run = train(
+        data,
+        out=out,
+        resume=resume,
+        runtime=runtime,
+        users_per_node=users_per_node,
+        progress=progress,
+        **given,  # type: ignore[arg-type]
+    )
+    return Ranking(run, write_page(run))
+
+
+#: What is ranked where nothing is named.
+EMBEDDED = "murmuration.population:arena"
+
+
+def released_votes(run: Run) -> RankingRelease:
+    """Return what a run released of votes.
+
+    Raises:
+        InputError: it is no run of ``rank``.
+    """
+    from murmuration.preference.ranking.release import RankingRelease
+
+    if "votes" not in run.result:
+        raise InputError(f"{run.path}: no board: it is no run of murmuration rank, or was stopped")
+    return RankingRelease.from_json(run.result["votes"])
+
+
+def write_page(run: Run) -> Path:
+    """Write the board of a finished run beside its report; the page.
+
+    Raises:
+        InputError: it is no run of ``rank``, or the files cannot be written.
+    """
+    from murmuration.reporting.ranking import write_board
+
+    return write_board(run.path, released_votes(run), run.result)
+
+
+def _listed(names: str | os.PathLike[str] | Sequence[str]) -> str:
+    """Return names as the setting has them: a file, or an array as JSON has it."""
+    if isinstance(names, str | os.PathLike):
+        return os.fspath(names)
+    return json.dumps([*names], ensure_ascii=False)
+
+
+def _check_categories(by: str | None, categories: object) -> None:
+    """InputError where one of the two is missing."""
+    if by and categories is None:
+        raise InputError(
+            f"--by {by} needs --categories, the public list of them: a category that votes alone "
+            "know would give its voters away"
+        )
+    if categories is not None and not by:
+        raise InputError("--categories needs --by, the column that says the category of a vote")
+
+
+def _read_as(data: Source, by: str | None, given: dict[str, Any]) -> None:
+    """Add to settings how votes are read: votes between models, and which column is the
+    category."""
+    from murmuration.preference.data.loading import columns_of, parse_columns
+
+    named = parse_columns(str(given.get("columns") or ""))
+    fields = {*named} - {"user_id", "prompt"}
+    located = isinstance(data, str | os.PathLike)
+    if located and not given.get("format") and not fields:
+        there = columns_of(os.fspath(data))
+        if {*_MODELS} <= {*there} and by and "winner" in there:
+            named |= _MODEL_COLUMNS
+        elif {*_MODELS} <= {*there} or {"model_a_name", "model_b_name"} <= {*there}:
+            given["format"] = "arena-models"
+    if by:
+        named["prompt"] = by
+        given["no_prompt"] = False
+    if named:
+        given["columns"] = ",".join(f"{field}={column}" for field, column in named.items())

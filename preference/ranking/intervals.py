@@ -1,0 +1,135 @@
+"""How far strengths may be off: by which voters came, how they voted, and the noise.
+
+The strengths solve estimating equations ψ(θ; z) = 0 that are linear in the released sums z, so
+their covariance is the sandwich J⁻¹(V + N)J⁻¹, where J is the curvature of the likelihood, N the
+covariance that the released sums' noise gives ψ, and V that of the sum of the voters' own terms ψu.
+
+One voter's votes go together, since tastes differ, so V is not the curvature, and a bootstrap over
+votes comes out too small. V is Σu ψu ψuᵀ (clustered by voter: Liang and Zeger 1986). Of it the
+release has the diagonal, as the sum of squares of the voters' net scores, from which what their
+mean explains is subtracted; the correlations are those of independent votes. With D the diagonal
+matrix of the ratios, V = D^½ V₀ D^½, where V₀ is that of independent votes. A ratio below one is
+noise, and counts as one.
+
+Legend: K items, E equations: K, and one for ties where there are any.
+"""
+
+import numpy as np
+
+from murmuration.preference.ranking.bradley_terry import Strengths, curvature, laplacian
+from murmuration.preference.ranking.release import RankingRelease
+
+#: What ratios of variance differ by between items, as a share of their mean, where the release says
+#: nothing of it: those of which noise leaves less are drawn to what all items have together.
+_BETWEEN_ITEMS = 0.25
+
+
+def response(fitted: Strengths, pairs_KK: np.ndarray, ridge: float) -> np.ndarray:
+    """Return J⁻¹ on strengths with mean zero, (K, E): how they move with the equations' left sides.
+
+    Args:
+        fitted: the strengths, by ``bradley_terry.strengths``.
+        pairs_KK: how often each pair was voted on, as they were fitted with.
+        ridge: that they were fitted with.
+    """
+    items = len(fitted.theta_K)
+    information = curvature(fitted, pairs_KK)
+    # Curvature along all strengths together, which is taken out below, only so as to invert.
+    information[:items, :items] += ridge * np.eye(items) + pairs_KK.mean()
+    centre = np.eye(len(information))
+    centre[:items, :items] -= 1 / items
+    return (centre @ np.linalg.inv(information) @ centre)[:items]
+
+
+def covariance(
+    fitted: Strengths,
+    release: RankingRelease,
+    pairs_KK: np.ndarray,
+    pairs_std: float,
+    response_KE: np.ndarray,
+) -> np.ndarray:
+    """Return the covariance of the strengths, (K, K), by sampling of voters and by noise.
+
+    Args:
+        fitted: the strengths, by ``bradley_terry.strengths``.
+        release: of one board.
+        pairs_KK: how often each pair was voted on, as they were fitted with.
+        pairs_std: of what is wrong with each count of ``pairs_KK``, where they were released.
+        response_KE: by ``response``.
+    """
+    items = len(fitted.theta_K)
+    effects_K = design_effects(fitted, release, pairs_KK)
+    root_E = np.sqrt(np.append(effects_K, effects_K.mean())[: items + bool(fitted.tie)])
+    votes_EE = independent_covariance(fitted, pairs_KK, release.pairing == "public")
+    votes_EE = votes_EE * np.outer(root_E, root_E)
+    noise_EE = noise_covariance(fitted, release, pairs_KK, pairs_std)
+    return response_KE @ (votes_EE + noise_EE) @ response_KE.T
+
+
+def independent_covariance(
+    fitted: Strengths, pairs_KK: np.ndarray, pairing_known: bool
+) -> np.ndarray:
+    """Return V₀, (E, E): of the equations, were all votes independent.
+
+    Args:
+        fitted: the strengths.
+        pairs_KK: how often each pair was voted on, or is expected to have been.
+        pairing_known: whether that is only expected, so that which pairs came up is chance, too.
+    """
+    if not pairing_known:
+        return curvature(fitted, pairs_KK)
+    decided_KK = fitted.win_KK + fitted.win_KK.T
+    votes = pairs_KK.sum() / 2
+    total = (pairs_KK * fitted.tie_KK).sum() / 2
+    mean = np.append((pairs_KK * fitted.margin_KK).sum(axis=1) / 2, total) / max(votes, 1.0)
+    second = np.zeros((len(mean), len(mean)))
+    second[:-1, :-1] = laplacian(pairs_KK * decided_KK) / 4
+    second[-1, -1] = total
+    result = second - votes * np.outer(mean, mean)
+    return result if fitted.tie else result[:-1, :-1]
+
+
+def design_effects(fitted: Strengths, release: RankingRelease, pairs_KK: np.ndarray) -> np.ndarray:
+    """Return how many times as large as with independent votes the variance of each item's net
+    score is, (K,).
+
+    The variance is about the mean that the model gives a voter's net score by the number of their
+    votes. Items of which the noise leaves little take the ratio that all have together, and no
+    ratio is less than half of that one, nor that one than its own noise.
+    """
+    items, votes = len(fitted.theta_K), pairs_KK.sum() / 2
+    public, squares = release.pairing == "public", max(float(release.squares_B[0]), votes)
+    mean_K = (pairs_KK * fitted.margin_KK).sum(axis=1) / votes
+    by_pair_K = (pairs_KK * fitted.margin_KK**2).sum(axis=1)
+    explained_K = squares * mean_K**2 if public else by_pair_K + (squares - votes) * mean_K**2
+    alone_K = 4 * independent_covariance(fitted, pairs_KK, public).diagonal()[:items]
+    alone_K = np.maximum(alone_K, alone_K.mean() * 1e-6)
+    clustered_K = release.variance_BK[0] - explained_K
+    noise_std = release.noise.variance
+    together = max(clustered_K.sum(), noise_std * np.sqrt(items)) / alone_K.sum()
+    between_K = (_BETWEEN_ITEMS * together * alone_K) ** 2
+    weight_K = between_K / np.maximum(between_K + noise_std**2, 1e-300)
+    own_K = together + weight_K * (clustered_K / alone_K - together)
+    return np.maximum(own_K, together / 2)
+
+
+def noise_covariance(
+    fitted: Strengths, release: RankingRelease, pairs_KK: np.ndarray, pairs_std: float
+) -> np.ndarray:
+    """Return N, (E, E): of the noise in the estimating equations; arguments as ``covariance``."""
+    items, noise = len(fitted.theta_K), release.noise
+    margin_KK, tie_KK = fitted.margin_KK, fitted.tie_KK
+    result = np.zeros((items + 1, items + 1))
+    result[:items, :items] = noise.net**2 / 4 * np.eye(items)
+    result[items, items] = noise.ties**2
+    if release.pairing == "public":  # all counts of pairs move with the number of votes
+        moved = np.append((pairs_KK * margin_KK).sum(axis=1) / 2, (pairs_KK * tie_KK).sum() / 2)
+        result += np.outer(moved, moved) * (2 * noise.votes / pairs_KK.sum()) ** 2
+    else:
+        squared_KK = pairs_std**2 * (1 - np.eye(items))
+        cross_K = (squared_KK * margin_KK * tie_KK).sum(axis=1) / 2
+        result[:items, :items] += laplacian(squared_KK * margin_KK**2) / 4
+        result[:items, items] += cross_K
+        result[items, :items] += cross_K
+        result[items, items] += (squared_KK * tie_KK**2).sum() / 2
+    return result if fitted.tie else result[:items, :items]

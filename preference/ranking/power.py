@@ -1,0 +1,92 @@
+"""Power beforehand: how many voters tell two items apart that differ by so many points.
+
+Of items that are nearly equal, all pairs voted on alike, the covariance of ``intervals`` is a
+closed form: with n voters of m votes each, and noise of standard deviation s in each net score,
+
+    var(θi − θj) = 4c(K − 1)/(n m) + 2((K − 1) s/(n m))²,
+
+where c, the design effect, is how many times as large as with independent votes the variance of a
+net score is. A difference is found with the power if it is as large as the sum of both quantiles
+times the standard deviation.
+"""
+
+import math
+from collections.abc import Sequence
+
+from scipy import stats
+
+from murmuration.preference.ranking.bradley_terry import ELO_PER_UNIT
+
+#: What a difference is usually asked for: a third of a class of chess, and less.
+POINTS = (10.0, 20.0, 50.0)
+
+
+def detectable_points(
+    voters: float,
+    *,
+    items: int,
+    votes_each: float,
+    net_std: float,
+    design_effect: float = 1.0,
+    confidence: float = 0.95,
+    power: float = 0.8,
+) -> float:
+    """Return the least difference between two items, in points, that so many voters tell apart.
+
+    Args:
+        voters: how many.
+        items: how many items there are, K.
+        votes_each: how many of a voter's votes count, on average.
+        net_std: of the noise in each net score, as the plan has it; 0 for none.
+        design_effect: how many times as large as with independent votes the variance of a net score
+            is: 1 where all voters have the same taste, more where they differ and vote often.
+        confidence: of the two-sided interval that is not to hold zero.
+        power: with what probability it is not to.
+    """
+    quantiles = float(stats.norm.isf((1 - confidence) / 2) + stats.norm.ppf(power))
+    per_vote = (items - 1) / (voters * votes_each)
+    variance = 4 * design_effect * per_vote + 2 * (per_vote * net_std) ** 2
+    return ELO_PER_UNIT * quantiles * math.sqrt(variance)
+
+
+def voters_needed(
+    points: float,
+    *,
+    items: int,
+    votes_each: float,
+    net_std: float,
+    design_effect: float = 1.0,
+    confidence: float = 0.95,
+    power: float = 0.8,
+) -> int:
+    """Return how many voters tell apart two items that differ by so many points.
+
+    Arguments are those of ``detectable_points``, of which it is the inverse.
+
+    Raises:
+        ValueError: the difference is not positive.
+    """
+    if not points > 0:
+        raise ValueError(f"the difference must be positive, got {points}")
+    quantiles = float(stats.norm.isf((1 - confidence) / 2) + stats.norm.ppf(power))
+    target = (points / ELO_PER_UNIT / quantiles) ** 2
+    linear, square = 4 * design_effect * (items - 1), 2 * ((items - 1) * net_std) ** 2
+    votes = (linear + math.sqrt(linear**2 + 4 * square * target)) / (2 * target)
+    return math.ceil(votes / votes_each)
+
+
+def power_lines(
+    *,
+    items: int,
+    votes_each: float,
+    net_std: float,
+    design_effect: float = 1.0,
+    points: Sequence[float] = POINTS,
+) -> list[str]:
+    """Return in words how many voters tell apart so many points, with the noise and without it."""
+    common = {"items": items, "votes_each": votes_each, "design_effect": design_effect}
+    return [
+        f"{size:g} Elo points apart: {voters_needed(size, net_std=net_std, **common):,} voters "
+        f"({voters_needed(size, net_std=0.0, **common):,} without privacy)"
+        for size in points
+    ]

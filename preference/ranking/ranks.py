@@ -1,0 +1,58 @@
+"""Ranks as ranges: what a board can and cannot say of who is before whom.
+
+An item's range holds, for all items at once with the confidence, its rank by true strengths: it
+comes after those that are better beyond doubt, and before those that are worse beyond doubt (Klein,
+Wright and Wieczorek 2020; Mogstad, Romano, Shaikh and Wilhelm 2024). "Beyond doubt" is that a
+difference is larger than a multiple of its standard deviation, the same multiple for all pairs,
+which no standardized difference exceeds with the confidence.
+
+Legend: K items, S draws.
+"""
+
+import numpy as np
+from scipy import stats
+
+#: Up to so many items the multiple is simulated; beyond, Bonferroni's is as good and takes no time.
+_MOST_SIMULATED = 100
+_DRAWS_S = 4000
+
+
+def difference_std(covariance_KK: np.ndarray) -> np.ndarray:
+    """Return the standard deviation of the difference of each two strengths, (K, K)."""
+    variance_K = covariance_KK.diagonal()
+    squared_KK = variance_K[:, None] + variance_K - 2 * covariance_KK
+    return np.sqrt(np.maximum(squared_KK, 0.0))
+
+
+def simultaneous_multiple(covariance_KK: np.ndarray, confidence: float = 0.95) -> float:
+    """Return the multiple of their standard deviations that no two items' difference exceeds.
+
+    The draws are always the same: the multiple is a function of the covariance.
+    """
+    items = len(covariance_KK)
+    rows_P, columns_P = np.triu_indices(items, 1)
+    bonferroni = float(stats.norm.isf((1 - confidence) / 2 / len(rows_P)))
+    std_P = difference_std(covariance_KK)[rows_P, columns_P]
+    if items > _MOST_SIMULATED or not (std_P > 0).all():
+        return bonferroni
+    values_K, vectors_KK = np.linalg.eigh(covariance_KK)
+    root_KK = vectors_KK * np.sqrt(np.maximum(values_K, 0.0))
+    draws_SK = np.random.default_rng(0).standard_normal((_DRAWS_S, items)) @ root_KK.T
+    largest_S = np.array(
+        [(np.abs(draw_K[rows_P] - draw_K[columns_P]) / std_P).max() for draw_K in draws_SK]
+    )
+    return min(float(np.quantile(largest_S, confidence)), bonferroni)
+
+
+def told_apart(
+    theta_K: np.ndarray, covariance_KK: np.ndarray, confidence: float = 0.95
+) -> np.ndarray:
+    """Return whether the item of the row is better than that of the column beyond doubt, (K, K)."""
+    difference_KK = theta_K[:, None] - theta_K
+    multiple = simultaneous_multiple(covariance_KK, confidence)
+    return difference_KK > multiple * difference_std(covariance_KK)
+
+
+def rank_ranges(better_KK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return each item's best and worst rank, (K,) each, from 1, of who is better than whom."""
+    return 1 + better_KK.sum(axis=0), len(better_KK) - better_KK.sum(axis=1)

@@ -1,0 +1,1 @@
+"""How well private boards rank: synthetic arenas, and real people's votes."""

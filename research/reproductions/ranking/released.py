@@ -1,0 +1,92 @@
+"""Releases of votes that lie in arrays: what ``rank`` releases, without its files and ledger.
+
+Legend: V votes, K items, B boards.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from murmuration.preference.ranking.layout import VoteLayout
+from murmuration.preference.ranking.release import Noise, RankingRelease
+from murmuration.preference.ranking.votes import ItemVotes
+from murmuration.privacy.accounting.accountant import noise_multiplier_for
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.sims.population.arena import Votes
+
+DELTA = 1e-5
+
+
+def noise_multiplier(epsilon: float | None) -> float:
+    """Return the noise multiplier of one release at ε and ``DELTA``; 0 without an ε."""
+    if epsilon is None:
+        return 0.0
+    return noise_multiplier_for(
+        epsilon, delta=DELTA, probability=1.0, rounds=1, adjacency=Adjacency.ADD_REMOVE
+    )
+
+
+def item_votes(
+    votes: Votes, items: int, board_V: np.ndarray | None = None, boards: int = 1
+) -> ItemVotes:
+    """Return votes, which are grouped by voter, as the ranking strategy reads them."""
+    size = len(votes.voter_V)
+    first_better_V = votes.outcome_V >= 0
+    voters = int(votes.voter_V.max()) + 1 if size else 0
+    counts_U = np.bincount(votes.voter_V, minlength=voters)
+    return ItemVotes(
+        torch.from_numpy(np.concatenate(([0], np.cumsum(counts_U)))),
+        np.arange(size + 1),
+        np.where(first_better_V, votes.first_V, votes.second_V).astype(np.int32),
+        np.where(first_better_V, votes.second_V, votes.first_V).astype(np.int32),
+        np.ones(size, dtype=np.float32),
+        votes.outcome_V == 0,
+        np.zeros(size, dtype=np.int32) if board_V is None else board_V.astype(np.int32),
+        items,
+        boards,
+    )
+
+
+def exact_sums(
+    votes: ItemVotes, layout: VoteLayout, clip_norm: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Return the sum of voters' bounded vectors, (coordinates,), with at most ``layout.cap`` votes
+    of each, chosen at random."""
+    counts_U = votes.counts_U.numpy()
+    size = int(counts_U.sum())
+    user_V = np.repeat(np.arange(len(counts_U)), counts_U)
+    shuffled_V = np.lexsort((rng.random(size), user_V))
+    place_V = np.arange(size) - np.repeat(np.cumsum(counts_U) - counts_U, counts_U)
+    taken_N = shuffled_V[place_V < layout.cap]
+    chunks = votes.vectors(layout, clip_norm, taken_N, np.minimum(counts_U, layout.cap))
+    return np.sum([chunk_CV.sum(axis=0) for chunk_CV in chunks], axis=0)
+
+
+def release(
+    votes: ItemVotes,
+    names: Sequence[str],
+    layout: VoteLayout,
+    epsilon: float | None,
+    rng: np.random.Generator,
+) -> RankingRelease:
+    """Return what is released of votes at an ε; without one, exact sums of all that is taken."""
+    exact = exact_sums(votes, layout, layout.clip_norm if epsilon else _NO_BOUND, rng)
+    std = noise_multiplier(epsilon) * layout.clip_norm
+    noise = layout.noise(std) if epsilon else Noise(**dict.fromkeys(_EXACT, 0.0))
+    return RankingRelease(
+        items=tuple(names),
+        boards=tuple(f"board {place}" for place in range(layout.boards)),
+        pairing=layout.pairing,
+        noise=noise,
+        cap=layout.cap,
+        clip_norm=layout.clip_norm,
+        epsilon=epsilon,
+        delta=DELTA if epsilon else None,
+        **layout.read(exact + std * rng.standard_normal(len(exact))),  # type: ignore[arg-type]
+    )
+
+
+#: Longer than any vector.
+_NO_BOUND = 1e12
+_EXACT = ("net", "variance", "votes", "squares", "ties", "voters", "clipped")

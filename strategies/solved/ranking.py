@@ -1,0 +1,298 @@
+"""A board of items from votes: one noisy sum of voters' net scores, and all else follows from it.
+
+- *Node.* Of each voter at most so many ballots count, a window at a random place. They become one
+  vector: of each item wins less losses, with scaled numbers beside it that intervals need
+  (``preference.ranking.layout``). Votes whose vector is longer than C weigh less, all of them
+  alike, so that it is C long. The sum leaves.
+- *Server.* Adds Gaussian noise to the sum, once, and fits the board to it, which is post-processing
+  (``preference.ranking``).
+
+Formal guarantee: (epsilon, delta) for all votes of one user, under every adjacency. A vector is at
+most C long, so the sum moves by at most C where a user comes or goes, and by 2C where one takes
+another's place or changes labels (attained: votes on one pair, and the opposite). Items and
+categories are public lists: a vote on anything else never reaches a sum. Trusted: the nodes'
+clipping, and the server with the sum before noise. Source: net scores are sufficient for
+Bradley–Terry; private estimates from them are analysed in Cai, Chakraborty and Wang 2025
+(2507.09388), at the level of users in their Section 5.
+
+Legend: S sampled users, V coordinates of a vector, B boards, K items.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from murmuration.preference.choices import PAIRINGS
+from murmuration.preference.data.rows import InputError, Kind
+from murmuration.preference.features.items import KIND as ITEMS
+from murmuration.preference.features.items import ItemFeatures
+from murmuration.preference.ranking.board import fit_board
+from murmuration.preference.ranking.layout import VoteLayout
+from murmuration.preference.ranking.release import Pairing, RankingRelease
+from murmuration.preference.ranking.votes import ItemVotes
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.disclosure import Shown
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.strategies.contributions import clip_of, sampled
+from murmuration.strategies.optimizers import SolvedModel
+from murmuration.strategies.planning import released_once
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.messages import TrainRequest
+from murmuration.strategies.settings.ranking import RankingSettings
+from murmuration.strategies.settings.run import Settings
+from murmuration.strategies.spec import (
+    ALL,
+    BuiltStrategy,
+    NodeHalf,
+    RunContext,
+    Strategy,
+    clip_norm,
+    sum_bytes,
+    supported,
+)
+from murmuration.strategies.sums import (
+    Discrete,
+    SumPlan,
+    SumStrategy,
+    check_vectors_fit,
+    noise_for_users,
+)
+
+#: Most ballots of a voter that count.
+DEFAULT_CAP = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankingPlan(SumPlan):
+    """Everybody takes part once, with one vector that is ``layout.clip_norm`` long at most."""
+
+    layout: VoteLayout
+    discrete: Discrete = None
+
+    def __post_init__(self) -> None:
+        if self.users < 1:
+            raise ValueError(f"there must be at least one user, got {self.users}")
+        if self.rounds != 1:
+            raise ValueError(f"votes are summed up once, not in {self.rounds} rounds")
+        super().__post_init__()
+        check_vectors_fit(self.users, self.clip)
+
+    @classmethod
+    def calibrate_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
+        """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
+        return noise_for_users(epsilon, plan)
+
+    @cached_property
+    def clip(self) -> UserClip:
+        """Return the bound on a voter's vector."""
+        return UserClip(self.layout.clip_norm)
+
+    @cached_property
+    def mechanism(self) -> GaussianSum:
+        """Return what the round runs and charges: a Gaussian sum over everybody."""
+        return GaussianSum(
+            self.sampler, self.clip, self.noise_multiplier, self.adjacency, self.discrete
+        )
+
+    @property
+    def node_config(self) -> dict[str, messages.Scalar]:
+        """Return what nodes are told of it: the bound, the cap, and who chose the pairs."""
+        return {
+            "clip-norm": self.clip.norm,
+            "group-size": self.layout.cap,
+            "pairing": self.layout.pairing,
+        }
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation on each coordinate of the mean over the nominal number of users."""
+        return self.mechanism.std / self.users
+
+    @property
+    def gradients(self) -> float:
+        """Expected number of users' vectors computed in the whole run."""
+        return self.users
+
+
+def client_update(
+    examples: ItemVotes, work: TrainRequest, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """The node half: ``sum``, over the asked users, of their bounded vectors, (V,).
+
+    A pure function of its arguments. Raises KeyError or ValueError for parameters that are missing
+    or wrong.
+    """
+    pairing = str(work.parameters["pairing"])
+    if pairing not in PAIRINGS:
+        raise ValueError(f"who chose the pairs is one of {', '.join(PAIRINGS)}, not {pairing!r}")
+    layout = VoteLayout(
+        items=examples.items,
+        boards=examples.boards,
+        cap=int(work.number("group-size")),
+        pairing=cast(Pairing, pairing),
+        kind=examples.kind,
+        responses=examples.width + 1,
+    )
+    clip = clip_of(work)
+    taken_N, taken_S = sampled(examples, work, keys_S, source)  # type: ignore[arg-type]
+    total_V = torch.zeros(layout.size, dtype=torch.float64)
+    for chunk_CV in examples.vectors(layout, clip.norm, taken_N.numpy(), taken_S.numpy()):
+        total_V += clip.clip_sum(torch.from_numpy(chunk_CV))
+    return {"sum": total_V.numpy()}
+
+
+class Ranking(SumStrategy):
+    """The server half, with a ``RankingPlan``; see ``SumStrategy``.
+
+    ``features`` names items and boards. The model is the items' scores.
+    """
+
+    name = "ranking"
+    plan: RankingPlan
+    optimizer: SolvedModel
+    covers = "vote sum"
+
+    def __init__(
+        self, plan: RankingPlan, ledger: Ledger, names: ItemFeatures, **arguments: Any
+    ) -> None:
+        super().__init__(plan, ledger, **arguments)
+        self._names = names
+        self._noisy_V: np.ndarray | None = None
+
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The one sum that a node answers with."""
+        return {"sum": (self.plan.layout.size,)}
+
+    def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
+        """Release the sum, charged to the ledger first, and fit each board to it."""
+        self._noisy_V = self.release(round_, totals)
+        release = self.votes()
+        boards = range(len(release.boards))
+        scores = [fit_board(release.board(board)).scores_K for board in boards]
+        return self.optimizer.set(np.concatenate(scores))
+
+    def votes(self) -> RankingRelease:
+        """Return what was released, as it is to be read.
+
+        Raises:
+            ValueError: nothing was.
+        """
+        if self._noisy_V is None:
+            raise ValueError("no votes have been released")
+        layout = self.plan.layout
+        return RankingRelease(
+            items=self._names.items,
+            boards=self._names.boards,
+            pairing=layout.pairing,
+            noise=layout.noise(self.plan.mechanism.std),
+            cap=layout.cap,
+            clip_norm=layout.clip_norm,
+            epsilon=self.plan.epsilon(),
+            delta=self.plan.delta,
+            **cast(dict[str, Any], layout.read(self._noisy_V)),
+        )
+
+    def outcome(self) -> Mapping[str, Shown[object]]:
+        """Return the release, for whoever draws a board from the result."""
+        if self._noisy_V is None:
+            return {}
+        return {"votes": self.ledger.released(self.votes().to_json())}
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Also the sum that was released."""
+        noisy_V = np.zeros(0) if self._noisy_V is None else self._noisy_V
+        return {**super().state(), "votes": noisy_V}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from ``state()``."""
+        super().restore(state)
+        self._noisy_V = state["votes"] if len(state["votes"]) else None
+
+
+def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
+    """One noisy sum of votes, and a board."""
+    config, own = context.config, context.config.of(RankingSettings)
+    described = json.loads(context.features)
+    if described["kind"] != ITEMS:
+        raise InputError(
+            "--strategy ranking needs --items, the public list of what is voted on: an item that "
+            "votes alone know would give its voters away"
+        )
+    names = ItemFeatures(tuple(described["items"]), tuple(described["boards"]))
+    layout = VoteLayout(
+        items=len(names.items),
+        boards=len(names.boards),
+        cap=config.group_size or DEFAULT_CAP,
+        pairing=cast(Pairing, own.pairing),
+        kind=cast(Kind, config.schema.kind),
+        responses=config.schema.responses,
+    )
+    plan = RankingPlan.for_epsilon(
+        config.epsilon, **context.sizes, layout=layout, discrete=context.noise.on(layout.size)
+    )
+    account = (
+        f"The {len(names.items)} items are a public list. Everybody took part once, with one "
+        f"vector: at most {layout.cap} of their ballots, chosen at random, as wins less losses of "
+        "each item, with scaled counts and squares for intervals"
+        + (" and counts of each pair" if layout.pairing == "voters" else "")
+        + f". Votes whose vector was longer than {layout.clip_norm:.4g} weighed less, all alike. "
+        f"Gaussian noise of {plan.noise_multiplier:.4g} times that per coordinate was added to "
+        "the sum. The board was computed from it."
+    )
+    return BuiltStrategy.of(
+        Ranking(plan, ledger, names, **context.arguments(SolvedModel(context.dimension))),
+        plan,
+        context,
+        clip_norm=plan.clip.norm,
+        group_size=layout.cap,
+        bytes_per_user=4.0 * context.dimension + sum_bytes(context) * layout.size,
+        account=account,
+    )
+
+
+def check(settings: Settings) -> None:
+    """InputError for settings that no board can be made by."""
+    own = settings.of(RankingSettings)
+    if settings.kind == "thumbs":
+        raise InputError(
+            "--strategy ranking compares items, and --kind thumbs rates single ones: leave it out, "
+            "and pairs are made of each user's thumbs"
+        )
+    if settings.kind == "top-1" and own.pairing == "public":
+        raise InputError(
+            "--kind top-1: which pairs a vote for the best of several compares depends on the "
+            "vote, so their counts must be released: add --pairing voters"
+        )
+    if settings.labels != "true":
+        raise InputError("--strategy ranking takes true labels: --labels randomized are protected")
+    if settings.clip_norm:
+        raise InputError(
+            "--clip-norm follows from --group-size and the number of items: leave it out"
+        )
+    if settings.base or settings.task != "reward":
+        raise InputError("--strategy ranking scores items: leave out --base and --task")
+
+
+RANKING = Strategy(
+    name="ranking",
+    help="Rank public items by one noisy sum of votes: a board, and no model of texts.",
+    build=build,
+    node_halves={"ranking": NodeHalf(client_update, length=clip_norm, model=False)},
+    settings=RankingSettings,
+    adjacencies=ALL,
+    discrete=supported,
+    masks=supported,
+    node_noise=supported,
+    rounds=(1,),
+    check=check,
+    solve=lambda asked, adjacency: released_once(asked, adjacency, (1,)),
+)
