@@ -11,7 +11,7 @@ from typer.core import TyperArgument, TyperCommand, TyperOption
 from murmuration.preference.data.errors import InputError
 
 #: What the list says of each command: what its own help begins with. The command is what the module
-#: ``cli.NAME`` (or ``cli.models.NAME``) calls NAME: a function, or a ``typer.Typer`` of
+#: ``cli.NAME`` (or ``ROOM.NAME``, see ``_ROOMS``) calls NAME: a function, or a ``typer.Typer`` of
 #: several commands.
 COMMANDS = {
     "run": "Train a private reward model in simulation, or a language model with --task.",
@@ -62,22 +62,35 @@ COMMANDS = {
 _LOADING = frozenset(
     {"align", "export", "push", "rank", "respond", "run", "score", "synthesize", "winrate"}
 )
-#: Those that only a checkout has: they lie in ``research.commands``.
-_OF_RESEARCH = frozenset({"bench", "bounds", "reproduce"})
-#: Those about models that are there, or are made without users: they lie in ``cli.models``.
-_OF_MODELS = frozenset(
-    {"align", "base", "export", "policies", "push", "respond", "score", "synthesize", "winrate"}
-)
+#: In which room a command's file lies, where that is not ``cli``: what looks ahead, what is about
+#: models that are there or are made without users, and what only a checkout has.
+_ROOMS = {
+    **dict.fromkeys(("compare", "plan"), "cli.planning"),
+    **dict.fromkeys(
+        (
+            "align",
+            "base",
+            "export",
+            "policies",
+            "push",
+            "respond",
+            "score",
+            "synthesize",
+            "winrate",
+        ),
+        "cli.models",
+    ),
+    **dict.fromkeys(("bench", "bounds", "reproduce"), "research.commands"),
+}
 
 
 def imported(name: str) -> click.Command:
     """The command of a name, from its file."""
-    if name in _OF_RESEARCH and find_spec("murmuration.research") is None:
+    room = _ROOMS.get(name, "cli")
+    if room == "research.commands" and find_spec("murmuration.research") is None:
         raise InputError(
             f"murmuration {name} needs a checkout of the repository: what it runs is not installed"
         )
-    room = "cli.models" if name in _OF_MODELS else "cli"
-    room = "research.commands" if name in _OF_RESEARCH else room
     file = import_module(f"murmuration.{room}.{name}")
     result = getattr(file, name)
     holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

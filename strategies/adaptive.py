@@ -41,8 +41,8 @@ from murmuration.strategies.optimizers import OptimizerSettings
 from murmuration.strategies.planning import PlanQuery, attack_figures
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.adaptive import AdaptiveSettings
-from murmuration.strategies.settings.shared import Quantile
+from murmuration.strategies.settings.own.adaptive import AdaptiveSettings
+from murmuration.strategies.settings.own.shared import Quantile
 from murmuration.strategies.spec import (
     ALL,
     BuiltStrategy,

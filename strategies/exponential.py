@@ -48,7 +48,7 @@ from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.declaration import option
-from murmuration.strategies.settings.exponential import (
+from murmuration.strategies.settings.own.exponential import (
     DEFAULT_JUDGEMENT_CAP,
     ExponentialSettings,
 )

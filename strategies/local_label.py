@@ -47,7 +47,7 @@ from murmuration.strategies.protocol import label_queries, messages
 from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.protocol.users import RegistryError
 from murmuration.strategies.settings.declaration import option
-from murmuration.strategies.settings.local_label import LocalLabelSettings
+from murmuration.strategies.settings.own.local_label import LocalLabelSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import LABELS, NOT_ON_A_GRID, BuiltStrategy, RunContext, Strategy
 

@@ -39,9 +39,9 @@ from murmuration.strategies.optimizers import (
 )
 from murmuration.strategies.planning import Solve, not_planned
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.ranking import RankingSettings
+from murmuration.strategies.settings.own.ranking import RankingSettings
+from murmuration.strategies.settings.own.shared import NoSettings, Retained
 from murmuration.strategies.settings.run import Settings
-from murmuration.strategies.settings.shared import NoSettings, Retained
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan
 
 #: What a release can give: JSON.

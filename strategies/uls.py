@@ -35,8 +35,8 @@ from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.shared import Retained
-from murmuration.strategies.settings.uls import UlsSettings
+from murmuration.strategies.settings.own.shared import Retained
+from murmuration.strategies.settings.own.uls import UlsSettings
 from murmuration.strategies.spec import (
     ALL,
     BuiltStrategy,

@@ -4,12 +4,10 @@ from murmuration.research.reproductions import (
     accuracy_by_users,
     aup_tables,
     btl_compare,
-    ctl_vs_ltc,
     group_cohort,
     hostile_users,
     label_dp_fig1,
     membership,
-    pessimism,
     rr_vs_m,
     uls_conjecture,
 )
@@ -20,6 +18,7 @@ from murmuration.research.reproductions.alignment import (
     synthetic_pairs,
     wins,
 )
+from murmuration.research.reproductions.bandits import ctl_vs_ltc, pessimism
 from murmuration.research.reproductions.entry import Entry, of_rows
 from murmuration.research.reproductions.policies import (
     chipo_cdp,

@@ -26,7 +26,7 @@ from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan, Th
 from murmuration.strategies.contributions import client_update
 from murmuration.strategies.optimizers import PhasedSgd
 from murmuration.strategies.planning import PlanQuery
-from murmuration.strategies.settings.aup import AupSettings
+from murmuration.strategies.settings.own.aup import AupSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
     ALL,

@@ -9,11 +9,11 @@ from murmuration.strategies.settings.data import DataConfig
 from murmuration.strategies.settings.declaration import Scalar, declared
 from murmuration.strategies.settings.model import ModelConfig
 from murmuration.strategies.settings.optimizer import OptimizerConfig
+from murmuration.strategies.settings.own.shared import Leveled, NoSettings
 from murmuration.strategies.settings.privacy import PrivacyConfig
 from murmuration.strategies.settings.report import ReportConfig
 from murmuration.strategies.settings.runtime import RuntimeConfig
 from murmuration.strategies.settings.sampling import MOST_COHORT, SamplingConfig, usual_cohort
-from murmuration.strategies.settings.shared import Leveled, NoSettings
 
 if TYPE_CHECKING:
     from murmuration.privacy.mechanisms.hold_out import HoldOut

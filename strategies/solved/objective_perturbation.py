@@ -47,7 +47,7 @@ from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import released_once
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.objective_perturbation import ObjectiveSettings
+from murmuration.strategies.settings.own.objective_perturbation import ObjectiveSettings
 from murmuration.strategies.solved.label_moment import (
     PUBLIC_ITEMS,
     LabelPlan,

@@ -47,7 +47,7 @@ from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import released_once
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.ranking import RankingSettings
+from murmuration.strategies.settings.own.ranking import RankingSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
     ALL,

@@ -364,7 +364,7 @@ def test_help_imports_nothing_that_takes_long(option):
 )
 def test_a_plan_imports_nothing_that_runs_need(more):
     found = imported_for(f"plan --epsilon 3 --delta 1e-5 --users 4800 {more}")
-    assert "murmuration.cli.plan" in found
+    assert "murmuration.cli.planning.plan" in found
     assert not OF_RUNS & found
     if "--strategy" not in more:
         assert not OF_OTHER_PLANS & found

@@ -18,12 +18,12 @@ from murmuration.strategies.config import (
     RunConfig,
     read_settings,
 )
-from murmuration.strategies.settings.aup import AupSettings
 from murmuration.strategies.settings.catalogue import OF_STRATEGIES
 from murmuration.strategies.settings.declaration import declared
+from murmuration.strategies.settings.own.aup import AupSettings
+from murmuration.strategies.settings.own.shared import NoSettings
 from murmuration.strategies.settings.privacy import parse_delta
 from murmuration.strategies.settings.run import Settings
-from murmuration.strategies.settings.shared import NoSettings
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 

@@ -26,7 +26,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy import stats
 
-from murmuration.research.reproductions.corruption import Corruption
+from murmuration.research.reproductions.bandits.corruption import Corruption
 from murmuration.research.reproductions.entry import (
     Row,
     Rows,

@@ -24,7 +24,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
-from murmuration.research.reproductions.corruption import Corruption
+from murmuration.research.reproductions.bandits.corruption import Corruption
 from murmuration.research.reproductions.entry import (
     Rows,
     distinct,

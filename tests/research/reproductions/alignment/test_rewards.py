@@ -21,7 +21,7 @@ from murmuration.research.reproductions.alignment.rewards import (
     People,
     Sizes,
 )
-from murmuration.strategies.settings.els import ElsSettings
+from murmuration.strategies.settings.own.els import ElsSettings
 
 
 @pytest.fixture(scope="module")

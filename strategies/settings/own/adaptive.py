@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from murmuration.strategies.settings.shared import Quantile, Retained
+from murmuration.strategies.settings.own.shared import Quantile, Retained
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 
 from murmuration.preference.estimation.debiased import fit
 from murmuration.preference.estimation.randomized_labels import RandomizedLabels
-from murmuration.research.reproductions.corruption import Adversary, Corruption, opposite
+from murmuration.research.reproductions.bandits.corruption import Adversary, Corruption, opposite
 from murmuration.research.reproductions.entry import Rows, mean_sd, tracked, where
 from murmuration.research.reproductions.plots import Style, against_n
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from murmuration.strategies.settings.declaration import AT_LEAST_ONE, not_negative, setting
-from murmuration.strategies.settings.shared import Leveled, Solved
+from murmuration.strategies.settings.own.shared import Leveled, Solved
 
 
 @dataclass(frozen=True)

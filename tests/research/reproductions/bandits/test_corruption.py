@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from murmuration.research.reproductions.corruption import Corruption, opposite
+from murmuration.research.reproductions.bandits.corruption import Corruption, opposite
 
 ROWS = 200_000
 EPSILON = 0.5

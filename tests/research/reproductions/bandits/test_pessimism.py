@@ -2,8 +2,8 @@
 
 import pytest
 
-from murmuration.research.reproductions import pessimism
-from murmuration.research.reproductions.pessimism import GREEDY, PESSIMISTIC, SAFEST
+from murmuration.research.reproductions.bandits import pessimism
+from murmuration.research.reproductions.bandits.pessimism import GREEDY, PESSIMISTIC, SAFEST
 
 SMALL = {"users": (300, 3000), "epsilons": (3.0,), "dimension": 4, "seeds": 6}
 

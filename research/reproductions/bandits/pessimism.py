@@ -2,7 +2,7 @@
 
 Source: Chowdhury et al. 2024, §4.2 (eq. 9) and §4.3: with every direction judged the greedy policy
 is fine; pessimism is for directions that judgements hardly cover. Labels are clean, perturbed in
-the centre, or randomized by their owners (``research.reproductions.bandit``).
+the centre, or randomized by their owners (``research.reproductions.bandits.bandit``).
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from murmuration.research.reproductions.bandit import Bandit, Channel, learn
+from murmuration.research.reproductions.bandits.bandit import Bandit, Channel, learn
 from murmuration.research.reproductions.entry import Rows, distinct, mean_sd, where
 from murmuration.research.reproductions.plots import line, open_corner
 from murmuration.research.theory import policies

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from murmuration.research.reproductions import bandit
-from murmuration.research.reproductions.bandit import BALL, LENGTH, Bandit, Channel, learn
+from murmuration.research.reproductions.bandits import bandit
+from murmuration.research.reproductions.bandits.bandit import BALL, LENGTH, Bandit, Channel, learn
 
 CHANNELS = [Channel("none"), Channel("centre", 1.0), Channel("local", 1.0)]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from murmuration.research.reproductions import ctl_vs_ltc
+from murmuration.research.reproductions.bandits import ctl_vs_ltc
 
 
 @pytest.fixture(scope="module")

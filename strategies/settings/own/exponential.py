@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from murmuration.strategies.settings.declaration import AT_LEAST_ONE, setting
-from murmuration.strategies.settings.shared import Leveled
+from murmuration.strategies.settings.own.shared import Leveled
 
 #: Of one user at item level, where ``judgement_cap`` is left out.
 DEFAULT_JUDGEMENT_CAP = 16

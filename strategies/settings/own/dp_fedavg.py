@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from murmuration.strategies.settings.declaration import AT_LEAST_ONE, POSITIVE, setting
-from murmuration.strategies.settings.shared import Normalized, Retained
+from murmuration.strategies.settings.own.shared import Normalized, Retained
 
 
 @dataclass(frozen=True)

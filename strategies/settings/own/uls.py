@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from murmuration.strategies.settings.shared import Normalized, Retained
+from murmuration.strategies.settings.own.shared import Normalized, Retained
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from murmuration.strategies.settings.declaration import a_share, setting
-from murmuration.strategies.settings.shared import Normalized
+from murmuration.strategies.settings.own.shared import Normalized
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from murmuration.strategies.settings.declaration import setting
-from murmuration.strategies.settings.shared import Solved
+from murmuration.strategies.settings.own.shared import Solved
 
 
 @dataclass(frozen=True)

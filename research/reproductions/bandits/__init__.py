@@ -1,0 +1,1 @@
+"""Reproductions on bandits: policies from labels that are protected or corrupted."""
