@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -70,16 +71,8 @@ def test_what_nodes_sent_is_erased_though_the_command_was_killed(tmp_path):
     """SIGKILL to `deploy run`: the run goes on, and its end is not the command's to see."""
     world = World(tmp_path, ("a", "b"), users=8)
     config = world.config("run", rounds=3, cohort=6, users=8)
-    code = (
-        "import json, sys; from pathlib import Path;"
-        "from murmuration.strategies.config import RunConfig;"
-        "from murmuration.deploy.run import run_deployed;"
-        "run_deployed(Path(sys.argv[1]), sys.argv[2],"
-        " RunConfig.from_run_config(json.loads(sys.argv[3])))"
-    )
     with world.running() as site:
-        command = [sys.executable, "-c", code, str(site.server), world.deployment.address]
-        with subprocess.Popen([*command, json.dumps(config.to_run_config())]) as deploy_run:
+        with subprocess.Popen(deploy_run_command(world, site, config)) as deploy_run:
             metrics = tmp_path / "run" / "metrics.jsonl"
             wait_for(metrics.exists, 300, "a round")
             deploy_run.kill()
@@ -88,6 +81,48 @@ def test_what_nodes_sent_is_erased_though_the_command_was_killed(tmp_path):
         wait_for((tmp_path / "run" / "result.json").exists, 300, "the run's end")
         wait_for(lambda: not any_array(kept), 30, "that what nodes sent is erased")
         assert site.programs["superlink"].alive
+
+
+@pytest.mark.timeout(900)
+def test_an_interrupted_command_stops_the_run_which_goes_on_later(tmp_path):
+    world = World(tmp_path, ("a", "b"), users=8)
+    config = world.config("run", rounds=4, cohort=6, users=8)
+    ledger = tmp_path / "run" / "ledger.jsonl"
+    with world.running() as site:
+        with subprocess.Popen(
+            deploy_run_command(world, site, config), stderr=subprocess.PIPE, text=True
+        ) as deploy_run:
+            wait_for(lambda: ledger.exists() and bool(read_charges(ledger)), 300, "a round")
+            deploy_run.terminate()
+            assert "is stopped; go on with --resume" in deploy_run.communicate(timeout=60)[1]
+        app = site.programs["superexec"]
+        wait_for(lambda: not app.started(), 120, "the end of what the SuperExec has started")
+        charged = len(read_charges(ledger))
+        assert 1 <= charged < 4
+        result = run_deployed(
+            site.server, world.deployment.address, replace(config, resume=True), attempts=1
+        )
+        assert result["rounds"] == 4
+        charges = read_charges(ledger)
+        assert {charge.round for charge in charges} == {1, 2, 3, 4}
+        # A round that was under way is charged again, and nothing else.
+        assert len(charges) <= 5
+
+
+def deploy_run_command(world, site, config):
+    """Return the command line of `deploy run` of a config, without the options' checks."""
+    code = (
+        "import json, sys; from functools import partial; from pathlib import Path;"
+        "from murmuration.strategies.config import RunConfig;"
+        "from murmuration.deploy.processes import ended_by_signals;"
+        "from murmuration.deploy.run import run_deployed;"
+        "config = RunConfig.from_run_config(json.loads(sys.argv[3]));"
+        "say = partial(print, file=sys.stderr);"
+        "signals = ended_by_signals(); signals.__enter__();"
+        "run_deployed(Path(sys.argv[1]), sys.argv[2], config, say=say)"
+    )
+    command = [sys.executable, "-c", code, str(site.server), world.deployment.address]
+    return [*command, json.dumps(config.to_run_config())]
 
 
 @pytest.mark.slow
