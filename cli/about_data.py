@@ -4,6 +4,8 @@ Made from what every run is set by, and of no strategy: the owner's agent has th
 at no strategy of another package that its owner's policy does not allow.
 """
 
+import inspect
+from collections.abc import Mapping
 from dataclasses import Field
 from typing import Annotated, Any
 
@@ -66,6 +68,32 @@ DataConfig = Annotated[
 ]
 
 
+#: By their parameters, the options by which rows are declared, in the order of help.
+ROWS: Mapping[str, Any] = {
+    "columns": Columns,
+    "user_column": UserColumn,
+    "format": Format,
+    "one_user_per_row": OneUserPerRow,
+    "kind": Kind,
+    "responses": Responses,
+    "max_judgements": MaxJudgements,
+    "max_characters": MaxCharacters,
+    "labels": Labels,
+    "scale": Scale,
+    "positive_from": PositiveFrom,
+    "no_prompt": NoPrompt,
+}
+
+
+def row_parameters(*without: str) -> list[inspect.Parameter]:
+    """Return the parameters of ``ROWS`` but for some, for ``cli.options.add_parameters``."""
+    return [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in ROWS.items()
+        if name not in without
+    ]
+
+
 def renamed(columns: str | None, user_column: str | None) -> str:
     """What `--columns` and `--user-column` say, as the first; InputError if they disagree."""
     from murmuration.preference.data.loading import parse_columns
@@ -95,29 +123,12 @@ def located(source: str | None, split: str | None, config: str | None) -> str | 
     return with_parts(source, split or "", config or "")
 
 
-def schema(
-    kind: str | None,
-    responses: int | None,
-    max_judgements: int | None,
-    max_characters: int | None,
-    labels: str | None = None,
-    one_user_per_row: bool | None = None,
-    scale: str | None = None,
-    positive_from: str | None = None,
-    no_prompt: bool | None = None,
-    format: str | None = None,
-) -> Schema:
-    """The schema that options declare; InputError if they make no sense."""
-    given = {
-        "kind": kind,
-        "responses": responses,
-        "max-judgements": max_judgements,
-        "max-characters": max_characters,
-        "labels": labels,
-        "one-user-per-row": one_user_per_row,
-        "scale": scale,
-        "positive-from": positive_from,
-        "no-prompt": no_prompt,
-        "format": format,
-    }
-    return Schema.of({name: value for name, value in given.items() if value is not None})
+def declared_rows(options: Mapping[str, Any]) -> tuple[str, Schema]:
+    """Return the columns and the schema that options of ``ROWS`` declare.
+
+    Raises:
+        InputError: they make no sense.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    columns = renamed(given.pop("columns", None), given.pop("user_column", None))
+    return columns, Schema.of({name.replace("_", "-"): value for name, value in given.items()})

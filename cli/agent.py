@@ -4,12 +4,12 @@ import logging
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from murmuration.cli import about_data
-from murmuration.cli.options import meaning
+from murmuration.cli.options import add_parameters, meaning
 from murmuration.client.agent.agent import Agent, serve
 from murmuration.client.agent.policy import Policy
 from murmuration.client.store import UserStore, load_for_node
@@ -18,6 +18,7 @@ from murmuration.privacy import extensions
 
 
 def agent(
+    *,
     data: Annotated[Path, typer.Option(help=f"{meaning('data')} Of this machine's users.")],
     policy: Annotated[Path, typer.Option(help="what may leave: policy.toml")],
     state: Annotated[
@@ -36,18 +37,7 @@ def agent(
     user: Annotated[
         str | None, typer.Option(help="let this user use the socket instead of its owner (as root)")
     ] = None,
-    columns: about_data.Columns = None,
-    user_column: about_data.UserColumn = None,
-    format: about_data.Format = None,
-    one_user_per_row: about_data.OneUserPerRow = None,
-    kind: about_data.Kind = None,
-    responses: about_data.Responses = None,
-    max_judgements: about_data.MaxJudgements = None,
-    max_characters: about_data.MaxCharacters = None,
-    labels: about_data.Labels = None,
-    scale: about_data.Scale = None,
-    positive_from: about_data.PositiveFrom = None,
-    no_prompt: about_data.NoPrompt = None,
+    **rows: Any,
 ) -> None:
     """Answer a node's requests from its users' data, within the owner's policy.
 
@@ -61,21 +51,12 @@ def agent(
     )
     get_logger("murmuration.agent")  # in one line each
     rules = Policy.load(policy)
-    schema = about_data.schema(
-        kind,
-        responses,
-        max_judgements,
-        max_characters,
-        labels,
-        one_user_per_row,
-        scale,
-        positive_from,
-        no_prompt,
-        format,
-    )
-    named = about_data.renamed(columns, user_column)
+    columns, schema = about_data.declared_rows(rows)
     extensions.restrict(rules.extensions)
-    hosted = load_for_node(str(data.expanduser().absolute()), named, schema=schema)
+    hosted = load_for_node(str(data.expanduser().absolute()), columns, schema=schema)
     store = UserStore(hosted, place=-1)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     serve(Agent(store, rules, state.expanduser()), socket.expanduser(), group=group, user=user)
+
+
+add_parameters(agent, about_data.row_parameters(), before="group")

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import click
 import typer
@@ -12,13 +12,14 @@ from rich.text import Text
 from murmuration.api.privatizing import labels_released
 from murmuration.api.privatizing import privatize as privatize_labels
 from murmuration.cli import about_data
-from murmuration.cli.options import Json, help_of, meaning
+from murmuration.cli.options import Json, add_parameters, help_of, meaning
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.disclosure import OperatorOnly, on_terminal
 from murmuration.reporting.live.tables import console
 
 
 def privatize(
+    *,
     data: Annotated[
         str | None, typer.Option(help=f"{meaning('data')} As for `murmuration run --data`.")
     ] = None,
@@ -58,27 +59,17 @@ def privatize(
     out: Annotated[
         Path | None, typer.Option(help=f"{meaning('out')} A .jsonl or .jsonl.gz file.")
     ] = None,
-    columns: about_data.Columns = None,
-    user_column: about_data.UserColumn = None,
-    format: about_data.Format = None,
-    one_user_per_row: about_data.OneUserPerRow = None,
     split: about_data.Split = None,
     data_config: about_data.DataConfig = None,
     on_bad_rows: Annotated[
         str,
         typer.Option(help=help_of("on_bad_rows"), click_type=click.Choice(["refuse", "skip"])),
     ] = "refuse",
-    kind: about_data.Kind = None,
-    responses: about_data.Responses = None,
-    max_judgements: about_data.MaxJudgements = None,
-    max_characters: about_data.MaxCharacters = None,
-    scale: about_data.Scale = None,
-    positive_from: about_data.PositiveFrom = None,
-    no_prompt: about_data.NoPrompt = None,
     show_state: Annotated[
         Path | None, typer.Option(help="Show what each user has spent, by a state file.")
     ] = None,
     as_json: Json = False,
+    **rows: Any,
 ) -> None:
     """Randomize the labels of judgements, once and for all, and record how likely each is false.
 
@@ -98,17 +89,9 @@ def privatize(
         level="item" if level == "item" else "user",
         cap=cap,
         delta=delta,
-        columns=about_data.renamed(columns, user_column),
-        format=format,
+        columns=about_data.renamed(rows.pop("columns"), rows.pop("user_column")),
         on_bad_rows="skip" if on_bad_rows == "skip" else "refuse",
-        kind=kind,
-        responses=responses,
-        max_judgements=max_judgements,
-        max_characters=max_characters,
-        scale=scale,
-        positive_from=positive_from,
-        no_prompt=no_prompt,
-        one_user_per_row=one_user_per_row,
+        **rows,
     )
     for note in written.notes:
         console(stderr=as_json).print(on_terminal(OperatorOnly(note)), markup=False)
@@ -116,6 +99,10 @@ def privatize(
         print(json.dumps(written.to_json()))
     else:
         console().print(written)
+
+
+_PRIVATIZED = about_data.row_parameters("labels")
+add_parameters(privatize, _PRIVATIZED, before="split")
 
 
 def _show(path: Path, as_json: bool) -> None:

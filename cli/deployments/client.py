@@ -3,11 +3,12 @@
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from murmuration.cli import about_data
+from murmuration.cli.options import add_parameters
 from murmuration.deploy.client import Client, run_client, run_node
 from murmuration.deploy.disclosure import report
 from murmuration.deploy.processes import ended_by_signals
@@ -15,6 +16,7 @@ from murmuration.preference.data.judgements import InputError
 
 
 def client(
+    *,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="the client's folder")],
     data: Annotated[
         Path | None,
@@ -29,18 +31,6 @@ def client(
     check: Annotated[
         bool, typer.Option("--check", help="only check and report; run nothing")
     ] = False,
-    columns: about_data.Columns = None,
-    user_column: about_data.UserColumn = None,
-    format: about_data.Format = None,
-    one_user_per_row: about_data.OneUserPerRow = None,
-    kind: about_data.Kind = None,
-    responses: about_data.Responses = None,
-    max_judgements: about_data.MaxJudgements = None,
-    max_characters: about_data.MaxCharacters = None,
-    labels: about_data.Labels = None,
-    scale: about_data.Scale = None,
-    positive_from: about_data.PositiveFrom = None,
-    no_prompt: about_data.NoPrompt = None,
     port: Annotated[
         int, typer.Option(help="port to listen on. Of the SuperNode, on this machine only")
     ] = 9094,
@@ -58,6 +48,7 @@ def client(
     fingerprint: Annotated[
         str, typer.Option(help="SHA-256 of the authority that must have signed DIR, if you know it")
     ] = "",
+    **rows: Any,
 ) -> None:
     """Check folder, file, key and policy, say exactly what will leave this machine, then run the
     node. The policy is compared with the run that the operator means to make. --check asks nobody
@@ -77,20 +68,8 @@ def client(
                 say=say,
             )
         return
-    schema = about_data.schema(
-        kind,
-        responses,
-        max_judgements,
-        max_characters,
-        labels,
-        one_user_per_row,
-        scale,
-        positive_from,
-        no_prompt,
-        format,
-    )
-    renamed = about_data.renamed(columns, user_column)
-    text, allowed = report(handed_over, data, renamed, schema, ask_server=not check)
+    columns, schema = about_data.declared_rows(rows)
+    text, allowed = report(handed_over, data, columns, schema, ask_server=not check)
     typer.echo(text)
     if node_user is None:
         typer.echo(
@@ -105,8 +84,11 @@ def client(
             handed_over,
             data,
             port=port,
-            columns=renamed,
+            columns=columns,
             schema=schema,
             node_user=node_user,
             say=say,
         )
+
+
+add_parameters(client, about_data.row_parameters(), before="port")

@@ -10,7 +10,7 @@ import typer
 
 from murmuration.api.comparing import compare as compare_strategies
 from murmuration.cli import about_data
-from murmuration.cli.options import WHERE, Json, help_of, meaning
+from murmuration.cli.options import WHERE, Json, add_parameters, help_of, meaning
 from murmuration.preference.choices import LENGTHS
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.models import models
@@ -26,6 +26,7 @@ class Where(StrEnum):
 
 
 def compare(
+    *,
     out: Annotated[
         Path, typer.Option(help=f"{meaning('out')} Folder for all runs, the table and the plot.")
     ],
@@ -41,20 +42,8 @@ def compare(
     epsilon: Annotated[
         str, typer.Option("--epsilons", help="Epsilons, comma-separated.")
     ] = "1,3,8",
-    columns: about_data.Columns = None,
-    user_column: about_data.UserColumn = None,
-    format: about_data.Format = None,
-    one_user_per_row: about_data.OneUserPerRow = None,
     split: about_data.Split = None,
     data_config: about_data.DataConfig = None,
-    kind: about_data.Kind = None,
-    responses: about_data.Responses = None,
-    max_judgements: about_data.MaxJudgements = None,
-    max_characters: about_data.MaxCharacters = None,
-    labels: about_data.Labels = None,
-    scale: about_data.Scale = None,
-    positive_from: about_data.PositiveFrom = None,
-    no_prompt: about_data.NoPrompt = None,
     delta: Annotated[float, typer.Option(help=meaning("delta"))] = 1e-5,
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are neighbours.")
@@ -79,6 +68,7 @@ def compare(
     ] = Where.LOCAL,
     cpus_per_run: Annotated[int, typer.Option(help="ray: processors of one run.", min=1)] = 1,
     as_json: Json = False,
+    **rows: Any,
 ) -> None:
     """Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error bars.
 
@@ -91,17 +81,8 @@ def compare(
         raise InputError(f"--epsilons {epsilon!r}: numbers separated by commas") from None
     settings: dict[str, Any] = {
         "model": model,
-        "columns": about_data.renamed(columns, user_column) or None,
-        "one_user_per_row": one_user_per_row,
-        "kind": kind,
-        "responses": responses,
-        "labels": labels,
-        "format": format,
-        "scale": scale,
-        "positive_from": positive_from,
-        "no_prompt": no_prompt,
-        "max_judgements": max_judgements,
-        "max_characters": max_characters,
+        "columns": about_data.renamed(rows.pop("columns"), rows.pop("user_column")) or None,
+        **rows,
         "delta": delta,
         "adjacency": adjacency.value,
         "rounds": rounds,
@@ -129,3 +110,7 @@ def compare(
         errors = Terminal(stderr=True, highlight=False)
         errors.print(f"error: some runs failed, the first: {failed}", style="red")
         raise typer.Exit(1)
+
+
+_COMPARED = about_data.row_parameters()
+add_parameters(compare, _COMPARED, before="split")

@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from murmuration.cli import about_data
-from murmuration.cli.options import Json, help_of, meaning
+from murmuration.cli.options import Json, add_parameters, help_of, meaning
 from murmuration.cli.setting_options import of_setting
 from murmuration.planning import advice, expected_accuracy
 from murmuration.planning.plan import plan as solve_plan
@@ -18,6 +18,7 @@ from murmuration.strategies.planning import SIX
 
 
 def plan(
+    *,
     strategy: Annotated[str, of_setting("strategy")] = "uls",
     epsilon: Annotated[float | None, typer.Option(help=help_of("epsilon"))] = None,
     noise_multiplier: Annotated[
@@ -80,33 +81,23 @@ def plan(
     features: Annotated[
         str, typer.Option(help=f"{meaning('features')} For --optimize.")
     ] = "hashing",
-    columns: about_data.Columns = None,
-    user_column: about_data.UserColumn = None,
-    format: about_data.Format = None,
-    one_user_per_row: about_data.OneUserPerRow = None,
     split: about_data.Split = None,
     data_config: about_data.DataConfig = None,
-    kind: about_data.Kind = None,
-    responses: about_data.Responses = None,
-    max_judgements: about_data.MaxJudgements = None,
-    max_characters: about_data.MaxCharacters = None,
-    scale: about_data.Scale = None,
-    positive_from: about_data.PositiveFrom = None,
-    no_prompt: about_data.NoPrompt = None,
     batch_users: Annotated[
         bool, typer.Option("--batch-users", help=help_of("batch_users"))
     ] = False,
     as_json: Json = False,
+    **rows: Any,
 ) -> None:
     """Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out.
 
     For els and group: for epsilon or the noise multiplier. For adaptive and aup: for the noise.
     With --optimize: for the group size and the cohort that a compute budget is best spent on.
     """
-    given = {name: value for name, value in locals().items() if name != "as_json"}
-    columns_named = about_data.renamed(given["columns"], given.pop("user_column")) or None
+    given = {name: value for name, value in locals().items() if name not in ("as_json", "rows")}
+    columns = about_data.renamed(rows.pop("columns"), rows.pop("user_column")) or None
     located = about_data.located(public, given.pop("split"), given.pop("data_config"))
-    numbers = solve_plan(**{**given, "columns": columns_named, "public": located})
+    numbers = solve_plan(**{**given, **rows, "columns": columns, "public": located})
     if as_json:
         print(json.dumps(numbers))
     elif optimize:
@@ -116,6 +107,10 @@ def plan(
     else:
         missing = [name for name in SIX if given[name] is None and name != numbers["chosen"]]
         _report(numbers, missing[0] if missing else "")
+
+
+_PUBLIC_ROWS = about_data.row_parameters("labels")
+add_parameters(plan, _PUBLIC_ROWS, before="split")
 
 
 #: Upper bounds, as a table names them.

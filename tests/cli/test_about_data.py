@@ -2,17 +2,34 @@
 
 import pytest
 
-from murmuration.cli.about_data import located, renamed, schema
+from murmuration.cli import main
+from murmuration.cli.about_data import ROWS, declared_rows, located, renamed
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.schema import Schema
 
 
 def test_what_is_not_given_is_as_by_default():
-    assert schema(None, None, None, None) == Schema()
-    assert schema("top-1", 3, 7, None, "randomized") == Schema("top-1", 3, "randomized", 7)
-    assert schema(None, None, None, None, None, True) == Schema(one_user_per_row=True)
-    assert schema(*[None] * 9, "arena") == Schema(format="arena")
+    nothing = dict.fromkeys(ROWS)
+    assert declared_rows(nothing) == ("", Schema())
+    of_three = {"kind": "top-1", "responses": 3, "max_judgements": 7, "labels": "randomized"}
+    assert declared_rows(nothing | of_three) == ("", Schema("top-1", 3, "randomized", 7))
+    named = {"columns": "chosen=a", "user_column": "who", "one_user_per_row": True}
+    assert declared_rows(named) == ("chosen=a,user_id=who", Schema(one_user_per_row=True))
+    assert declared_rows({"format": "arena"}) == ("", Schema(format="arena"))
     assert Schema.of({"format": "arena"}) == Schema(format="arena")  # as a node declares it
+
+
+@pytest.mark.parametrize("command", ["agent", "deploy client", "data", "privatize", "compare"])
+def test_rows_are_declared_alike_in_every_command(command):
+    name, *below = command.split()
+    found = main.imported(name)
+    for each in below:
+        found = found.commands[each]
+    options = {parameter.name: parameter for parameter in found.params}
+    names = ROWS if command in ("agent", "deploy client", "data") else ("kind", "responses")
+    for each in names:
+        assert options[each].opts == [f"--{each.replace('_', '-')}"]
+        assert options[each].default is None
 
 
 def test_the_users_column_is_one_of_the_columns():
