@@ -35,7 +35,9 @@ def plan(adjacency=Adjacency.ADD_REMOVE, **changes):
 
 
 def sum_of(votes, users_S=None, source=None, layout=LAYOUT, **changes):
-    users_S = np.arange(len(votes.counts_U)) if users_S is None else np.asarray(users_S)
+    users_S = (
+        np.arange(len(votes.counts_U)) if users_S is None else np.array(users_S, dtype=np.int64)
+    )
     given = replace(plan(layout=layout), users=max(1, len(users_S))).node_config
     work = TrainRequest({}, {"round": 1, **given, **changes}, users_S)
     keys_S = users_S.astype(np.uint64)
