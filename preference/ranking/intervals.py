@@ -126,7 +126,7 @@ def noise_covariance(
         moved = np.append((pairs_KK * margin_KK).sum(axis=1) / 2, (pairs_KK * tie_KK).sum() / 2)
         result += np.outer(moved, moved) * (2 * noise.votes / pairs_KK.sum()) ** 2
     else:
-        squared_KK = pairs_std**2 * (1 - np.eye(items))
+        squared_KK = pairs_std**2 * (pairs_KK > 0)  # one that was set to zero is so for good
         cross_K = (squared_KK * margin_KK * tie_KK).sum(axis=1) / 2
         result[:items, :items] += laplacian(squared_KK * margin_KK**2) / 4
         result[:items, items] += cross_K
