@@ -109,8 +109,7 @@ def plan(
         _report(numbers, missing[0] if missing else "")
 
 
-_PUBLIC_ROWS = about_data.row_parameters("labels")
-add_parameters(plan, _PUBLIC_ROWS, before="split")
+add_parameters(plan, about_data.row_parameters("labels"), before="split")
 
 
 #: Upper bounds, as a table names them.
@@ -130,12 +129,10 @@ def _report(numbers: dict[str, Any], missing: str) -> None:
     table.add_column("")
     for name, value in numbers.items():
         if not isinstance(value, str):
-            origin = {missing: "solved for", numbers["chosen"]: "chosen: see --cohort"}.get(
-                name, ""
-            )
-            style = "bold" if name == missing else ""
+            origins = {missing: "solved for", numbers["chosen"]: "chosen: see --cohort"}
             shown = _ATTACKS.get(name, name.replace("_", " "))
-            table.add_row(shown, f"{value:.6g}", origin, style=style)
+            style = "bold" if name == missing else ""
+            table.add_row(shown, f"{value:.6g}", origins.get(name, ""), style=style)
     console = Terminal()
     console.print(table)
     console.print(adjacency.sentence, style="dim")
@@ -144,11 +141,8 @@ def _report(numbers: dict[str, Any], missing: str) -> None:
     console.print(f"For this many people: --features {features.name}, {features.why}", style="dim")
     if features.name == "minilm":
         minutes = advice.encoding_minutes(50_000, 60)
-        console.print(
-            f"minilm first reads every response: about {minutes:.0f} min on one core for 50,000 of "
-            "60 words",
-            style="dim",
-        )
+        reads = f"it first reads every response: {minutes:.0f} min on a core for 50,000 of 60 words"
+        console.print(reads, style="dim")
     if numbers["delta"] >= 1 / numbers["users"]:
         console.print("delta is not below 1 / users: that is no privacy", style="yellow")
     rows = expected_accuracy.bands()
