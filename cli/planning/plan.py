@@ -124,9 +124,8 @@ def _report(numbers: dict[str, Any], missing: str) -> None:
     """Print the numbers as a table, which says of each that was not given where it is from."""
     adjacency = Adjacency(numbers["adjacency"])
     table = Table(title=f"{numbers['strategy']}, {adjacency.value}", title_justify="left")
-    table.add_column("")
-    table.add_column("", justify="right")
-    table.add_column("")
+    for number in (False, True, False):
+        table.add_column("", justify="right" if number else "left")
     for name, value in numbers.items():
         if not isinstance(value, str):
             origins = {missing: "solved for", numbers["chosen"]: "chosen: see --cohort"}
