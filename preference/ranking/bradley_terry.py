@@ -10,8 +10,8 @@ both are consistent for Plackett and Luce's model, in which i comes before j as 
 Terry's (Azari Soufiani, Chen, Parkes and Xia 2013, full and top-k breaking).
 
 The negative log-likelihood is convex as long as no count is negative, so tables are projected first
-(``denoised``). A small ridge, a normal prior, keeps the strengths of what never lost finite, and
-of net scores that noise pushed beyond what votes can give.
+(``denoised``). A small ridge, a normal prior of θ and log ν, keeps the strengths of what never
+lost finite, and of net scores that noise pushed beyond what votes can give.
 
 Legend: K items.
 """
@@ -30,6 +30,7 @@ PRIOR_STD = 500.0 / ELO_PER_UNIT
 _TOLERANCE = 1e-9
 _MOST_STEPS = 200
 _MOST_TIES = 0.99
+_MOST_LOG_TIE = 500.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +80,7 @@ def strengths(
         net_K: wins minus losses of each item; noise may take it anywhere.
         pairs_KK: how often each pair was voted on, ties included: symmetric, not negative, nothing
             on the diagonal.
-        ridge: positive; added to the negative log-likelihood is ridge · ‖θ‖²/2.
+        ridge: positive; added to the negative log-likelihood is ridge · (‖θ‖² + log² ν)/2.
         ties: how many votes were ties; None where votes have none.
 
     Raises:
@@ -146,18 +147,18 @@ def _newton(net_K: np.ndarray, pairs_KK: np.ndarray, ties: float | None, ridge: 
     net_K = net_K - net_K.mean()  # what is common to all moves no difference between them
 
     def at(point: np.ndarray) -> Strengths:
-        return Strengths(point[:items], 0.0 if ties is None else math.exp(point[items]))
+        return Strengths(
+            point[:items], 0.0 if ties is None else math.exp(min(point[items], _MOST_LOG_TIE))
+        )
 
     def value(point: np.ndarray) -> float:
         fitted = at(point)
         theta_K = fitted.theta_K
         logs_KK = _log_total(theta_K[:, None] - theta_K, fitted.tie)
         linear = net_K @ theta_K / 2 + (0.0 if ties is None else ties * point[items])
-        return float((pairs_KK * logs_KK).sum() / 2 - linear + ridge * (theta_K @ theta_K) / 2)
+        return float((pairs_KK * logs_KK).sum() / 2 - linear + ridge * (point @ point) / 2)
 
     point = np.zeros(items if ties is None else items + 1)
-    added = np.full(len(point), ridge)
-    added[items:] = 0.0
     current = value(point)
     for _ in range(_MOST_STEPS):
         fitted = at(point)
@@ -165,9 +166,9 @@ def _newton(net_K: np.ndarray, pairs_KK: np.ndarray, ties: float | None, ridge: 
         slope[:items] = (pairs_KK * fitted.margin_KK).sum(axis=1) / 2 - net_K / 2
         if ties is not None:
             slope[items] = (pairs_KK * fitted.tie_KK).sum() / 2 - ties
-        slope += added * point
-        step = -np.linalg.solve(curvature(fitted, pairs_KK) + np.diag(added), slope)
-        falls, length = float(slope @ step), min(1.0, 10.0 / max(np.abs(step).max(), 1e-300))
+        slope += ridge * point
+        step = -np.linalg.solve(curvature(fitted, pairs_KK) + ridge * np.eye(len(point)), slope)
+        falls, length = float(slope @ step), 1.0
         while value(point + length * step) > current + 1e-4 * length * falls and length > 1e-12:
             length /= 2
         point = point + length * step

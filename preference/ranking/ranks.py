@@ -30,17 +30,18 @@ def simultaneous_multiple(covariance_KK: np.ndarray, confidence: float = 0.95) -
     The draws are always the same: the multiple is a function of the covariance.
     """
     items = len(covariance_KK)
-    rows_P, columns_P = np.triu_indices(items, 1)
-    bonferroni = float(stats.norm.isf((1 - confidence) / 2 / len(rows_P)))
-    std_P = difference_std(covariance_KK)[rows_P, columns_P]
-    if items > _MOST_SIMULATED or not (std_P > 0).all():
+    pairs = items * (items - 1) / 2
+    bonferroni = float(stats.norm.isf((1 - confidence) / 2 / pairs))
+    std_KK = difference_std(covariance_KK)
+    if items > _MOST_SIMULATED or not (std_KK[np.triu_indices(items, 1)] > 0).all():
         return bonferroni
     values_K, vectors_KK = np.linalg.eigh(covariance_KK)
     root_KK = vectors_KK * np.sqrt(np.maximum(values_K, 0.0))
     draws_SK = np.random.default_rng(0).standard_normal((_DRAWS_S, items)) @ root_KK.T
-    largest_S = np.array(
-        [(np.abs(draw_K[rows_P] - draw_K[columns_P]) / std_P).max() for draw_K in draws_SK]
-    )
+    largest_S = np.zeros(_DRAWS_S)
+    for first in range(items - 1):  # the pairs of one item at a time, so that it fits the cache
+        off_SK = np.abs(draws_SK[:, first + 1 :] - draws_SK[:, first : first + 1])
+        np.maximum(largest_S, (off_SK / std_KK[first, first + 1 :]).max(axis=1), out=largest_S)
     return min(float(np.quantile(largest_S, confidence)), bonferroni)
 
 
