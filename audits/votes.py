@@ -65,7 +65,7 @@ def audit_votes(task: Task, node_half: NodeHalf = client_update) -> Measured:
         ).reshape(exact_NV.shape)
         return (noisy_NV - middle_V) @ apart_V / plan.mechanism.std**2
 
-    return both_sides(task, one).measured(task)
+    return both_sides(task, one).measured(task, fit=True)
 
 
 TARGETS = {

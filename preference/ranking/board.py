@@ -152,7 +152,7 @@ def fit_board(release: RankingRelease) -> Board:
         name=release.boards[0],
         items=release.items,
         scores_K=fitted.theta_K,
-        covariance_KK=covariance(fitted, release, pairs_KK, pairs_std, response_KE),
+        covariance_KK=covariance(fitted, release, pairs_KK, pairs_std, response_KE, ridge),
         tie=fitted.tie,
         votes=float(release.votes_B[0]),
         voters=float(release.voters_B[0]),

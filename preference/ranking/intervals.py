@@ -8,15 +8,21 @@ One voter's votes go together, since tastes differ, so V is not the curvature, a
 votes comes out too small. V is Σu ψu ψuᵀ (clustered by voter: Liang and Zeger 1986). Of it the
 release has the diagonal, as the sum of squares of the voters' net scores, from which what their
 mean explains is subtracted; the correlations are those of independent votes. With D the diagonal
-matrix of the ratios, V = D^½ V₀ D^½, where V₀ is that of independent votes. A ratio below one is
-noise, and counts as one.
+matrix of the ratios, V = D^½ V₀ D^½, where V₀ is that of independent votes.
+Where noise leaves nothing of the votes, the ridge has the last word, and an interval is as wide as
+the prior: what the ridge takes off counts as an error, too.
 
 Legend: K items, E equations: K, and one for ties where there are any.
 """
 
 import numpy as np
 
-from murmuration.preference.ranking.bradley_terry import Strengths, curvature, laplacian
+from murmuration.preference.ranking.bradley_terry import (
+    PRIOR_STD,
+    Strengths,
+    curvature,
+    laplacian,
+)
 from murmuration.preference.ranking.release import RankingRelease
 
 #: What ratios of variance differ by between items, as a share of their mean, where the release says
@@ -47,8 +53,10 @@ def covariance(
     pairs_KK: np.ndarray,
     pairs_std: float,
     response_KE: np.ndarray,
+    ridge: float,
 ) -> np.ndarray:
-    """Return the covariance of the strengths, (K, K), by sampling of voters and by noise.
+    """Return the covariance of the strengths' error, (K, K), by sampling of voters, noise, and what
+    the ridge takes off strengths that are as the prior has them.
 
     Args:
         fitted: the strengths, by ``bradley_terry.strengths``.
@@ -56,6 +64,7 @@ def covariance(
         pairs_KK: how often each pair was voted on, as they were fitted with.
         pairs_std: of what is wrong with each count of ``pairs_KK``, where they were released.
         response_KE: by ``response``.
+        ridge: that they were fitted with.
     """
     items = len(fitted.theta_K)
     effects_K = design_effects(fitted, release, pairs_KK)
@@ -63,7 +72,8 @@ def covariance(
     votes_EE = independent_covariance(fitted, pairs_KK, release.pairing == "public")
     votes_EE = votes_EE * np.outer(root_E, root_E)
     noise_EE = noise_covariance(fitted, release, pairs_KK, pairs_std)
-    return response_KE @ (votes_EE + noise_EE) @ response_KE.T
+    ridge_EE = (ridge * PRIOR_STD) ** 2 * np.eye(len(root_E))
+    return response_KE @ (votes_EE + noise_EE + ridge_EE) @ response_KE.T
 
 
 def independent_covariance(

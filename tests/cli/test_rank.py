@@ -38,13 +38,12 @@ def test_as_json(cli, files):
 def test_an_item_that_votes_alone_know(cli, files):
     files["--items"].write_text("tea\nwater\n", encoding="utf-8")
     code, _, error = call(cli, files)
-    assert code == 2 and len(error) == 1
-    assert "'coffee' is not in --items" in error[0]
+    assert code == 2 and "'coffee' is not in --items" in error[-1]
 
 
 def test_not_a_number_is_no_item(cli, files):
     with files["--data"].open("a", encoding="utf-8") as file:
         file.write('{"user_id": "u1", "chosen": NaN, "rejected": "tea"}\n')
     code, _, error = call(cli, files)
-    assert code == 2 and "votes.jsonl:561" in error[0]
+    assert code == 2 and "votes.jsonl:561" in error[-1]
     assert call(cli, files, "--on-bad-rows", "skip")[0] == 0

@@ -476,7 +476,7 @@ def test_tldr(read):
 
 ROWS = {
     "arena": [vote(winner="a")],
-    "arena-models": [vote(winner="a")],
+    "arena-models": [{"judge": "j", "model_a": "m1", "model_b": "m2", "winner": "m1"}],
     "argilla": [record("a")],
     "community-alignment": [four()],
     "helpsteer": [strength(1)],
