@@ -12,6 +12,7 @@ from murmuration.audits import (
     pipeline,
     policy_pipeline,
     threshold,
+    votes,
 )
 from murmuration.privacy.auditing import Target
 
@@ -23,6 +24,7 @@ TARGETS: dict[str, Target] = {
     **median.TARGETS,
     **exponential.TARGETS,
     **moments.TARGETS,
+    **votes.TARGETS,
     **hold_out.TARGETS,
     **aup.TARGETS,
     **pipeline.TARGETS,

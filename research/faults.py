@@ -8,7 +8,7 @@ Legend: N trials, T rounds.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from importlib.util import find_spec
@@ -25,6 +25,8 @@ from murmuration.audits.labels import label_scores
 from murmuration.audits.policy_pipeline import LooseClip, audit_policy
 from murmuration.audits.threshold import audit_threshold
 from murmuration.audits.trials import both_sides
+from murmuration.audits.votes import LAYOUT, audit_votes
+from murmuration.preference.ranking.votes import ItemVotes
 from murmuration.privacy.accounting.accountant import noise_multiplier_for
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
@@ -35,6 +37,8 @@ from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.strategies.protocol.messages import TrainRequest
+from murmuration.strategies.solved.ranking import client_update
 
 _CLIP = UserClip(0.1)
 #: Held out: where coins are known, what they were to save is what shows.
@@ -66,6 +70,27 @@ class _Weighted(UserClip):
 
     def clip_sum(self, grads_BD: torch.Tensor) -> torch.Tensor:
         return self.weight * super().clip_sum(grads_BD)
+
+
+def _bounds_net_scores(
+    votes: ItemVotes, work: TrainRequest, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """The node half, that bounds net scores and not the counts and squares beside them."""
+    every_N, counts_U = np.arange(len(votes.board_J)), votes.counts_U.numpy()
+    total_V = np.concatenate([*votes.vectors(LAYOUT, math.inf, every_N, counts_U)]).sum(axis=0)
+    net = LAYOUT.places["net"]
+    total_V[net] *= min(1.0, LAYOUT.net_norm / np.linalg.norm(total_V[net]))
+    return {"sum": total_V}
+
+
+def _bounds_each_vote(
+    votes: ItemVotes, work: TrainRequest, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """The node half, to which each of a voter's first five votes is a voter."""
+    alone = replace(votes.select(np.arange(1)), start_U=torch.arange(len(votes.board_J) + 1))
+    alone = alone.select(np.arange(5))
+    work, keys_S = replace(work, users_S=np.arange(5)), np.arange(5, dtype=np.uint64)
+    return client_update(alone, work, keys_S, source)
 
 
 class _LetsNanThrough(UserClip):
@@ -252,6 +277,20 @@ FAULTS = {
         adjacency=Adjacency.REPLACE,
         trials=25_000,
         epsilon=1.0,
+    ),
+    "vote-counts": Fault(
+        "net scores of votes are bounded, and the counts and squares beside them are not",
+        partial(audit_votes, node_half=_bounds_net_scores),
+        "tests/preference/ranking/test_votes.py::test_no_voter_exceeds_the_bound",
+        "the sum is clipped once more, whole, by the object that knows the noise",
+        trials=20_000,
+    ),
+    "votes-one-by-one": Fault(
+        "each vote is bounded by itself, and not all of a voter's together",
+        partial(audit_votes, node_half=_bounds_each_vote),
+        "tests/strategies/solved/test_ranking.py::test_a_million_votes_are_worth_the_bound_and_no_more",
+        "sums that are longer than so many users can make are left out",
+        trials=20_000,
     ),
     "one-way-rate": Fault(
         "the exponential mechanism at the rate for users who come or go, where one is swapped",

@@ -80,7 +80,8 @@ class Policy:
             above 0 true labels take no part in anything else.
         label_delta: the most δ of randomized labels.
         public_items: whether prompts, responses and numbers of judgements are public.
-        features: feature maps that may be computed: hashing, or the path or name of an encoder.
+        features: feature maps that may be computed: hashing, items (votes on public lists), or the
+            path or name of an encoder.
         max_dimension: the most features of hashing; a model has those that it has.
         tasks: what may be learnt on them: reward, sft (the words of responses, by a language
             model).
@@ -227,9 +228,9 @@ class Policy:
         try:
             data = json.loads(config)
             kind, size = str(data["kind"]), data.get("dimension", 0)
-            name = kind if kind == "hashing" else str(data["path"])
-            if name == "hashing" != kind:
-                raise ValueError("a model that goes by the name of hashing")
+            name = kind if kind in ("hashing", "items") else str(data["path"])
+            if name in ("hashing", "items") and name != kind:
+                raise ValueError("a model that goes by the name of something else")
             whole = (size, data.get("ngrams", 1))
             policies = [str(policy["path"]) for policy in data.get("policies", ())]
             if any(type(number) is not int for number in whole):

@@ -321,6 +321,10 @@ class StrategySettings(TypedDict, total=False):
     """Only for ranking. The public list of categories, written like --items: a board for each.
     The prompt of a vote says its category. [default: one board]"""
 
+    max_votes: int
+    """Only for ranking. Most votes of a voter that count; which ones is chance. [default:
+    10]"""
+
     pairing: Literal["public", "voters"]
     """Only for ranking. Who chose what is compared. public: whoever runs the poll, each pair
     alike. voters: they, or nobody knows; counts of pairs are released, too. [default:

@@ -133,6 +133,8 @@ _UNREAD = (
 )
 NEITHER = "a rating that says neither up nor down is not used"
 NO_PROMPT = "no row has a prompt"
+#: So many different judgements, and sets of columns, are remembered.
+_MOST_KEPT = 2**14
 _MOST_UNREAD = 0.05  # of rows with labels, that may be left out
 _NUMBERS_AT_NODES = (
     "these numbers do not say what they stand for: declare it at the node, as scale=0..1 or 1..5"
@@ -179,6 +181,24 @@ class Row:
     whole: tuple[str, ...] = field(default=(), compare=False)
     prompt_problem: str = field(default="", compare=False)
     place: str = field(default="", compare=False)
+
+    def of(self, user_id: str) -> "Row":
+        """Return the same judgement of a user."""
+        return Row(
+            user_id,
+            self.prompt,
+            self.responses,
+            self.y,
+            self.kind,
+            self.flip_probability,
+            self.groups,
+            self.notes,
+            self.label,
+            self.label_problem,
+            self.whole,
+            self.prompt_problem,
+            self.place,
+        )
 
 
 Form = Literal["pair", "sides", "list", "rating"]
@@ -389,31 +409,79 @@ class RowReader:
         self._schema, self._at_node = schema, at_node
         self._rows_of = Counter[str]()  # of a user, or of what was shown where a row is a user
         self._texts: dict[str, str] = {}  # one object per distinct text: prompts recur
+        # Votes on few items are alike: what was read is not read again.
+        self._users: dict[str, str] = {}
+        self._columns: dict[tuple[str, ...], tuple[str, list[str]]] = {}
+        self._read: dict[tuple[object, ...], Row] = {}
 
     def read(self, row: Mapping[str, object] | BadRow) -> Row | BadRow:
         """Return a row's judgement, or why it is none, and whose it is."""
-        user = readable_user(row, self._names)
+        user, key = self._known(row)
+        judged = self._read.get(key) if key else None
         try:
-            judged = draft_row(row, self._names, self._schema.kind)
-            judged = self._declared(judged)
-            check_row(judged, self._schema)
-            if judged.kind != self._schema.kind and self._at_node:
-                raise BadRow(_NOT_AT_NODES)
+            if judged is None:
+                judged = self._judged(row, key)
+            user_id = judged.user_id if user is None else user
             if not self._schema.one_user_per_row:
-                check_count(self._rows_of[judged.user_id], self._schema)
+                check_count(self._rows_of[user_id], self._schema)
         except BadRow as reason:
             reason.user_id = reason.user_id or user
             return reason
-        user_id = judged.user_id if not self._schema.one_user_per_row else _shown(judged)
+        if self._schema.one_user_per_row:
+            user_id = _shown(judged)
         self._rows_of[user_id] += 1
         if self._schema.one_user_per_row:
             user_id = f"row {user_id} {self._rows_of[user_id]}"
-        return replace(
+        return judged.of(user_id)
+
+    def _known(
+        self, row: Mapping[str, object] | BadRow
+    ) -> tuple[str | None, tuple[object, ...] | None]:
+        """Return whose a row is, and what its judgement is a function of, but for that; None where
+        the first cannot be told, or the second not be looked up."""
+        if not isinstance(row, Mapping):
+            return None, None
+        try:
+            present = tuple(row)
+            parts = self._columns.get(present)
+            if parts is None:
+                column = with_user(present, self._names)["user_id"]
+                known = KNOWN_COLUMNS.union(PROMPT_COLUMNS, self._names.values())
+                parts = column, [each for each in present if each in known and each != column]
+                if len(self._columns) < _MOST_KEPT:
+                    self._columns[present] = parts
+            cell = row[parts[0]]
+            user = self._users.get(cell) if type(cell) is str else None
+            if user is None:
+                user = user_cell(cell, parts[0])
+                if type(cell) is str:
+                    self._users[cell] = user = self._texts.setdefault(user, user)
+            cells = [row[each] for each in parts[1]]
+            # 1, 1.0 and True are equal, and a cell may hold one of them only.
+            key = (present, *cells, *map(type, cells))
+            hash(key)
+        except Exception:  # a cell may hold anything
+            return readable_user(row, self._names), None
+        return user, key
+
+    def _judged(self, row: Mapping[str, object] | BadRow, key: tuple[object, ...] | None) -> Row:
+        """A row's judgement as it is declared, to be found again by its key.
+
+        Raises:
+            BadRow: it is none.
+        """
+        judged = self._declared(draft_row(row, self._names, self._schema.kind))
+        check_row(judged, self._schema)
+        if judged.kind != self._schema.kind and self._at_node:
+            raise BadRow(_NOT_AT_NODES)
+        judged = replace(
             judged,
-            user_id=self._texts.setdefault(user_id, user_id),
             prompt=self._texts.setdefault(judged.prompt, judged.prompt),
             responses=tuple(self._texts.setdefault(text, text) for text in judged.responses),
         )
+        if key is not None and len(self._read) < _MOST_KEPT:
+            self._read[key] = judged
+        return judged
 
     def _declared(self, judged: Row) -> Row:
         """A row with what is declared of its label and its prompt; BadRow for a label that is not

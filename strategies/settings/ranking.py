@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from murmuration.preference.choices import PAIRINGS
-from murmuration.strategies.settings.declaration import setting
+from murmuration.strategies.settings.declaration import AT_LEAST_ONE, setting
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,9 @@ class RankingSettings:
         "",
         "The public list of categories, written like --items: a board for each. The prompt of a "
         "vote says its category. [default: one board]",
+    )
+    max_votes: int = setting(
+        0, "Most votes of a voter that count; which ones is chance. [default: 10]", **AT_LEAST_ONE
     )
     pairing: str = setting(
         PAIRINGS[0],

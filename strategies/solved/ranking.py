@@ -231,7 +231,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     layout = VoteLayout(
         items=len(names.items),
         boards=len(names.boards),
-        cap=config.group_size or DEFAULT_CAP,
+        cap=own.max_votes or DEFAULT_CAP,
         pairing=cast(Pairing, own.pairing),
         kind=cast(Kind, config.schema.kind),
         responses=config.schema.responses,
@@ -276,7 +276,7 @@ def check(settings: Settings) -> None:
         raise InputError("--strategy ranking takes true labels: --labels randomized are protected")
     if settings.clip_norm:
         raise InputError(
-            "--clip-norm follows from --group-size and the number of items: leave it out"
+            "--clip-norm follows from --max-votes and the number of items: leave it out"
         )
     if settings.base or settings.task != "reward":
         raise InputError("--strategy ranking scores items: leave out --base and --task")

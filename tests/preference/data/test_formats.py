@@ -79,6 +79,17 @@ def test_arena(read, cells, expected, y):
     assert read("arena", [vote(**cells)]) == [("j", "Q", expected, y)]
 
 
+@pytest.mark.parametrize(
+    ("cells", "better_first"),
+    [({"winner": "model_a"}, True), ({"winner": "m2"}, False), ({"winner": "tie"}, True)],
+)
+def test_arena_models_are_what_is_compared(read, cells, better_first):
+    names = ("m1", "m2") if better_first else ("m2", "m1")
+    y = 0.5 if cells["winner"] == "tie" else 1.0
+    row = {name: vote(**cells)[name] for name in ("judge", "model_a", "model_b", "winner")}
+    assert read("arena-models", [row]) == [("j", "Which model is better?", names, y)]
+
+
 def test_arena_with_models_named_as_sides_is_not_misread(read):
     """A model that is called as the other side is."""
     swapped = {"model_a": "model_b", "model_b": "model_a", "winner": "model_a"}
@@ -465,6 +476,7 @@ def test_tldr(read):
 
 ROWS = {
     "arena": [vote(winner="a")],
+    "arena-models": [{"judge": "j", "model_a": "m1", "model_b": "m2", "winner": "m1"}],
     "argilla": [record("a")],
     "community-alignment": [four()],
     "helpsteer": [strength(1)],

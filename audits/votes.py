@@ -1,0 +1,77 @@
+"""Audits of a board's one release: the whole of a voter, from ballots to the noisy sum.
+
+The canary votes a thousand times for one item against another; on the other data set it is not
+there or, where users are replaced, votes as often the other way round. All other voters are known
+to the attacker and left out. The attacker projects what is released on the difference of the two
+sums, which is all that Gaussian noise leaves to be known (Neyman and Pearson).
+
+Legend: N trials, V coordinates.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from murmuration.audits.trials import both_sides
+from murmuration.preference.ranking.layout import VoteLayout
+from murmuration.preference.ranking.votes import ItemVotes
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.auditing import DELTA, Measured, Target, Task
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.strategies.protocol.messages import TrainRequest
+from murmuration.strategies.solved.ranking import RankingPlan, client_update
+
+#: From votes and what is requested of a node to its sums.
+NodeHalf = Callable[[ItemVotes, TrainRequest, np.ndarray, Randomness], dict[str, np.ndarray]]
+
+LAYOUT = VoteLayout(items=3, cap=4, pairing="voters")
+_VOTES = 1000
+
+
+def one_sided(better: int, worse: int, votes: int = _VOTES) -> ItemVotes:
+    """Return the votes of one voter, all of them for one item against another."""
+    return ItemVotes(
+        torch.tensor([0, votes]),
+        np.arange(votes + 1),
+        np.full(votes, better, dtype=np.int32),
+        np.full(votes, worse, dtype=np.int32),
+        np.ones(votes, dtype=np.float32),
+        np.zeros(votes, dtype=bool),
+        np.zeros(votes, dtype=np.int32),
+        LAYOUT.items,
+        LAYOUT.boards,
+    )
+
+
+def audit_votes(task: Task, node_half: NodeHalf = client_update) -> Measured:
+    """Return what attacks on one release show; ``node_half`` stands in for the real one in audits
+    of seeded faults."""
+    plan = RankingPlan.for_epsilon(
+        task.epsilon, users=1, rounds=1, delta=DELTA, adjacency=task.adjacency, layout=LAYOUT
+    )
+    work = TrainRequest({}, {"round": 1, **plan.node_config}, np.arange(1))
+    keys_S, replaced = np.zeros(1, dtype=np.uint64), task.adjacency.vectors_changed == 2
+    first_V = node_half(one_sided(0, 1), work, keys_S, Randomness(0))["sum"]
+    second_V = np.zeros_like(first_V)
+    if replaced:
+        second_V = node_half(one_sided(1, 0), work, keys_S, Randomness(0))["sum"]
+    apart_V, middle_V = first_V - second_V, (first_V + second_V) / 2.0
+
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
+        exact_NV = np.tile(second_V if second else first_V, (task.trials, 1))
+        noisy_NV = plan.mechanism.release(
+            exact_NV.reshape(-1), round_=1, covers="vote sum", ledger=ledger, source=source
+        ).reshape(exact_NV.shape)
+        return (noisy_NV - middle_V) @ apart_V / plan.mechanism.std**2
+
+    return both_sides(task, one).measured(task, fit=True)
+
+
+TARGETS = {
+    "ranking": Target(
+        "the sum of votes that a board is computed from, of a voter who always votes alike",
+        audit_votes,
+        trials=200_000,
+    )
+}

@@ -1,0 +1,49 @@
+"""``murmuration rank``: options, and what is printed."""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+
+@pytest.fixture
+def files(tmp_path):
+    items, votes = tmp_path / "items.txt", tmp_path / "votes.jsonl"
+    items.write_text("tea\ncoffee\n", encoding="utf-8")
+    rows = [{"user_id": f"u{n}", "chosen": "tea", "rejected": "coffee"} for n in range(60)]
+    rows += [{"user_id": "hostile", "chosen": "coffee", "rejected": "tea"}] * 500
+    votes.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return {"--items": items, "--data": votes, "--out": tmp_path / "r"}
+
+
+def call(cli, files, *more):
+    options = [part for option in files.items() for part in option]
+    return cli("rank", *options, "--epsilon", 20, "--delta", 1e-3, "--seed", 1, *more)
+
+
+def test_a_board_is_printed_and_written(cli, files):
+    code, out, _ = call(cli, files)
+    assert code == 0 and out.index("tea") < out.index("coffee")
+    assert "board.html" in out and (files["--out"] / "board.html").exists()
+
+
+def test_as_json(cli, files):
+    code, out, _ = call(cli, files, "--json")
+    told = json.loads(out)
+    assert code == 0 and [row["item"] for row in told["board"]] == ["tea", "coffee"]
+    assert told["page"].endswith("board.html") and told["strategy"] == "ranking"
+
+
+def test_an_item_that_votes_alone_know(cli, files):
+    files["--items"].write_text("tea\nwater\n", encoding="utf-8")
+    code, _, error = call(cli, files)
+    assert code == 2 and "'coffee' is not in --items" in error[-1]
+
+
+def test_not_a_number_is_no_item(cli, files):
+    with files["--data"].open("a", encoding="utf-8") as file:
+        file.write('{"user_id": "u1", "chosen": NaN, "rejected": "tea"}\n')
+    code, _, error = call(cli, files)
+    assert code == 2 and "votes.jsonl:561" in error[-1]
+    assert call(cli, files, "--on-bad-rows", "skip")[0] == 0

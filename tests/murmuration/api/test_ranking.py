@@ -1,0 +1,92 @@
+"""``rank`` as programs call it: how votes are read, and what comes back."""
+
+import csv
+import json
+
+import pytest
+
+from murmuration import rank
+from murmuration.api.ranking import released_votes
+from murmuration.preference.data.errors import InputError
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
+BUDGET = {"epsilon": 20.0, "delta": 1e-3, "seed": 1}
+
+
+def votes(better="b", worse="a", users=80):
+    return [
+        {"user_id": f"u{n}", "chosen": better, "rejected": worse, "topic": "x" if n % 2 else "y"}
+        for n in range(users)
+    ]
+
+
+def test_names_that_begin_alike_are_no_prompt(tmp_path):
+    """Texts of pairs that share words have them as their prompt; names of items have none."""
+    ranking = rank(votes("model b", "model a"), ["model a", "model b"], out=tmp_path, **BUDGET)
+    assert ranking.board.items[ranking.board.order[0]] == "model b"
+    assert ranking.page == tmp_path / "board.html"
+    assert {"board.csv", "board.html", "board.json", "ledger.jsonl"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
+    assert released_votes(ranking.run).to_json() == ranking.release.to_json()
+    assert "model b" in str(ranking) and "ε = 20" in str(ranking)
+    assert json.dumps(ranking.to_json())
+
+
+def test_categories_are_boards(tmp_path):
+    ranking = rank(votes(), ["a", "b"], by="topic", categories=["x", "y"], out=tmp_path, **BUDGET)
+    assert [board.name for board in ranking.boards] == ["x", "y"]
+    assert ranking.release.voters_B == pytest.approx([40, 40], abs=8)
+
+
+@pytest.mark.parametrize("by", [None, "language"])
+def test_votes_between_models_are_recognised(tmp_path, by):
+    path = tmp_path / "arena.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["judge", "model_a", "model_b", "winner", "language", "response_a"])
+        table.writerows([f"j{n}", "m1", "m2", "model_b", "de", "…"] for n in range(60))
+        table.writerows([f"j{n}", "m2", "m1", "tie (bothbad)", "de", "…"] for n in range(20))
+    ranking = rank(
+        path, ["m1", "m2"], by=by, categories=["de"] if by else None, out=tmp_path / "r", **BUDGET
+    )
+    release = ranking.release.overall()
+    assert release.net_BK[0] == pytest.approx([-60, 60], abs=12)
+    assert release.votes_B[0] == pytest.approx(80, abs=25)
+    assert release.ties_B[0] == pytest.approx(20, abs=45)
+
+
+def test_rankings_are_votes(tmp_path):
+    rows = [
+        {"user_id": f"u{n}", "prompt": "?", "responses": ["a", "b", "c"], "ranking": [2, 1, 3]}
+        for n in range(80)
+    ]
+    ranking = rank(rows, ["a", "b", "c"], kind="ranking", responses=3, out=tmp_path, **BUDGET)
+    assert [ranking.board.items[place] for place in ranking.board.order] == ["b", "a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"items": None}, "needs --items, the public list"),
+        ({"data": None}, "needs --data, the votes"),
+        ({"by": "topic"}, "--by topic needs --categories"),
+        ({"categories": ["x"]}, "--categories needs --by"),
+        ({"strategy": "uls"}, "leave out --strategy"),
+        ({"items": ["A", "a"]}, "looks like 'A'"),
+        ({"items": ["b", "c"]}, "'a' is not in --items"),
+        ({"items": ["A", "b"]}, "'a' is not in --items, and 'A' is"),
+    ],
+)
+def test_what_is_refused(tmp_path, changes, message):
+    given = {"data": votes(), "items": ["a", "b"], **changes}
+    with pytest.raises(InputError, match=message):
+        rank(given.pop("data"), given.pop("items"), out=tmp_path / "r", **BUDGET, **given)
+    assert not (tmp_path / "r" / "result.json").exists()
+
+
+def test_a_run_of_another_kind_has_no_board(tmp_path):
+    from murmuration.api.run import Run
+
+    with pytest.raises(InputError, match="no board"):
+        released_votes(Run(tmp_path, {"strategy": "uls"}))
