@@ -1,4 +1,4 @@
-"""The page for the data protection officer: its table is computed again, and names what there is."""
+"""The page for the data protection officer: its table is computed again, and its claim is whole."""
 
 import re
 from pathlib import Path
