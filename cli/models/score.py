@@ -9,7 +9,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from murmuration.api.scoring import Scored, score_rows
+from murmuration.api.scoring import Scored, ignores_prompt, score_rows
 from murmuration.api.scoring import score as score_responses
 from murmuration.cli.options import Json, meaning
 from murmuration.preference.data.rows import InputError
@@ -64,6 +64,8 @@ def score(
     for value, text in sorted(zip(scores, response, strict=True), reverse=True):
         table.add_row(f"{value:+.3f}", Text(text))  # whatever is in brackets is theirs
     Terminal().print(table)
+    if ignores_prompt(model):
+        Terminal().print("This model ignores the prompt: it reads the response alone.", style="dim")
 
 
 def _score_rows(model: str, data: str, out: Path, base: str, as_json: bool) -> None:

@@ -78,6 +78,15 @@ def score(
     return _scorer(model, base).score_batch(prompts, responses)
 
 
+def ignores_prompt(model: Run | str | os.PathLike[str]) -> bool:
+    """Return whether a saved model scores a response the same after any prompt, as hashed words
+    do."""
+    path = Path(model_folder(model)).expanduser() / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    features = config.get("features")
+    return isinstance(features, dict) and features.get("kind") == "hashing"
+
+
 def score_rows(
     model: Run | str | os.PathLike[str],
     data: str,

@@ -80,9 +80,9 @@ def plan(
         compute: With ``optimize``, gradients of single judgements in a round.
         public: With ``optimize``, judgements of people outside training, to learn how long
             gradients are; by default a synthetic population.
-        features, columns, one_user_per_row, kind, responses, max_judgements, max_characters,
-            format, scale, positive_from, no_prompt: With ``optimize``, of ``public``, as in
-            ``train``.
+        features, columns, one_user_per_row, kind, responses: With ``optimize``, of ``public``, as
+            in ``train``.
+        max_judgements, max_characters, format, scale, positive_from, no_prompt: As these.
         batch_users: As in ``train``; does not change epsilon.
 
     Returns:

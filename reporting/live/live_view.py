@@ -165,6 +165,7 @@ def summary(result: Mapping[str, Any]) -> RenderableType:
     for name, *text in [
         *_privacy(run),
         *_accuracy(run),
+        *([_IGNORES_PROMPT] if run.get("features", {}).get("kind") == "hashing" else []),
         ("trained on", _training(run)),
         ("model", str(out / "model")),
         ("report", str(out / "report.html")),
@@ -196,6 +197,11 @@ def summary(result: Mapping[str, Any]) -> RenderableType:
 
 #: A row's name, and what stands in it: texts, or with a style.
 _Row = tuple[str | tuple[str, str], ...]
+#: Of hashed words (``preference.features.hashing``).
+_IGNORES_PROMPT: _Row = (
+    "reads",
+    "the response alone; it ignores the prompt (--features minilm and --base read both)",
+)
 
 
 def _privacy(run: Mapping[str, Any]) -> Iterator[_Row]:

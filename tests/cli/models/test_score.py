@@ -52,6 +52,15 @@ def test_table_has_the_best_first(cli, model):
     assert [line.split(maxsplit=1)[1].strip() for line in shown] == best
 
 
+def test_that_hashed_words_ignore_the_prompt_is_said(cli, model, monkeypatch):
+    call = ("score", model, "--prompt", "?", "--response", "x")
+    line = "This model ignores the prompt: it reads the response alone."
+    assert cli(*call)[1].splitlines()[-1] == line
+    assert line not in cli(*call, "--json")[1]
+    monkeypatch.setattr(score, "ignores_prompt", lambda model: False)
+    assert line not in cli(*call)[1]
+
+
 def test_brackets_are_no_markup(cli, model):
     code, stdout, _ = cli("score", model, "--prompt", "?", "--response", "[/INST] no [/b]")
     assert code == 0

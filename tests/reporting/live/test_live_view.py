@@ -329,3 +329,10 @@ def test_summary_says_why_fewer_users_were_tested_on_than_the_test_has():
     assert expected in flat({**RESULT, "test_users": 341})
     assert "(330 users tested on)" in flat({**RESULT, "test_users": 330})
     assert "held out" in flat({**RESULT, "test_users": None, "test_is_public": False})
+
+
+@pytest.mark.parametrize(("kind", "said"), [("hashing", True), ("encoder", False)])
+def test_the_summary_says_what_ignores_the_prompt(kind, said):
+    file = io.StringIO()
+    Console(file=file, width=100).print(summary({**RESULT, "features": {"kind": kind}}))
+    assert ("it ignores the prompt" in file.getvalue()) == said
