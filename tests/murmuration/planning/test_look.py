@@ -175,3 +175,14 @@ def test_two_sides_and_who_won_are_shown_as_used(written):
         "answer_2",
         "choice",
     )
+
+
+def test_a_summary_is_a_line_and_in_a_notebook_its_escaped_text(written):
+    rows = [pair("<b>who</b>", "x", "y"), pair("a", "x", "y")]
+    source = written(rows, "<i>rows.jsonl")
+    summary = look.look_at(source, "", {})
+    assert repr(summary) == f"DataSummary({source!r}, Judgements(2 pairs of 2 users))"
+    shown = summary._repr_html_()
+    assert "2 judgements by 2 users" in shown
+    assert "<i>" not in shown
+    assert "<b>" not in shown
