@@ -30,7 +30,10 @@ def run_cells(notebook: Path) -> list[object]:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_first_look(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    *_, run, figure, ledger, learnt, comparison, _ = run_cells(EXAMPLES / "first_look.ipynb")
+    _, _, summary, _, run, figure, ledger, learnt, comparison, _ = run_cells(
+        EXAMPLES / "first_look.ipynb"
+    )
+    assert "400 judgements by 400 users" in summary._repr_html_()
     assert "<table>" in run._repr_html_()
     assert figure.axes
     assert ledger[0] > 20

@@ -75,7 +75,7 @@ def test_what_an_index_shows_leads_somewhere(wheel):
         ("![a plot](docs/a.png)", "![a plot](R/raw/v1/docs/a.png)", "a plot"),
         ("[![x](a.svg)](b.md)", "[![x](R/raw/v1/a.svg)](R/blob/v1/b.md)", "x"),
         ('<img src="a.png">', '<img src="R/raw/v1/a.png">', "<img >"),
-        *[(kept, kept, kept) for kept in ("[x](https://a.b/c)", "[x](#y)", "```\n[x](y.md)\n```")],
+        *[(same, same, same) for same in ("[x](https://a.b/c)", "[x](#y)", "```\n[x](y.md)\n```")],
     ],
 )
 def test_links_of_a_page(markdown, there, nowhere):

@@ -208,3 +208,14 @@ def test_what_minilm_costs_stands_beside_the_advice(written):
     rows = [pair(f"u{n}", "one two three", "four five") for n in range(50)]
     shown = " ".join(str(look.look_at(written(rows), "", {})).split())
     assert "minilm reads the 100 responses with their prompts once: about 1 min" in shown
+
+
+def test_a_summary_is_a_line_and_in_a_notebook_its_escaped_text(written):
+    rows = [pair("<b>who</b>", "x", "y"), pair("a", "x", "y")]
+    source = written(rows, "<i>rows.jsonl")
+    summary = look.look_at(source, "", {})
+    assert repr(summary) == f"DataSummary({source!r}, Judgements(2 pairs of 2 users))"
+    shown = summary._repr_html_()
+    assert "2 judgements by 2 users" in shown
+    assert "<i>" not in shown
+    assert "<b>" not in shown
