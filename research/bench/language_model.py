@@ -161,7 +161,8 @@ class Variants:
         generator = torch.Generator().manual_seed(1)
         self.theta_D = 0.02 * torch.randn(given.dimension, generator=generator)
         if isinstance(given, PolicyExamples):
-            self._reference = LanguageBase(replace(given.base.settings, train=NOTHING, layers="all"))
+            settings = replace(given.base.settings, train=NOTHING, layers="all")
+            self._reference = LanguageBase(settings)
 
     def ours(self) -> torch.Tensor:
         """By hooks, in chunks; of a policy nothing is known of its reference before."""
