@@ -3,7 +3,7 @@
 The server runs the node half on synthetic users of the sizes that are public: group size, width and
 dimension. A language model is tried by its nodes, at ``max_tokens``, when they register. What a
 whole cohort would take on one machine follows from that, and a round waits ``FACTOR`` times as
-long, but at least ``FLOOR`` seconds.
+long (of what nodes measured ``OF_NODES`` times), but at least ``FLOOR`` seconds.
 Private rounds are never measured: a deadline that follows them would tell of the users who are in.
 
 Legend: U users, R rows, D dimensions.
@@ -26,6 +26,8 @@ from murmuration.strategies.spec import BuiltStrategy
 
 #: Nodes may be so much slower than the server, or have so much else to do.
 FACTOR = 20.0
+#: As much of what nodes measured themselves, on texts as long as any can be.
+OF_NODES = 5.0
 #: Seconds; starting a process at a node, or waking it up, takes long whatever is asked.
 FLOOR = 600.0
 _ENOUGH = 0.05  # seconds of a probe that say something of longer ones
@@ -49,7 +51,7 @@ def deadline(
     users = (config.users or len(strategy.participants.train)) if everybody else config.cohort
     whole, judgements = users * built.group_size, 1
     if measured:
-        return max(FLOOR, FACTOR * median(measured) * whole)
+        return max(FLOOR, OF_NODES * median(measured) * whole)
     _seconds(config, built, model, 1)  # compiles, loads
     while True:
         begun = time.monotonic()

@@ -18,7 +18,7 @@ from murmuration.reporting.live.terminal import Terminal
 
 
 def score(
-    model: Annotated[str, typer.Argument(help="A model folder, as in RUN/model.")],
+    model: Annotated[str, typer.Argument(help="A model folder, as in RUN/model, or a base.")],
     prompt: Annotated[str | None, typer.Option(help="The prompt.")] = None,
     response: Annotated[
         list[str] | None, typer.Option(help="A response; repeat to compare several.")
@@ -45,7 +45,8 @@ def score(
 ) -> None:
     """Score responses to a prompt: the higher, the better liked. Only differences mean anything.
 
-    A model of --task text, sft or policy gives the response's log-likelihood in nats instead.
+    A model of --task text, sft or policy, and a base, gives the response's log-likelihood in nats
+    instead.
     """
     if data:
         if prompt is not None or response:

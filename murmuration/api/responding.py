@@ -28,6 +28,7 @@ class Responses:
         promise: of best of n, what may be claimed of it; without a reward None.
         mean_reward: of best of n, the mean reward of those that were chosen.
         mean_reward_drawn: the mean reward of all that were drawn.
+        cut_off: how many of all that were drawn did not end within ``max_new_tokens``.
     """
 
     path: Path
@@ -36,6 +37,7 @@ class Responses:
     promise: Promise | None = None
     mean_reward: float | None = None
     mean_reward_drawn: float | None = None
+    cut_off: int = 0
 
     def __str__(self) -> str:
         from murmuration.alignment.best_of_n import kl_bound
@@ -43,10 +45,11 @@ class Responses:
         from murmuration.reporting.promise import paragraphs
 
         if self.promise is None:
-            return f"wrote {counted(self.samples * self.prompts, 'response')} to {self.path}"
+            written = counted(self.samples * self.prompts, "response")
+            return f"wrote {written} to {self.path}{self._cut_off}"
         lines = [
             f"wrote the best of {self.samples} responses to each of {self.prompts:,} prompts to "
-            f"{self.path}",
+            f"{self.path}{self._cut_off}",
             f"mean reward {self.mean_reward:.3f}; of all responses {self.mean_reward_drawn:.3f}",
             f"KL from the model at most ln n - (n - 1)/n = {kl_bound(self.samples):.3f} nats a "
             "prompt, an upper bound (Beirami et al. 2024)",
@@ -54,6 +57,13 @@ class Responses:
             "post-processing of a saved reward: no user's data were read for it",
         ]
         return "\n".join(lines)
+
+    @property
+    def _cut_off(self) -> str:
+        drawn = self.samples * self.prompts
+        return (
+            f"; {self.cut_off:,} of {drawn:,} broke off at --max-new-tokens" if self.cut_off else ""
+        )
 
 
 def respond(
@@ -144,8 +154,9 @@ def respond(
         mark = mark_of(promise)
     drawn = best_of or samples
     with status(progress) as say:
+        writer = Writer.load(writer_folder)
         answers = write_samples(
-            Writer.load(writer_folder),
+            writer,
             texts,
             drawn,
             sampling or Sampling(),
@@ -156,7 +167,7 @@ def respond(
             pairs = zip(texts, answers, strict=True)
             rows = [{"prompt": text, "response": one} for text, many in pairs for one in many]
             _write(path, rows, mark)
-            return Responses(path, len(texts), drawn)
+            return Responses(path, len(texts), drawn, cut_off=writer.cut_off)
         say("scoring")
         pool = Pool(texts, answers, rewards(judge, texts, answers))
     rows = [
@@ -169,8 +180,9 @@ def respond(
     ]
     _write(path, rows, mark)
     best_P = pool.rewards_PN.max(1)
+    rewards_of_all = float(pool.rewards_PN.mean())
     return Responses(
-        path, len(texts), drawn, promise, float(best_P.mean()), float(pool.rewards_PN.mean())
+        path, len(texts), drawn, promise, float(best_P.mean()), rewards_of_all, writer.cut_off
     )
 
 

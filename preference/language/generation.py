@@ -89,13 +89,18 @@ def _fallen(chance_RV: torch.Tensor, uniform_R: torch.Tensor) -> torch.Tensor:
 
 
 class Writer:
-    """A causal language model and how prompts are written down for it."""
+    """A causal language model and how prompts are written down for it.
+
+    Attributes:
+        cut_off: how many of the responses that `write` gave did not end, and broke off.
+    """
 
     def __init__(self, model: Any, texts: TextTokens) -> None:
         """Of a model with LoRA layers, with them."""
         network = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._device = usual_device()
         self._network, self._texts = network.eval().to(self._device), texts
+        self.cut_off = 0
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Writer":
@@ -120,9 +125,14 @@ class Writer:
         if isinstance(prompts, str):
             raise InputError("write takes a list of prompts")
         openings = self._texts.openings(prompts, sampling.max_new_tokens)
-        tokens = self.continue_tokens(openings, sampling, seed, progress)
-        decode = self._texts.tokenizer.decode
-        return [decode(ids, clean_up_tokenization_spaces=False).strip() for ids in tokens]
+        tokens = self.continue_tokens(openings, sampling, seed, progress, ended=True)
+        decode, ends, result = self._texts.tokenizer.decode, self._texts.ends, []
+        for ids in tokens:
+            is_ended = ids[-1] in ends  # the longest is of a token at least
+            self.cut_off += not is_ended
+            seen = ids[:-1] if is_ended else ids
+            result.append(decode(seen, clean_up_tokenization_spaces=False).strip())
+        return result
 
     def continue_tokens(
         self,

@@ -7,6 +7,7 @@ its end included: what the model was trained to raise. Long responses score lowe
     load_scorer("r/model").score(["Spend or save?"], ["Put it aside for now."])
 """
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.gguf import is_gguf
 from murmuration.preference.language.adapters import with_adapter
 from murmuration.preference.language.base_model import (
     MOST_LOGITS,
@@ -104,8 +106,8 @@ def load_next_token(path: str | os.PathLike, given: str = "") -> tuple[Any, Text
 def load_scorer(
     folder: str | os.PathLike, base: str = ""
 ) -> RewardModel | SavedReward | SavedLikelihood:
-    """The model in a folder, whatever it was trained for: a reward, or the next token; ``base`` as
-    of `RewardModel.load`.
+    """The model in a folder, whatever it was trained for: a reward, or the next token; or a base
+    that says the next token. ``base`` as of `RewardModel.load`.
 
     Raises:
         InputError: it is not a model, or what it needs is not there.
@@ -114,4 +116,17 @@ def load_scorer(
         task = read_about(Path(folder))["base"].get("task", "reward")
         if task != "reward":
             return SavedLikelihood.load(folder, base)
+    if is_base(folder):
+        return SavedLikelihood.load(folder, base)
     return RewardModel.load(folder, base)
+
+
+def is_base(path: str | os.PathLike) -> bool:
+    """Return whether this names a base: a GGUF file, or a folder as transformers saves one."""
+    if is_gguf(os.fspath(path)):
+        return True
+    try:
+        config = json.loads((Path(path) / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and "model_type" in config

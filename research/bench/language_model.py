@@ -83,7 +83,7 @@ def measure(
     Raises:
         NoRival: there is no TRL.
     """
-    with _saved(bench) as path:
+    with saved_model(bench) as path:
         settings = BaseSettings(
             path=path,
             train=train,
@@ -161,7 +161,8 @@ class Variants:
         generator = torch.Generator().manual_seed(1)
         self.theta_D = 0.02 * torch.randn(given.dimension, generator=generator)
         if isinstance(given, PolicyExamples):
-            self._reference = LanguageBase(replace(given.base.settings, train=NOTHING))
+            settings = replace(given.base.settings, train=NOTHING, layers="all")
+            self._reference = LanguageBase(settings)
 
     def ours(self) -> torch.Tensor:
         """By hooks, in chunks; of a policy nothing is known of its reference before."""
@@ -245,7 +246,7 @@ class Variants:
 
 
 @contextmanager
-def _saved(bench: LmBench) -> Iterator[str]:
+def saved_model(bench: LmBench) -> Iterator[str]:
     """A folder with the model."""
     try:
         from tokenizers import Tokenizer, models

@@ -16,10 +16,11 @@ from rich.table import Table
 from murmuration.preference.language.checkpoint import MINILM
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.research.bench import accounting as bench_accounting
-from murmuration.research.bench import breakdown, growth, language_model
+from murmuration.research.bench import breakdown, growth, kept_states, language_model
 from murmuration.research.bench import encoder as bench_encoder
 from murmuration.research.bench import memory as bench_memory
 from murmuration.research.bench import rivals as bench_rivals
+from murmuration.research.bench.language_model import LmBench
 from murmuration.research.bench.node import SETTINGS, measure
 from murmuration.research.bench.rivals import NoRival
 from murmuration.research.bench.setting import Setting, machine
@@ -241,6 +242,38 @@ def lm(
     columns += ("kept_ratio",) * (task == "policy") + ("trl_ratio",) * rivals
     console.print(_plain("over plain training", columns, rows))
     _end(as_json, "lm", about, rows=rows)
+
+
+@bench.command()
+def states(
+    as_json: _Json = False,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Few repetitions: only to see that it works. And few users."),
+    ] = False,
+    repetitions: Annotated[
+        int, typer.Option(help="Measurements, of which the median is taken.")
+    ] = 3,
+    base: Annotated[
+        str, typer.Option(help="A base, as of murmuration run, in place of a small random model.")
+    ] = "",
+    layers: Annotated[
+        str, typer.Option(help="Layers that LoRA changes, as --lora-layers. Comma-separated.")
+    ] = "all,last:1",
+    tokens: Annotated[int, typer.Option(help="Tokens of each text.", min=2)] = 128,
+    users: Annotated[int, typer.Option(help="Number of users.", min=1)] = 16,
+) -> None:
+    """LoRA in the last layers from states that are kept, over a plain loop through all layers."""
+    console, about = _begin(as_json)
+    sizes = LmBench(users=4 if quick else users, judgements=1, tokens=tokens)
+    rows = []
+    for task, chosen in product(language_model.TASKS, layers.split(",")):
+        with console.status(f"{task}, {chosen}"):
+            rows.append(kept_states.measure(sizes, chosen, task, 1 if quick else repetitions, base))
+    columns = ("task", "layers", "states_ms_a_text", "found_ms_a_text", "plain_ms_a_judgement")
+    columns += ("ours_ms_a_judgement", "ours_ratio")
+    console.print(_plain("from states that are kept", columns, rows))
+    _end(as_json, "states", about, rows=rows)
 
 
 def _of(listed: str, known: Container[str] | None = None) -> list[str]:

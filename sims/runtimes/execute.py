@@ -78,7 +78,9 @@ def execute(
                 if not (folder / PLACE).exists():  # it was killed when all but this was done
                     keep(folder, _prompts(config))
                 return result
-    live = LiveView(folder, RoundProgress(config.rounds, target, config.strategy))
+    has_head = bool(config.base) and config.train != "head" and config.task == "reward"
+    lighter = int(config.head_first * config.rounds) if has_head else 0
+    live = LiveView(folder, RoundProgress(config.rounds, target, config.strategy, lighter))
     note = on_note or live.note
     try:
         with nullcontext() if quiet else live, nullcontext() if quiet else _pace(live):

@@ -9,7 +9,7 @@ import pytest
 
 from murmuration.client.app import app as client_app
 from murmuration.server import probe
-from murmuration.server.probe import FACTOR, FLOOR, deadline
+from murmuration.server.probe import FACTOR, FLOOR, OF_NODES, deadline
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry
@@ -72,7 +72,8 @@ def test_of_language_models(config, built, crowd_texts, language_model, task, mo
     assert seconds >= FLOOR
     whole = 20 * made.group_size
     measured = [1e-6, 2.0, 2.0, 2.0, 1e9]  # one node's word does not count
-    assert deadline(config, made, found, measured) == FACTOR * 2.0 * whole
+    assert deadline(config, made, found, measured) == max(FLOOR, OF_NODES * 2.0 * whole)
+    assert deadline(config, made, found, [2000.0]) == OF_NODES * 2000.0 * whole
 
 
 def test_it_is_a_multiple_of_what_a_cohort_would_take(config, built, monkeypatch):

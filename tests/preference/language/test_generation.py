@@ -251,3 +251,17 @@ def test_a_public_seed_reaches_no_noise_or_cohort(tmp_path):
     assert not (tmp_path / "run").exists()
     with pytest.raises(InputError, match="--seed must not be negative"):
         PublicSeed(-1)
+
+
+def test_responses_that_do_not_end_are_counted(writer):
+    writer.write(PROMPTS, SHORT, seed=1)
+    openings = writer._texts.openings(PROMPTS, SHORT.max_new_tokens)
+    tokens = writer.continue_tokens(openings, SHORT, 1, ended=True)
+    broke_off = sum(ids[-1] not in writer._texts.ends for ids in tokens)
+    assert writer.cut_off == broke_off > 0
+    assert all(
+        len(ids) == SHORT.max_new_tokens for ids in tokens if ids[-1] not in writer._texts.ends
+    )
+    writer._texts.ends[:] = range(len(writer._texts.tokenizer))
+    writer.write(PROMPTS, SHORT, seed=1)
+    assert writer.cut_off == broke_off  # whatever is said ends there

@@ -119,3 +119,15 @@ def test_many_are_scored_together_and_as_alone(saved, kind, task):
     alone = [scorer.score([prompt], [response])[0] for prompt, response in pairs]
     np.testing.assert_allclose(together, alone, rtol=1e-5, atol=1e-5)
     assert len(scorer.score([], [])) == 0
+
+
+def test_a_base_scores_as_what_says_the_next_token(language_model):
+    base = language_model("llama")
+    assert isinstance(load_scorer(base), SavedLikelihood)
+    found = load_scorer(base).score(PROMPTS, RESPONSES)
+    np.testing.assert_allclose(found, SavedLikelihood.load(base).score(PROMPTS, RESPONSES))
+
+
+def test_an_encoder_gives_no_likelihood(language_model):
+    with pytest.raises(InputError, match="no causal language model"):
+        load_scorer(language_model("bert"))

@@ -315,3 +315,19 @@ def test_many_tokens_lie_in_a_mapped_file(tokenizer, monkeypatch):
     small = texts(PROMPTS, RESPONSES)
     monkeypatch.setattr(mapped_rows, "IN_MEMORY", 16)
     assert same(small, texts(PROMPTS, RESPONSES))
+
+
+def test_a_system_prompt_reaches_the_template_in_training_and_writing(language_model):
+    from transformers import AutoTokenizer
+
+    texts = TextTokens(AutoTokenizer.from_pretrained(language_model("gpt2-chat")), 99)
+    texts.tokenizer.chat_template = (
+        "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}"
+        "{% if add_generation_prompt %}assistant {% endif %}"
+    )
+    prompt = "\n\nSystem: be short\n\nHuman: now?"
+    (whole,) = texts.whole([prompt], ["It."])
+    assert whole == "system be short user now? assistant It. "
+    (opening,) = texts.openings([prompt], 4)
+    expected = texts.tokenizer("system be short user now? assistant ", add_special_tokens=False)
+    assert opening == expected["input_ids"]

@@ -27,7 +27,7 @@ pytest.importorskip("peft")
 @pytest.mark.parametrize("train", ["lora", "full"])
 def test_ours_and_the_loop_agree(train, task, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    with language_model._saved(SMALL) as path:
+    with language_model.saved_model(SMALL) as path:
         settings = BaseSettings(path, train, rank=2, max_tokens=6, batch_tokens=30, task=task)
         base = LanguageBase(settings)
         ways = Variants(examples(SMALL, base))
@@ -41,7 +41,7 @@ def test_ours_and_the_loop_agree(train, task, monkeypatch, tmp_path):
 
 
 def test_of_a_policy_the_reference_is_computed_or_kept():
-    with language_model._saved(SMALL) as path:
+    with language_model.saved_model(SMALL) as path:
         settings = BaseSettings(path, "lora", rank=2, max_tokens=6, task="policy")
         given = examples(SMALL, LanguageBase(settings))
         ways = Variants(given)
@@ -63,9 +63,9 @@ def test_a_benchmark_that_is_killed_leaves_nothing(tmp_path, number):
     (tmp_path / "temporary").mkdir()
     code = (
         "import time\n"
-        "from murmuration.research.bench.language_model import LmBench, _saved\n"
+        "from murmuration.research.bench.language_model import LmBench, saved_model\n"
         "small = LmBench(tokens=6, layers=1, width=16, vocabulary=50)\n"
-        "with _saved(small) as path:\n"
+        "with saved_model(small) as path:\n"
         "    print(path, flush=True)\n"
         "    time.sleep(600)\n"
     )
@@ -133,7 +133,7 @@ def test_what_there_is_not_is_refused(cli, asked):
 @pytest.mark.parametrize("train", ["lora", "full"])
 def test_trl_steps_on_the_same_pairs(train, task):
     pytest.importorskip("trl")
-    with language_model._saved(SMALL) as path:
+    with language_model.saved_model(SMALL) as path:
         settings = BaseSettings(path, train, rank=2, max_tokens=6, batch_tokens=30, task=task)
         base = LanguageBase(settings)
         rival = Trl(base, examples(SMALL, base))

@@ -1,0 +1,46 @@
+"""The benchmark of kept states computes the same gradients; how fast is not tested."""
+
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.row_cache import FOLDER
+from murmuration.privacy.mechanisms.clipping import NoClip
+from murmuration.research.bench import kept_states
+from murmuration.research.bench.language_model import LmBench, Variants, examples, saved_model
+
+SMALL = LmBench(users=3, judgements=1, tokens=8, layers=2, width=16, vocabulary=50, rank=2)
+
+pytest.importorskip("peft")
+
+
+@pytest.mark.parametrize("task", ["reward", "policy"])
+@pytest.mark.parametrize("layers", ["all", "last:1"])
+def test_figures(task, layers, monkeypatch, tmp_path):
+    monkeypatch.setenv(FOLDER, str(tmp_path / "mine"))
+    row = kept_states.measure(SMALL, layers, task, 1)
+    names = ("plain_ms_a_judgement", "ours_ms_a_judgement", "ours_ratio", "states_ms_a_text")
+    assert all(row[name] > 0 for name in names)
+    assert (row["layers"], row["judgements"]) == (layers, 3)
+    assert os.environ[FOLDER] == str(tmp_path / "mine") and not (tmp_path / "mine").exists()
+
+
+def test_a_base_is_named(tmp_path):
+    with saved_model(SMALL) as path:
+        row = kept_states.measure(replace(SMALL, vocabulary=0), "last:1", "reward", 1, path)
+    assert row["dimension"] > 0
+
+
+def test_both_ways_have_the_same_sum(tmp_path):
+    with saved_model(SMALL) as path, kept_states._own_cache():
+        base = LanguageBase(BaseSettings(path, rank=2, max_tokens=8, layers="last:1"))
+        given = examples(SMALL, base)
+        ways = Variants(given)
+        ways._clip = NoClip()
+        ours = ways.kept()
+        base.lower = None
+        plain_D = base.to_theta(Variants(given).plain()[None])[0]
+    torch.testing.assert_close(ours, plain_D, atol=1e-6, rtol=1e-4)
