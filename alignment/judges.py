@@ -196,7 +196,8 @@ def judge_of(
         InputError: there is no such judge, or an option is missing or of no use.
     """
     if named.startswith(("http://", "https://")):
-        from murmuration.alignment.endpoint import Endpoint, EndpointJudge
+        from murmuration.alignment.endpoints.client import Endpoint
+        from murmuration.alignment.endpoints.judge import EndpointJudge
 
         endpoint = Endpoint(named, model, price)
         if kept is None:
