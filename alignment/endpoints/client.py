@@ -248,9 +248,7 @@ class Client:
                 await asyncio.sleep(min(pause, _LONGEST_PAUSE))
         raise InputError(f"{endpoint.named}: {why}, {endpoint.attempts} times{afterwards}")
 
-    async def _sent(
-        self, client: httpx.AsyncClient, body: Body
-    ) -> tuple[int, bytes | None, float]:
+    async def _sent(self, client: httpx.AsyncClient, body: Body) -> tuple[int, bytes | None, float]:
         """Status, body (None: too large or packed) and the pause that is asked for."""
         url = f"{self.endpoint.url.rstrip('/')}/chat/completions"
         async with client.stream("POST", url, json=body) as reply:

@@ -7,8 +7,8 @@ Decisions:
   that nothing in them is meant for it. That makes it harder to talk a judge round, not impossible.
 - A verdict is appended to a file as soon as it is there, under a hash of everything that decides
   it, and is never asked for again: a run that was interrupted goes on where it was.
-- Nothing that the endpoint says is kept or shown, but which verdict it was and its token counts. How
-  it is asked, and what bounds that: `alignment.endpoints.client`.
+- Nothing that the endpoint says is kept or shown, but which verdict it was and its token counts.
+  How it is asked, and what bounds that: `alignment.endpoints.client`.
 
 Legend: P pairs.
 """

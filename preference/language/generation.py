@@ -89,13 +89,18 @@ def _fallen(chance_RV: torch.Tensor, uniform_R: torch.Tensor) -> torch.Tensor:
 
 
 class Writer:
-    """A causal language model and how prompts are written down for it."""
+    """A causal language model and how prompts are written down for it.
+
+    Attributes:
+        cut_off: how many responses of `write` broke off at the most tokens, so far.
+    """
 
     def __init__(self, model: Any, texts: TextTokens) -> None:
         """Of a model with LoRA layers, with them."""
         network = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._device = usual_device()
         self._network, self._texts = network.eval().to(self._device), texts
+        self.cut_off = 0
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Writer":
@@ -120,9 +125,10 @@ class Writer:
         if isinstance(prompts, str):
             raise InputError("write takes a list of prompts")
         openings = self._texts.openings(prompts, sampling.max_new_tokens)
-        tokens = self.continue_tokens(openings, sampling, seed, progress)
-        decode = self._texts.tokenizer.decode
-        return [decode(ids, clean_up_tokenization_spaces=False).strip() for ids in tokens]
+        tokens = self.continue_tokens(openings, sampling, seed, progress, ended=True)
+        responses, cut_off = read_responses(self._texts, tokens)
+        self.cut_off += cut_off
+        return responses
 
     def continue_tokens(
         self,
@@ -198,6 +204,20 @@ class Writer:
             next((at for at, token in enumerate(row) if token in ends), len(row)) for row in rows
         )
         return [row[: first + 1] for row, first in zip(rows, firsts, strict=True)]
+
+
+def read_responses(texts: TextTokens, tokens: Sequence[list[int]]) -> tuple[list[str], int]:
+    """Return responses as texts without their ends, and how many have none because they broke off.
+
+    Args:
+        texts: how tokens are read.
+        tokens: of each response, with the token that ended it.
+    """
+    ends, decode = set(texts.ends), texts.tokenizer.decode
+    ended = [bool(ends.intersection(ids[-1:])) for ids in tokens]
+    whole = [ids[:-1] if end else ids for ids, end in zip(tokens, ended, strict=True)]
+    responses = [decode(ids, clean_up_tokenization_spaces=False).strip() for ids in whole]
+    return responses, len(ended) - sum(ended)
 
 
 @contextmanager
