@@ -51,7 +51,8 @@ def winrate(
         models: Model folders, as ``run.path / "model"``, bases, or ``.jsonl`` files of answers.
         against: The model that they are compared with: likewise a folder, base or file.
         prompts: A file (or other source, as data of a run) with ``prompt`` in each row, or
-            ``population:seen`` or ``population:unseen`` for fresh ones of the embedded population;
+            ``population:seen`` or ``population:unseen`` for fresh ones of the embedded population,
+            or ``murmuration.questions`` for 300 debatable ones;
             by default those of a file of answers, else the first of these.
         limit: How many prompts, from the first; by default all, 2000 of the population.
         judge: ``population`` for the embedded population's truth, the folder of a reward model, or

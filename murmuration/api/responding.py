@@ -94,7 +94,8 @@ def respond(
         model: A run, a model's folder, as ``run.path / "model"``, or a base; with ``writer`` the
             name of one of its models.
         prompts: A file (or other source, as data of a run) with ``prompt`` in each row, or
-            ``population:seen`` or ``population:unseen`` for fresh ones of the embedded population.
+            ``population:seen`` or ``population:unseen`` for fresh ones of the embedded population,
+            or ``murmuration.questions`` for 300 debatable ones.
         out: The ``.jsonl`` file to write.
         limit: How many prompts, from the first; by default all, 2000 of the population.
         samples: Responses to each prompt.

@@ -76,7 +76,8 @@ def synthesize(
         policy: The model that writes answers: a folder, or a base; with ``writer`` the name of one
             of its models.
         prompts: A file (or other source, as data of a run) with ``prompt`` in each row, or
-            ``population:seen`` or ``population:unseen`` for fresh ones of the embedded population.
+            ``population:seen`` or ``population:unseen`` for fresh ones of the embedded population,
+            or ``murmuration.questions`` for 300 debatable ones.
         out: The folder to write.
         limit: How many prompts, from the first; by default all, 2000 of the population.
         samples: Answers to each prompt.
@@ -109,7 +110,7 @@ def synthesize(
     from murmuration.preference.language.loading import contents_of, resolve_base
     from murmuration.reporting.live.status import status
     from murmuration.server.lineage import lineage_of_saved, lineage_of_served
-    from murmuration.sims.population.prompts import PREFIX
+    from murmuration.sims.population.prompts import PREFIX, QUESTIONS
 
     sampling, folder = sampling or Sampling(), Path(out)
     if folder.exists() or folder.is_symlink():
@@ -138,12 +139,13 @@ def synthesize(
         path = (policy if is_hub_name(policy) else "") if writer else resolve_base(policy)
         given = {"pairs": pairs, "labels": labels, "temperature": sampling.temperature}
         given |= {"top-p": sampling.top_p, "max-new-tokens": sampling.max_new_tokens, "seed": seed}
+        source = f"questions of {QUESTIONS}" if prompts == QUESTIONS else "public prompts"
         named = f"fresh prompts of the embedded population ({prompts})"
         made = Made(
             reward=digest_of(model),
             policy="" if writer else contents_of(path).digest,
             policy_name="" if path and Path(path).is_dir() else path,
-            source=named if prompts.startswith(PREFIX) else "public prompts",
+            source=named if prompts.startswith(PREFIX) else source,
             prompts=len(asked),
             samples=samples,
             settings=given,

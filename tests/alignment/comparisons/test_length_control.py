@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from murmuration.alignment.comparisons import intervals
 from murmuration.alignment.comparisons.intervals import PromptBootstrap
 from murmuration.alignment.comparisons.length_control import (
     fit_wins,
@@ -72,16 +73,17 @@ def test_equal_lengths_leave_the_plain_rate():
     )[0] == pytest.approx(rate)
 
 
-def test_its_interval_holds_the_truth_as_often_as_it_says():
-    """Over 200 crowds: 95 % of intervals, give or take what chance does."""
+def test_its_interval_holds_the_truth_as_often_as_it_says(monkeypatch):
+    """Over 100 crowds: 95 % of intervals, give or take what chance does."""
+    monkeypatch.setattr(intervals, "_DRAWS", 200)
     truth, held = 1 / (1 + np.exp(-0.4)), 0
-    for seed in range(200):
+    for seed in range(100):
         wins_R, longer_R = crowd(0.4, 1.5, 150, seed=seed)
         drawn = PromptBootstrap([f"p{k}" for k in range(75)], seed)
         estimate = drawn.length_controlled(wins_R.reshape(75, 2), longer_R.reshape(75, 2))
         assert estimate.low < estimate.value < estimate.high
         held += estimate.low <= truth <= estimate.high
-    assert 180 <= held <= 199
+    assert 88 <= held <= 99
 
 
 def test_where_every_answer_wins_it_is_wilsons():
