@@ -9,9 +9,9 @@ are strangers' opinions on contested questions; they may offend.
 
 Workers are put into groups by a hash of their ids, so that the files are the same for everybody:
 
-    train.jsonl    four fifths of the workers, 12 debates
+    train.jsonl    seven tenths of the workers, 12 debates
     test.jsonl     a tenth of the workers, the same debates
-    gold.jsonl     another tenth, the same debates: for a reward that judges, without privacy
+    gold.jsonl     two tenths more, the same debates: for a reward that judges, without privacy
     unseen.jsonl   what the workers of test.jsonl said of four debates more
 
 Rows are `user_id, prompt, chosen, rejected` and, of two that are equally convincing, `tie`. Worker
@@ -36,7 +36,7 @@ UNSEEN = (
     "should-physical-education-be-mandatory",
     "william-farquhar-ought",
 )
-GROUPS = {0: "test", 1: "gold"}  # of a worker's hash modulo 10; others train
+GROUPS = {0: "test", 1: "gold", 2: "gold"}  # of a worker's hash modulo 10; others train
 FILES = ("train", "test", "gold", "unseen")
 
 Row = dict[str, object]

@@ -83,7 +83,7 @@ def measure(
     Raises:
         NoRival: there is no TRL.
     """
-    with _saved(bench) as path:
+    with random_model(bench) as path:
         settings = BaseSettings(
             path=path,
             train=train,
@@ -245,8 +245,8 @@ class Variants:
 
 
 @contextmanager
-def _saved(bench: LmBench) -> Iterator[str]:
-    """A folder with the model."""
+def random_model(bench: LmBench) -> Iterator[str]:
+    """Yield a folder with a model of random weights; it is removed afterwards."""
     try:
         from tokenizers import Tokenizer, models
         from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast

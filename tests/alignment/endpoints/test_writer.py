@@ -59,7 +59,7 @@ def test_each_prompt_gets_its_own_answer():
 def test_answers_that_are_cut_off_are_counted():
     def reply(request):
         said = echo(request)
-        said["choices"][0]["finish_reason"] = "length" if "7" in str(request) else "stop"
+        said["choices"][0]["finish_reason"] = "length" if "7" in str(said) else "stop"
         return said
 
     with StandIn(reply) as server:
