@@ -34,7 +34,7 @@ class Made:
     """How pairs were made, for the card.
 
     Attributes:
-        reward: SHA-256 of the reward's folder, ``policy`` of the policy.
+        reward: SHA-256 of the reward's folder, ``policy`` of the policy; empty of a server's.
         policy_name: of the policy on a hub; empty for a folder.
         source: what prompts are, in words that name no folder.
         prompts: how many; ``samples`` answers to each.
@@ -77,6 +77,7 @@ def card(found: Preferences, made: Made, promise: Promise) -> str:
     """README.md of a data set."""
     rows, private = len(found.rows), bool(promise.runs)
     policy = f"`{made.policy_name}`, " if made.policy_name else ""
+    policy += f"SHA-256 `{made.policy}`" if made.policy else "which a server ran: no digest"
     settings = ", ".join(f"`--{name} {value}`" for name, value in made.settings.items())
     tags = ["differential-privacy"] * private + [
         "preference",
@@ -130,7 +131,7 @@ def card(found: Preferences, made: Made, promise: Promise) -> str:
         "```",
         "## How they were made",
         f"{made.samples} answers to each of {made.prompts:,} prompts ({settings}) by the policy "
-        f"{policy}SHA-256 `{made.policy}`; scores of the reward with SHA-256 `{made.reward}`. Left "
+        f"{policy}; scores of the reward with SHA-256 `{made.reward}`. Left "
         f"out: {_left_out(found)}.",
         "## Limits",
         "Labels are a reward model's opinion, which knows the majority's taste with the noise of "

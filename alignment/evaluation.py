@@ -18,7 +18,7 @@ import torch
 from murmuration.alignment.rewards import AnswerReward, Scores
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import LanguageBase
-from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.generation import Sampling, Writer, read_responses
 from murmuration.preference.language.tokens import length_batches
 from murmuration.sims.population.population import Population, Weights, true_reward
 from murmuration.sims.population.win_rate import worth
@@ -99,6 +99,7 @@ class Evaluation:
         truth_error: its standard error.
         unreadable: share of answers that have no true reward.
         words: mean number of words.
+        cut_off: share of answers that broke off at the most tokens; None of earlier versions.
     """
 
     step: int
@@ -109,6 +110,7 @@ class Evaluation:
     truth_error: float | None
     unreadable: float | None
     words: float
+    cut_off: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Figures for a line of JSON, which has no NaN."""
@@ -151,10 +153,7 @@ class Evaluator:
         tokens = writer.continue_tokens(
             self._openings, self._sampling, (self._seed, 1 + step), progress, ended=True
         )
-        decode = self._base.texts.tokenizer.decode
-        ends = set(self._base.texts.ends)
-        said = [ids[:-1] if ends.intersection(ids[-1:]) else ids for ids in tokens]
-        answers = [decode(ids, clean_up_tokenization_spaces=False).strip() for ids in said]
+        answers, cut_off = read_responses(self._base.texts, tokens)
         kl_P = divergences(self._base, self._openings, tokens, self._sampling)
         if not np.isfinite(kl_P).all():
             raise InputError(f"the policy of step {step} is not finite: lower --learning-rate")
@@ -171,6 +170,7 @@ class Evaluator:
             truth_error=error,
             unreadable=unreadable,
             words=float(np.mean([len(answer.split()) for answer in answers])),
+            cut_off=cut_off / len(answers),
         )
 
     def remember(self, step: int, answers: Sequence[str]) -> tuple[float, float | None]:

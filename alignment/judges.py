@@ -13,8 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.extensions import ExtensionError, Group
+from murmuration.reporting.run_files import read_json
 from murmuration.sims.population.population import Population
 from murmuration.sims.population.win_rate import Worth, wins, worth
 
@@ -122,7 +124,8 @@ class RewardJudge:
         return {
             "kind": "reward",
             "name": self._name,
-            "how": "The answer with the higher score of a saved reward model wins.",
+            "how": "The answer with the higher score of a saved reward model wins."
+            + _accuracy_text(Path(self._name)),
             "caveats": [
                 "It is a model's opinion and no truth. A policy that was trained to please this "
                 "reward, or one of the same judgements, wins here whether or not people would "
@@ -196,7 +199,8 @@ def judge_of(
         InputError: there is no such judge, or an option is missing or of no use.
     """
     if named.startswith(("http://", "https://")):
-        from murmuration.alignment.endpoint import Endpoint, EndpointJudge
+        from murmuration.alignment.endpoints.client import Endpoint
+        from murmuration.alignment.endpoints.judge import EndpointJudge
 
         endpoint = Endpoint(named, model, price)
         if kept is None:
@@ -208,6 +212,16 @@ def judge_of(
     if named == POPULATION:
         return PopulationJudge()
     return InstalledJudge(named) if named in JUDGES.names() else RewardJudge(named)
+
+
+def _accuracy_text(folder: Path) -> str:
+    """Return what the run beside a model says of its accuracy; nothing where there is none."""
+    folder = folder.expanduser().resolve()
+    result = read_json(folder.parent / "result.json") if folder.name == "model" else {}
+    accuracy = result.get("heldout_accuracy")
+    if not isinstance(accuracy, float) or result.get("weights") != weights_digest(folder):
+        return ""
+    return f" On judgements that were held out from its own run it was right in {accuracy:.1%}."
 
 
 def _worth(prompts: Sequence[str], answers: Sequence[str]) -> Worth:

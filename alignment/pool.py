@@ -10,6 +10,7 @@ Legend: P prompts, N answers to each.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -21,6 +22,48 @@ from murmuration.preference.reward import RewardModel
 
 #: What scores answers.
 Reward = RewardModel | SavedReward
+
+
+class AnswerWriter(Protocol):
+    """A model on this machine (`generation.Writer`), or one behind an endpoint."""
+
+    #: How many answers broke off at the most tokens, so far.
+    cut_off: int
+
+    def write(
+        self,
+        prompts: Sequence[str],
+        sampling: Sampling = ...,
+        seed: int | Sequence[int] = ...,
+        progress: Callable[[int, int], None] = ...,
+    ) -> list[str]:
+        """Return an answer to each prompt."""
+        ...
+
+
+def writer_of(model: str, server: str = "") -> AnswerWriter:
+    """Return what writes a model's answers.
+
+    Args:
+        model: a folder or a base; with a server, one of its models.
+        server: an OpenAI-compatible address up to /v1, or nothing.
+
+    Raises:
+        InputError: the model cannot be loaded, or that is no address.
+    """
+    if not server:
+        return Writer.load(model)
+    from murmuration.alignment.endpoints.client import WRITER, Endpoint
+    from murmuration.alignment.endpoints.writer import EndpointWriter
+
+    return EndpointWriter(Endpoint(server, model, role=WRITER))
+
+
+def cut_off_text(cut_off: int, answers: int, sampling: Sampling) -> str:
+    """Return a sentence about answers that broke off; nothing where none did."""
+    if not cut_off:
+        return ""
+    return f"{cut_off:,} of {answers:,} answers were cut off at {sampling.max_new_tokens:,} tokens"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +90,7 @@ def load_reward(option: str, folder: Path) -> Reward:
 
 
 def draw(
-    writer: Writer,
+    writer: AnswerWriter,
     reward: Reward,
     prompts: Sequence[str],
     samples: int,
@@ -67,7 +110,7 @@ def draw(
 
 
 def write_samples(
-    writer: Writer,
+    writer: AnswerWriter,
     prompts: Sequence[str],
     samples: int,
     sampling: Sampling,

@@ -21,7 +21,7 @@ from pathlib import Path
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.checkpoint import chain_of
 from murmuration.privacy.disclosure import OperatorOnly
-from murmuration.sims.population.prompts import PREFIX, prompts_of
+from murmuration.sims.population.prompts import is_public, prompts_of
 from murmuration.sims.runtimes.shown_prompts import shown
 
 DECLARE = "--prompts-public"
@@ -93,7 +93,8 @@ def refuse_private(
     """
     # Those of the population come from a public stream of their own, drawn apart from what users
     # were shown. There are so few wordings that one may be there, too, by chance: it tells nothing.
-    if declared_public or source.startswith(PREFIX):
+    # The list of questions was in the package before any user saw one of them.
+    if declared_public or is_public(source):
         return False
     run = Path(model).expanduser().resolve().parent
     result = shown(run, prompts)

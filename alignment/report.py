@@ -72,9 +72,10 @@ def summary(result: Mapping[str, Any], folder: Path) -> Group:
         "truth": "true reward",
         "unreadable": "invalid generations",
         "words": "words",
+        "cut_off": "cut off",
     }
     rows = [
-        {"": name, **{key: result[name][key] for key in headings if key}}
+        {"": name, **{key: result[name].get(key) for key in headings if key}}
         for name in ("reference", "policy")
     ]
     lines = [_NO_BETTER] if result["policy"]["proxy"] <= 0 else []

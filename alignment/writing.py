@@ -35,7 +35,7 @@ def answer_lines(
     answers_TN: Sequence[Sequence[str]],
     mark: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
-    """Return answers as lines of a file that `comparison.read_answers` reads.
+    """Return answers as lines of a file that `comparisons.comparison.read_answers` reads.
 
     Args:
         prompts: public ones.

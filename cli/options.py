@@ -23,7 +23,8 @@ GENERATIONS = "Answers to each prompt."
 LIMIT = "How many prompts, from the first."
 PROMPTS = (
     "A file (or other source, as --data of a run) with `prompt` in each row, or `population:seen` "
-    "or `population:unseen` for fresh ones of the embedded population."
+    "or `population:unseen` for fresh ones of the embedded population, or `murmuration.questions` "
+    "for 300 debatable ones."
 )
 PROMPTS_PUBLIC = "Declare that the prompts were public before any user saw them."
 REWARD = "A saved reward model, as in RUN/model."

@@ -173,6 +173,33 @@ def lineage_of_saved(
     return lineage
 
 
+def lineage_of_served(what: str, name: str, option: str, given: str) -> Promise:
+    """That of a model behind a server, which shows no folder: what somebody says that it cost.
+
+    Args:
+        what: the option that names the model, ``name`` what it names; where that is a folder here,
+            what this says counts, too.
+        option: the one that says what it cost.
+        given: what that says, as of ``lineage_of_saved``.
+
+    Raises:
+        InputError: nothing is said, or as of ``lineage_of_saved``.
+    """
+    if Path(name).expanduser().is_dir():
+        return lineage_of_saved(what, name, option, given, may_be_base=True)
+    if given == "public":
+        return Promise().declared_public()
+    stated, _ = _of_ledgers(option, given)
+    if not stated.runs:
+        raise InputError(
+            f"{what} {name}: a server shows no folder, so what the model cost users is not known: "
+            f"say {option} public if it was trained on no private data, or {option} LEDGER"
+        )
+    if any(run.epsilon is None or run.terms.unit is not Unit.USER for run in stated.runs):
+        raise InputError(f"{option}: a run of {what} {name} promised its users nothing")
+    return stated
+
+
 def mark_of(promise: Promise) -> dict[str, str]:
     """Return what each row that was made with models of these runs says of them: identities, and
     where their ledgers ended; nothing where there are none."""
@@ -198,6 +225,15 @@ def mark_of_model(path: str) -> dict[str, str]:
         return mark_of(lineage_of_model("the model", path, ""))
     except InputError:
         return {PRIVATE_RUNS: _NOT_KNOWN}
+
+
+def mark_of_served(what: str, name: str, option: str, given: str) -> dict[str, str]:
+    """Return what each row says that a server's model wrote; arguments as of
+    ``lineage_of_served``, which may also be silent: then that it is not known."""
+    if not given:
+        is_folder = Path(name).expanduser().is_dir()
+        return mark_of_model(name) if is_folder else {PRIVATE_RUNS: _NOT_KNOWN}
+    return mark_of(lineage_of_served(what, name, option, given))
 
 
 def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from murmuration.cli.models.sampling import MaxNewTokens, Temperature, TopP
+from murmuration.cli.models.sampling import MaxNewTokens, Temperature, TopP, WriterServer
 from murmuration.cli.options import (
     PROMPTS_PUBLIC,
     REWARD,
@@ -22,7 +22,12 @@ _DEFAULT = Sampling()
 
 
 def respond(
-    model: Annotated[str, typer.Argument(help="A model folder, as in RUN/model, or a base.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A model folder, as in RUN/model, or a base; with --writer a model of it."
+        ),
+    ],
     prompts: Prompts,
     out: Annotated[
         Path,
@@ -34,6 +39,7 @@ def respond(
     top_p: TopP = _DEFAULT.top_p,
     max_new_tokens: MaxNewTokens = _DEFAULT.max_new_tokens,
     seed: DrawSeed = 0,
+    writer: WriterServer = "",
     reward: Annotated[
         str | None,
         typer.Option(
@@ -67,6 +73,7 @@ def respond(
         samples=samples,
         sampling=Sampling(temperature, top_p, max_new_tokens),
         seed=seed,
+        writer=writer,
         reward=reward,
         best_of=best_of,
         reward_privacy=reward_privacy,

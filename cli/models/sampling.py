@@ -11,4 +11,16 @@ MAX_NEW_TOKENS = "The most tokens of an answer."
 
 Temperature = Annotated[float, Option(help=TEMPERATURE, rich_help_panel=PANEL)]
 TopP = Annotated[float, Option(help=TOP_P, rich_help_panel=PANEL)]
+WriterServer = Annotated[
+    str,
+    Option(
+        "--writer",
+        help="An OpenAI-compatible address up to /v1 (vLLM, llama.cpp, Ollama) that writes the "
+        "answers; models are then named as there. Prompts are sent to it. Its key, if it needs "
+        "one, is in MURMURATION_WRITER_KEY.",
+        metavar="URL",
+        show_default=False,
+        rich_help_panel=PANEL,
+    ),
+]
 MaxNewTokens = Annotated[int, Option(help=MAX_NEW_TOKENS, rich_help_panel=PANEL)]

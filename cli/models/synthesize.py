@@ -7,7 +7,7 @@ from typing import Annotated
 import click
 import typer
 
-from murmuration.cli.models.sampling import MaxNewTokens, Temperature, TopP
+from murmuration.cli.models.sampling import MaxNewTokens, Temperature, TopP, WriterServer
 from murmuration.cli.options import (
     GENERATIONS,
     PROMPTS_PUBLIC,
@@ -54,6 +54,7 @@ def synthesize(
     top_p: TopP = _DEFAULT.top_p,
     max_new_tokens: MaxNewTokens = _DEFAULT.max_new_tokens,
     seed: DrawSeed = 0,
+    writer: WriterServer = "",
     reward_privacy: RewardPrivacy = "",
     policy_privacy: Annotated[
         str,
@@ -86,6 +87,7 @@ def synthesize(
         labels=labels,
         sampling=Sampling(temperature, top_p, max_new_tokens),
         seed=seed,
+        writer=writer,
         reward_privacy=reward_privacy,
         policy_privacy=policy_privacy,
         prompts_public=prompts_public,
@@ -93,9 +95,12 @@ def synthesize(
     )
     if as_json:
         result = {"out": str(out), "pairs": written.pairs, "left_out": dict(written.left_out)}
+        result |= {"cut_off": written.cut_off} if written.cut_off else {}
         print(json.dumps({**result, "promise": written.promise.to_json()}))
         return
     left_out = ", ".join(f"{count:,} of {why}" for why, count in written.left_out.items())
     print(f"wrote {counted(written.pairs, 'pair')} to {out}; left out: {left_out}")
+    if written.cut_off:
+        print(written.cut_off)
     for line in [*paragraphs(written.promise), FOR_EVER]:
         print(line.replace("**", ""))

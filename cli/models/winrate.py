@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from murmuration.alignment.comparison_text import comparison_text
+from murmuration.alignment.comparisons.text import comparison_text
 from murmuration.alignment.judges import POPULATION
 from murmuration.api.judging import PAGE
 from murmuration.api.judging import winrate as compare_answers
-from murmuration.cli.models.sampling import MaxNewTokens, Temperature, TopP
+from murmuration.cli.models.sampling import MaxNewTokens, Temperature, TopP, WriterServer
 from murmuration.cli.options import LIMIT, PROMPTS, Generations, Json, meaning
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import Sampling
@@ -78,6 +78,7 @@ def winrate(
     seed: Annotated[
         int, typer.Option(help=f"{meaning('seed')} Of prompts, answers and intervals.", min=0)
     ] = 0,
+    writer: WriterServer = "",
     as_json: Json = False,
 ) -> None:
     """Compare models' answers with another's: how often each wins, by a judge.
@@ -97,6 +98,7 @@ def winrate(
         kl=kl,
         sampling=Sampling(temperature, top_p, max_new_tokens),
         seed=seed,
+        writer=writer,
         progress=True,
     )
     if as_json:

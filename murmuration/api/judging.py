@@ -13,7 +13,7 @@ from murmuration.api.quiet import quiet_libraries
 from murmuration.preference.data.rows import InputError
 
 if TYPE_CHECKING:
-    from murmuration.alignment.comparison import Comparison, Side
+    from murmuration.alignment.comparisons.comparison import Comparison, Side
     from murmuration.preference.language.generation import Sampling
 
 RESULT, PAGE, VERDICTS, ANSWERS = "result.json", "page.html", "verdicts.jsonl", "answers"
@@ -33,6 +33,7 @@ def winrate(
     kl: bool = True,
     sampling: Sampling | None = None,
     seed: int = 0,
+    writer: str = "",
     progress: bool = False,
 ) -> Comparison:
     """Compare models' answers with another's: how often each wins, by a judge.
@@ -50,7 +51,8 @@ def winrate(
         models: Model folders, as ``run.path / "model"``, bases, or ``.jsonl`` files of answers.
         against: The model that they are compared with: likewise a folder, base or file.
         prompts: A file (or other source, as data of a run) with ``prompt`` in each row, or
-            ``population:seen`` or ``population:unseen`` for fresh ones of the embedded population;
+            ``population:seen`` or ``population:unseen`` for fresh ones of the embedded population,
+            or ``murmuration.questions`` for 300 debatable ones;
             by default those of a file of answers, else the first of these.
         limit: How many prompts, from the first; by default all, 2000 of the population.
         judge: ``population`` for the embedded population's truth, the folder of a reward model, or
@@ -63,6 +65,9 @@ def winrate(
         kl: Whether to estimate each model's KL divergence from the other.
         sampling: How answers are drawn.
         seed: Seed of prompts, answers and intervals.
+        writer: The address, up to /v1, of an OpenAI-compatible server that writes the answers of
+            all models but files, which are then named as there: prompts are sent to it. Its key, if
+            it needs one, is in MURMURATION_WRITER_KEY.
         progress: Whether to show what is being done.
 
     Returns:
@@ -72,7 +77,7 @@ def winrate(
         InputError: what cannot be used, and why.
     """
     quiet_libraries()
-    from murmuration.alignment.comparison import (
+    from murmuration.alignment.comparisons.comparison import (
         ComparisonRequest,
         compare,
         is_answers,
@@ -111,8 +116,9 @@ def winrate(
             sampling or Sampling(),
             kl=kl,
             seed=PublicSeed(seed),
+            writer=writer,
         )
-        sides, other = write_sides(asked, say, _answer_writer(folder, asked.prompts))
+        sides, other = write_sides(asked, say, _answer_writer(folder, asked.prompts, writer))
         say("judging")
         comparison = compare(asked, sides, other, judging)
     if folder:
@@ -136,10 +142,12 @@ def _check_ours(out: Path) -> None:
         )
 
 
-def _answer_writer(out: Path | None, prompts: Sequence[str]) -> Callable[[int, Side], None]:
+def _answer_writer(
+    out: Path | None, prompts: Sequence[str], server: str
+) -> Callable[[int, Side], None]:
     """Return what puts answers into a folder as soon as they are there, in place of former ones."""
 
-    from murmuration.alignment.comparison import mark_told
+    from murmuration.alignment.comparisons.comparison import mark_told
     from murmuration.alignment.writing import answer_lines
     from murmuration.privacy.durable_files import replace_file
 
@@ -152,7 +160,7 @@ def _answer_writer(out: Path | None, prompts: Sequence[str]) -> Callable[[int, S
                     (out / name).unlink(missing_ok=True)
                 shutil.rmtree(out / ANSWERS, ignore_errors=True)
             (out / ANSWERS).mkdir(parents=True, exist_ok=True)
-            lines = answer_lines(prompts, side.answers_TN, mark_told(side.model))
+            lines = answer_lines(prompts, side.answers_TN, mark_told(side.model, server))
             replace_file(out / _answers_file(place), lines)
         except OSError as error:
             raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
@@ -165,7 +173,7 @@ def _answers_file(place: int) -> str:
 
 
 def _write(out: Path, comparison: Comparison) -> None:
-    from murmuration.alignment.page import page
+    from murmuration.alignment.comparisons.page import page
     from murmuration.privacy.durable_files import replace_file
 
     try:

@@ -28,7 +28,7 @@ class Responses:
         promise: of best of n, what may be claimed of it; without a reward None.
         mean_reward: of best of n, the mean reward of those that were chosen.
         mean_reward_drawn: the mean reward of all that were drawn.
-        cut_off: how many of all that were drawn did not end within ``max_new_tokens``.
+        cut_off: what is said of responses that broke off; nothing where none did.
     """
 
     path: Path
@@ -37,7 +37,7 @@ class Responses:
     promise: Promise | None = None
     mean_reward: float | None = None
     mean_reward_drawn: float | None = None
-    cut_off: int = 0
+    cut_off: str = ""
 
     def __str__(self) -> str:
         from murmuration.alignment.best_of_n import kl_bound
@@ -45,25 +45,19 @@ class Responses:
         from murmuration.reporting.promise import paragraphs
 
         if self.promise is None:
-            written = counted(self.samples * self.prompts, "response")
-            return f"wrote {written} to {self.path}{self._cut_off}"
+            wrote = f"wrote {counted(self.samples * self.prompts, 'response')} to {self.path}"
+            return f"{wrote}; {self.cut_off}" if self.cut_off else wrote
         lines = [
             f"wrote the best of {self.samples} responses to each of {self.prompts:,} prompts to "
-            f"{self.path}{self._cut_off}",
+            f"{self.path}",
             f"mean reward {self.mean_reward:.3f}; of all responses {self.mean_reward_drawn:.3f}",
             f"KL from the model at most ln n - (n - 1)/n = {kl_bound(self.samples):.3f} nats a "
             "prompt, an upper bound (Beirami et al. 2024)",
             *(line.replace("**", "") for line in paragraphs(self.promise)),
             "post-processing of a saved reward: no user's data were read for it",
+            *([self.cut_off] if self.cut_off else []),
         ]
         return "\n".join(lines)
-
-    @property
-    def _cut_off(self) -> str:
-        drawn = self.samples * self.prompts
-        return (
-            f"; {self.cut_off:,} of {drawn:,} broke off at --max-new-tokens" if self.cut_off else ""
-        )
 
 
 def respond(
@@ -75,6 +69,7 @@ def respond(
     samples: int = 1,
     sampling: Sampling | None = None,
     seed: int = 0,
+    writer: str = "",
     reward: Run | str | os.PathLike[str] | None = None,
     best_of: int | None = None,
     reward_privacy: str = "",
@@ -93,23 +88,28 @@ def respond(
         ...     sampling=Sampling(max_new_tokens=4),
         ... )
         >>> print(responses)
-        wrote 3 responses to responses.jsonl
+        wrote 3 responses to responses.jsonl; 3 of 3 answers were cut off at 4 tokens
 
     Args:
-        model: A run, a model's folder, as ``run.path / "model"``, or a base.
+        model: A run, a model's folder, as ``run.path / "model"``, or a base; with ``writer`` the
+            name of one of its models.
         prompts: A file (or other source, as data of a run) with ``prompt`` in each row, or
-            ``population:seen`` or ``population:unseen`` for fresh ones of the embedded population.
+            ``population:seen`` or ``population:unseen`` for fresh ones of the embedded population,
+            or ``murmuration.questions`` for 300 debatable ones.
         out: The ``.jsonl`` file to write.
         limit: How many prompts, from the first; by default all, 2000 of the population.
         samples: Responses to each prompt.
         sampling: How they are drawn.
         seed: Seed of the population's prompts and of all draws.
+        writer: The address, up to /v1, of an OpenAI-compatible server that writes: prompts are sent
+            there. Its key, if it needs one, is in MURMURATION_WRITER_KEY.
         reward: A saved reward model: of ``best_of`` responses to each prompt only the one that it
             likes best is written.
         best_of: With ``reward``: number of responses to choose from.
         reward_privacy: Privacy cost of the reward, where its folder does not record it: ``public``,
             or the ledgers of its runs, comma-separated.
-        model_privacy: As ``reward_privacy``, for the model.
+        model_privacy: As ``reward_privacy``, for the model; with ``writer`` and ``reward`` it must
+            be said.
         prompts_public: With ``reward``: declare that the prompts were public before any user saw
             them.
         progress: Whether to show how far it is.
@@ -122,11 +122,24 @@ def respond(
     """
     quiet_libraries()
     from murmuration.alignment.best_of_n import best
-    from murmuration.alignment.pool import Pool, load_reward, rewards, write_samples
+    from murmuration.alignment.pool import (
+        Pool,
+        cut_off_text,
+        load_reward,
+        rewards,
+        write_samples,
+        writer_of,
+    )
     from murmuration.alignment.public_prompts import public_prompts
-    from murmuration.preference.language.generation import Sampling, Writer
+    from murmuration.preference.language.generation import Sampling
     from murmuration.reporting.live.status import status
-    from murmuration.server.lineage import lineage_of_saved, mark_of, mark_of_model
+    from murmuration.server.lineage import (
+        lineage_of_saved,
+        lineage_of_served,
+        mark_of,
+        mark_of_model,
+        mark_of_served,
+    )
     from murmuration.sims.population.prompts import prompts_of
 
     writer_folder, path = model_folder(model), Path(out)
@@ -140,34 +153,45 @@ def respond(
         )
     judge = promise = None
     if reward is None:
-        texts, mark = prompts_of(prompts, limit, seed), mark_of_model(writer_folder)
+        texts = prompts_of(prompts, limit, seed)
+        mark = (
+            mark_of_served("MODEL", writer_folder, "--model-privacy", model_privacy)
+            if writer
+            else mark_of_model(writer_folder)
+        )
     else:
         reward_folder = Path(model_folder(reward)).expanduser()
         judge = load_reward("--reward", reward_folder)
         promise = lineage_of_saved(
             "--reward", str(reward_folder), "--reward-privacy", reward_privacy
-        ) | lineage_of_saved(
-            "MODEL", writer_folder, "--model-privacy", model_privacy, may_be_base=True
+        )
+        promise |= (
+            lineage_of_served("MODEL", writer_folder, "--model-privacy", model_privacy)
+            if writer
+            else lineage_of_saved(
+                "MODEL", writer_folder, "--model-privacy", model_privacy, may_be_base=True
+            )
         )
         models = (str(reward_folder), writer_folder)
         texts = public_prompts(prompts, limit, seed, models, declared_public=prompts_public)
         mark = mark_of(promise)
-    drawn = best_of or samples
+    drawn, how = best_of or samples, sampling or Sampling()
+    model_writer = writer_of(writer_folder, writer)
     with status(progress) as say:
-        writer = Writer.load(writer_folder)
         answers = write_samples(
-            writer,
+            model_writer,
             texts,
             drawn,
-            sampling or Sampling(),
+            how,
             seed,
             lambda done, total: say(f"{done:,} of {total:,} responses"),
         )
+        cut_off = cut_off_text(model_writer.cut_off, drawn * len(texts), how)
         if judge is None or promise is None:
             pairs = zip(texts, answers, strict=True)
             rows = [{"prompt": text, "response": one} for text, many in pairs for one in many]
             _write(path, rows, mark)
-            return Responses(path, len(texts), drawn, cut_off=writer.cut_off)
+            return Responses(path, len(texts), drawn, cut_off=cut_off)
         say("scoring")
         pool = Pool(texts, answers, rewards(judge, texts, answers))
     rows = [
@@ -180,9 +204,14 @@ def respond(
     ]
     _write(path, rows, mark)
     best_P = pool.rewards_PN.max(1)
-    rewards_of_all = float(pool.rewards_PN.mean())
     return Responses(
-        path, len(texts), drawn, promise, float(best_P.mean()), rewards_of_all, writer.cut_off
+        path,
+        len(texts),
+        drawn,
+        promise,
+        float(best_P.mean()),
+        float(pool.rewards_PN.mean()),
+        cut_off,
     )
 
 

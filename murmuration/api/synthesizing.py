@@ -26,12 +26,14 @@ class SyntheticPreferences:
         pairs: how many there are.
         left_out: how many prompts have none, by why.
         promise: what may be claimed of it, and of all that is made from it.
+        cut_off: what is said of answers that broke off; nothing where none did.
     """
 
     path: Path
     pairs: int
     left_out: Mapping[str, int]
     promise: Promise
+    cut_off: str = ""
 
 
 def synthesize(
@@ -46,6 +48,7 @@ def synthesize(
     labels: Literal["hard", "sampled"] | str = "hard",
     sampling: Sampling | None = None,
     seed: int = 0,
+    writer: str = "",
     reward_privacy: str = "",
     policy_privacy: str = "",
     prompts_public: bool = False,
@@ -70,9 +73,11 @@ def synthesize(
 
     Args:
         reward: A run, or a saved reward model, as ``run.path / "model"``.
-        policy: The model that writes answers: a folder, or a base.
+        policy: The model that writes answers: a folder, or a base; with ``writer`` the name of one
+            of its models.
         prompts: A file (or other source, as data of a run) with ``prompt`` in each row, or
-            ``population:seen`` or ``population:unseen`` for fresh ones of the embedded population.
+            ``population:seen`` or ``population:unseen`` for fresh ones of the embedded population,
+            or ``murmuration.questions`` for 300 debatable ones.
         out: The folder to write.
         limit: How many prompts, from the first; by default all, 2000 of the population.
         samples: Answers to each prompt.
@@ -80,9 +85,11 @@ def synthesize(
         labels: hard: the higher score is chosen. sampled: by the odds that the reward gives.
         sampling: How answers are drawn.
         seed: Seed of the population's prompts and of all draws.
+        writer: The address, up to /v1, of an OpenAI-compatible server that writes: prompts are sent
+            there. Its key, if it needs one, is in MURMURATION_WRITER_KEY.
         reward_privacy: Privacy cost of the reward, where its folder does not record it: ``public``,
             or the ledgers of its runs, comma-separated.
-        policy_privacy: As ``reward_privacy``, for the policy.
+        policy_privacy: As ``reward_privacy``, for the policy; with ``writer`` it must be said.
         prompts_public: Declare that the prompts were public before any user saw them.
         progress: Whether to show how far it is.
 
@@ -94,15 +101,16 @@ def synthesize(
     """
     quiet_libraries()
     from murmuration.alignment.data_set import Made, save
-    from murmuration.alignment.pool import draw, load_reward
+    from murmuration.alignment.pool import cut_off_text, draw, load_reward, writer_of
     from murmuration.alignment.public_prompts import public_prompts
     from murmuration.alignment.synthesis import Synthesis, preferences
+    from murmuration.preference.data.sources import is_hub_name
     from murmuration.preference.language.checkpoint import digest_of
-    from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
+    from murmuration.preference.language.generation import PublicSeed, Sampling
     from murmuration.preference.language.loading import contents_of, resolve_base
     from murmuration.reporting.live.status import status
-    from murmuration.server.lineage import lineage_of_saved
-    from murmuration.sims.population.prompts import PREFIX
+    from murmuration.server.lineage import lineage_of_saved, lineage_of_served
+    from murmuration.sims.population.prompts import PREFIX, QUESTIONS
 
     sampling, folder = sampling or Sampling(), Path(out)
     if folder.exists() or folder.is_symlink():
@@ -110,8 +118,12 @@ def synthesize(
     model = Path(model_folder(reward)).expanduser()
     judge = load_reward("--reward", model)
     promise = lineage_of_saved("--reward", str(model), "--reward-privacy", reward_privacy)
-    promise |= lineage_of_saved(
-        "--generator", policy, "--generator-privacy", policy_privacy, may_be_base=True
+    promise |= (
+        lineage_of_served("--generator", policy, "--generator-privacy", policy_privacy)
+        if writer
+        else lineage_of_saved(
+            "--generator", policy, "--generator-privacy", policy_privacy, may_be_base=True
+        )
     )
     asked = public_prompts(
         prompts, limit, seed, models=(model, policy), declared_public=prompts_public
@@ -122,20 +134,22 @@ def synthesize(
         def count(done: int, of: int) -> None:
             say(f"{done:,} of {of:,} answers" if done < of else "scoring")
 
-        writer = Writer.load(policy)
-        rows = preferences(draw(writer, judge, asked, samples, sampling, seed, count), how)
-        path = resolve_base(policy)
+        model_writer = writer_of(policy, writer)
+        rows = preferences(draw(model_writer, judge, asked, samples, sampling, seed, count), how)
+        path = (policy if is_hub_name(policy) else "") if writer else resolve_base(policy)
         given = {"pairs": pairs, "labels": labels, "temperature": sampling.temperature}
         given |= {"top-p": sampling.top_p, "max-new-tokens": sampling.max_new_tokens, "seed": seed}
+        source = f"questions of {QUESTIONS}" if prompts == QUESTIONS else "public prompts"
         named = f"fresh prompts of the embedded population ({prompts})"
         made = Made(
             reward=digest_of(model),
-            policy=contents_of(path).digest,
-            policy_name="" if Path(path).is_dir() else path,
-            source=named if prompts.startswith(PREFIX) else "public prompts",
+            policy="" if writer else contents_of(path).digest,
+            policy_name="" if path and Path(path).is_dir() else path,
+            source=named if prompts.startswith(PREFIX) else source,
             prompts=len(asked),
             samples=samples,
             settings=given,
         )
         save(folder, rows, made, promise)
-    return SyntheticPreferences(folder, len(rows.rows), dict(rows.left_out), promise)
+    cut_off = cut_off_text(model_writer.cut_off, samples * len(asked), sampling)
+    return SyntheticPreferences(folder, len(rows.rows), dict(rows.left_out), promise, cut_off)

@@ -92,7 +92,7 @@ class Writer:
     """A causal language model and how prompts are written down for it.
 
     Attributes:
-        cut_off: how many of the responses that `write` gave did not end, and broke off.
+        cut_off: how many responses of `write` broke off at the most tokens, so far.
     """
 
     def __init__(self, model: Any, texts: TextTokens) -> None:
@@ -126,13 +126,9 @@ class Writer:
             raise InputError("write takes a list of prompts")
         openings = self._texts.openings(prompts, sampling.max_new_tokens)
         tokens = self.continue_tokens(openings, sampling, seed, progress, ended=True)
-        decode, ends, result = self._texts.tokenizer.decode, self._texts.ends, []
-        for ids in tokens:
-            is_ended = ids[-1] in ends  # the longest is of a token at least
-            self.cut_off += not is_ended
-            seen = ids[:-1] if is_ended else ids
-            result.append(decode(seen, clean_up_tokenization_spaces=False).strip())
-        return result
+        responses, cut_off = read_responses(self._texts, tokens)
+        self.cut_off += cut_off
+        return responses
 
     def continue_tokens(
         self,
@@ -208,6 +204,20 @@ class Writer:
             next((at for at, token in enumerate(row) if token in ends), len(row)) for row in rows
         )
         return [row[: first + 1] for row, first in zip(rows, firsts, strict=True)]
+
+
+def read_responses(texts: TextTokens, tokens: Sequence[list[int]]) -> tuple[list[str], int]:
+    """Return responses as texts without their ends, and how many have none because they broke off.
+
+    Args:
+        texts: how tokens are read.
+        tokens: of each response, with the token that ended it.
+    """
+    ends, decode = set(texts.ends), texts.tokenizer.decode
+    ended = [bool(ends.intersection(ids[-1:])) for ids in tokens]
+    whole = [ids[:-1] if end else ids for ids, end in zip(tokens, ended, strict=True)]
+    responses = [decode(ids, clean_up_tokenization_spaces=False).strip() for ids in whole]
+    return responses, len(ended) - sum(ended)
 
 
 @contextmanager

@@ -247,7 +247,7 @@ class Variants:
 
 @contextmanager
 def saved_model(bench: LmBench) -> Iterator[str]:
-    """A folder with the model."""
+    """Yield a folder with a model of random weights; it is removed afterwards."""
     try:
         from tokenizers import Tokenizer, models
         from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast

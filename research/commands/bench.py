@@ -20,6 +20,7 @@ from murmuration.research.bench import breakdown, growth, kept_states, language_
 from murmuration.research.bench import encoder as bench_encoder
 from murmuration.research.bench import memory as bench_memory
 from murmuration.research.bench import rivals as bench_rivals
+from murmuration.research.bench import writing as bench_writing
 from murmuration.research.bench.language_model import LmBench
 from murmuration.research.bench.node import SETTINGS, measure
 from murmuration.research.bench.rivals import NoRival
@@ -274,6 +275,34 @@ def states(
     columns += ("ours_ms_a_judgement", "ours_ratio")
     console.print(_plain("from states that are kept", columns, rows))
     _end(as_json, "states", about, rows=rows)
+
+
+def writing(
+    as_json: _Json = False,
+    quick: _Quick = False,
+    base: Annotated[
+        str,
+        typer.Option(help=r"A folder or a base. \[default: random weights]", show_default=False),
+    ] = "",
+    prompts: Annotated[int, typer.Option(help="How many prompts are answered.", min=1)] = 32,
+    max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.", min=1)] = 32,
+    batch_sizes: Annotated[
+        str, typer.Option(help="Prompts in a batch of plain generate, comma-separated.")
+    ] = "8,32",
+    repetitions: Annotated[
+        int, typer.Option(help="Measurements, of which the median is taken.", min=1)
+    ] = 3,
+) -> None:
+    """Measure tokens a second that a model writes, over plain transformers' batched generate."""
+    console, about = _begin(as_json)
+    setting = bench_writing.WritingBench(base, prompts, max_new_tokens)
+    sizes = [int(size) for size in _of(batch_sizes)]
+    with console.status(base or "random weights"):
+        rows = bench_writing.measure_writing(setting, sizes, 1 if quick else repetitions)
+    columns = ("prompts", "max_new_tokens", "batch_size", "plain_tokens_per_second")
+    columns += ("ours_tokens_per_second", "ratio")
+    console.print(_plain("tokens a second, over plain generate", columns, rows))
+    _end(as_json, "writing", about, base=base, rows=rows)
 
 
 def _of(listed: str, known: Container[str] | None = None) -> list[str]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from murmuration.alignment.endpoint import EndpointJudge
+from murmuration.alignment.endpoints.judge import EndpointJudge
 from murmuration.alignment.judges import PopulationJudge, RewardJudge, judge_of
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import HashingFeatures

@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from murmuration.alignment import comparison as winrates
-from murmuration.alignment.page import page as winrate_page
+from murmuration.alignment.comparisons import comparison as winrates
+from murmuration.alignment.comparisons.page import page as winrate_page
 from murmuration.reporting.comparison import RunSeen, comparison_page
 from murmuration.reporting.report import page as report_page
 

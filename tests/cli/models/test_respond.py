@@ -5,6 +5,7 @@ import json
 import shutil
 
 import pytest
+from stand_ins.judge import StandIn, completion
 
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.reward import RewardModel
@@ -182,3 +183,86 @@ def test_a_policy_is_no_reward(cli, crowd, quick_runs, language_model, asked, tm
     )  # fmt: skip
     assert code == 2
     assert "--task policy, which gives no reward" in " ".join(lines)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """One that says each time another answer, and breaks off the second."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.delenv("MURMURATION_WRITER_KEY", raising=False)
+
+    def reply(request):
+        text = f"{request['messages'][0]['content']} {request['seed'] % 1000}"
+        said = completion(text)
+        said["choices"][0]["finish_reason"] = "length" if PROMPTS[1] in text else "stop"
+        return said
+
+    with StandIn(reply) as stand_in:
+        yield stand_in
+
+
+def test_a_server_writes(cli, server, asked, tmp_path):
+    ask = ("respond", "served", "--writer", server.url, "--prompts", asked, "--num-generations", 2)
+    code, stdout, lines = cli(*ask, "--out", tmp_path / "o")
+    assert (code, lines) == (0, [])
+    assert "6 responses" in stdout and "2 of 6 answers were cut off at 128 tokens" in stdout
+    rows = told(tmp_path / "o")
+    assert [row["prompt"] for row in rows] == [prompt for prompt in PROMPTS for _ in range(2)]
+    assert all(row["response"].startswith(row["prompt"]) for row in rows)
+    assert len({row["response"] for row in rows}) == 6
+    assert {row["private_runs"] for row in rows} == {"not-known"}  # what the server runs
+    assert {request["model"] for request in server.requests} == {"served"}
+    code, *_ = cli(*ask, "--out", tmp_path / "p", "--model-privacy", "public")
+    assert code == 0
+    assert told(tmp_path / "p") == [
+        {name: row[name] for name in ("prompt", "response")} for row in rows
+    ]
+
+
+def test_the_best_of_what_a_server_writes(cli, server, reward, asked, tmp_path):
+    """It carries the reward's promise alone, if somebody says that the model is public."""
+    ask = ("respond", "served", "--writer", server.url, "--prompts", asked, "--reward", reward,
+           "--best-of", 3, "--prompts-public")  # fmt: skip
+    code, _, lines = cli(*ask, "--out", tmp_path / "no")
+    assert code == 2
+    assert "MODEL served: a server shows no folder" in " ".join(" ".join(lines).split())
+    assert "say --model-privacy public" in " ".join(" ".join(lines).split())
+    assert not server.requests and not (tmp_path / "no").exists()
+    code, stdout, lines = cli(*ask, "--out", tmp_path / "o", "--model-privacy", "public")
+    assert (code, lines) == (0, [])
+    assert "3 of 9 answers were cut off" in stdout
+    (run,) = lineage_of_saved("--reward", str(reward), "", "").runs
+    rows = told(tmp_path / "o")
+    assert {row["private_runs"] for row in rows} == set(mark_of(Promise((run,))).values())
+    judge = RewardModel.load(reward)
+    for row in rows:
+        drawn = {
+            f"{row['prompt']} {request['seed'] % 1000}"
+            for request in server.requests
+            if request["messages"][0]["content"] == row["prompt"]
+        }
+        assert len(drawn) == 3
+        best = max(judge.score([row["prompt"]] * 3, sorted(drawn)))
+        assert row["reward"] == pytest.approx(float(best))
+
+
+def test_what_a_private_run_that_is_served_cost_is_said(cli, server, reward, asked, tmp_path):
+    ledger = reward.parent / "ledger.jsonl"
+    code, *_ = cli(
+        "respond", "served", "--writer", server.url, "--prompts", asked, "--out", tmp_path / "o",
+        "--model-privacy", ledger,
+    )  # fmt: skip
+    assert code == 0
+    (run,) = lineage_of_saved("--reward", str(reward), "", "").runs
+    assert {row["private_runs"] for row in told(tmp_path / "o")} == set(
+        mark_of(Promise((run,))).values()
+    )
+
+
+def test_a_server_that_is_none_writes_nothing(cli, asked, tmp_path):
+    code, _, lines = cli(
+        "respond", "m", "--writer", "localhost:8000", "--prompts", asked, "--out", tmp_path / "o"
+    )
+    assert code == 2
+    assert "--writer 'localhost:8000': that is not an address" in " ".join(lines)
+    assert not (tmp_path / "o").exists()

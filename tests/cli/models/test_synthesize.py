@@ -4,6 +4,7 @@ import json
 
 import pytest
 from damage import no_file_above
+from stand_ins.judge import StandIn, completion
 
 from murmuration.alignment.pool import draw
 from murmuration.alignment.synthesis import Synthesis, preferences
@@ -201,3 +202,25 @@ def test_trl_takes_the_file_as_it_is(cli, language_model, reward, asked, tmp_pat
         peft_config=LoraConfig(r=2, target_modules=["c_attn"], task_type="CAUSAL_LM"),
     )  # fmt: skip
     assert trainer.train().training_loss > 0
+
+
+def test_a_server_answers(cli, reward, asked, tmp_path, monkeypatch):
+    """The card says so; the promise is the reward's alone, once the model is said to be public."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    model = reward("--epsilon", 2)
+    with StandIn(lambda request: completion(f"word{request['seed'] % 997} yes")) as server:
+        ask = ("synthesize", "--reward", model, "--generator", "served", "--writer", server.url,
+               "--prompts", asked)  # fmt: skip
+        code, _, lines = cli(*ask, "--out", tmp_path / "no")
+        assert code == 2
+        assert "say --generator-privacy public" in " ".join(" ".join(lines).split())
+        assert not server.requests
+        code, _, lines = cli(*ask, "--out", tmp_path / "o", "--generator-privacy", "public")
+        assert (code, lines) == (0, [])
+        assert len(server.requests) == 4 * len(PROMPTS)
+    promise = lineage_of_model("data", str(tmp_path / "o"), "advice")
+    assert len(promise.runs) == 1 and promise.public
+    assert (
+        "by the policy `served`, which a server ran: no digest"
+        in (tmp_path / "o" / "README.md").read_text()
+    )

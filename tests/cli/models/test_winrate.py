@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from stand_ins.judge import StandIn, longer
+from stand_ins.judge import StandIn, completion, longer
 
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel
@@ -203,3 +203,48 @@ def test_prompts_of_nobody_need_another_judge(cli, tmp_path):
     code, _, lines = cli("winrate", path, "--against", path)
     assert code == 2
     assert "another --judge" in " ".join(lines)
+
+
+def test_a_server_writes_for_all_models_but_files(cli, files, tmp_path, stand_in):
+    def reply(request):
+        said = completion(f"{request['model']} {request['seed']}")
+        said["choices"][0]["finish_reason"] = "length" if request["model"] == "long" else "stop"
+        return said
+
+    stand_in.reply = reply
+    code, stdout, _ = cli(
+        "winrate", "long", files[0], "--against", "short", "--writer", stand_in.url, "--limit", 5,
+        "--out", tmp_path / "o", "--json",
+    )  # fmt: skip
+    assert code == 0
+    found = json.loads(stdout)
+    served, file = found["models"]
+    assert served["promise"].startswith("not known: a server wrote")
+    assert served["no_kl"].startswith("a server wrote its answers")
+    assert (served["cut_off"], file["cut_off"], found["against"]["cut_off"]) == (1.0, None, 0.0)
+    said = " ".join(found["caveats"])
+    assert "100.0 % of the answers of long were cut off at --max-new-tokens 128" in said
+    assert f"Prompts were sent to {stand_in.url}" in said
+    assert len(stand_in.requests) == 2 * found["prompts"]["count"]
+    rows = (tmp_path / "o" / "answers" / "1.jsonl").read_text().splitlines()
+    assert {json.loads(row)["private_runs"] for row in rows} == {"not-known"}
+
+
+def test_wins_are_told_at_equal_length_too(cli, tmp_path, stand_in):
+    """A judge who likes longer answers gives nothing more where length is taken off."""
+    prompts = [f"question {k}" for k in range(40)]
+    generator = np.random.default_rng(0)
+    for name, mean in (("one", 75), ("two", 40)):
+        lengths = generator.integers(mean - 35, mean + 35, size=40)
+        rows = [{"prompt": p, "response": "w" * n} for p, n in zip(prompts, lengths, strict=True)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ask = ("winrate", tmp_path / "one.jsonl", "--against", tmp_path / "two.jsonl", "--judge",
+           stand_in.url, "--judge-model", "m", "--out", tmp_path / "o")  # fmt: skip
+    code, stdout, _ = cli(*ask, "--json")
+    assert code == 0
+    (model,) = json.loads(stdout)["models"]
+    assert model["win_rate"][1] > 0.55
+    low, high = model["length_controlled"][1:]
+    assert low < 0.5 < high
+    assert "length-controlled wins" in (tmp_path / "o" / "page.html").read_text()
+    assert "length-controlled" in cli(*ask)[1]

@@ -6,8 +6,8 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from murmuration.alignment.comparison import says_nothing
-from murmuration.alignment.page import interval
+from murmuration.alignment.comparisons.comparison import says_nothing
+from murmuration.alignment.comparisons.page import interval
 from murmuration.reporting.live.tables import table_of
 
 
@@ -17,7 +17,8 @@ def comparison_text(result: Mapping[str, Any]) -> Group:
     Args:
         result: that of a ``Comparison``.
     """
-    headings = {"model": "model", "wins": "wins", "ties": "ties", "words": "words"}
+    headings = {"model": "model", "wins": "wins", "ties": "ties"}
+    headings |= {"length_controlled": "length-controlled wins", "words": "words"}
     if "reward" in result["against"]:
         headings |= {
             "reward": "true reward, of valid generations",
@@ -51,11 +52,13 @@ def _share(figure: Sequence[float | None]) -> str:
 
 def _row(model: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
     row = {"model": model["model"], "words": model["words"]}
-    row |= {"wins": "", "ties": "", "kl": ""}
+    row |= {"wins": "", "ties": "", "length_controlled": "", "kl": ""}
     if "win_rate" in model:  # not the one that they are compared with
         pairs = model["wins"] + model["ties"] + model["losses"]
         row["wins"] = _wins(model, result)
         row["ties"] = format(model["ties"] / pairs, ".1%")
+        nothing = says_nothing(model, result)
+        row["length_controlled"] = "–" if nothing else _share(model["length_controlled"])
         row["kl"] = interval(model["kl"], "{:.2f}") if model["kl"] else "–"
     if "reward" in result["against"]:
         row["reward"] = interval(model["reward"], "{:+.3f}")

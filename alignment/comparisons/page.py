@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from murmuration.alignment.comparison import Comparison, Side
+from murmuration.alignment.comparisons.comparison import Comparison, Side
 from murmuration.preference.escaping import visible
 from murmuration.reporting.jinja import html_templates
 
@@ -148,7 +148,7 @@ def _policy() -> str:
 
 
 _TEMPLATES = html_templates(
-    Path(__file__).with_name("templates"),
+    Path(__file__).parents[1] / "templates",
     {"visible": shown_text, "figure": interval, "share": _share, "points": _points},
 )
 _PAGE = _TEMPLATES.get_template("comparison.html")

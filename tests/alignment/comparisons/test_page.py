@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from murmuration.alignment.comparison import ComparisonRequest, Side, compare
+from murmuration.alignment.comparisons.comparison import ComparisonRequest, Side, compare
+from murmuration.alignment.comparisons.page import page, short_names, shown_text
 from murmuration.alignment.judges import PopulationJudge
-from murmuration.alignment.page import page, short_names, shown_text
 from murmuration.preference.language.generation import PublicSeed
 from murmuration.sims.population.population import Population
 

@@ -1,29 +1,28 @@
 """Who wins: models' answers to the same prompts, beside those of one other, before one judge.
 
 Decisions:
-- Intervals are bootstrapped over prompts, at 95 %: all answers to one prompt, also where it is
-  asked twice, are drawn together. All figures come from the same draws, so that differences between
-  models are paired. Where every prompt says the same, draws show no spread, and Wilson's interval
-  over prompts stands in.
 - The first answer of a model is compared with the first of the other, the second with the second.
 - The divergence of a model from the other is the mean of log pi - log ref over answers that the
   model wrote: an unbiased estimate of KL(pi || ref) of whole answers if they were drawn at
   temperature 1 from everything. It is only taken where both read the same texts as the same tokens.
 
-Legend: T prompts, N answers to each, C different prompts, B draws.
+Legend: T prompts, N answers to each.
 """
 
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from murmuration.alignment.comparisons.intervals import PromptBootstrap
 from murmuration.alignment.judges import Judge
+from murmuration.alignment.pool import writer_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_responses, texts_in
 from murmuration.preference.data.sources import first_line
@@ -35,16 +34,14 @@ from murmuration.server.lineage import (
     lineage_of_model,
     lineage_of_rows,
     mark_of_model,
+    mark_of_served,
 )
 from murmuration.sims.population.win_rate import Estimate, wilson
 from murmuration.sims.population.wording import WORD
 
 FORMAT = "murmuration-comparison-1"
 _FILE = re.compile(r".*\.jsonl(\.gz)?", re.IGNORECASE | re.DOTALL)
-_DRAWS = 2000
-_AT_A_TIME = 2**22  # numbers of a draw that are held together
 _UNREADABLE = 0.3  # as a share of answers; beyond, this is told
-_STREAM = 0x77696E  # apart from the draws of answers, which begin with the same seed
 _SIDES = 2**16  # more models than anybody compares: a sample and a model as one number
 
 Answers = list[list[str]]
@@ -63,6 +60,7 @@ class ComparisonRequest:
         sampling: how they are drawn.
         kl: whether to estimate divergences.
         seed: of answers, intervals and what a page shows.
+        writer: address of the server whose models these are, but for files; or nothing.
 
     Raises:
         InputError: a value out of range.
@@ -76,6 +74,7 @@ class ComparisonRequest:
     sampling: Sampling = field(default_factory=Sampling)
     kl: bool = True
     seed: PublicSeed = field(default_factory=PublicSeed)
+    writer: str = ""
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -96,12 +95,14 @@ class Side:
         log_ratio_TN: log pi - log ref of each, nats; NaN where it does not fit into the context;
             None without an estimate.
         no_kl: why there is none.
+        cut_off: how many answers broke off at the most tokens; None of a file.
     """
 
     model: str
     answers_TN: Answers
     log_ratio_TN: np.ndarray | None = None
     no_kl: str = ""
+    cut_off: int | None = None
 
 
 @dataclass(frozen=True)
@@ -114,49 +115,6 @@ class Comparison:
     against: Side
     wins: Sequence[np.ndarray]
     result: Mapping[str, Any] = field(repr=False)
-
-
-class PromptBootstrap:
-    """Intervals for means over answers, for other prompts like these; see the module."""
-
-    def __init__(self, prompts: Sequence[str], seed: int) -> None:
-        self._seed = seed
-        self._cluster_T = np.unique(np.array(prompts, dtype=object), return_inverse=True)[1]
-        self.clusters = int(self._cluster_T.max()) + 1
-
-    def mean(self, values_TN: np.ndarray) -> Estimate:
-        """The mean of T prompts' N values, and its interval; NaN are left out."""
-        sums_C, sizes_C = self._sums(values_TN)
-        if not sizes_C.sum():
-            return Estimate(np.nan, np.nan, np.nan)
-        means: list[np.ndarray] = []
-        generator = np.random.default_rng([self._seed, _STREAM])
-        rows = max(1, _AT_A_TIME // self.clusters)
-        for at in range(0, _DRAWS, rows):
-            draws = min(rows, _DRAWS - at)
-            drawn_BC = generator.integers(self.clusters, size=(draws, self.clusters))
-            drawn_BC += np.arange(draws)[:, None] * self.clusters
-            counts = np.bincount(drawn_BC.ravel(), minlength=draws * self.clusters)
-            counts_BC = counts.reshape(draws, self.clusters).astype(float)
-            with np.errstate(invalid="ignore"):  # of a draw in which there is no value
-                means.append((counts_BC @ sums_C) / (counts_BC @ sizes_C))
-        low, high = np.nanpercentile(np.concatenate(means), [2.5, 97.5])
-        return Estimate(float(sums_C.sum() / sizes_C.sum()), float(low), float(high))
-
-    def share(self, values_TN: np.ndarray) -> Estimate:
-        """As `mean`, of values from 0 to 1."""
-        sums_C, sizes_C = self._sums(values_TN)
-        means_C = sums_C / np.maximum(sizes_C, 1)
-        return wilson(means_C) if np.ptp(means_C) < 1e-12 else self.mean(values_TN)
-
-    def _sums(self, values_TN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sums and numbers of values of each different prompt."""
-        known_TN = np.isfinite(values_TN)
-        summed_T = np.where(known_TN, values_TN, 0.0).sum(1)
-        return (
-            np.bincount(self._cluster_T, summed_T, self.clusters),
-            np.bincount(self._cluster_T, known_TN.sum(1).astype(float), self.clusters),
-        )
 
 
 def is_answers(named: str) -> bool:
@@ -236,8 +194,7 @@ def write_sides(
     if is_answers(asked.against):
         against = Side(asked.against, read_answers(asked.against, asked.prompts, asked.samples))
     else:
-        answers_TN, reference = _written(asked, asked.against, 1, said)
-        against = Side(asked.against, answers_TN)
+        against, reference = _written(asked, asked.against, 1, said)
     kept(0, against)
     if not asked.kl or all(map(is_answers, asked.models)):
         reference = None  # and its memory is free
@@ -258,27 +215,30 @@ def _side(
             no_kl="answers are from a file, without the model",
         )
     # The other one draws by number 1, whoever is compared with it; the models by 0, 2, 3, …
-    answers_TN, model = _written(asked, path, place if place > 1 else 0, said)
+    side, model = _written(asked, path, place if place > 1 else 0, said)
     if not asked.kl:
-        return Side(path, answers_TN, no_kl="not asked for")
+        return replace(side, no_kl="not asked for")
+    if model is None:
+        return replace(side, no_kl="a server wrote its answers, without the model")
     if reference is None:
-        return Side(path, answers_TN, no_kl=f"{asked.against} is a file, without the model")
+        return replace(side, no_kl=f"{asked.against} is a file, without the model")
     said(f"{path}: how likely its answers are")
     prompts = [prompt for prompt in asked.prompts for _ in range(asked.samples)]
-    ratio = log_ratios(model, reference, prompts, [*chain.from_iterable(answers_TN)])
+    ratio = log_ratios(model, reference, prompts, [*chain.from_iterable(side.answers_TN)])
     if ratio is None:
-        return Side(
-            path, answers_TN, no_kl=f"texts are other tokens there than for {asked.against}"
-        )
-    return Side(path, answers_TN, ratio.reshape(-1, asked.samples))
+        return replace(side, no_kl=f"texts are other tokens there than for {asked.against}")
+    return replace(side, log_ratio_TN=ratio.reshape(-1, asked.samples))
 
 
 def _written(
     asked: ComparisonRequest, path: str, number: int, said: Said
-) -> tuple[Answers, SavedLikelihood]:
-    said(f"{path}: loading")
-    network, texts = load_next_token(path)
-    writer, result = Writer(network, texts), []
+) -> tuple[Side, SavedLikelihood | None]:
+    model, writer = None, writer_of(path, asked.writer) if asked.writer else None
+    if writer is None:
+        said(f"{path}: loading")
+        network, texts = load_next_token(path)
+        model, writer = SavedLikelihood(network, texts), Writer(network, texts)
+    result = []
     for sample in range(asked.samples):
 
         def progress(done: int, of: int, before: int = sample * len(asked.prompts)) -> None:
@@ -286,7 +246,8 @@ def _written(
 
         draws = (asked.seed.value, number + _SIDES * sample)
         result.append(writer.write(asked.prompts, asked.sampling, draws, progress))
-    return [list(answers) for answers in zip(*result, strict=True)], SavedLikelihood(network, texts)
+    answers_TN = [list(answers) for answers in zip(*result, strict=True)]
+    return Side(path, answers_TN, cut_off=writer.cut_off), model
 
 
 def log_ratios(
@@ -338,8 +299,9 @@ def compare(
     drawn = PromptBootstrap(asked.prompts, asked.seed.value)
     figures = [
         {
-            **_figures(side, judge, flat),
+            **_figures(side, judge, flat, asked.writer),
             "win_rate": drawn.share(wins_TN),
+            "length_controlled": drawn.length_controlled(wins_TN, _longer(side, against)),
             "wilson": wilson(wins_TN.mean(1)),
             "wins": int((wins_TN == 1).sum()),
             "ties": int((wins_TN == 0.5).sum()),
@@ -357,9 +319,10 @@ def compare(
         },
         "samples": asked.samples,
         "sampling": asdict(asked.sampling),
+        "writer": asked.writer,
         "seed": asked.seed.value,
         "judge": judge.about(),
-        "against": _figures(against, judge, flat),
+        "against": _figures(against, judge, flat, asked.writer),
         "models": figures,
         "beside_the_first": [
             {"model": side.model, "win_rate_difference": drawn.mean(wins_TN - won[0])}
@@ -368,29 +331,44 @@ def compare(
     }
     for each in figures:
         if says_nothing(each, result):  # half of every tie would look like a result
-            each["win_rate"] = each["wilson"] = Estimate(math.nan, math.nan, math.nan)
+            nothing = Estimate(math.nan, math.nan, math.nan)
+            each |= dict.fromkeys(("win_rate", "length_controlled", "wilson"), nothing)
     result["caveats"] = _caveats(asked, sides, result)
     return Comparison(asked, sides, against, won, _plain(result))
 
 
-def _figures(side: Side, judge: Judge, prompts: Sequence[str]) -> dict[str, Any]:
+def _longer(side: Side, other: Side) -> np.ndarray:
+    """Return by how many characters answers are longer than the other's, (T, N) float64."""
+    lengths = [[[len(text) for text in row] for row in each.answers_TN] for each in (side, other)]
+    one_TN, other_TN = np.array(lengths, dtype=float)
+    return one_TN - other_TN
+
+
+def _figures(side: Side, judge: Judge, prompts: Sequence[str], writer: str) -> dict[str, Any]:
     answers = [*chain.from_iterable(side.answers_TN)]
     words = [sum(word[0].isalnum() for word in WORD.findall(answer)) for answer in answers]
     result = {"model": side.model, "words": float(np.mean(words))}
-    result["promise"] = promise_told(side.model)
+    result["cut_off"] = None if side.cut_off is None else side.cut_off / len(answers)
+    result["promise"] = promise_told(side.model, writer)
     return result | judge.figures(prompts, answers)
 
 
-def mark_told(path: str) -> dict[str, str]:
-    """Return what rows say of the model that wrote them, or those of a file that is read say."""
+def mark_told(path: str, writer: str = "") -> dict[str, str]:
+    """Return what rows say of the model that wrote them, behind a server if one is named, or those
+    of a file that is read say."""
     if not is_answers(path):
+        if writer:
+            return mark_of_served("the model", path, "", "")
         return mark_of_model(path)
     names = {name for mark in texts_in(path, PRIVATE_RUNS) for name in mark.split()}
     return {PRIVATE_RUNS: " ".join(sorted(names))} if names else {}
 
 
-def promise_told(path: str) -> str:
-    """Return what users were promised by a model, or by those that wrote a file of answers."""
+def promise_told(path: str, writer: str = "") -> str:
+    """Return what users were promised by a model, behind a server if one is named, or by those that
+    wrote a file of answers."""
+    if writer and not is_answers(path) and not Path(path).expanduser().is_dir():
+        return "not known: a server wrote, which shows no folder"
     try:
         if is_answers(path):
             promise = lineage_of_rows("answers", path, "--privacy", "")
@@ -423,6 +401,14 @@ def _caveats(
                 f"{100 * share:.0f} % of the answers of {each['model']} cannot be read: wins say "
                 "little about its quality."
             )
+    for each in (*result["models"], result["against"]):
+        if each["cut_off"]:
+            found.append(
+                f"{100 * each['cut_off']:.1f} % of the answers of {each['model']} were cut off at "
+                f"--max-new-tokens {asked.sampling.max_new_tokens}."
+            )
+    if asked.writer:
+        found.append(f"Prompts were sent to {asked.writer}, which wrote the answers.")
     found.append(
         "Intervals are for other prompts of this kind and other draws of the same models, at 95 %; "
         "another training run of a model may do better or worse than they say."

@@ -6,9 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from murmuration.alignment.comparison import (
+from murmuration.alignment.comparisons.comparison import (
     ComparisonRequest,
-    PromptBootstrap,
     Side,
     compare,
     is_answers,
@@ -18,6 +17,7 @@ from murmuration.alignment.comparison import (
     read_answers,
     write_sides,
 )
+from murmuration.alignment.comparisons.intervals import PromptBootstrap
 from murmuration.alignment.writing import answer_lines
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from stand_ins.judge import StandIn, asked, completion, longer
 
-from murmuration.alignment.endpoint import KEY, Endpoint, EndpointJudge
+from murmuration.alignment.endpoints.client import JUDGE, Endpoint
+from murmuration.alignment.endpoints.judge import EndpointJudge
 from murmuration.preference.data.rows import InputError
 
+KEY = JUDGE.key
 PROMPTS = ["Spend or save?", "Loan?", "Buy?"]
 LONG, SHORT = ["a longer answer"] * 3, ["short"] * 3
 

@@ -1,0 +1,181 @@
+"""Answers that a server writes: in their places, bounded, and no word of the key."""
+
+import json
+import time
+
+import pytest
+from stand_ins.judge import StandIn, completion
+
+from murmuration.alignment.endpoints.client import WRITER, Endpoint
+from murmuration.alignment.endpoints.writer import EndpointWriter
+from murmuration.preference.data.rows import InputError
+from murmuration.preference.language.generation import Sampling
+
+PROMPTS = [f"Question {number}?" for number in range(30)]
+SHORT = Sampling(0.7, 0.9, max_new_tokens=4)
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.delenv(WRITER.key, raising=False)
+
+
+def echo(request):
+    return completion("  to " + request["messages"][0]["content"])
+
+
+def writer_at(server, **settings):
+    settings = {"pause": 0.0, "timeout": 20.0, **settings}
+    return EndpointWriter(Endpoint(server.url, "m", role=WRITER, **settings))
+
+
+def test_each_prompt_gets_its_own_answer():
+    counts = []
+    with StandIn(echo) as server:
+        writer = writer_at(server)
+        answers = writer.write(PROMPTS, SHORT, (3, 1), lambda *each: counts.append(each))
+        again = writer.write(PROMPTS[:2], SHORT, (3, 1))
+        other = writer.write(PROMPTS[:2], SHORT, (3, 2))
+    assert answers == ["to " + prompt for prompt in PROMPTS]
+    assert again == other == answers[:2]
+    assert counts == [(done, 30) for done in range(1, 31)]
+    assert writer.cut_off == 0
+    bodies = {body["messages"][0]["content"]: body for body in server.requests[:30]}
+    assert list(bodies[PROMPTS[0]]) == [
+        "model", "messages", "temperature", "top_p", "max_tokens", "seed",
+    ]  # fmt: skip
+    for prompt, body in bodies.items():
+        assert body["messages"] == [{"role": "user", "content": prompt}]
+        assert (body["model"], body["temperature"], body["top_p"]) == ("m", 0.7, 0.9)
+        assert body["max_tokens"] == 4
+    seeds = {prompt: body["seed"] for prompt, body in bodies.items()}
+    assert len(set(seeds.values())) == 30
+    assert all(0 <= seed < 2**31 for seed in seeds.values())
+    later = [(body["messages"][0]["content"], body["seed"]) for body in server.requests[30:]]
+    assert {seed for prompt, seed in later if prompt == PROMPTS[0]} > {seeds[PROMPTS[0]]}
+
+
+def test_answers_that_are_cut_off_are_counted():
+    def reply(request):
+        said = echo(request)
+        said["choices"][0]["finish_reason"] = "length" if "7" in str(said) else "stop"
+        return said
+
+    with StandIn(reply) as server:
+        writer = writer_at(server)
+        writer.write(PROMPTS, Sampling())
+        assert writer.cut_off == sum("7" in prompt for prompt in PROMPTS)
+        writer.write(PROMPTS, Sampling())
+        assert writer.cut_off == 2 * sum("7" in prompt for prompt in PROMPTS)
+
+
+def test_what_a_strange_server_says_is_text():
+    """Half a surrogate pair, which no file can hold, and nothing at all."""
+    with StandIn(lambda _: b'{"choices": [{"message": {"content": "a\\ud83d b "}}]}') as server:
+        assert writer_at(server).write(["p"], SHORT) == ["a? b"]
+        server.reply = lambda _: completion(None)
+        assert writer_at(server).write(["p"], SHORT) == [""]
+
+
+HOSTILE = {
+    "no json": b"<html>no</html>",
+    "no text": b"\xff\xfe\x00",
+    "deep": b"[" * 100_000,
+    "null": b"null",
+    "no answers": {"choices": []},
+    "other types": {"choices": [{"message": {"content": 7}}]},
+    "no message": {"choices": [{"text": "hello"}]},
+    "an error": {"error": {"message": "no SECRET"}},
+    "too many bytes": b'{"choices": [{"message": {"content": "' + b"x" * 2**21 + b'"}}]}',
+    "longer than asked": completion("x" * (64 * 4 + 1)),
+    "packed": (200, {"Content-Encoding": "gzip"}, completion("a")),
+}
+
+
+@pytest.mark.parametrize("reply", HOSTILE.values(), ids=HOSTILE)
+def test_replies_that_are_no_answers(reply):
+    """One is asked for again; where there is nothing else, that is one line, and few requests."""
+    with StandIn(lambda _: reply) as server:
+        with pytest.raises(InputError) as error:
+            writer_at(server).write(PROMPTS, SHORT)
+        assert "no chat completions" in str(error.value)
+        assert len(server.requests) <= 30
+        with pytest.raises(InputError, match="1 of 1 prompts got no answer of m") as error:
+            writer_at(server).write(["p"], SHORT)
+        assert "\n" not in str(error.value) and "SECRET" not in str(error.value)
+    seen = set()
+
+    def once(request):
+        prompt = request["messages"][0]["content"]
+        first = prompt not in seen and "2" in prompt
+        seen.add(prompt)
+        return reply if first else echo(request)
+
+    with StandIn(once) as server:
+        writer = writer_at(server)
+        assert writer.write(PROMPTS, Sampling()) == ["to " + prompt for prompt in PROMPTS] or (
+            reply is HOSTILE["longer than asked"]  # which these settings allow
+        )
+
+
+def test_one_that_never_ends():
+    def drip(handler):
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+        for _ in range(400):
+            try:
+                handler.wfile.write(b" ")
+                handler.wfile.flush()
+            except OSError:
+                return
+            time.sleep(0.05)
+
+    with (
+        StandIn(lambda _: drip) as server,
+        pytest.raises(InputError, match=r"no reply within 0\.3 s, 2 times$"),
+    ):
+        writer_at(server, timeout=0.3, attempts=2).write(["p"], SHORT)
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        ((307, {"Location": "/v1/other"}, b""), "it redirects"),
+        ((401, {}, b""), "the key in MURMURATION_WRITER_KEY and the model m"),
+        ((404, {}, b""), "refused .HTTP 404.: check the address and the model m"),
+    ],
+)
+def test_what_no_patience_mends(reply, words):
+    with StandIn(lambda _: reply) as server:
+        with pytest.raises(InputError, match=f"--writer http.*{words}"):
+            writer_at(server, at_once=2).write(PROMPTS, SHORT)
+        assert len(server.requests) <= 2
+
+
+def test_its_key_is_its_own_and_goes_nowhere_else(monkeypatch, caplog, capfd):
+    key = "sk-writer-0123"
+    monkeypatch.setenv(WRITER.key, key)
+    monkeypatch.setenv("MURMURATION_JUDGE_KEY", "sk-judge-0456")
+    caplog.set_level(0)
+    with StandIn(echo) as server:
+        writer = writer_at(server, attempts=1)
+        writer.write(PROMPTS[:2], SHORT)
+        assert {each["Authorization"] for each in server.headers} == {f"Bearer {key}"}
+        texts = [json.dumps(server.requests), repr(writer)]
+        server.reply = lambda _: (500, {"X-Key": key}, key.encode())
+        with pytest.raises(InputError) as error:
+            writer.write(PROMPTS[:2], SHORT)
+        texts.append(str(error.value))
+    out, err = capfd.readouterr()
+    assert key not in "".join([*texts, out, err, caplog.text])
+    with pytest.raises(InputError, match="in the clear"):
+        EndpointWriter(Endpoint("http://far.example/v1", "m", role=WRITER))
+
+
+def test_settings_that_are_refused():
+    for url in ("localhost:8000", "ftp://h/v1", "http://h/v1?key=SECRET"):
+        with pytest.raises(InputError, match=r"^--writer") as error:
+            Endpoint(url, "m", role=WRITER)
+        assert "SECRET" not in str(error.value)
+    with StandIn(echo) as server, pytest.raises(InputError, match="--seed"):
+        writer_at(server).write(["p"], SHORT, -1)
