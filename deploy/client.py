@@ -30,13 +30,14 @@ from cryptography import x509
 from murmuration.client.agent.policy import Policy
 from murmuration.client.agent.unix_socket import answers
 from murmuration.client.isolated import python
-from murmuration.deploy.certificates import load_client_key, public_line
+from murmuration.deploy.certificates import load_client_key
 from murmuration.deploy.confined import node_environment
 from murmuration.deploy.handed_over import KEY, POLICY, SETTINGS, HandedOver
 from murmuration.deploy.init import CLIENT_NAME
 from murmuration.deploy.processes import (
     Program,
     agent_program,
+    check_own,
     end_all,
     node_folder,
     node_programs,
@@ -47,6 +48,7 @@ from murmuration.deploy.processes import (
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.data.toml_text import parse_toml
+from murmuration.privacy.durable_files import replace_file
 
 RESTART_SECONDS = 5.0
 #: Of a host, or of an IPv6 address in brackets, and a port.
@@ -66,7 +68,6 @@ class Client:
     name: str
     address: str
     policy: Policy
-    public: bytes
     users: int
     state: Path
     handed_over: HandedOver
@@ -80,13 +81,15 @@ class Client:
         operator's authority, if the owner knows it from elsewhere.
         """
         folder = folder.expanduser().resolve()
-        state = (state or state_beside(folder)).expanduser().resolve()
-        if state.is_relative_to(folder):
+        state = (state or state_beside(folder)).expanduser().absolute()
+        if state.resolve().is_relative_to(folder):
             raise InputError(f"--state {state} is in {folder}: keep what is yours beside it")
+        if os.path.lexists(state):
+            check_own(state)
         handed_over = HandedOver.examine(folder)
         known = handed_over.check_authority(state, fingerprint)
         try:
-            settings = parse_toml((folder / SETTINGS).read_text(encoding="utf-8"))
+            settings = parse_toml(handed_over.contents[SETTINGS].decode())
             name, address, users = (settings[key] for key in ("name", "superlink", "users"))
             if not re.fullmatch(CLIENT_NAME, name) or not _ADDRESS.fullmatch(address):
                 raise ValueError("name or superlink is none")
@@ -94,9 +97,11 @@ class Client:
                 raise ValueError("users is no number of them")
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{folder / SETTINGS} cannot be used: {error}") from None
-        public = public_line(load_client_key(folder / KEY).public_key())
-        policy = Policy.load(folder / POLICY)
-        return cls(folder, name, address, policy, public, users, state, handed_over, known)
+        load_client_key(folder / KEY)
+        if POLICY not in handed_over.contents:
+            raise InputError(f"{folder} lacks {POLICY}: without one nothing may leave")
+        policy = Policy.parse(handed_over.contents[POLICY], folder / POLICY)
+        return cls(folder, name, address, policy, users, state, handed_over, known)
 
 
 def connection(address: str) -> socket.socket:
@@ -149,7 +154,9 @@ def run_client(
         # Another user has to come through to the socket, which is theirs alone.
         Path(folder).chmod(0o711 if node_user else 0o700)
         path, log = Path(folder) / "agent.sock", client.state / "logs" / "agent.log"
-        how = agent_program(client.folder / POLICY, data.absolute(), client.state, path)
+        policy = Path(folder) / POLICY
+        replace_file(policy, client.handed_over.contents[POLICY], mode=0o600)
+        how = agent_program(policy, data.absolute(), client.state, path)
         how["command"] += ["--columns", columns] if columns else []
         how["command"] += schema.options.split()
         how["command"] += ["--user", node_user] if node_user else []
@@ -203,7 +210,7 @@ def _node(
     """A SuperNode and its executor, in a new folder that is theirs and is removed afterwards."""
     logs = own_folder(client.state) / "logs"
     client.handed_over.keep_authority(client.state)
-    work = node_folder(client.folder)
+    work = node_folder(client.handed_over.contents)
     programs: list[Program] = []
     try:
         started = node_programs(work, client.address, socket_path, port, user)

@@ -3,9 +3,12 @@
 Nobody is asked for anything, but by ``server_line``.
 """
 
+import contextlib
+import os
 from pathlib import Path
 
 from murmuration.client.agent.identity import Identity
+from murmuration.client.agent.ledger import OwnLedger
 from murmuration.client.agent.policy import Policy
 from murmuration.client.labels.memory import LabelState
 from murmuration.client.store import load_judged, place_of
@@ -13,6 +16,7 @@ from murmuration.deploy.certificates import days_left
 from murmuration.deploy.client import Client, server_certificate
 from murmuration.deploy.handed_over import AUTHORITY
 from murmuration.deploy.plan import compared, own_ledger
+from murmuration.deploy.processes import check_own, state_beside
 from murmuration.deploy.terms import RUN
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import PAIRS, Schema
@@ -88,12 +92,15 @@ def describe(client: Client, judgements: Judgements) -> list[str]:
 
 
 def spent(client: Client) -> list[str]:
-    """Return what has left this machine so far, in lines; InputError if its ledger is damaged."""
+    """Return what has left this machine so far, in lines, and by other ledgers that lie beside it;
+    InputError if its ledger is damaged."""
     policy = client.policy
     with extensions.only(policy.extensions):
         ledger = own_ledger(client.state)
+        others = _ledgers_beside(client)
+    beside = _all_together([ledger, *others.values()], list(others), policy) if others else []
     if not ledger.head.hash:
-        return ["So far nothing has left."]
+        return ["So far nothing has left.", *beside]
     result = [
         f"So far: {ledger.answered['train']} of {policy.max_rounds} answers, "
         f"{ledger.answered['evaluate']} of {policy.max_evaluations} accuracies."
@@ -110,7 +117,35 @@ def spent(client: Client) -> list[str]:
             f"{spend.user_id}: {len(spend.items)} labels told, epsilon {spend.epsilon:.4g} of "
             f"{spend.promise.epsilon:g} ({spend.promise.level} level)."
         )
-    return result
+    return [*result, *beside]
+
+
+def _ledgers_beside(client: Client) -> dict[Path, OwnLedger]:
+    """Return this account's ledgers, by their folders, of other folders than the client's."""
+    parents = {client.folder.parent, client.state.parent}
+    places = {place for parent in parents for place in parent.glob(state_beside(Path("*")).name)}
+    ledgers = {}
+    for place in sorted(places - {client.state}):
+        with contextlib.suppress(InputError):  # another account's, say, or damaged
+            check_own(place)
+            if (ledger := own_ledger(place)).head.hash:
+                ledgers[place] = ledger
+    return ledgers
+
+
+def _all_together(ledgers: list[OwnLedger], beside: list[Path], policy: Policy) -> list[str]:
+    """Return what no rule counts: each folder has a ledger of its own."""
+    plans = [plan for ledger in ledgers for plan in ledger.plans.values()]
+    try:
+        epsilon = f"epsilon {cost(plans, policy.delta):.4g} at delta {policy.delta:g}"
+    except ValueError:
+        epsilon = "no epsilon, since their adjacencies differ"
+    answers = sum(ledger.answered["train"] for ledger in ledgers)
+    return [
+        f"warning   {', '.join(map(str, beside))}: answers by other folders are noted there, and "
+        f"no rule of this one counts them. All together: {counted(answers, 'answer')}, "
+        f"{counted(len(plans), 'stated plan')}, {epsilon}."
+    ]
 
 
 def _leaves(name: str, policy: Policy) -> list[str]:
@@ -171,6 +206,12 @@ def checks(
     if (identity := client.state / "identity.key").exists():
         name = Identity.at(identity).public.hex()
         result.append(f"agent     {name}: other owners can list it among their parties")
+    accounts = {path.stat().st_uid for path in (client.folder, *client.folder.iterdir())}
+    if others := sorted(accounts - {0, os.geteuid()}):
+        result.append(
+            f"warning   {client.folder} is in part of other accounts (uid "
+            f"{', '.join(map(str, others))}), who can change it: chown -R it, if none is yours"
+        )
     if data.expanduser().stat().st_mode & 0o077:
         result.append(f"warning   other users of this machine can read {data}: chmod 600 it")
     return judgements, result, allowed

@@ -5,6 +5,9 @@ their SHA-256 (``SHA256SUMS``, as ``sha256sum`` reads it). That shows that the f
 ``deploy init`` wrote, whole, if the owner knows the authority's fingerprint from elsewhere: told
 with ``--fingerprint``, or kept from the first start. It shows nothing against the operator, who
 signs; against them is that nothing here is ever code, and that a policy is read by its owner.
+
+Each file is read once. What was examined, and shown to the owner, is then what is used, whoever
+writes to the folder afterwards; and nobody but its owner may.
 """
 
 import hashlib
@@ -12,7 +15,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography import x509
@@ -46,10 +49,12 @@ class HandedOver:
         fingerprint: SHA-256 of the authority's certificate, as ``openssl x509 -fingerprint
             -sha256`` writes it.
         changed: the owner's files that are not, or no longer, as they were handed over.
+        contents: of all files, by name.
     """
 
     fingerprint: str
     changed: tuple[str, ...]
+    contents: Mapping[str, bytes] = field(repr=False)
 
     @classmethod
     def examine(cls, folder: Path) -> "HandedOver":
@@ -78,7 +83,7 @@ class HandedOver:
         other -= {SUMS, SIGNATURE}
         if bad := sorted(other - OWNERS):
             raise InputError(f"{folder / bad[0]} is not as the operator signed it ({SUMS})")
-        return cls(fingerprint_of(certificate), tuple(sorted(other)))
+        return cls(fingerprint_of(certificate), tuple(sorted(other)), contents)
 
     def check_authority(self, state: Path, expected: str) -> bool:
         """Return whether the fingerprint is one that the owner knows, from elsewhere or before.
@@ -122,10 +127,11 @@ def fingerprint_of(certificate: x509.Certificate) -> str:
 def _read(folder: Path) -> dict[str, bytes]:
     """The files by name; InputError, naming each entry that is none of ``FILES``."""
     try:
+        seen = folder.stat()
         entries = {path.name: path.lstat() for path in sorted(folder.iterdir())}
     except OSError as error:
         raise InputError(f"{folder} is not a client's folder: {error.strerror}") from None
-    bad = [f"{name!a} ({why})" for name, seen in entries.items() if (why := _wrong(name, seen))]
+    bad = [f"{name!a} ({why})" for name, entry in entries.items() if (why := _wrong(name, entry))]
     if bad:
         raise InputError(
             f"{folder} may hold {', '.join(sorted(FILES))} and nothing else. Take out: "
@@ -136,10 +142,31 @@ def _read(folder: Path) -> dict[str, bytes]:
             f"{folder} lacks {', '.join(lacking)}: ask the operator for the folder that "
             "`murmuration deploy init` wrote"
         )
+    if any(_others_write(entry) for entry in (seen, *entries.values())):
+        raise InputError(
+            f"others may write to {folder}, and so decide what leaves: make it yours alone "
+            "(chmod -R go-w), and look at policy.toml again"
+        )
     try:
-        return {name: (folder / name).read_bytes() for name in entries}
+        return {name: _content(folder / name) for name in entries}
     except OSError as error:
         raise InputError(f"{error.filename} cannot be read: {error.strerror}") from None
+
+
+def _content(path: Path) -> bytes:
+    """Return what is in a file of the list, unless another thing came to its place meanwhile."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor has no path)
+        if why := _wrong(path.name, os.fstat(descriptor)):
+            raise InputError(f"{path} changed while it was read: now it is {why}")
+        return file.read(LONGEST)
+
+
+def _others_write(seen: os.stat_result) -> bool:
+    """Return whether another account may write there, or is the owner, who may let itself; root
+    may start the node for an owner who is not root."""
+    account = os.geteuid()
+    return bool(seen.st_mode & 0o022) or (account != 0 and seen.st_uid not in (0, account))
 
 
 def _wrong(name: str, seen: os.stat_result) -> str:

@@ -6,7 +6,6 @@ that it started, daemons too. If this process is killed, SIGKILL included, they 
 
 import contextlib
 import os
-import shutil
 import signal
 import stat
 import subprocess
@@ -144,15 +143,15 @@ def new_secret(place: Path) -> None:
     write_new(place / EXECUTOR_SECRET, executor_secret())
 
 
-def node_folder(client: Path) -> Path:
-    """Make a new folder for a SuperNode, with what it needs of a client's.
+def node_folder(handed_over: Mapping[str, bytes]) -> Path:
+    """Make a new folder for a SuperNode, with what it needs of a client's files.
 
     New each time: as root nothing is written where the server's code was at home before, which
     could have left a link in its place.
     """
     work = Path(tempfile.mkdtemp(prefix="murmuration-node-"))
     for name in (KEY, AUTHORITY):
-        shutil.copy2(client / name, work / name)
+        write_new(work / name, handed_over[name])
     return work
 
 
@@ -185,13 +184,25 @@ def own_folder(folder: Path) -> Path:
         InputError: others may use it, or it is somebody else's.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        seen = folder.lstat()
+        for place in (*reversed(folder.parents), folder):  # none that others may rename
+            if not place.exists():
+                place.mkdir(exist_ok=True, mode=0o700)
     except OSError as error:
         raise InputError(f"{folder} cannot be made: {error.strerror}") from None
-    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o077:
-        raise InputError(f"{folder} must be a folder of your own, for you alone: chmod 700 it")
+    check_own(folder)
     return folder
+
+
+def check_own(folder: Path) -> None:
+    """InputError unless a folder is this account's, for it alone; a link to one may be, too, if
+    nobody else made it."""
+    try:
+        link, seen = folder.lstat(), folder.stat()
+    except OSError as error:
+        raise InputError(f"{folder} cannot be used: {error.strerror}") from None
+    mine = {link.st_uid, seen.st_uid} == {os.geteuid()}
+    if not (mine and stat.S_ISDIR(seen.st_mode)) or seen.st_mode & 0o077:
+        raise InputError(f"{folder} must be a folder of your own, for you alone: chmod 700 it")
 
 
 def agent_program(policy: Path, data: Path, state: Path, socket: Path) -> dict[str, Any]:

@@ -169,8 +169,20 @@ class Policy:
             InputError: it cannot be read, or has an unknown rule or a value of the wrong kind.
         """
         try:
-            rules = parse_toml(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            return cls.parse(path.read_bytes(), path)
+        except OSError as error:
+            raise InputError(f"policy {path} cannot be read: {error}") from None
+
+    @classmethod
+    def parse(cls, content: bytes, path: Path) -> "Policy":
+        """The policy that is the ``content`` of a file, whose path messages name.
+
+        Raises:
+            InputError: as ``load``.
+        """
+        try:
+            rules = parse_toml(content.decode())
+        except ValueError as error:
             raise InputError(f"policy {path} cannot be read: {error}") from None
         known = {field.name: field for field in fields(cls)}
         values: dict[str, Any] = {}

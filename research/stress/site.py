@@ -5,7 +5,7 @@ from pathlib import Path
 
 from murmuration.client.agent.unix_socket import answers
 from murmuration.deploy import templates
-from murmuration.deploy.handed_over import POLICY
+from murmuration.deploy.handed_over import AUTHORITY, KEY, POLICY
 from murmuration.deploy.init import Deployment
 from murmuration.deploy.processes import (
     Program,
@@ -89,7 +89,8 @@ class Site:
 
     def start_node(self, name: str, socket: Path, port: int) -> Program:
         """A client's SuperNode, and the executor that starts apps for it."""
-        work = node_folder(self.client(name))
+        place = self.client(name)
+        work = node_folder({file: (place / file).read_bytes() for file in (KEY, AUTHORITY)})
         started = node_programs(work, self.deployment.address, socket, port, None)
         for part, how in started.items():
             self.start(f"{name}-{part}", scratch=work, **how)

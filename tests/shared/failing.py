@@ -1,4 +1,4 @@
-"""Nodes that fail when they are told to, and everything that was said between them and a server."""
+"""Nodes that fail, or are late, when told to; and all that was said between them and a server."""
 
 from flwr.app import Error, Message
 
@@ -28,3 +28,27 @@ class Watched:
                 error = Message(Error(2, "KeyError: 'alice'"), reply_to=reply)
                 error.metadata.__dict__.update(reply.metadata.__dict__)
                 yield error
+
+
+class Late(Watched):
+    """As ``Watched``, but who fails is only slow: its answer comes when something else is asked."""
+
+    def __init__(self, grid_, fails=()):
+        super().__init__(grid_, fails)
+        self.waiting, self.arriving, self.came_late = [], [], []
+
+    def push_messages(self, outgoing):
+        self.arriving, self.waiting = self.waiting, []
+        self.came_late += self.arriving
+        return super().push_messages(outgoing)
+
+    def pull_messages(self, message_ids):
+        yield from self.arriving
+        self.arriving = []
+        for reply in self.grid.pull_messages(message_ids):
+            self.replies.append(reply)
+            kind, node = reply.metadata.message_type, reply.metadata.src_node_id
+            if node in self.fails.get(kind, ()):
+                self.waiting.append(reply)
+            else:
+                yield reply

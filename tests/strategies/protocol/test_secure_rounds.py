@@ -4,7 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from failing import Watched
+from failing import Late, Watched
 
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid
@@ -159,6 +159,72 @@ def test_nodes_that_come_and_go_every_other_round(make_world, examples, hidden):
         (expected,) = alone.run(1)
         np.testing.assert_allclose(released, expected * len(kept) / 30, atol=1e-9)
     assert world.ledger.spent() == {world.strategy.plan.mechanism.event: len(away)}
+
+
+def late_world(make_world, examples):
+    """A masked world of ten nodes, and what makes some of them slow."""
+    watch = Late(None)
+
+    def wrap(inner):
+        watch.grid = inner
+        return watch
+
+    quiet = {**EVERYBODY, "noise_multiplier": 1e-9}
+    return masked(make_world(examples, nodes=10, wrap=wrap, timeout=0.2, **quiet)), watch
+
+
+def alone(make_world, examples, nodes, theta):
+    """Return what a round at θ releases that all nodes but these answer, at the size of all."""
+    kept = np.array([user for user in range(30) if user // 3 + 1 not in nodes])
+    plan = {**EVERYBODY, "cohort": len(kept), "noise_multiplier": 1e-9}
+    world = make_world(examples.select(kept), **plan)
+    world.strategy.optimizer.theta.copy_(theta)
+    return world.run(1)[0] * len(kept) / 30
+
+
+def test_nodes_that_are_slow_at_each_exchange_in_turn(make_world, examples):
+    """Who is slow counts as zero, if their vector was not there; and in full in the next round."""
+    world, watch = late_world(make_world, examples)
+    slow = [
+        (secure.KEYS, (2,)), (secure.KEYS, ()), (secure.SHARES, (3, 6)), ("train", (1,)),
+        (secure.UNMASK, (2, 4)), (secure.UNMASK, ()), ("train", (2, 9, 10)), (secure.KEYS, (2,)),
+    ]  # fmt: skip
+    rounds = []
+    for done, (kind, nodes) in enumerate(slow, 1):
+        watch.fails, before = {kind: nodes}, len(watch.sent)
+        theta = world.strategy.optimizer.theta.clone()
+        (released,) = world.run(done)
+        rounds.append((() if kind == secure.UNMASK else nodes, theta, released))
+        # A session goes on without those who were slow in it, and another is not kept from them.
+        asked = [(m.metadata.message_type, m.metadata.dst_node_id) for m in watch.sent[before:]]
+        assert len(asked) == len(set(asked))
+        for node in range(1, 11):
+            steps = STEPS[: STEPS.index(kind) + 1] if node in nodes else STEPS
+            assert {step for step, to in asked if to == node} == set(steps)
+    late = [(m.metadata.message_type, m.metadata.src_node_id) for m in watch.came_late]
+    assert late == [(kind, node) for kind, nodes in slow for node in nodes]
+    assert len(world.left_out) == sum(len(nodes) for _, nodes in slow)
+    assert world.ledger.spent() == {world.strategy.plan.mechanism.event: len(slow)}
+    for lost, theta, released in rounds:
+        expected = alone(make_world, examples, lost, theta)
+        np.testing.assert_allclose(released, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_a_round_in_which_too_many_are_slow_counts_as_zero_and_the_next_in_full(
+    make_world, examples, kind
+):
+    """What comes late is no answer to the session that it comes in."""
+    world, watch = late_world(make_world, examples)
+    watch.fails = {kind: (1, 2, 3, 4) if kind != secure.KEYS else range(1, 9)}
+    (released,) = world.run(1)
+    assert np.abs(released).max() < 1e-9
+    assert not [m for m in watch.sent if m.metadata.message_type in STEPS[STEPS.index(kind) + 1 :]]
+    watch.fails, theta = {}, world.strategy.optimizer.theta.clone()
+    (released,) = world.run(2)
+    np.testing.assert_allclose(released, alone(make_world, examples, (), theta), atol=1e-9)
+    assert watch.came_late
+    assert world.ledger.spent() == {world.strategy.plan.mechanism.event: 2}
 
 
 def test_no_node_tells_its_own_sum(make_world, examples):
