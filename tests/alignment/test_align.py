@@ -36,41 +36,68 @@ def align(asked, prompts, out, said=lambda text: None, **more):
     return module.align(asked, prompts, out, PUBLIC, on_status=said, **more)
 
 
-@pytest.fixture
-def reward(tmp_path):
+def save_reward(folder):
     """Likes one word above all."""
     features = HashingFeatures(dimension=257, length_weight=0.0)
     theta = 3.0 * features(["a"], ["save"])[0] - 3.0 * features(["a"], ["loan"])[0]
-    RewardModel(theta, features).save(tmp_path / "run" / "model")
-    return tmp_path / "run" / "model"
+    RewardModel(theta, features).save(folder)
+    return folder
+
+
+@pytest.fixture
+def reward(tmp_path):
+    return save_reward(tmp_path / "run" / "model")
 
 
 @pytest.fixture
 def asked(reward, language_model):
-    def make(**more):
-        given = {
-            "reward": str(reward),
-            "base": str(language_model("llama")),
-            "prompts": "file",
-            "steps": Steps(steps=6, batch=8, answers=4, rate=0.02, beta=0.0),
-            "sampling": SHORT,
-            "lora_rank": 4,
-            "lora_targets": "all-linear",
-            "evaluate_every": 2,
-            "evaluate_on": 8,
-        }
-        return Alignment(**{**given, **more})
+    return lambda **more: alignment(reward, language_model("llama"), **more)
 
-    return make
+
+def alignment(reward, base, **more):
+    given = {
+        "reward": str(reward),
+        "base": str(base),
+        "prompts": "file",
+        "steps": Steps(steps=6, batch=8, answers=4, rate=0.02, beta=0.0),
+        "sampling": SHORT,
+        "lora_rank": 4,
+        "lora_targets": "all-linear",
+        "evaluate_every": 2,
+        "evaluate_on": 8,
+    }
+    return Alignment(**{**given, **more})
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, language_model):
+    """What was asked for, the folder and the result of a run that nothing interrupted; all is to
+    stay as it is."""
+    folder = tmp_path_factory.mktemp("finished")
+    wanted = alignment(save_reward(folder / "run" / "model"), language_model("llama"))
+    return wanted, folder / "out", align(wanted, PROMPTS, folder / "out")
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory, finished):
+    """The folder of such a run that was killed at step 4; to be copied."""
+
+    def killed(text):
+        if text.startswith("step 4: reward"):
+            raise KeyboardInterrupt
+
+    out = tmp_path_factory.mktemp("interrupted") / "out"
+    with pytest.raises(KeyboardInterrupt):
+        align(finished[0], PROMPTS, out, said=killed)
+    return out
 
 
 def metrics(out):
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_a_policy_that_others_load_and_what_is_told_of_it(asked, tmp_path):
-    out = tmp_path / "out"
-    result = align(asked(), PROMPTS, out)
+def test_a_policy_that_others_load_and_what_is_told_of_it(finished):
+    _, out, result = finished
     names = sorted(path.name for path in out.iterdir())
     assert names == ["answers", "config.json", "metrics.jsonl", "model", "plots", "private",
                      "reference.jsonl", "report.html", "result.json"]  # fmt: skip
@@ -103,16 +130,16 @@ def test_held_out_prompts_are_not_trained_on(asked, tmp_path, monkeypatch):
     assert len(held) == 8
 
 
-def test_the_proxy_is_what_score_says_over_the_reference(asked, reward, tmp_path):
-    align(asked(), PROMPTS, tmp_path / "out")
-    model = RewardModel.load(reward)
+def test_the_proxy_is_what_score_says_over_the_reference(finished):
+    wanted, out, _ = finished
+    model = RewardModel.load(wanted.reward)
 
     def mean(step):
-        text = (tmp_path / f"out/answers/step-{step:06d}.jsonl").read_text()
+        text = (out / f"answers/step-{step:06d}.jsonl").read_text()
         rows = [json.loads(row) for row in text.splitlines()]
         return model.score([r["prompt"] for r in rows], [r["response"] for r in rows]).mean()
 
-    for line in metrics(tmp_path / "out"):
+    for line in metrics(out):
         assert line["proxy"] == pytest.approx(mean(line["step"]) - mean(0))
 
 
@@ -184,17 +211,17 @@ def test_truth_and_reward_that_fall_together_have_not_parted(asked, tmp_path, mo
 
 
 @pytest.mark.parametrize("when", ["the reference", "step 4"])
-def test_killed_and_continued_it_is_the_policy_of_a_run_that_was_not(asked, tmp_path, when):
-    whole = align(asked(), PROMPTS, tmp_path / "whole")
+def test_killed_and_continued_it_is_the_policy_of_a_run_that_was_not(finished, tmp_path, when):
+    wanted, folder, whole = finished
 
     def said(text):
         if text.startswith(when):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        align(asked(), PROMPTS, tmp_path / "parts", said=said)
+        align(wanted, PROMPTS, tmp_path / "parts", said=said)
     assert not (tmp_path / "parts" / "model").exists()
-    parts = align(asked(), PROMPTS, tmp_path / "parts", resume=True)
+    parts = align(wanted, PROMPTS, tmp_path / "parts", resume=True)
     for name in ("stopped", "saved_step", "prompts_trained", "dimension", "clipped", "too_long"):
         assert parts[name] == whole[name]
     assert [parts["slope"], *parts["range"]] == pytest.approx([whole["slope"], *whole["range"]])
@@ -203,9 +230,9 @@ def test_killed_and_continued_it_is_the_policy_of_a_run_that_was_not(asked, tmp_
         assert parts[part]["truth"] is whole[part]["truth"] is None
         for name in ("step", "proxy", "kl", "kl_error", "words"):
             assert parts[part][name] == pytest.approx(whole[part][name], rel=1e-4, abs=1e-5), name
-    one, other = (Writer.load(tmp_path / name / "model") for name in ("whole", "parts"))
+    one, other = (Writer.load(place / "model") for place in (folder, tmp_path / "parts"))
     assert one.write(PROMPTS, SHORT, 5) == other.write(PROMPTS, SHORT, 5)
-    again = align(asked(), PROMPTS, tmp_path / "parts", resume=True)  # finished: told once more
+    again = align(wanted, PROMPTS, tmp_path / "parts", resume=True)  # finished: told once more
     assert again == parts
 
 
@@ -322,22 +349,17 @@ def test_a_base_that_cannot_be_read_is_refused_however_often_it_is_asked(
 @pytest.mark.parametrize(
     "torn", ["adapter_model.safetensors", "optimizer.pt", "trainer_state.json"]
 )
-def test_a_checkpoint_that_was_killed_half_way_is_not_gone_on_from(asked, tmp_path, torn):
-    whole = align(asked(), PROMPTS, tmp_path / "whole")
-
-    def killed(text):
-        if text.startswith("step 4: reward"):
-            raise KeyboardInterrupt
-
-    out = tmp_path / "parts"
-    with pytest.raises(KeyboardInterrupt):
-        align(asked(), PROMPTS, out, said=killed)
+def test_a_checkpoint_that_was_killed_half_way_is_not_gone_on_from(
+    finished, interrupted, tmp_path, torn
+):
+    wanted, _, whole = finished
+    out = shutil.copytree(interrupted, tmp_path / "parts")
     shutil.copytree(out / "checkpoints/checkpoint-2", out / "checkpoints/checkpoint-4")
     # As transformers writes them: one after the other, its own state last.
     for name in ("adapter_model.safetensors", "optimizer.pt", "trainer_state.json"):
         if torn in ("trainer_state.json", name) or name == "trainer_state.json":
             (out / "checkpoints/checkpoint-4" / name).write_bytes(b"")
-    parts = align(asked(), PROMPTS, out, resume=True)
+    parts = align(wanted, PROMPTS, out, resume=True)
     assert parts["policy"]["kl"] == pytest.approx(whole["policy"]["kl"], rel=1e-4, abs=1e-5)
     assert [line["step"] for line in metrics(out)] == [0, 2, 4, 6]
 
@@ -348,15 +370,15 @@ def test_a_checkpoint_that_was_killed_half_way_is_not_gone_on_from(asked, tmp_pa
      (10_000, "checkpoints"), (14_000, "checkpoints")],
 )  # fmt: skip
 def test_a_full_disk_is_said_in_a_line_and_it_goes_on_when_there_is_room(
-    asked, tmp_path, most, what
+    finished, tmp_path, most, what
 ):
     """So many bytes of each file fit: the more, the later a write fails, of the adapter and of the
     optimizer too."""
-    whole, out = align(asked(), PROMPTS, tmp_path / "whole"), tmp_path / "parts"
+    (wanted, _, whole), out = finished, tmp_path / "parts"
     with no_file_above(most), pytest.raises(InputError, match=f"{what} cannot be written: "):
-        align(asked(), PROMPTS, out)
+        align(wanted, PROMPTS, out)
     assert not (out / "model").exists()
-    parts = align(asked(), PROMPTS, out, resume=(out / "config.json").exists())
+    parts = align(wanted, PROMPTS, out, resume=(out / "config.json").exists())
     assert parts["policy"]["kl"] == pytest.approx(whole["policy"]["kl"], rel=1e-4, abs=1e-5)
     assert [line["step"] for line in metrics(out)] == [0, 2, 4, 6]
 
