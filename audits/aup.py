@@ -64,7 +64,8 @@ def audit_published_test(task: Task) -> Measured:
     test = _plan(task, _TESTED).test(1)
 
     def score(left: int, last: float | None) -> float:
-        """Of two clusters, one of size ``left``, too far apart to be near, and one more user."""
+        """Return the score of two clusters, one of size ``left``, too far apart to be near, and one
+        more user."""
         right = _TESTED - 1 - left
         rows = [-0.9] * left + [0.9] * right + ([] if last is None else [last])
         return filtered_mean.score(filtered_mean.near(np.array(rows)[:, None], 1.0), _TESTED)

@@ -68,7 +68,7 @@ def audit_hold_out(task: Task, attack: Attack | None = None) -> Measured:
         clip=_CLIP,
         hold_out=coins,
     )
-    told = HeldOutRelease(coins, task.adjacency, _TALLY)
+    tally_release = HeldOutRelease(coins, task.adjacency, _TALLY)
 
     def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
         there = (-1.0 if replaced else 0.0) if second else 1.0  # which judgements, or none
@@ -78,8 +78,8 @@ def audit_hold_out(task: Task, attack: Attack | None = None) -> Measured:
         noisy_N = plan.mechanism.release(
             np.where(held_N, 0.0, pull), round_=1, covers="sum", ledger=ledger, source=source
         )
-        tally_NF = _tallies(told, held_N, there, ledger, source, attack.exact)
-        score_N = _score(noisy_N / _CLIP.norm, tally_NF, plan, told, attack, replaced)
+        tally_NF = _tallies(tally_release, held_N, there, ledger, source, attack.exact)
+        score_N = _score(noisy_N / _CLIP.norm, tally_NF, plan, tally_release, attack, replaced)
         if attack.counted and there:  # somebody was counted
             score_N[:] = math.inf
         return score_N
@@ -88,7 +88,7 @@ def audit_hold_out(task: Task, attack: Attack | None = None) -> Measured:
 
 
 def _tallies(
-    told: HeldOutRelease,
+    tally_release: HeldOutRelease,
     held_N: np.ndarray,
     there: float,
     ledger: Ledger,
@@ -101,9 +101,9 @@ def _tallies(
     if exact:
         return np.where(held_N[:, None], mine_F, nobody_F)
     found_NF = np.empty((len(held_N), _TALLY.figures))
-    with scratch_ledger(told.adjacency) as others:
+    with scratch_ledger(tally_release.adjacency) as others:
         for trial, held in enumerate(held_N):
-            found_NF[trial] = told.release(
+            found_NF[trial] = tally_release.release(
                 mine_F if held else nobody_F,
                 round_=2 + trial,
                 ledger=others if trial else ledger,
@@ -116,7 +116,7 @@ def _score(
     x_N: np.ndarray,
     tally_NF: np.ndarray,
     plan: UlsPlan,
-    told: HeldOutRelease,
+    tally_release: HeldOutRelease,
     attack: Attack,
     replaced: bool,
 ) -> np.ndarray:
@@ -129,7 +129,7 @@ def _score(
             return np.where(tally_NF.any(axis=1), math.inf, run_N)
         mine_F = _TALLY.contribution(float(sign > 0))
         moved_N = np.abs(tally_NF).sum(1) - np.abs(tally_NF - mine_F).sum(1)
-        out_N = moved_N / float(told.scale)
+        out_N = moved_N / float(tally_release.scale)
         if attack.public_key is not None:  # the attacker tosses the coin too
             held = held_out(_CANARY, attack.share, attack.public_key)[0]
             return out_N if held else run_N

@@ -39,8 +39,8 @@ def label_scores(
     def one(second: bool) -> np.ndarray:
         size = task.trials * labels
         words = task.side(second).stream("labels").integers(0, 2**64, size=size, dtype=np.uint64)
-        told = answer(np.full(size, int(second)), words)
-        return ratio_K[told].reshape(task.trials, labels).sum(axis=1)
+        answer_R = answer(np.full(size, int(second)), words)
+        return ratio_K[answer_R].reshape(task.trials, labels).sum(axis=1)
 
     return Scores(one(False), one(True))
 

@@ -85,7 +85,7 @@ class Learner(Protocol):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Of the run, beside those that all such runs share."""
+        """Return the settings of the run, beside those that all such runs share."""
         ...
 
     @property

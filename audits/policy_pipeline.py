@@ -140,9 +140,9 @@ class Policy:
         self.network.put(torch.zeros(self.network.dimension))
         moved_D = _flat(saved) - _flat(self.network)
         unit_D = self.network.to_theta(torch.ones(1, self.network.dimension))[0]
-        said = SavedLikelihood.load(folder)
+        likelihood = SavedLikelihood.load(folder)
         first_M, other_M = (
-            said.score([PROMPT] * self.canaries, [pair[side] for pair in self.pairs])
+            likelihood.score([PROMPT] * self.canaries, [pair[side] for pair in self.pairs])
             for side in (0, 1)
         )
         return (moved_D / unit_D.double()).numpy(), first_M - other_M

@@ -123,8 +123,8 @@ def plan(content: RecordDict, host: Host) -> RecordDict:
 
 def items(content: RecordDict, host: Host) -> RecordDict:
     """Return what was shown to some of its users, where that is public; never a label."""
-    asked = public_items.read_request(content, host.terms)
-    return public_items.reply(_judged(host.store(), asked))
+    selection = public_items.read_request(content, host.terms)
+    return public_items.reply(_judged(host.store(), selection))
 
 
 def labels(content: RecordDict, host: Host) -> RecordDict:
@@ -133,11 +133,11 @@ def labels(content: RecordDict, host: Host) -> RecordDict:
     promise, names = label_queries.read_request(content)
     judgements = host.store().judgements
     check_terms(promise, host.terms, settled=randomized(judgements))
-    asked = _judged(host.store(), names)
-    if randomized(asked):
-        told = host.store().leaving_out(lambda taken: stated_labels(asked, promise, taken))
-        return label_queries.reply(told)
-    return label_queries.reply(host.labels().answer(asked, promise, host.source).labels)
+    judged = _judged(host.store(), names)
+    if randomized(judged):
+        label_reply = host.store().leaving_out(lambda taken: stated_labels(judged, promise, taken))
+        return label_queries.reply(label_reply)
+    return label_queries.reply(host.labels().answer(judged, promise, host.source).labels)
 
 
 def _asked(content: RecordDict, host: Host) -> tuple[messages.TrainRequest, Examples, np.ndarray]:

@@ -119,7 +119,7 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 class FewRefusals(logging.Filter):
-    """Of uvicorn's logs all that is well, and a few lines a second of the rest."""
+    """Lets through all of uvicorn's logs that is well, and a few lines a second of the rest."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -250,7 +250,7 @@ _MEMORY = Path("/dev/shm")
 
 @dataclass(frozen=True)
 class Task:
-    """What an audit is asked for.
+    """The request for an audit.
 
     Attributes:
         adjacency: the relation between the two data sets.

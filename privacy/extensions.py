@@ -92,16 +92,16 @@ def _points(group: str) -> tuple[EntryPoint, ...]:
 def _loaded(group: Group, name: str) -> Any:
     points = [point for point in _points(group.name) if point.name == name]
     whose = " and ".join(sorted({_package(point) for point in points}))
-    said = f"{name!r} of {whose} ({group.name} = {points[0].value}) cannot be used"
+    message = f"{name!r} of {whose} ({group.name} = {points[0].value}) cannot be used"
     if len(points) > 1:
-        raise ExtensionError(f"{said}: the name is brought {len(points)} times")
+        raise ExtensionError(f"{message}: the name is brought {len(points)} times")
     try:
         loaded = points[0].load()
     except (Exception, SystemExit) as error:  # whatever somebody else's code does
         why = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ExtensionError(f"{said}: {why}") from None
+        raise ExtensionError(f"{message}: {why}") from None
     if why := group.check(name, loaded):
-        raise ExtensionError(f"{said}: {why}")
+        raise ExtensionError(f"{message}: {why}")
     return loaded
 
 

@@ -56,14 +56,14 @@ def _log_rounds(rounds: int) -> Callable[[Mapping[str, Any]], None]:
         if done not in (1, rounds) and 10 * (done - 1) // rounds == 10 * done // rounds:
             return
         spent = "" if line["epsilon"] is None else f", ε {epsilon_text(line['epsilon'])}"
-        told = "" if accuracy is None else f", held-out accuracy {share_text(accuracy)}"
-        log(logging.INFO, "round %d of %d%s%s", done, rounds, spent, told)
+        measured = "" if accuracy is None else f", held-out accuracy {share_text(accuracy)}"
+        log(logging.INFO, "round %d of %d%s%s", done, rounds, spent, measured)
 
     return on_metrics
 
 
 def _one_line(record: logging.LogRecord) -> bool:
-    """Of what a user can mend, the line that says it, without the trace of our code.
+    """Let through, of what a user can mend, the line that says it, without the trace of our code.
 
     Nodes of a simulation log here, too; what one of them raises ends the run, which says it again.
     """

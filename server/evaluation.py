@@ -143,9 +143,9 @@ def on_held_out(
         release, measured = None, tally.read(strategy.tally(context.grid, theta_D, tally))
     else:
         release = HeldOutRelease(hold_out, ledger.adjacency, tally)
-        told = partial(_told, release, theta_D, context, strategy, ledger)
+        release_once = partial(_told, release, theta_D, context, strategy, ledger)
         try:
-            sum_F = np.array(context.once(HELD_OUT_FIGURES, told), dtype=np.float64)
+            sum_F = np.array(context.once(HELD_OUT_FIGURES, release_once), dtype=np.float64)
             if not ledger.spent()[hold_out]:  # what was told is on file, its charge was lost
                 ledger.charge(hold_out, round_=config.rounds + 1, covers=release.covers)
         except BudgetExceeded as refusal:

@@ -269,7 +269,8 @@ def _heldout_users(context: RunContext, figure: HeldOut | None) -> int:
 
 
 def _loss(figure: HeldOut | None) -> dict[str, float | None]:
-    """Of models that say the next token; None where it is not known, or has no finite value."""
+    """Return the loss of models that say the next token; None where it is not known or not
+    finite."""
     loss = figure.loss if figure and figure.loss is not None else math.nan
     finite = math.isfinite(loss)
     perplexity = math.exp(loss) if finite and loss < _MOST_LOSS else None

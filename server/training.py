@@ -105,7 +105,7 @@ def train(
     asked, config = config, replace(config, timeout=config.timeout or FLOOR)
     taking_part = participants(config, grid, folder, json.dumps(described))
     tried = [entry.tried for entry in taking_part.registry.entries.values()]
-    described = folder.keep_batch(described, [found.tokens for found in tried])
+    described = folder.keep_batch(described, [device.tokens for device in tried])
     config = config.resolved(len(taking_part.registry))
     context = RunContext(
         strategy=registry.named(config.strategy),
@@ -141,7 +141,7 @@ def train(
         if (coins := context.hold_out) and not ledger.spent()[coins.coins]:
             ledger.charge(coins.coins, round_=0, covers="hold-out assignment")
         if not asked.timeout:
-            measured = [found.seconds for found in tried if found.seconds]
+            measured = [device.seconds for device in tried if device.seconds]
             built.strategy.timeout = _probed(config, folder, built, model, measured)
         pace = _rounds(config, grid, folder, built, ledger, test, checkpoint, on_metrics)
         _check_learnt(built, config)

@@ -29,7 +29,7 @@ def version() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of Murmuration, of libraries that decide last digits, and of Python.
+    """Return the versions of Murmuration, of libraries that decide last digits, and of Python.
 
     Nothing is raised: a run has paid for its result when this is asked.
     """

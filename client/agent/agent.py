@@ -139,7 +139,7 @@ class Agent:
         try:
             self._admit(kind, content)
             return answer(
-                kind, content, self._host, check=lambda found: self._check_length(content, found)
+                kind, content, self._host, check=lambda reply: self._check_length(content, reply)
             )
         except (PolicyRefusal, TermsChanged) as refusal:
             self.ledger.refuse(kind, str(refusal))
@@ -192,16 +192,16 @@ class Agent:
             self.ledger.answer(kind, users=len(self.store.keys_U))
         elif kind == public_items.QUERY:
             check_public(self.policy)
-            asked = public_items.read_request(content, self.policy.terms)
-            self.ledger.answer(kind, users=len(self._users(asked)))
+            selection = public_items.read_request(content, self.policy.terms)
+            self.ledger.answer(kind, users=len(self._users(selection)))
         elif kind == label_queries.QUERY:
-            promise, asked = label_queries.read_request(content)
+            promise, selection = label_queries.read_request(content)
             check_promise(self.policy, promise, randomized(self.store.judgements))
-            self.ledger.answer(kind, users=len(self._users(asked)))
+            self.ledger.answer(kind, users=len(self._users(selection)))
         elif kind == secure_messages.SHARES:
-            told = secure_messages.Invitation.of(content)
+            invitation = secure_messages.Invitation.of(content)
             try:
-                secure.check_company(told, self.policy.terms, self._host.identity)
+                secure.check_company(invitation, self.policy.terms, self._host.identity)
             except secure.Unwanted as error:
                 raise PolicyRefusal(error.rule.replace("-", "_"), str(error)) from None
         elif kind in (secure_messages.KEYS, secure_messages.UNMASK):
@@ -297,14 +297,14 @@ class Agent:
         self.policy.check_features(config)
         self._features.add(config)
 
-    def _check_length(self, content: RecordDict, found: RecordDict) -> None:
+    def _check_length(self, content: RecordDict, reply: RecordDict) -> None:
         """Once more, where it leaves: no sum is longer than its users can make it, and no other
         array is beside it than the count that the strategy says.
         """
         parameters = cast(Mapping[str, messages.Scalar], content.config_records["parameters"])
         strategy = str(parameters["strategy"])
         expected = {"sum", "within"} if self.policy.node_halves[strategy].counts else {"sum"}
-        sums = found.array_records["sums"]
+        sums = reply.array_records["sums"]
         if set(sums) != expected:
             raise PolicyRefusal("strategies", f"{strategy} would tell more than its sum")
         users = len(self._users(messages.UserSelection.of(content)))

@@ -79,7 +79,7 @@ def check_asked(
 def check_repeated(
     policy: Policy, ledger: OwnLedger, plan: StatedPlan, round_: int, masked: bool
 ) -> None:
-    """Whether a round of a run, or (round 0) its accuracy, may be told once more.
+    """Check that a round of a run, or (round 0) its accuracy, may be told once more.
 
     Raises:
         PolicyRefusal: it may not; under masks nothing is told twice.
@@ -92,7 +92,7 @@ def check_repeated(
 
 
 def check_masks(policy: Policy, masked: bool) -> None:
-    """Whether sums may leave, as they are or ``masked``; PolicyRefusal if not."""
+    """Check that sums may leave, as they are or ``masked``; PolicyRefusal if not."""
     if policy.secure_only and not masked:
         raise PolicyRefusal("secure_only", "sums leave under masks only")
     if policy.label_epsilon:
@@ -100,7 +100,7 @@ def check_masks(policy: Policy, masked: bool) -> None:
 
 
 def check_promise(policy: Policy, promise: LabelPromise, randomized: bool) -> None:
-    """Whether labels may leave, randomized with this promise; PolicyRefusal if not."""
+    """Check that labels may leave, randomized with this promise; PolicyRefusal if not."""
     try:
         check_terms(promise, policy.terms, settled=randomized)
     except InputError as error:
@@ -108,7 +108,7 @@ def check_promise(policy: Policy, promise: LabelPromise, randomized: bool) -> No
 
 
 def check_public(policy: Policy) -> None:
-    """Whether prompts and responses may leave; PolicyRefusal if not."""
+    """Check that prompts and responses may leave; PolicyRefusal if not."""
     if not policy.public_items:
         raise PolicyRefusal("public_items", "prompts and responses are not public here")
 

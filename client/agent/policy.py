@@ -229,14 +229,14 @@ class Policy:
         return length(partial(_number, parameters))
 
     def check_registry(self, content: RecordDict) -> None:
-        """Whether to say whom the node hosts; PolicyRefusal if not."""
+        """Check that the node may say whom it hosts; PolicyRefusal if not."""
         request = content.config_records["registry"]
         self.check_features(str(request["features"]))
         if request["counts"] and not self.public_items:
             raise PolicyRefusal("public_items", "numbers of judgements are not public here")
 
     def check_features(self, config: str) -> None:
-        """Whether a feature map may be computed and learnt on; PolicyRefusal if not."""
+        """Check that a feature map may be computed and learnt on; PolicyRefusal if not."""
         try:
             data = json.loads(config)
             kind, size = str(data["kind"]), data.get("dimension", 0)
@@ -307,7 +307,7 @@ class Policy:
     def _check_noise(
         self, strategy: str, parameters: Mapping[str, messages.Scalar], plan: StatedPlan
     ) -> None:
-        """Whether the agents' own noise is what the stated plan counts on; PolicyRefusal if not.
+        """Check that the agents' own noise is what the stated plan counts on; PolicyRefusal if not.
 
         How far one user can move the sums follows from the request, and so does all agents' noise:
         no word of the server's is in it.

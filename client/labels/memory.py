@@ -154,7 +154,7 @@ class _Asked:
         self.names_R = self._names()
 
     def _names(self) -> list[str]:
-        """Of each judgement its item and, from the second of one user on, which one it is."""
+        """Return each judgement's item and, from the second of one user on, which one it is."""
         names_R, last, seen = [""] * len(self.judgements), None, 0
         for index in range(len(self.judgements.user_ids)):
             for row in self._rows(index):

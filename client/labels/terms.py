@@ -34,7 +34,7 @@ from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 def check_terms(
     promise: LabelPromise, node_config: Mapping[str, object], *, settled: bool = False
 ) -> None:
-    """Whether the owner of a node tells labels with this promise.
+    """Check that the owner of a node tells labels with this promise.
 
     ``settled`` says that the labels were randomized before they came to the node.
 
@@ -73,9 +73,8 @@ def check_terms(
 
 
 def check_true_labels(node_config: Mapping[str, object]) -> None:
-    """Whether sums over true labels may leave a node; InputError if its owner tells them randomized
-    only.
-    """
+    """Check that sums over true labels may leave a node; InputError if its owner tells them
+    randomized only."""
     if "data" in node_config and "label-epsilon" in node_config:
         raise InputError(
             "this node tells its users' labels randomized only (node-config label-epsilon): it "

@@ -60,7 +60,7 @@ class RecordInUse(ValueError):
 
 @dataclass(frozen=True)
 class Head:
-    """How many lines a record has, and the SHA-256 of the last one's bytes in hex."""
+    """The number of lines of a record, and the SHA-256 of the last one's bytes in hex."""
 
     index: int
     hash: str
@@ -84,7 +84,7 @@ NO_LINES = Head(0, "0" * 64)
 
 @dataclass(frozen=True)
 class Contents:
-    """What stands in a record: payloads, the head after each line, bytes of all complete lines."""
+    """The contents of a record: payloads, the head after each line, bytes of all complete lines."""
 
     lines: tuple[dict[str, Any], ...]
     heads: tuple[Head, ...]

@@ -41,7 +41,7 @@ def _span(masses: DiscretePMF) -> int:
 
 
 class OneWay:
-    """What is composed for neighbours in one order: ``(masses, times)``, in steps of a length."""
+    """A composition for neighbours in one order, of ``(masses, times)`` in steps of a length."""
 
     def __init__(self, parts: Parts, interval: float) -> None:
         self.parts, self.interval = parts, interval

@@ -180,8 +180,8 @@ def _with_the_rest(
     """Cells from the top as long as they hold no more than one; the rest is in the lowest."""
     infinite = min(1.0, infinite)
     above_W = np.cumsum(mass_W[::-1])
-    kept = min(int(np.searchsorted(above_W, 1.0 - infinite)) + 1, len(mass_W))
-    first = len(mass_W) - kept
+    cells = min(int(np.searchsorted(above_W, 1.0 - infinite)) + 1, len(mass_W))
+    first = len(mass_W) - cells
     mass_N = mass_W[first:].copy()
     mass_N[0] = max(0.0, 1.0 + 1e-9 - infinite - float(mass_N[1:].sum()))
     start = (lowest + first) * interval + raised

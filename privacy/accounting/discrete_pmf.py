@@ -42,7 +42,7 @@ class DiscretePMF:
 
     @classmethod
     def worst(cls, epsilon: float, delta: float, interval: float) -> "DiscretePMF":
-        """Of whatever is (``epsilon``, ``delta``)-DP (Kairouz et al. 2015), on the grid, upwards.
+        """Return that of all that is (``epsilon``, ``delta``)-DP (Kairouz et al. 2015), rounded up.
 
         Randomized response with two outcomes, or an infinite loss.
         """
@@ -78,7 +78,7 @@ class DiscretePMF:
 
     @property
     def variance(self) -> float:
-        """Of the finite losses, in squared steps."""
+        """Return the variance of the finite losses, in squared steps."""
         total = float(self.mass_N.sum())
         distance_N = self.index_N - float(self.index_N @ self.mass_N) / total
         return float(distance_N**2 @ self.mass_N) / total

@@ -118,8 +118,8 @@ class RandomizedLabels:
         low = max(0, math.floor(self.labels * chance - reach))
         high = min(self.labels, math.ceil(self.labels * chance + reach))
         flips_J = np.arange(high, low - 1, -1)
-        kept = math.exp(self.labels * math.log1p(-self.delta))
-        mass_J = np.asarray(stats.binom.pmf(flips_J, self.labels, chance)) * kept
+        pure_chance = math.exp(self.labels * math.log1p(-self.delta))
+        mass_J = np.asarray(stats.binom.pmf(flips_J, self.labels, chance)) * pure_chance
         mass_J *= 1.0 + 2e-12 + 1e-16 * self.labels  # the library's masses may fall short
         steps_J = (self.labels - 2 * flips_J) * (self.epsilon / interval)
         cell_J = np.floor(steps_J).astype(np.int64)

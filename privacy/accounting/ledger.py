@@ -144,13 +144,13 @@ class Ledger:
 
         The damaged file is kept beside, as ``NAME.damaged-1`` and so on. Nobody may be writing it.
         """
-        kept = salvage(path)
+        payloads = salvage(path)
         number = 1 + sum(1 for _ in path.parent.glob(f"{path.name}.damaged-*"))
         if path.exists():
             aside = path.with_name(f"{path.name}.damaged-{number}")
             replace_file(aside, path.read_bytes())
         header = _new_header(adjacency, delta, budget, terms or RunTerms())
-        chained_record.rewrite(path, [header, *kept, _loss(what, round_)])
+        chained_record.rewrite(path, [header, *payloads, _loss(what, round_)])
         return cls(path, adjacency=adjacency, delta=delta, budget=budget, terms=terms)
 
     def __enter__(self) -> "Ledger":

@@ -70,9 +70,9 @@ class SecondOpinion:
 
     def to_json(self) -> dict[str, Any]:
         """The entry of a ``result.json``."""
-        told = dataclasses.asdict(self) | {"difference": self.difference}
-        told["by_our_rules"] = list(self.by_our_rules)
-        return {name: None if value == math.inf else value for name, value in told.items()}
+        fields = dataclasses.asdict(self) | {"difference": self.difference}
+        fields["by_our_rules"] = list(self.by_our_rules)
+        return {name: None if value == math.inf else value for name, value in fields.items()}
 
 
 def of_run(
@@ -84,8 +84,8 @@ def of_run(
 ) -> SecondOpinion:
     """Return what both accountants make of the training of one run."""
     charges = list(run)
-    told = _told(charges)
-    rules = tuple(recompute.by_our_rules(told))
+    stated = _told(charges)
+    rules = tuple(recompute.by_our_rules(stated))
     ours, interval = training_epsilon(charges, adjacency=adjacency, delta=delta)
     theirs, why = None, ""
     if ours is None:
@@ -100,7 +100,7 @@ def of_run(
     else:
         try:
             theirs = recompute.epsilon(
-                told, adjacency=adjacency.value, delta=delta, interval=interval
+                stated, adjacency=adjacency.value, delta=delta, interval=interval
             )
         except Exception as error:  # TypeError, too, of mixtures whose tail it cannot place
             why = f"it could not be asked: {error}"  # a run that has ended ends all the same
@@ -133,7 +133,7 @@ def write_events(
     charges = list(run)
     ours, interval = training_epsilon(charges, adjacency=adjacency, delta=delta)
     whole = accountant.epsilon(charges, adjacency=adjacency, delta=delta)
-    told = {
+    document = {
         "adjacency": adjacency.value,
         "delta": delta,
         "interval": interval,
@@ -141,7 +141,7 @@ def write_events(
         "training_epsilon": ours,
         "charges": [{"event": event, "times": times} for event, times in _told(charges)],
     }
-    text = json.dumps(told, indent=2, allow_nan=False) + "\n"
+    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
     written = folder / EVENTS, folder / SCRIPT
     for path, content in zip(written, (text, inspect.getsource(recompute)), strict=True):
         replace_file(path, content.encode())

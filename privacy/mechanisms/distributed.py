@@ -113,7 +113,7 @@ class NodeNoise:
 
     @property
     def noise_multiplier(self) -> float:
-        """Of all sums together: their noise in units of the most that one user can move them."""
+        """Return the noise of all sums together, in units of the most that one user moves them."""
         if not all(noisy.std > 0.0 for noisy in self.sums.values()):
             return 0.0
         return 1.0 / math.hypot(*(noisy.length / noisy.std for noisy in self.sums.values()))

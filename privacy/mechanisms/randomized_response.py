@@ -114,7 +114,7 @@ def _words(epsilon: float, choices: int) -> int:
 
 @dataclass(frozen=True)
 class LabelPromise:
-    """What somebody's randomized labels promise, fixed before the first of them is told.
+    """The promise of somebody's randomized labels, fixed before the first of them is told.
 
     At ``item`` level every label is (ε, 0)-DP, and a user who tells k of them has spent kε. At
     ``user`` level all labels a user ever tells are (ε, δ)-DP together: as many as they had when

@@ -61,7 +61,7 @@ def threshold(parties: int) -> int:
 
 @dataclass(frozen=True)
 class PublicKeys:
-    """What a party shows first: its public keys for sealing and for masks."""
+    """The first message of a party: its public keys for sealing and for masks."""
 
     sealing: bytes
     masking: bytes
@@ -73,7 +73,7 @@ class PublicKeys:
 
 @dataclass(frozen=True)
 class Shared:
-    """What a party sends second: a seal for each other party, and by what to know its seed."""
+    """The second message of a party: a seal for each other party, and by what to know its seed."""
 
     sealed: Mapping[int, bytes]
     commitment: bytes
@@ -81,7 +81,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class Opened:
-    """What a party sends last: shares of seeds and of keys, by whose they are."""
+    """The last message of a party: shares of seeds and of keys, by whose they are."""
 
     seeds: Mapping[int, bytes]
     keys: Mapping[int, bytes]

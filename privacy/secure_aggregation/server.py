@@ -29,7 +29,7 @@ from murmuration.privacy.secure_aggregation.party import (
 
 @dataclass(frozen=True)
 class Session:
-    """What the server knows of a session before vectors arrive; places are 1 to P.
+    """The state of a session that the server has before vectors arrive; places are 1 to P.
 
     ``about`` names what is summed; ``commitments`` are those of the parties that shared, by place.
     """
