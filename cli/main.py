@@ -52,9 +52,8 @@ class _Commands(TyperGroup):
         except click.NoSuchOption as error:
             # What is spelled almost alike, and not what merely shares letters.
             close = get_close_matches(error.option_name, error.possibilities or (), cutoff=_TYPO)
-            error.possibilities = close
-            error.message = visible(_ELSEWHERE.get(error.option_name, error.message))
-            raise
+            message = visible(_ELSEWHERE.get(error.option_name, error.message))
+            raise click.NoSuchOption(error.option_name, message, close, error.ctx) from None
         except click.ClickException as error:
             # Click calls it final, and prints it itself
             error.message = visible(error.message)  # pyright: ignore[reportAttributeAccessIssue]

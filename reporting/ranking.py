@@ -214,10 +214,10 @@ def _matrix(board: Board) -> list[list[Cell | None]]:
             None
             if i == j
             else Cell(
-                win=round(win_KK[i, j]),
+                win=round(float(win_KK[i, j])),
                 low=math.floor(low_KK[i, j]),
                 high=math.ceil(high_KK[i, j]),
-                shade=round(2 * (win_KK[i, j] - 50)),
+                shade=round(2 * (float(win_KK[i, j]) - 50)),
                 apart=bool(apart_KK[i, j]),
             )
             for j in places

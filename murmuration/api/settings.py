@@ -326,14 +326,6 @@ class StrategySettings(TypedDict, total=False):
     """Only for objective-perturbation. The accountant's noise, or the paper's. [default:
     analytic]"""
 
-    items: str
-    """Only for ranking. The public list of items: a file with one a line, or a .json file with
-    an array."""
-
-    categories: str
-    """Only for ranking. The public list of categories, written like --items: a board for each.
-    The prompt of a vote says its category. [default: one board]"""
-
     max_votes: int
     """Only for ranking. Most votes of a voter that count; which ones is chance. [default:
     10]"""

@@ -443,7 +443,7 @@ class LanguageBase:
         assert trained is not None  # or it would be all of them
         if not trained.start:
             return None
-        layers = self._lower_layers = LowerLayers(blocks, trained.start)
+        layers = self._lower_layers = LowerLayers([*blocks], trained.start)
         ids_RL = torch.arange(min(8, self.texts.limit)).repeat(2, 1)
         segments_RL = torch.zeros_like(ids_RL) if self.has_segments else None
         tried = self.inputs_of(ids_RL, torch.ones_like(ids_RL), segments_RL)

@@ -129,7 +129,7 @@ def _local(votes: Votes, items: int, epsilon: float, rng: np.random.Generator) -
 
 def _measures(theta_K: np.ndarray, truth_K: np.ndarray) -> tuple[float, float, float]:
     error = ELO_PER_UNIT * math.sqrt(float(np.mean((theta_K - truth_K) ** 2)))
-    rank = float(stats.spearmanr(theta_K, truth_K).statistic)
+    rank = float(np.corrcoef(stats.rankdata(theta_K), stats.rankdata(truth_K))[0, 1])
     return rank, error, float(theta_K.argmax() == truth_K.argmax())
 
 
