@@ -65,7 +65,7 @@ def write_board(folder: Path, release: RankingRelease, result: Mapping[str, Any]
 def table(boards: Sequence[Board]) -> str:
     """Return boards as CSV: a line for each item, from the strongest."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(text)
     writer.writerow(["board", "item", "rank_best", "rank_worst", "elo", "elo_low", "elo_high"])
     for board in boards:
         for row in in_numbers(board)["items"]:

@@ -24,7 +24,12 @@ from murmuration.preference.ranking.bradley_terry import ELO_PER_UNIT, PRIOR_STD
 from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.research.reproductions.entry import Rows, distinct, mean_sd, tracked, where
 from murmuration.research.reproductions.plots import Style, legend_below, line, open_corner
-from murmuration.research.reproductions.ranking.released import item_votes, release
+from murmuration.research.reproductions.ranking.released import (
+    NO_BOUND,
+    exact_sums,
+    item_votes,
+    with_noise,
+)
 from murmuration.sims.population.arena import Arena, Votes
 
 EPSILONS = (0.25, 0.5, 1.0, 3.0)
@@ -71,14 +76,18 @@ def _rows(
     for arena in arenas:
         votes, truth_K = arena.votes(), arena.truth().theta_K
         rng = np.random.default_rng([arena.seed, 2])
-        for protection, epsilon in [
-            (NONE, None),
-            *((p, e) for e in epsilons for p in (USER, VOTE, LOCAL)),
-        ]:
-            theta_K = _estimate(arena, votes, protection, epsilon, rng)
-            outcomes.setdefault((protection, epsilon), []).append(_measures(theta_K, truth_K))
-    for (protection, epsilon), measures in outcomes.items():
-        rank, error, first = zip(*measures, strict=True)
+        for protection in (NONE, USER, VOTE):
+            layout = VoteLayout(items=arena.items, cap=_caps(votes)[protection])
+            exact = _sums(arena, votes, protection, layout, rng)
+            for epsilon in epsilons if protection != NONE else (None,):
+                noisy = with_noise(exact, arena.names, layout, epsilon, rng).board(0)
+                measures = _measures(fit_board(noisy).scores_K, truth_K)
+                outcomes.setdefault((protection, epsilon), []).append(measures)
+        for epsilon in epsilons:
+            theta_K = _local(votes, arena.items, epsilon, rng)
+            outcomes.setdefault((LOCAL, epsilon), []).append(_measures(theta_K, truth_K))
+    for (protection, epsilon), seeds in outcomes.items():
+        rank, error, first = zip(*seeds, strict=True)
         yield {
             "sweep": name,
             "value": value,
@@ -90,20 +99,18 @@ def _rows(
         }
 
 
-def _estimate(
-    arena: Arena, votes: Votes, protection: str, epsilon: float | None, rng: np.random.Generator
+def _caps(votes: Votes) -> dict[str, int]:
+    """Return how many votes of one unit of privacy count; all, where there is none."""
+    return {NONE: len(votes.voter_V), USER: _CAP, VOTE: 1}
+
+
+def _sums(
+    arena: Arena, votes: Votes, protection: str, layout: VoteLayout, rng: np.random.Generator
 ) -> np.ndarray:
-    if protection == LOCAL:
-        assert epsilon is not None
-        return _local(votes, arena.items, epsilon, rng)
     if protection == VOTE:
         votes = replace(votes, voter_V=np.arange(len(votes.voter_V)))
-    most = len(votes.voter_V)  # without privacy all votes count
-    cap = {NONE: most, USER: _CAP, VOTE: 1}[protection]
-    layout = VoteLayout(items=arena.items, cap=cap)
-    return fit_board(
-        release(item_votes(votes, arena.items), arena.names, layout, epsilon, rng).board(0)
-    ).scores_K
+    bound = NO_BOUND if protection == NONE else layout.clip_norm
+    return exact_sums(item_votes(votes, arena.items), layout, bound, rng)
 
 
 def _local(votes: Votes, items: int, epsilon: float, rng: np.random.Generator) -> np.ndarray:
@@ -167,6 +174,9 @@ def plot(rows: Rows) -> Figure:
                 style = {"color": colour, "ls": dashes, "marker": marker, "label": protection}
                 line(axes, same, "value", "error_mean", **style, ms=3.5, lw=1.3)
             axes.set(xscale="log", yscale="log")
+            values = distinct(where(rows, sweep=sweep), "value")
+            axes.set_xticks(values, [f"{value:,g}" for value in values])
+            axes.set_xticks([], minor=True)
             axes.set_title(f"ε = {epsilon:g}", fontsize=10)
             axes.grid(True, which="major", color="0.9", lw=0.6)
             open_corner(axes)

@@ -4,6 +4,7 @@ Legend: V votes, K items, B boards.
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from murmuration.sims.population.arena import Votes
 DELTA = 1e-5
 
 
+@cache
 def noise_multiplier(epsilon: float | None) -> float:
     """Return the noise multiplier of one release at ε and ``DELTA``; 0 without an ε."""
     if epsilon is None:
@@ -71,7 +73,18 @@ def release(
     rng: np.random.Generator,
 ) -> RankingRelease:
     """Return what is released of votes at an ε; without one, exact sums of all that is taken."""
-    exact = exact_sums(votes, layout, layout.clip_norm if epsilon else _NO_BOUND, rng)
+    exact = exact_sums(votes, layout, layout.clip_norm if epsilon else NO_BOUND, rng)
+    return with_noise(exact, names, layout, epsilon, rng)
+
+
+def with_noise(
+    exact: np.ndarray,
+    names: Sequence[str],
+    layout: VoteLayout,
+    epsilon: float | None,
+    rng: np.random.Generator,
+) -> RankingRelease:
+    """Return what is released of ``exact_sums`` at an ε, or without noise."""
     std = noise_multiplier(epsilon) * layout.clip_norm
     noise = layout.noise(std) if epsilon else Noise(**dict.fromkeys(_EXACT, 0.0))
     return RankingRelease(
@@ -88,5 +101,5 @@ def release(
 
 
 #: Longer than any vector.
-_NO_BOUND = 1e12
+NO_BOUND = 1e12
 _EXACT = ("net", "variance", "votes", "squares", "ties", "voters", "clipped")
