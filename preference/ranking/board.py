@@ -91,7 +91,7 @@ class Board:
 
     @cached_property
     def better_KK(self) -> np.ndarray:
-        """Return whether the item of the row is better beyond doubt, for all pairs at once at 95 %."""
+        """Return whether the item of the row is better beyond doubt, at 95 % for all pairs."""
         return told_apart(self.scores_K, self.covariance_KK, CONFIDENCE)
 
     @property
