@@ -46,7 +46,7 @@ class Row:
     prompt_problem: str = field(default="", compare=False)
     place: str = field(default="", compare=False)
 
-    def of(self, user_id: str) -> "Row":
+    def for_user(self, user_id: str) -> "Row":
         """Return the same judgement of a user."""
         return Row(
             user_id,

@@ -371,7 +371,7 @@ class RowReader:
         self._rows_of[user_id] += 1
         if self._schema.one_user_per_row:
             user_id = f"row {user_id} {self._rows_of[user_id]}"
-        return judged.of(user_id)
+        return judged.for_user(user_id)
 
     def _known(
         self, row: Mapping[str, object] | BadRow

@@ -174,6 +174,9 @@ def plot(rows: Rows) -> Figure:
                 style = {"color": colour, "ls": dashes, "marker": marker, "label": protection}
                 line(axes, same, "value", "error_mean", **style, ms=3.5, lw=1.3)
             axes.set(xscale="log", yscale="log")
+            values = distinct(where(rows, sweep=sweep), "value")
+            axes.set_xticks(values, [f"{value:,g}" for value in values])
+            axes.set_xticks([], minor=True)
             axes.set_title(f"ε = {epsilon:g}", fontsize=10)
             axes.grid(True, which="major", color="0.9", lw=0.6)
             open_corner(axes)
