@@ -81,17 +81,19 @@ class Ranking:
         from rich.table import Table
         from rich.text import Text
 
-        told = self.to_json()
-        promise = f"ε = {told['epsilon']:.4g}, δ = {told['delta']:g} for all votes of one voter"
+        summary = self.to_json()
+        promise = (
+            f"ε = {summary['epsilon']:.4g}, δ = {summary['delta']:g} for all votes of one voter"
+        )
         table = Table(box=None, pad_edge=False)
         for heading in ("rank", "item", "Elo", "±"):
             table.add_column(heading, justify="left" if heading == "item" else "right")
-        for row in told["board"]:
+        for row in summary["board"]:
             first, last = row["ranks"]
             ranks = str(first) if first == last else f"{first}–{last}"
             figures = (f"{row['elo']:.0f}", f"{row['error']:.0f}")
             table.add_row(ranks, Text(row["item"]), *figures)
-        lines = ["", promise, *(f"! {text}" for text in told["warnings"]), str(self.page)]
+        lines = ["", promise, *(f"! {text}" for text in summary["warnings"]), str(self.page)]
         return Group(table, *map(Text, lines))
 
     def __str__(self) -> str:

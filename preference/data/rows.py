@@ -182,7 +182,7 @@ class Row:
     prompt_problem: str = field(default="", compare=False)
     place: str = field(default="", compare=False)
 
-    def of(self, user_id: str) -> "Row":
+    def for_user(self, user_id: str) -> "Row":
         """Return the same judgement of a user."""
         return Row(
             user_id,
@@ -432,7 +432,7 @@ class RowReader:
         self._rows_of[user_id] += 1
         if self._schema.one_user_per_row:
             user_id = f"row {user_id} {self._rows_of[user_id]}"
-        return judged.of(user_id)
+        return judged.for_user(user_id)
 
     def _known(
         self, row: Mapping[str, object] | BadRow

@@ -146,20 +146,20 @@ class VoteLayout:
     def read(self, sum_V: np.ndarray) -> dict[str, np.ndarray | float | None]:
         """Return the arrays of a `RankingRelease` from a sum of voters' vectors."""
         b, k = self.boards, self.items
-        told = {name: sum_V[place] / self.weights[name] for name, place in self.places.items()}
+        numbers = {name: sum_V[place] / self.weights[name] for name, place in self.places.items()}
         counts_BKK = None
         if self.pairing == "voters":
             counts_BKK = np.zeros((b, k, k))
             row_P, column_P = np.triu_indices(k, 1)
-            counts_BKK[:, row_P, column_P] = told["pair_counts"].reshape(b, -1)
+            counts_BKK[:, row_P, column_P] = numbers["pair_counts"].reshape(b, -1)
             counts_BKK += counts_BKK.transpose(0, 2, 1)
         return {
-            "net_BK": told["net"].reshape(b, k),
-            "variance_BK": told["variance"].reshape(b, k),
-            "votes_B": told["votes"],
-            "squares_B": told["squares"],
-            "ties_B": told["ties"],
-            "voters_B": told["voters"],
-            "clipped": float(told["clipped"][0]),
+            "net_BK": numbers["net"].reshape(b, k),
+            "variance_BK": numbers["variance"].reshape(b, k),
+            "votes_B": numbers["votes"],
+            "squares_B": numbers["squares"],
+            "ties_B": numbers["ties"],
+            "voters_B": numbers["voters"],
+            "clipped": float(numbers["clipped"][0]),
             "pair_counts_BKK": counts_BKK,
         }

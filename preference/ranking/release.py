@@ -162,19 +162,19 @@ class RankingRelease:
         return {**result, **arrays, **names, "noise": vars(self.noise).copy()}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
+    def from_json(cls, written: Mapping[str, Any]) -> Self:
         """Return the one that ``to_json`` wrote.
 
         Raises:
             InputError: it is none.
         """
         try:
-            values = dict(told)
+            values = dict(written)
             for name in _SUMS:
                 if values.get(name) is not None:
                     values[name] = np.array(values[name], dtype=np.float64)
-            values["items"], values["boards"] = tuple(told["items"]), tuple(told["boards"])
-            return cls(**{**values, "noise": Noise(**told["noise"])})
+            values["items"], values["boards"] = tuple(written["items"]), tuple(written["boards"])
+            return cls(**{**values, "noise": Noise(**written["noise"])})
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"this is no release of votes: {error}") from None
 

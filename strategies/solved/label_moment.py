@@ -178,16 +178,16 @@ def client_update(
     if examples.flip_J is not None:
         raise InputError("these labels have been randomized already, which is protection enough")
     clip, theta_D = clip_of(work), work.tensor("theta")
-    asked = examples.select(work.users_S)
-    model = label_linear_model(str(work.parameters.get("model", "btl")), asked)
-    sum_D = torch.zeros(asked.dimension, dtype=torch.float64)
-    logits_JW = asked.logits_R(theta_D).view(-1, asked.width)
-    y_JW = asked.y_R.view(-1, asked.width)
+    selected = examples.select(work.users_S)
+    model = label_linear_model(str(work.parameters.get("model", "btl")), selected)
+    sum_D = torch.zeros(selected.dimension, dtype=torch.float64)
+    logits_JW = selected.logits_R(theta_D).view(-1, selected.width)
+    y_JW = selected.y_R.view(-1, selected.width)
     first_JW = torch.where(torch.isinf(y_JW), y_JW, 1.0)
     # Chances of the others; what they are does not depend on which response is called the first.
-    length_S = spread(asked, -model.each(logits_JW, first_JW).double())
+    length_S = spread(selected, -model.each(logits_JW, first_JW).double())
     moments_JW = -model.each(logits_JW, y_JW)
-    for users, moments_BD in averaged(asked, moments_JW):
+    for users, moments_BD in averaged(selected, moments_JW):
         sum_D += clip.clip_sum(moments_BD * reciprocal(length_S[users])[:, None])
     return {"sum": sum_D.numpy()}
 

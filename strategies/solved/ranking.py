@@ -294,5 +294,5 @@ RANKING = Strategy(
     node_noise=supported,
     rounds=(1,),
     check=check,
-    solve=lambda asked, adjacency: released_once(asked, adjacency, (1,)),
+    solve=lambda query, adjacency: released_once(query, adjacency, (1,)),
 )

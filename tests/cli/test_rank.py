@@ -30,9 +30,9 @@ def test_a_board_is_printed_and_written(cli, files):
 
 def test_as_json(cli, files):
     code, out, _ = call(cli, files, "--json")
-    told = json.loads(out)
-    assert code == 0 and [row["item"] for row in told["board"]] == ["tea", "coffee"]
-    assert told["page"].endswith("board.html") and told["strategy"] == "ranking"
+    printed = json.loads(out)
+    assert code == 0 and [row["item"] for row in printed["board"]] == ["tea", "coffee"]
+    assert printed["page"].endswith("board.html") and printed["strategy"] == "ranking"
 
 
 def test_an_item_that_votes_alone_know(cli, files):

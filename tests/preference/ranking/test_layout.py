@@ -43,13 +43,13 @@ def test_a_voter_with_one_order_comes_to_what_is_expected_of_them():
 def test_what_is_written_is_read(pairing):
     layout = VoteLayout(items=4, cap=5, boards=2, pairing=pairing)
     sum_V = np.random.default_rng(0).standard_normal(layout.size)
-    told = layout.read(sum_V)
-    assert told["net_BK"].ravel() == pytest.approx(sum_V[:8])
+    numbers = layout.read(sum_V)
+    assert numbers["net_BK"].ravel() == pytest.approx(sum_V[:8])
     weight = layout.weights["votes"]
-    assert told["votes_B"] == pytest.approx(sum_V[layout.places["votes"]] / weight)
-    assert (told["pair_counts_BKK"] is None) == (pairing == "public")
+    assert numbers["votes_B"] == pytest.approx(sum_V[layout.places["votes"]] / weight)
+    assert (numbers["pair_counts_BKK"] is None) == (pairing == "public")
     if pairing == "voters":
-        counts_KK = told["pair_counts_BKK"][1]
+        counts_KK = numbers["pair_counts_BKK"][1]
         assert (counts_KK == counts_KK.T).all() and not np.diag(counts_KK).any()
         place = layout.places["pair_counts"].start + layout.pairs
         place += int(layout.pair_place(np.array(3), np.array(1)))

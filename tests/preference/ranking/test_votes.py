@@ -58,12 +58,12 @@ def test_pairs_against_a_loop():
     votes = votes_of({name: mine for name, mine in ballots.items() if mine})
     layout = layout_for(votes, cap=3, pairing="voters")
     vector_V = everybody(votes, layout)[0]
-    told = layout.read(vector_V)
-    assert told["net_BK"][0].tolist() == [0.0, -1.0, 1.0, 0.0]
-    assert told["variance_BK"][0] == pytest.approx([0.0, 1.0, 1.0, 0.0])
-    numbers = [told[name][0] for name in ("votes_B", "squares_B", "ties_B", "voters_B")]
-    assert numbers == pytest.approx([3.0, 9.0, 1.0, 1.0]) and told["clipped"] == 0.0
-    counts_KK = told["pair_counts_BKK"][0]
+    read = layout.read(vector_V)
+    assert read["net_BK"][0].tolist() == [0.0, -1.0, 1.0, 0.0]
+    assert read["variance_BK"][0] == pytest.approx([0.0, 1.0, 1.0, 0.0])
+    numbers = [read[name][0] for name in ("votes_B", "squares_B", "ties_B", "voters_B")]
+    assert numbers == pytest.approx([3.0, 9.0, 1.0, 1.0]) and read["clipped"] == 0.0
+    counts_KK = read["pair_counts_BKK"][0]
     assert counts_KK[0, 1] == counts_KK[2, 0] == counts_KK[3, 1] == pytest.approx(1.0)
     assert counts_KK.sum() == pytest.approx(6.0)
 
@@ -89,11 +89,11 @@ def test_the_best_of_several_is_the_mean_over_those_that_tie():
         for best in (0, 1)
     ]
     layout = layout_for(both, cap=50, pairing="voters")
-    told = layout.read(everybody(both, layout)[0])
+    read = layout.read(everybody(both, layout)[0])
     apart = [layout.read(everybody(votes, layout)[0]) for votes in single]
     for name in ("net_BK", "votes_B", "pair_counts_BKK"):
-        assert told[name] == pytest.approx((apart[0][name] + apart[1][name]) / 2)
-    assert told["ties_B"][0] == pytest.approx(ballot_weight("top-1", 4))
+        assert read[name] == pytest.approx((apart[0][name] + apart[1][name]) / 2)
+    assert read["ties_B"][0] == pytest.approx(ballot_weight("top-1", 4))
 
 
 @st.composite
@@ -150,9 +150,9 @@ def test_votes_that_weigh_less_keep_their_proportions():
     """A voter over the bound has the win rates that the votes have."""
     votes = votes_of({"u": [pair("a", "b")] * 30 + [pair("b", "a")] * 10})
     layout = layout_for(votes, 40)
-    told = layout.read(everybody(votes, layout, clip_norm=0.4 * layout.clip_norm)[0])
-    assert told["net_BK"][0, 0] < 20
-    assert told["net_BK"][0, 0] / told["votes_B"][0] == pytest.approx(0.5)
+    read = layout.read(everybody(votes, layout, clip_norm=0.4 * layout.clip_norm)[0])
+    assert read["net_BK"][0, 0] < 20
+    assert read["net_BK"][0, 0] / read["votes_B"][0] == pytest.approx(0.5)
 
 
 def test_voters_do_not_meet_in_a_vector():

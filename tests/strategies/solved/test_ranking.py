@@ -53,8 +53,8 @@ def test_one_release_of_the_bound_is_all_that_is_charged(adjacency):
     assert made.charges == {PoissonGaussian(1.0, 3.0): 1}
     assert made.mechanism.std == pytest.approx(3.0 * LAYOUT.clip_norm)
     assert made.clip.sensitivity(adjacency) == LAYOUT.clip_norm * adjacency.vectors_changed
-    found = RankingPlan.for_epsilon(1.0, **PLAN, adjacency=adjacency)
-    assert 0.999 < found.epsilon() <= 1.0
+    fitted = RankingPlan.for_epsilon(1.0, **PLAN, adjacency=adjacency)
+    assert 0.999 < fitted.epsilon() <= 1.0
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_sum_is_that_of_its_voters_wherever_they_are():
 
 
 def test_which_votes_count_is_by_chance():
-    """Of a voter with one win of ``a`` and nine of ``b``, each window is as likely."""
+    """Each window of a voter with one win of ``a`` and nine of ``b`` is as likely."""
     votes = one_sided(0, 1, votes=10)
     votes.better_R[1:], votes.worse_R[1:] = 1, 0
     layout = VoteLayout(items=3, cap=1)
