@@ -30,7 +30,7 @@ _TIES_BEYOND_NOISE = 2.0
 
 @dataclass(frozen=True)
 class Meeting:
-    """A forecast, by a board, of a vote between two items.
+    """A vote between two items, as a board foresees it.
 
     Attributes:
         win: the probability that the first wins if one of them does.
