@@ -52,8 +52,9 @@ class _Commands(TyperGroup):
         except click.NoSuchOption as error:
             # What is spelled almost alike, and not what merely shares letters.
             close = get_close_matches(error.option_name, error.possibilities or (), cutoff=_TYPO)
-            error.possibilities = close
-            error.message = visible(_ELSEWHERE.get(error.option_name, error.message))
+            error.possibilities = close  # pyright: ignore[reportAttributeAccessIssue]
+            message = _ELSEWHERE.get(error.option_name, error.message)
+            error.message = visible(message)  # pyright: ignore[reportAttributeAccessIssue]
             raise
         except click.ClickException as error:
             # Click calls it final, and prints it itself
