@@ -4,16 +4,13 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from murmuration.cli import about_data
 from murmuration.cli.options import Json, add_parameters, help_of, meaning
 from murmuration.cli.setting_options import of_setting
-from murmuration.planning import advice, expected_accuracy
 from murmuration.planning.plan import plan as solve_plan
+from murmuration.planning.plan_table import print_plan
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.reporting.live.tables import table_of
-from murmuration.reporting.live.terminal import Terminal
 from murmuration.strategies.planning import SIX
 
 
@@ -106,45 +103,7 @@ def plan(
         optimize_plan.report(numbers)
     else:
         missing = [name for name in SIX if given[name] is None and name != numbers["chosen"]]
-        _report(numbers, missing[0] if missing else "")
+        print_plan(numbers, missing[0] if missing else "")
 
 
 add_parameters(plan, about_data.row_parameters("labels"), before="split")
-
-
-#: Upper bounds, as a table names them.
-_ATTACKS = {
-    "tpr_at_1_percent_fpr": "membership TPR at 1 % FPR, at most",
-    "tpr_at_0_1_percent_fpr": "membership TPR at 0.1 % FPR, at most",
-    "gdp_mu": "μ of Gaussian DP, at most",
-}
-
-
-def _report(numbers: dict[str, Any], missing: str) -> None:
-    """Print the numbers as a table, which says of each that was not given where it is from."""
-    adjacency = Adjacency(numbers["adjacency"])
-    table = Table(title=f"{numbers['strategy']}, {adjacency.value}", title_justify="left")
-    for number in (False, True, False):
-        table.add_column("", justify="right" if number else "left")
-    for name, value in numbers.items():
-        if not isinstance(value, str):
-            origins = {missing: "solved for", numbers["chosen"]: "chosen: see --cohort"}
-            shown = _ATTACKS.get(name, name.replace("_", " "))
-            style = "bold" if name == missing else ""
-            table.add_row(shown, f"{value:.6g}", origins.get(name, ""), style=style)
-    console = Terminal()
-    console.print(table)
-    console.print(adjacency.sentence, style="dim")
-    console.print(f"Isolation of users from each other: {numbers['user_isolation']}", style="dim")
-    features = advice.features_for(int(numbers["users"]), numbers["epsilon"])
-    console.print(f"For this many people: --features {features.name}, {features.why}", style="dim")
-    if features.name == "minilm":
-        minutes = advice.encoding_minutes(50_000, 60)
-        reads = f"it first reads every response: {minutes:.0f} min on a core for 50,000 of 60 words"
-        console.print(reads, style="dim")
-    if numbers["delta"] >= 1 / numbers["users"]:
-        console.print("delta is not below 1 / users: that is no privacy", style="yellow")
-    rows = expected_accuracy.bands()
-    headings = {name: f"ε = {name}" for name in rows[0]} | {"users": "users"}
-    console.print(table_of(rows, headings, "Accuracy measured on other crowds"))
-    console.print(expected_accuracy.caveat(), style="dim")

@@ -203,7 +203,10 @@ class DataSummary:
         longer = judgement_statistics.longer_wins(judgements)
         rows = [
             {"rule": name, "pooled": _percent(rule.pooled), "by_user": _percent(rule.by_user)}
-            for name, rule in (("guessing", guessing), ("the longer response wins", longer))
+            for name, rule in (
+                ("guessing", guessing),
+                ("length baseline: the longer response", longer),
+            )
         ]
         headings = {
             "rule": "right about",

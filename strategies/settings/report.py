@@ -18,7 +18,7 @@ _LINE = {"panel": OUTPUT, "good": _is_line, "expected": f"one line of at most {_
 
 @dataclass(frozen=True)
 class ReportConfig:
-    """What a report says of a run beside its figures. All of it is public."""
+    """State what a report says of a run beside its figures. All of it is public."""
 
     dataset_name: str = setting("", "Name of the data set, for the report. Public.", **_LINE)
     purpose: str = setting("", "Purpose of the training, for the report. Public.", **_LINE)

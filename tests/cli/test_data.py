@@ -39,8 +39,8 @@ def test_a_look_is_only_a_look(cli, crowd, here):
     assert (code, lines) == (0, []) and not list(here.iterdir())
     flat = " ".join(out.split())
     for expected in ("No epsilon covers it", "by 50 users", "kind: pairs", "columns used: user_id",
-                     "guessing 50.0 %", "the longer response wins", "Latin 100.0 %", "no row",
-                     "users: 40 to train on", "delta: 1e-05"):  # fmt: skip
+                     "guessing 50.0 %", "length baseline: the longer response", "Latin 100.0 %",
+                     "no row", "users: 40 to train on", "delta: 1e-05"):  # fmt: skip
         assert expected in flat, expected
 
 

@@ -29,14 +29,14 @@ def test_the_picture_is_there_for_light_and_dark_and_in_words():
 
 def test_the_table_has_the_figures_that_were_measured():
     crowd = expected_accuracy.crowds()[0]
-    rows = re.findall(r"^\| ([\d,]+) \|((?: [\d.]+ % \|){5})$", TEXT, re.MULTILINE)
+    rows = re.findall(r"^\| ([\d,]+) \|((?: [\d.]+\u00a0% \|){5})$", TEXT, re.MULTILINE)
     assert [int(users.replace(",", "")) for users, _ in rows] == [100, 500, 1000, 2500]
     for users, cells in rows:
         measured = [
             row["accuracy_mean"] for row in crowd["rows"]
             if row["users"] == int(users.replace(",", ""))
         ]  # fmt: skip
-        shown = [f"{100 * share:.1f} %" for share in (*measured, crowd["length_baseline"])]
+        shown = [f"{100 * share:.1f}\u00a0%" for share in (*measured, crowd["length_baseline"])]
         assert [cell.strip() for cell in cells.strip("|").split("|")] == shown
 
 

@@ -250,6 +250,8 @@ def with_former_names(folder):
     for former, name in FORMER.items():
         if name in written:
             written[former] = written.pop(name)
+    for name in ("dataset_name", "purpose", "operator"):
+        del written[name]  # there were none
     del written[CHECK]
     seed = json.loads((folder / "private" / "seed.json").read_text())["seed"]
     check = check_of({"settings": written, "seed": seed}, keys)
@@ -267,6 +269,8 @@ def test_a_run_whose_settings_have_former_names_is_resumed(config):
     read = settings({"out": config.out, "resume": True})
     assert (read.clip_norm, read.max_judgements) == (0.25, 70)
     RunDirectory(read).close()
+    with pytest.raises(InputError, match="--resume with other settings: --purpose was"):
+        RunDirectory(replace(read, purpose="another one"))
     with pytest.raises(InputError, match=r"--clip-norm was 0\.25 and is now 0\.5"):
         RunDirectory(replace(read, clip_norm=0.5))
     edited_config(clip=0.5)(folder.path, None)

@@ -1,0 +1,53 @@
+"""The table of a plan at the terminal, with what suits so many people."""
+
+from typing import Any
+
+from rich.table import Table
+
+from murmuration.planning import advice, expected_accuracy
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.reporting.live.tables import table_of
+from murmuration.reporting.live.terminal import Terminal
+
+#: Upper bounds, as a table names them.
+_ATTACKS = {
+    "tpr_at_1_percent_fpr": "Membership inference: TPR at 1 % FPR (upper bound)",
+    "tpr_at_0_1_percent_fpr": "Membership inference: TPR at 0.1 % FPR (upper bound)",
+    "gdp_mu": "μ-GDP (upper bound)",
+}
+
+
+def print_plan(numbers: dict[str, Any], missing: str) -> None:
+    """Print the numbers as a table, which says of each that was not given where it is from."""
+    adjacency = Adjacency(numbers["adjacency"])
+    table = Table(title=f"{numbers['strategy']}, {adjacency.value}", title_justify="left")
+    table.add_column("")
+    table.add_column("", justify="right")
+    table.add_column("")
+    for name, value in numbers.items():
+        if not isinstance(value, str):
+            origin = {missing: "solved for", numbers["chosen"]: "chosen: see --cohort"}.get(
+                name, ""
+            )
+            style = "bold" if name == missing else ""
+            shown = _ATTACKS.get(name, name.replace("_", " "))
+            table.add_row(shown, f"{value:.6g}", origin, style=style)
+    console = Terminal()
+    console.print(table)
+    console.print(adjacency.sentence, style="dim")
+    console.print(f"Isolation of users from each other: {numbers['user_isolation']}", style="dim")
+    features = advice.features_for(int(numbers["users"]), numbers["epsilon"])
+    console.print(f"For this many people: --features {features.name}, {features.why}", style="dim")
+    if features.name == "minilm":
+        minutes = advice.encoding_minutes(50_000, 60)
+        console.print(
+            f"minilm first reads every response: about {minutes:.0f} min on one core for 50,000 of "
+            "60 words",
+            style="dim",
+        )
+    if numbers["delta"] >= 1 / numbers["users"]:
+        console.print("delta is not below 1 / users: that is no privacy", style="yellow")
+    rows = expected_accuracy.bands()
+    headings = {name: f"ε = {name}" for name in rows[0]} | {"users": "users"}
+    console.print(table_of(rows, headings, "Accuracy measured on other crowds"))
+    console.print(expected_accuracy.caveat(), style="dim")
