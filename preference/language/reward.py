@@ -130,7 +130,8 @@ class SavedReward:
         return cls(loaded, str(saved.get("model", "btl")))
 
     def __repr__(self) -> str:
-        return f"SavedReward({self.model}, {self._base.dimension:,} weights)"
+        weights = sum(weight.numel() for weight in self._base.model.parameters())
+        return f"SavedReward({self.model}, {weights:,} weights)"
 
     def fits(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
         """Return which of R responses fit into what is read of a text, (R,) bool; others have no

@@ -1,6 +1,7 @@
 """Language models saved and loaded."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -93,3 +94,16 @@ def test_one_text_is_not_a_list_of_letters(trained, tmp_path):
     assert one == pytest.approx(many[0]) and many.shape == (1,)
     with pytest.raises(InputError, match="equally many"):
         loaded.score_batch("What now?", "Save it.")
+
+
+def test_accuracy_is_that_of_its_scores(trained, tmp_path, make_rows):
+    trained.save(tmp_path / "m")
+    loaded, rows = RewardModel.load(tmp_path / "m"), make_rows([3, 2, 4])
+    judgements = Judgements.from_rows(rows)
+    chosen, rejected = zip(*judgements.responses, strict=True)
+    margin_R = loaded.score(judgements.prompts, chosen) - loaded.score(judgements.prompts, rejected)
+    right_R = np.where(margin_R == 0, 0.5, margin_R > 0)[judgements.y_R != 0.5]
+    accuracy = loaded.accuracy(rows)
+    assert accuracy.pooled == pytest.approx(right_R.mean())
+    assert (accuracy.judgements, accuracy.users) == (len(right_R), 3)
+    assert re.fullmatch(r"SavedReward\(btl, \d[\d,]* weights\)", repr(loaded))
