@@ -45,10 +45,18 @@ def data(
     epsilon: Annotated[
         float, typer.Option(help=f"{meaning('epsilon')} The one that you have in mind.", min=0.0)
     ] = Settings.epsilon,
+    features: Annotated[
+        str,
+        typer.Option(
+            help=f"{meaning('features')} How long they take for these texts is measured on a few.",
+            show_default=False,
+        ),
+    ] = "",
 ) -> None:
     """Look at judgements before a budget is spent: what they hold, what a run would make of them.
 
-    Everything goes to the terminal and nowhere else. It is exact, and for your eyes only. It ends
+    Everything goes to the terminal and nowhere else (--features keeps its texts' features, as a run
+    does). It is exact, and for your eyes only. It ends
     with a `murmuration run` command.
     """
     source = about_data.located(source, split, data_config) or source
@@ -70,6 +78,7 @@ def data(
         positive_from=positive_from,
         no_prompt=no_prompt,
         epsilon=epsilon,
+        features=features,
     )
     console().print(summary)
     print(summary.command)  # in one piece, to be copied
