@@ -34,11 +34,19 @@ def data(
     epsilon: Annotated[
         float, typer.Option(help=f"{meaning('epsilon')} The one that you have in mind.", min=0.0)
     ] = Settings.epsilon,
+    features: Annotated[
+        str,
+        typer.Option(
+            help=f"{meaning('features')} How long they take for these texts is measured on a few.",
+            show_default=False,
+        ),
+    ] = "",
     **rows: Any,
 ) -> None:
     """Look at judgements before a budget is spent: what they hold, what a run would make of them.
 
-    Everything goes to the terminal and nowhere else. It is exact, and for your eyes only. It ends
+    Everything goes to the terminal and nowhere else (--features keeps its texts' features, as a run
+    does). It is exact, and for your eyes only. It ends
     with a `murmuration run` command.
     """
     source = about_data.located(source, split, data_config) or source
@@ -46,7 +54,7 @@ def data(
     if split_users is not None or out is not None:
         print(written_split(source, split_users, out, rows["columns"], rows["format"] or ""))
         return
-    summary = look_at_data(source, epsilon=epsilon, **rows)
+    summary = look_at_data(source, epsilon=epsilon, features=features, **rows)
     console().print(summary)
     print(summary.command)  # in one piece, to be copied
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from murmuration.preference.base_names import last_name
 from murmuration.preference.features.language_head import KIND as HEAD
+from murmuration.preference.features.language_states import KIND as STATES
 from murmuration.preference.gguf import origin_of
 from murmuration.preference.language.base_model import KIND as LANGUAGE_MODEL
 from murmuration.preference.language.policy_class import KIND as CLASS
@@ -35,13 +36,13 @@ def model_card(disclosure: Disclosure, promise: Details) -> str:
     result = disclosed(disclosure)
     lacking = {"kind": "", "path": "unknown", "train": "head"}
     lacking |= {"as_published": False, "merged": False, "length": "log"}
-    lacking |= {"head_layer": 0, "head_pooling": "last"}
+    lacking |= {"head_layer": 0, "head_pooling": "last", "layers": "all", "layer": 0}
     told, features = facts(result), {**lacking, **result["features"]}
     path = str(features["path"])
     speaks = features["kind"] in (LANGUAGE_MODEL, HEAD, CLASS)
     adapter = speaks and features["train"] == "lora" and not features["merged"]
     base = hub_name(path)
-    origin = origin_of(Path(path)) if speaks else {}
+    origin = origin_of(Path(path)) if speaks or features["kind"] == STATES else {}
     card = joined_lines(
         _CARD,
         told,

@@ -30,10 +30,12 @@ def data(
     positive_from: str | None = None,
     no_prompt: bool | None = None,
     epsilon: float | None = None,
+    features: str = "",
 ) -> DataSummary:
     """Look at judgements before a budget is spent: what they hold, which rows would be refused.
 
-    This is for their owner's eyes only: it is exact, and no epsilon covers it. Nothing is kept.
+    This is for their owner's eyes only: it is exact, and no epsilon covers it. Nothing is kept,
+    but for ``features``.
 
         >>> from murmuration import data
         >>> pair = {"prompt": "What now?", "chosen": "Save it.", "rejected": "Bet on it."}
@@ -60,6 +62,9 @@ def data(
         no_prompt: Pairs have no prompt; by default so if no row has one.
         epsilon: The budget that you have in mind, for which settings are advised; by default that
             of ``train``.
+        features: Those that you have in mind, as of ``train``: how long they take for these texts
+            on this machine is measured on a few. Found texts, and those few, are kept as a run
+            keeps them.
 
     Returns:
         What the rows hold, what settings suit them, and a command that trains on them. As text it
@@ -69,6 +74,7 @@ def data(
         InputError: the source cannot be read, or ``epsilon`` is not positive.
     """
     quiet_libraries()
+    from murmuration.planning.feature_time import feature_time
     from murmuration.planning.look import look_at
     from murmuration.strategies.settings.run import Settings
 
@@ -90,6 +96,8 @@ def data(
     declared = {name: value for name, value in options.items() if value is not None}
     with located_rows(source) as place:
         summary = look_at(place, columns, declared, epsilon)
+    if features:
+        summary = replace(summary, features=feature_time(features, summary.judgements))
     in_memory = not isinstance(source, str | os.PathLike)
     return replace(summary, source="FILE") if in_memory else summary
 

@@ -16,6 +16,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from murmuration.planning import advice, judgement_statistics
+from murmuration.planning.feature_time import FeatureTime
 from murmuration.planning.plan import plan
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.schema import Schema
@@ -52,6 +53,7 @@ class DataSummary:
         reasons: why rows would be refused (numbers and quotes left out), how often among the first
             of them, and the first example of each with its place.
         epsilon: the budget for which settings of a run are advised.
+        features: how long those take that somebody has in mind; None: which suit is advised.
     """
 
     source: str
@@ -63,6 +65,7 @@ class DataSummary:
     taken: Mapping[str, str]
     reasons: Mapping[str, tuple[int, str]]
     epsilon: float = Settings.epsilon
+    features: FeatureTime | None = None
 
     def __str__(self) -> str:
         return f"{as_text(self)}\n{self.command}"
@@ -103,8 +106,9 @@ class DataSummary:
             parts.append("--model plackett-luce")
         if self.judgements.left_out and self.few_left_out:
             parts.append("--on-bad-rows skip")
-        features = advice.features_for(users, self.epsilon).name
-        if features != Settings.features and advice.works(features):
+        advised = advice.features_for(users, self.epsilon).name
+        features = self.features.features if self.features else advised
+        if features != Settings.features and (self.features or advice.works(features)):
             parts.append(f"--features {features}")
         delta = advice.delta_for(users)
         parts.append(f"--epsilon {self.epsilon:g} --delta {delta:g} --users {users}")
@@ -261,6 +265,7 @@ class DataSummary:
             f"group size: with {DEFAULT_GROUP_SIZE}, the default of uls, a round can read all of "
             f"{_percent(whole)} of the users, and {_percent(read)} of all judgements. The median "
             f"user has {median:,}; els takes about that as its group size",
+            *([str(self.features)] if self.features else []),
         ]
         rows = []
         for epsilon in sorted({1.0, 3.0, 8.0, self.epsilon}):

@@ -53,7 +53,7 @@ class LowerLayers:
     def __init__(self, blocks: Sequence[torch.nn.Module], first: int) -> None:
         self.first = first
         self._entered: ContextVar[torch.Tensor | None] = ContextVar("entered", default=None)
-        self._asked: ContextVar[list[torch.Tensor] | None] = ContextVar("asked", default=None)
+        self._reached: ContextVar[list[torch.Tensor] | None] = ContextVar("reached", default=None)
         self._gives_tuple = False
         for block in blocks[:first]:
             block.forward = partial(self._forward, block.forward)  # type: ignore[method-assign]
@@ -63,13 +63,13 @@ class LowerLayers:
         """Return what the first trained block is given of texts, (R, L, H). Several threads may ask
         at a time."""
         states: list[torch.Tensor] = []
-        before = self._asked.set(states)  # of this thread
+        before = self._reached.set(states)  # of this thread
         try:
             network(**inputs)
         except _ReachedError:
             pass
         finally:
-            self._asked.reset(before)
+            self._reached.reset(before)
         return states[0].detach()
 
     @contextmanager
@@ -101,8 +101,8 @@ class LowerLayers:
         return (state_RLH,) if self._gives_tuple else state_RLH
 
     def _before_first(self, _: object, args: tuple, kwargs: dict[str, Any]) -> Any:
-        if (asked := self._asked.get()) is not None:
-            asked.append(args[0] if args else kwargs["hidden_states"])
+        if (reached := self._reached.get()) is not None:
+            reached.append(args[0] if args else kwargs["hidden_states"])
             raise _ReachedError
         if (state_RLH := self._entered.get()) is None:
             return None

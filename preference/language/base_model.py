@@ -453,8 +453,8 @@ class LanguageBase:
         def states(inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
             ids_BL = inputs["input_ids"]
             segments_BL = inputs.get("token_type_ids")
-            given = self.inputs_of(ids_BL, torch.ones_like(ids_BL), segments_BL)
-            return layers.states(self.model, given)
+            whole = self.inputs_of(ids_BL, torch.ones_like(ids_BL), segments_BL)
+            return layers.states(self.model, whole)
 
         settings = asdict(self.settings)
         known = {name: settings[name] for name in _STATES_KNOWN_BY}

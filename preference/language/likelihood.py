@@ -116,7 +116,7 @@ def load_scorer(
         task = read_about(Path(folder))["base"].get("task", "reward")
         if task != "reward":
             return SavedLikelihood.load(folder, base)
-    if is_base(folder):
+    elif is_base(folder):
         return SavedLikelihood.load(folder, base)
     return RewardModel.load(folder, base)
 

@@ -181,8 +181,8 @@ class TextTokens:
 
     def whole(self, prompts: Sequence[str], responses: Sequence[str]) -> list[str]:
         """Return each prompt with its response as they are written down."""
-        heads, tails = (self._exchanges if self.chat else self._plain)(prompts, responses)
-        return [head + tail for head, tail in zip(heads, tails, strict=True)]
+        parts = (self._exchanges if self.chat else self._plain)(prompts, responses)
+        return [head + tail for head, tail in zip(*parts, strict=True)]
 
     def fits(
         self, prompts: Sequence[str], responses: Sequence[str], *, ended: bool = False

@@ -53,17 +53,17 @@ def measure(
             bench = replace(bench, vocabulary=int(words))
         computed = _seconds(bench, first)
         again = LanguageBase(settings)
-        found = _seconds(bench, again)
-        given = examples(bench, again)
+        read = _seconds(bench, again)
+        batch = examples(bench, again)
         whole = copy(again)
         whole.lower = None
-        ours, plain = Variants(given), Variants(replace(given, base=whole))
+        ours, plain = Variants(batch), Variants(replace(batch, base=whole))
         if task == "policy":
             ours.ours()  # all references
         readings = []
         for _ in range(repetitions + 1):
             readings.append((timed(plain.plain)[1], timed(ours.kept)[1]))
-    judgements, texts = bench.users * bench.judgements, len(given.tokens.lengths_T)
+    judgements, texts = bench.users * bench.judgements, len(batch.tokens.lengths_T)
     seconds = [median(each[way] for each in readings[1:]) for way in (0, 1)]
     return {
         "task": task,
@@ -72,7 +72,7 @@ def measure(
         "dimension": again.dimension,
         "device": again.device.type,
         "states_ms_a_text": 1e3 * computed / texts,
-        "found_ms_a_text": 1e3 * found / texts,
+        "found_ms_a_text": 1e3 * read / texts,
         "plain_ms_a_judgement": 1e3 * seconds[0] / judgements,
         "ours_ms_a_judgement": 1e3 * seconds[1] / judgements,
         "ours_ratio": median(ours / plain for plain, ours in readings[1:]),

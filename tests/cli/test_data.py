@@ -166,3 +166,11 @@ def test_rankings_with_ties_and_its_command(cli, write_rows):
     assert code == 0
     assert "40 judgements by 40 users, 50.0 % of them ties kind: ranking, over at most 3" in flat
     assert runs(cli, advised(out))["model"] == "plackett-luce"
+
+
+def test_features_in_mind_are_timed_and_are_in_the_command(cli, crowd):
+    out = cli("data", crowd, "--features", "hashing:64")[1]
+    assert "hashing:64: about" in " ".join(out.split())
+    words = advised(out)
+    assert words[words.index("--features") + 1] == "hashing:64"
+    assert cli("data", crowd, "--features", "./none")[0] == 2

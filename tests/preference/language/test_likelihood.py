@@ -124,8 +124,8 @@ def test_many_are_scored_together_and_as_alone(saved, kind, task):
 def test_a_base_scores_as_what_says_the_next_token(language_model):
     base = language_model("llama")
     assert isinstance(load_scorer(base), SavedLikelihood)
-    found = load_scorer(base).score(PROMPTS, RESPONSES)
-    np.testing.assert_allclose(found, SavedLikelihood.load(base).score(PROMPTS, RESPONSES))
+    scores = load_scorer(base).score(PROMPTS, RESPONSES)
+    np.testing.assert_allclose(scores, SavedLikelihood.load(base).score(PROMPTS, RESPONSES))
 
 
 def test_an_encoder_gives_no_likelihood(language_model):

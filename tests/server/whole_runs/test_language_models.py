@@ -30,6 +30,8 @@ pytestmark = [pytest.mark.usefixtures("quick_runs"), pytest.mark.settings(**LORA
     [
         {"strategy": "uls"},
         {"strategy": "uls", "train": "full"},
+        {"strategy": "uls", "lora_layers": "last:1"},
+        {"strategy": "dp-fedavg", "local_steps": 2, "local_rate": 0.1, "lora_layers": "last:1"},
         {"strategy": "els"},
         {"strategy": "group"},
         {"strategy": "dp-fedavg", "local_steps": 2, "local_rate": 0.1},
