@@ -125,12 +125,20 @@ def executor_secret() -> bytes:
 
 def write_new(path: Path, data: bytes) -> Path:
     """Write a file that must not exist; a ``.key`` for its owner alone. FileExistsError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(path.parent, 0o755)
     mode = {".key": 0o600, ".sh": 0o755}.get(path.suffix, 0o644)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
     return path
+
+
+def make_folders(folder: Path, mode: int) -> None:
+    """Make a folder and those on the way to it that are not there, of this mode whatever the
+    process's mask allows: who may rename a folder decides what is in it."""
+    for place in (*reversed(folder.parents), folder):
+        if not place.exists():
+            place.mkdir(mode=mode, exist_ok=True)
 
 
 def days_left(certificate: x509.Certificate) -> int:

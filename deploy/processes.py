@@ -19,7 +19,7 @@ import psutil
 
 from murmuration.client.isolated import owners_environment, python
 from murmuration.deploy import templates
-from murmuration.deploy.certificates import executor_secret, write_new
+from murmuration.deploy.certificates import executor_secret, make_folders, write_new
 from murmuration.deploy.confined import in_namespace, node_environment
 from murmuration.deploy.handed_over import AUTHORITY, KEY
 from murmuration.deploy.templates import EXECUTOR_SECRET
@@ -184,9 +184,7 @@ def own_folder(folder: Path) -> Path:
         InputError: others may use it, or it is somebody else's.
     """
     try:
-        for place in (*reversed(folder.parents), folder):  # none that others may rename
-            if not place.exists():
-                place.mkdir(exist_ok=True, mode=0o700)
+        make_folders(folder, 0o700)
     except OSError as error:
         raise InputError(f"{folder} cannot be made: {error.strerror}") from None
     check_own(folder)

@@ -124,10 +124,12 @@ def lineage_of_model(
             try:
                 lineage = covering(lineage, _read(name, folder, elsewhere))
             except _UNREADABLE as error:
-                raise _unknown(f"{what} {name}", error, advice, folder / FILE) from None
-            if lineage.public:  # which says it of all that is below, too
-                break
+                # What was declared public above says it of this, unless this states runs.
+                if not lineage.public or (folder / FILE).exists():
+                    raise _unknown(f"{what} {name}", error, advice, folder / FILE) from None
     except OSError as error:
+        if lineage.public:
+            return lineage
         raise InputError(f"{what} {path}: cannot be read: {first_line(error)}") from None
     return lineage
 

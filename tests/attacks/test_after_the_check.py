@@ -168,6 +168,18 @@ def test_folders_on_the_way_to_a_state_are_made_for_its_owner_alone(folder, node
     assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in made} == {0}
 
 
+def test_what_init_writes_is_nobody_elses_to_change_by_any_mask(tmp_path):
+    """An archive of it has these modes."""
+    mask = os.umask(0)
+    try:
+        write_deployment(tmp_path / "d", Deployment(("127.0.0.1",), 8100, ("alice",)))
+    finally:
+        os.umask(mask)
+    made = [tmp_path / "d", *(tmp_path / "d").rglob("*")]
+    assert {stat.S_IMODE(path.stat().st_mode) & 0o022 for path in made} == {0}
+    Client.load(tmp_path / "d" / "clients" / "alice")
+
+
 def test_what_left_by_another_folder_is_told(folder, data, cli):
     """A copy, a new name, a second operator's folder: each has a ledger, and a budget, of its
     own."""

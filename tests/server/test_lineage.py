@@ -222,6 +222,22 @@ def test_what_was_declared_public_stays_so(spent, saved):
     assert lineage_of(config).public
 
 
+def test_what_lies_below_something_public_and_states_its_runs_is_counted(spent, saved):
+    """An adapter that was declared public, put on another base than it was trained on."""
+    top, mine = saved("top", ledger := spent("one", 1), public=True), spent("below", 5)
+    below = saved("private", mine)
+    adapter = Path(top.base) / "adapter_config.json"
+    adapter.write_text(json.dumps({"base_model_name_or_path": below.base}))
+    both = lineage_of(top)
+    assert both.public
+    assert {run.head for run in both.runs} == {ledger[1].head, mine[1].head}
+    (Path(below.base) / "model.safetensors").write_text("other weights")
+    with pytest.raises(InputError, match="other weights"):
+        lineage_of(top)
+    adapter.write_text(json.dumps({"base_model_name_or_path": "/not/here"}))
+    assert lineage_of(top).runs == (ledger[1],)
+
+
 def test_a_record_of_other_weights_is_refused(spent, saved):
     cheap, dear = saved("cheap", spent("one", 1)), saved("dear", ledger := spent("nine", 9))
     for file in ("privacy.json", "ledger-1.jsonl", "ledger-1.jsonl.head"):
