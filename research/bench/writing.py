@@ -33,7 +33,7 @@ _LENGTHS = (8, 64)  # of random prompts
 
 @dataclass(frozen=True)
 class WritingBench:
-    """What is measured.
+    """Sizes of what is measured.
 
     Attributes:
         base: a folder or a base's name; by default random weights.
@@ -106,8 +106,8 @@ def _openings(bench: WritingBench, texts: TextTokens) -> list[list[int]]:
     """Return prompts in tokens."""
     if bench.base:
         listed = questions()
-        asked = [listed[place % len(listed)] for place in range(bench.prompts)]
-        return texts.openings(asked, bench.tokens)
+        prompts = [listed[place % len(listed)] for place in range(bench.prompts)]
+        return texts.openings(prompts, bench.tokens)
     generator = np.random.default_rng(0)
     lengths = generator.integers(*_LENGTHS, size=bench.prompts, endpoint=True)
     return [generator.integers(3, bench.model.vocabulary, size=n).tolist() for n in lengths]

@@ -98,8 +98,8 @@ def test_what_was_judged_is_what_stands_there(clone, tmp_path):
     ]
     one, two = "It is warm & dry.", "It <wakes> you."
     wanted = {"a1": (one, two), "a2": (two, one), "equal": (one, two, True)}
-    found = sorted((row["chosen"], row["rejected"], *([True] * ("tie" in row))) for row in rows)
-    assert found == sorted(wanted[value] for _, value in values(0))
+    judged = sorted((row["chosen"], row["rejected"], *([True] * ("tie" in row))) for row in rows)
+    assert judged == sorted(wanted[value] for _, value in values(0))
 
 
 def test_a_zip_gives_the_same_files(clone, tmp_path):
@@ -114,7 +114,7 @@ def test_a_zip_gives_the_same_files(clone, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("<list><annotatedArgumentPair>", "no element found"),
+        ("<list><annotatedArgumentPair>", "no element judged"),
         (xml("T", "s", [("a", "b", [("A1", "a3")])]), "worker or value is missing"),
         (xml("T", "s", [("a", "b", [("", "a1")])]), "worker or value is missing"),
         (xml("T", "s", [("a", "b", [])], other_stance="t"), "no title, or two stances"),

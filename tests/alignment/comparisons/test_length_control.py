@@ -24,9 +24,9 @@ def crowd(theta, phi, count, seed=0, ahead=100.0):
 @pytest.mark.parametrize(("theta", "phi"), [(0.0, 2.0), (0.8, 1.0), (-0.5, 3.0), (1.0, -1.5)])
 def test_the_rate_of_a_known_crowd_is_found(theta, phi):
     wins_R, longer_R = crowd(theta, phi, 40_000)
-    found = fit_wins(wins_R, relative_length(longer_R), np.ones((1, len(wins_R))))[0]
-    assert found == pytest.approx([theta, phi], abs=0.08)
-    rate = rate_at_equal_length(found[None])[0]
+    fit = fit_wins(wins_R, relative_length(longer_R), np.ones((1, len(wins_R))))[0]
+    assert fit == pytest.approx([theta, phi], abs=0.08)
+    rate = rate_at_equal_length(fit[None])[0]
     assert rate == pytest.approx(1 / (1 + np.exp(-theta)), abs=0.02)
     assert abs(wins_R.mean() - rate) > 0.05  # which is not the plain rate
 
@@ -58,9 +58,9 @@ def test_weights_are_copies():
 def test_where_length_says_all_it_has_a_figure():
     """Separated data, of which plain logistic regression has no fit: longer always wins."""
     longer_R = np.array([-30.0, -20, -10, 10, 20, 30] * 20)
-    found = fit_wins((longer_R > 0).astype(float), relative_length(longer_R), np.ones((1, 120)))
-    assert rate_at_equal_length(found)[0] == pytest.approx(0.5)
-    assert np.isfinite(found).all()
+    fit = fit_wins((longer_R > 0).astype(float), relative_length(longer_R), np.ones((1, 120)))
+    assert rate_at_equal_length(fit)[0] == pytest.approx(0.5)
+    assert np.isfinite(fit).all()
 
 
 def test_equal_lengths_leave_the_plain_rate():

@@ -58,9 +58,9 @@ def test_each_prompt_gets_its_own_answer():
 
 def test_answers_that_are_cut_off_are_counted():
     def reply(request):
-        said = echo(request)
-        said["choices"][0]["finish_reason"] = "length" if "7" in str(said) else "stop"
-        return said
+        body = echo(request)
+        body["choices"][0]["finish_reason"] = "length" if "7" in str(body) else "stop"
+        return body
 
     with StandIn(reply) as server:
         writer = writer_at(server)

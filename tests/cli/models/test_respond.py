@@ -19,7 +19,7 @@ PROMPTS = ["What now?", "Save it,\u2028or spend?", "Loan?"]
 
 
 @pytest.fixture
-def asked(tmp_path):
+def source(tmp_path):
     path = tmp_path / "prompts.jsonl"
     rows = [{"prompt": prompt, "chosen": "a"} for prompt in PROMPTS]
     path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n\n")
@@ -30,10 +30,10 @@ def told(path):
     return [json.loads(line) for line in path.read_text().split("\n") if line]
 
 
-def test_rows_are_what_the_model_writes(cli, language_model, asked, tmp_path):
+def test_rows_are_what_the_model_writes(cli, language_model, source, tmp_path):
     base, out = language_model("gpt2"), tmp_path / "new" / "out.jsonl"
     code, stdout, lines = cli(
-        "respond", base, "--prompts", asked, "--out", out, "--num-generations", 2, "--seed", 4,
+        "respond", base, "--prompts", source, "--out", out, "--num-generations", 2, "--seed", 4,
         "--temperature", 0.5, "--max-new-tokens", 6,
     )  # fmt: skip
     assert (code, lines) == (0, [])
@@ -49,10 +49,10 @@ def test_rows_are_what_the_model_writes(cli, language_model, asked, tmp_path):
     assert [path.name for path in out.parent.iterdir()] == ["out.jsonl"]
 
 
-def test_packed_files_and_the_population(cli, language_model, asked, tmp_path):
+def test_packed_files_and_the_population(cli, language_model, source, tmp_path):
     base = language_model("gpt2")
     packed = tmp_path / "p.jsonl.gz"
-    packed.write_bytes(gzip.compress(asked.read_bytes()))
+    packed.write_bytes(gzip.compress(source.read_bytes()))
     more = ("--limit", 2, "--max-new-tokens", 3)
     assert cli("respond", base, "--prompts", packed, "--out", tmp_path / "a", *more)[0] == 0
     assert [row["prompt"] for row in told(tmp_path / "a")] == PROMPTS[:2]
@@ -85,16 +85,16 @@ def test_files_that_are_no_prompts(cli, tmp_path, content, said):
     assert not (tmp_path / "o").exists()
 
 
-def test_nothing_is_overwritten_and_no_place_made_up(cli, asked, tmp_path):
-    _, _, lines = cli("respond", "m", "--prompts", asked, "--out", asked)
+def test_nothing_is_overwritten_and_no_place_made_up(cli, source, tmp_path):
+    _, _, lines = cli("respond", "m", "--prompts", source, "--out", source)
     assert "is there already" in " ".join(lines)
     _, _, lines = cli("respond", "m", "--prompts", "population:all", "--out", tmp_path / "o")
     assert "population:seen or population:unseen" in " ".join(lines)
 
 
-def test_an_encoder_writes_nothing(cli, language_model, asked, tmp_path):
+def test_an_encoder_writes_nothing(cli, language_model, source, tmp_path):
     code, _, lines = cli(
-        "respond", language_model("bert"), "--prompts", asked, "--out", tmp_path / "o"
+        "respond", language_model("bert"), "--prompts", source, "--out", tmp_path / "o"
     )
     assert code == 2
     assert "no causal language model" in " ".join(lines)
@@ -109,15 +109,15 @@ def reward(cli, crowd, quick_runs, tmp_path):
     return tmp_path / "run" / "model"
 
 
-def test_the_best_of_several(cli, language_model, reward, asked, tmp_path):
+def test_the_best_of_several(cli, language_model, reward, source, tmp_path):
     base, more = language_model("gpt2"), ("--max-new-tokens", 6, "--seed", 4)
     code, stdout, lines = cli(
-        "respond", base, "--prompts", asked, "--out", tmp_path / "best", "--reward", reward,
+        "respond", base, "--prompts", source, "--out", tmp_path / "best", "--reward", reward,
         "--best-of", 3, "--prompts-public", *more,
     )  # fmt: skip
     assert (code, lines) == (0, [])
     every = ("--out", tmp_path / "all", "--num-generations", 3, *more)
-    assert cli("respond", base, "--prompts", asked, *every)[0] == 0
+    assert cli("respond", base, "--prompts", source, *every)[0] == 0
     texts = [row["response"] for row in told(tmp_path / "all")]
     judge = RewardModel.load(reward)
     wanted = []
@@ -135,12 +135,12 @@ def test_the_best_of_several(cli, language_model, reward, asked, tmp_path):
 
 
 def test_a_reward_that_promised_nothing_is_refused_unless_its_data_were_public(
-    cli, crowd, quick_runs, language_model, asked, tmp_path
+    cli, crowd, quick_runs, language_model, source, tmp_path
 ):
     options = ("--rounds", 2, "--cohort", 10, "--delta", 1e-3, "--strategy", "nonprivate")
     assert cli("run", "--data", crowd, *options, "--out", tmp_path / "run")[0] == 0
     shutil.copytree(tmp_path / "run" / "model", tmp_path / "copied")
-    given = ("respond", language_model("gpt2"), "--prompts", asked, "--best-of", 2)
+    given = ("respond", language_model("gpt2"), "--prompts", source, "--best-of", 2)
     given += ("--max-new-tokens", 3, "--out", tmp_path / "o")
     for folder, said in (("run/model", "promised its users nothing"), ("copied", "is not known")):
         code, _, lines = cli(*given, "--reward", tmp_path / folder)
@@ -165,20 +165,20 @@ def test_a_reward_that_promised_nothing_is_refused_unless_its_data_were_public(
         (("--reward", "nowhere", "--best-of", 2), "--reward nowhere: no such model folder"),
     ],
 )
-def test_what_best_of_needs(cli, asked, tmp_path, options, said):
-    code, _, lines = cli("respond", "m", "--prompts", asked, "--out", tmp_path / "o", *options)
+def test_what_best_of_needs(cli, source, tmp_path, options, said):
+    code, _, lines = cli("respond", "m", "--prompts", source, "--out", tmp_path / "o", *options)
     assert code == 2
     assert said in " ".join(lines)
     assert not (tmp_path / "o").exists()
 
 
-def test_a_policy_is_no_reward(cli, crowd, quick_runs, language_model, asked, tmp_path):
+def test_a_policy_is_no_reward(cli, crowd, quick_runs, language_model, source, tmp_path):
     base, out = language_model("gpt2"), tmp_path / "run"
     options = ("--rounds", 2, "--cohort", 10, "--seed", 1, "--delta", 1e-3, "--epsilon", 2)
     options += ("--task", "policy", "--base", base, "--lora-rank", 2)
     assert cli("run", "--data", crowd, *options, "--out", out)[0] == 0
     code, _, lines = cli(
-        "respond", base, "--prompts", asked, "--out", tmp_path / "o", "--best-of", 2,
+        "respond", base, "--prompts", source, "--out", tmp_path / "o", "--best-of", 2,
         "--reward", out / "model",
     )  # fmt: skip
     assert code == 2
@@ -193,16 +193,25 @@ def server(monkeypatch):
 
     def reply(request):
         text = f"{request['messages'][0]['content']} {request['seed'] % 1000}"
-        said = completion(text)
-        said["choices"][0]["finish_reason"] = "length" if PROMPTS[1] in text else "stop"
-        return said
+        reply_body = completion(text)
+        reply_body["choices"][0]["finish_reason"] = "length" if PROMPTS[1] in text else "stop"
+        return reply_body
 
     with StandIn(reply) as stand_in:
         yield stand_in
 
 
-def test_a_server_writes(cli, server, asked, tmp_path):
-    ask = ("respond", "served", "--writer", server.url, "--prompts", asked, "--num-generations", 2)
+def test_a_server_writes(cli, server, source, tmp_path):
+    ask = (
+        "respond",
+        "served",
+        "--writer",
+        server.url,
+        "--prompts",
+        source,
+        "--num-generations",
+        2,
+    )
     code, stdout, lines = cli(*ask, "--out", tmp_path / "o")
     assert (code, lines) == (0, [])
     assert "6 responses" in stdout and "2 of 6 answers were cut off at 128 tokens" in stdout
@@ -219,9 +228,9 @@ def test_a_server_writes(cli, server, asked, tmp_path):
     ]
 
 
-def test_the_best_of_what_a_server_writes(cli, server, reward, asked, tmp_path):
+def test_the_best_of_what_a_server_writes(cli, server, reward, source, tmp_path):
     """It carries the reward's promise alone, if somebody says that the model is public."""
-    ask = ("respond", "served", "--writer", server.url, "--prompts", asked, "--reward", reward,
+    ask = ("respond", "served", "--writer", server.url, "--prompts", source, "--reward", reward,
            "--best-of", 3, "--prompts-public")  # fmt: skip
     code, _, lines = cli(*ask, "--out", tmp_path / "no")
     assert code == 2
@@ -246,10 +255,10 @@ def test_the_best_of_what_a_server_writes(cli, server, reward, asked, tmp_path):
         assert row["reward"] == pytest.approx(float(best))
 
 
-def test_what_a_private_run_that_is_served_cost_is_said(cli, server, reward, asked, tmp_path):
+def test_what_a_private_run_that_is_served_cost_is_said(cli, server, reward, source, tmp_path):
     ledger = reward.parent / "ledger.jsonl"
     code, *_ = cli(
-        "respond", "served", "--writer", server.url, "--prompts", asked, "--out", tmp_path / "o",
+        "respond", "served", "--writer", server.url, "--prompts", source, "--out", tmp_path / "o",
         "--model-privacy", ledger,
     )  # fmt: skip
     assert code == 0
@@ -259,9 +268,16 @@ def test_what_a_private_run_that_is_served_cost_is_said(cli, server, reward, ask
     )
 
 
-def test_a_server_that_is_none_writes_nothing(cli, asked, tmp_path):
+def test_a_server_that_is_none_writes_nothing(cli, source, tmp_path):
     code, _, lines = cli(
-        "respond", "m", "--writer", "localhost:8000", "--prompts", asked, "--out", tmp_path / "o"
+        "respond",
+        "m",
+        "--writer",
+        "localhost:8000",
+        "--prompts",
+        source,
+        "--out",
+        tmp_path / "o",
     )
     assert code == 2
     assert "--writer 'localhost:8000': that is not an address" in " ".join(lines)

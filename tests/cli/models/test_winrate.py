@@ -207,9 +207,9 @@ def test_prompts_of_nobody_need_another_judge(cli, tmp_path):
 
 def test_a_server_writes_for_all_models_but_files(cli, files, tmp_path, stand_in):
     def reply(request):
-        said = completion(f"{request['model']} {request['seed']}")
-        said["choices"][0]["finish_reason"] = "length" if request["model"] == "long" else "stop"
-        return said
+        body = completion(f"{request['model']} {request['seed']}")
+        body["choices"][0]["finish_reason"] = "length" if request["model"] == "long" else "stop"
+        return body
 
     stand_in.reply = reply
     code, stdout, _ = cli(
@@ -217,15 +217,15 @@ def test_a_server_writes_for_all_models_but_files(cli, files, tmp_path, stand_in
         "--out", tmp_path / "o", "--json",
     )  # fmt: skip
     assert code == 0
-    found = json.loads(stdout)
-    served, file = found["models"]
+    result = json.loads(stdout)
+    served, file = result["models"]
     assert served["promise"].startswith("not known: a server wrote")
     assert served["no_kl"].startswith("a server wrote its answers")
-    assert (served["cut_off"], file["cut_off"], found["against"]["cut_off"]) == (1.0, None, 0.0)
-    said = " ".join(found["caveats"])
-    assert "100.0 % of the answers of long were cut off at --max-new-tokens 128" in said
-    assert f"Prompts were sent to {stand_in.url}" in said
-    assert len(stand_in.requests) == 2 * found["prompts"]["count"]
+    assert (served["cut_off"], file["cut_off"], result["against"]["cut_off"]) == (1.0, None, 0.0)
+    caveats = " ".join(result["caveats"])
+    assert "100.0 % of the answers of long were cut off at --max-new-tokens 128" in caveats
+    assert f"Prompts were sent to {stand_in.url}" in caveats
+    assert len(stand_in.requests) == 2 * result["prompts"]["count"]
     rows = (tmp_path / "o" / "answers" / "1.jsonl").read_text().splitlines()
     assert {json.loads(row)["private_runs"] for row in rows} == {"not-known"}
 

@@ -12,7 +12,7 @@ TINY = LmBench(tokens=128, layers=1, width=64, vocabulary=60)
 
 
 def test_rows(monkeypatch):
-    """Of a clock that gives each way the seconds of its place, rates are tokens over these."""
+    """Rates are tokens over the seconds that a clock gives."""
     tokens, places = [], [0]
 
     def clock(way):
