@@ -16,22 +16,20 @@ def population(
     users: Annotated[int, typer.Option(help=f"{meaning('users')} In the training split.")] = 2500,
     seed: Annotated[int, typer.Option(help=f"{meaning('seed')} Which population.")] = 0,
     arena: Annotated[
-        bool,
-        typer.Option("--arena", help="Votes between items of known strengths, to be ranked."),
-    ] = False,
-    items: Annotated[
-        int | None, typer.Option(help="How many items --arena has; 20 if it is not given.")
+        int | None,
+        typer.Option(
+            help="Write votes between so many items of known strengths, to be ranked.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Write train, test and unseen-topic judgements of a synthetic population, and its truth.
 
     With --arena: votes.jsonl, items.txt (for rank --items), and truth.json with the strengths.
     """
-    if items is not None and not arena:
-        raise InputError("--items is for --arena, whose items it counts")
     try:
-        if arena:
-            write_arena(out, Arena(voters=users, seed=seed, items=20 if items is None else items))
+        if arena is not None:
+            write_arena(out, Arena(voters=users, seed=seed, items=arena))
         else:
             write(out, Population(users=users, seed=seed))
     except (ValueError, OSError) as error:

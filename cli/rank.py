@@ -1,6 +1,7 @@
 """``murmuration rank``: a board of items from people's votes."""
 
 import json
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -79,15 +80,20 @@ def rank(
     given = {name: value for name, value in given.items() if value is not None}
     if user_column is not None:
         given["columns"] = about_data.renamed(given.get("columns"), user_column)
-    ranking = rank_items(
-        given.pop("data", None),
-        given.pop("items", None),
-        by=by,
-        runtime=runtime,
-        users_per_node=users_per_node,
-        progress=True,
-        **given,
-    )
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always", UserWarning)
+        ranking = rank_items(
+            given.pop("data", None),
+            given.pop("items", None),
+            by=by,
+            runtime=runtime,
+            users_per_node=users_per_node,
+            progress=True,
+            **given,
+        )
+    for note in {str(each.message): None for each in notes if each.category is UserWarning}:
+        if note not in ranking.run.result["warnings"]:  # which the board itself says
+            Terminal(stderr=True).print(f"note: {note}", markup=False)
     if as_json:
         print(json.dumps(ranking.to_json()))
     else:

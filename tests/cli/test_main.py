@@ -198,7 +198,7 @@ def test_the_list_says_of_a_command_what_its_own_help_begins_with(name):
 def test_no_command_is_left_out():
     """A file of a folder of commands with a function of its name is a command."""
     cli = Path(main.__file__).parent
-    folders = (cli, cli / "models", cli.parent / "research" / "commands")
+    folders = (cli, cli / "models", cli / "planning", cli.parent / "research" / "commands")
     names = {path.stem for folder in folders for path in folder.glob("*.py")} - {
         "__init__",
         "commands",
@@ -305,7 +305,7 @@ def test_everything_that_can_be_given_is_explained(name):
 def test_help_explains_arguments(cli):
     code, out, _ = cli("score", "--help")
     assert code == 0
-    assert "A model folder, as in RUN/model." in " ".join(out.split())
+    assert "A model folder, as in RUN/model, or a base." in " ".join(out.split())
 
 
 # What the command line imports: of many libraries that take seconds, those that are needed.

@@ -138,7 +138,7 @@ def test_every_option_reaches_its_setting(cli, executed, crowd, crowd_test, tmp_
     assert config.out == str(tmp_path / "o")
     assert not config.resume
     here = {"runtime": "flower", "users_per_node": 9, "workers": Workers()}
-    assert more == {**here, "quiet": False}
+    assert more == {**here, "quiet": False, "on_note": None}
 
 
 @pytest.mark.usefixtures("quick_runs")
