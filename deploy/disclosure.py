@@ -121,14 +121,15 @@ def spent(client: Client) -> list[str]:
 
 
 def _ledgers_beside(client: Client) -> dict[Path, OwnLedger]:
-    """Return this account's ledgers, by their folders, of other folders than the client's."""
+    """Return this account's ledgers of other folders than the client's, by which something left."""
     parents = {client.folder.parent, client.state.parent}
     places = {place for parent in parents for place in parent.glob(state_beside(Path("*")).name)}
     ledgers = {}
     for place in sorted(places - {client.state}):
         with contextlib.suppress(InputError):  # another account's, say, or damaged
             check_own(place)
-            if (ledger := own_ledger(place)).head.hash:
+            ledger = own_ledger(place)
+            if ledger.answered or ledger.plans:
                 ledgers[place] = ledger
     return ledgers
 

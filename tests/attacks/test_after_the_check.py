@@ -184,6 +184,7 @@ def test_what_left_by_another_folder_is_told(folder, data, cli):
     """A copy, a new name, a second operator's folder: each has a ledger, and a budget, of its
     own."""
     plan = StatedPlan.of("r", Adjacency.ZERO_OUT, 1e-6, 20, {PoissonGaussian(0.5, 4.0): 20})
+    OwnLedger(folder.with_name("bob-state") / "own-ledger.jsonl").close()  # nothing left by it
     ledger = OwnLedger(folder.with_name("alice-state") / "own-ledger.jsonl")
     ledger.open_run(plan, plan.epsilon())
     ledger.answer_work("train", [1], run="r", round_=1)

@@ -175,11 +175,11 @@ def late_world(make_world, examples):
 
 def alone(make_world, examples, nodes, theta):
     """Return what a round at θ releases that all nodes but these answer, at the size of all."""
-    kept = np.array([user for user in range(30) if user // 3 + 1 not in nodes])
-    plan = {**EVERYBODY, "cohort": len(kept), "noise_multiplier": 1e-9}
-    world = make_world(examples.select(kept), **plan)
+    present = np.array([user for user in range(30) if user // 3 + 1 not in nodes])
+    plan = {**EVERYBODY, "cohort": len(present), "noise_multiplier": 1e-9}
+    world = make_world(examples.select(present), **plan)
     world.strategy.optimizer.theta.copy_(theta)
-    return world.run(1)[0] * len(kept) / 30
+    return world.run(1)[0] * len(present) / 30
 
 
 def test_nodes_that_are_slow_at_each_exchange_in_turn(make_world, examples):
@@ -195,12 +195,12 @@ def test_nodes_that_are_slow_at_each_exchange_in_turn(make_world, examples):
         theta = world.strategy.optimizer.theta.clone()
         (released,) = world.run(done)
         rounds.append((() if kind == secure.UNMASK else nodes, theta, released))
-        # A session goes on without those who were slow in it, and another is not kept from them.
-        asked = [(m.metadata.message_type, m.metadata.dst_node_id) for m in watch.sent[before:]]
-        assert len(asked) == len(set(asked))
+        # A session goes on without those who were slow in it, and another is not present from them.
+        requests = [(m.metadata.message_type, m.metadata.dst_node_id) for m in watch.sent[before:]]
+        assert len(requests) == len(set(requests))
         for node in range(1, 11):
             steps = STEPS[: STEPS.index(kind) + 1] if node in nodes else STEPS
-            assert {step for step, to in asked if to == node} == set(steps)
+            assert {step for step, to in requests if to == node} == set(steps)
     late = [(m.metadata.message_type, m.metadata.src_node_id) for m in watch.came_late]
     assert late == [(kind, node) for kind, nodes in slow for node in nodes]
     assert len(world.left_out) == sum(len(nodes) for _, nodes in slow)
