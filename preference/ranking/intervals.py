@@ -12,7 +12,7 @@ matrix of the ratios, V = D^½ V₀ D^½, where V₀ is that of independent vote
 Where noise leaves nothing of the votes, the ridge has the last word, and an interval is as wide as
 the prior: what the ridge takes off counts as an error, too.
 
-Legend: K items, E equations: K, and one for ties where there are any.
+Legend: K items, E estimating functions: K, and one for ties where there are any.
 """
 
 import numpy as np

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from murmuration.cli.options import meaning
 from murmuration.preference.language.checkpoint import MINILM
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.research.bench import accounting as bench_accounting
@@ -256,10 +257,11 @@ def states(
         int, typer.Option(help="Measurements, of which the median is taken.")
     ] = 3,
     base: Annotated[
-        str, typer.Option(help="A base, as of murmuration run, in place of a small random model.")
+        str, typer.Option(help=f"{meaning('base')} In place of a small random model.")
     ] = "",
     layers: Annotated[
-        str, typer.Option(help="Layers that LoRA changes, as --lora-layers. Comma-separated.")
+        str,
+        typer.Option("--lora-layers", help=f"{meaning('lora_layers')} Several, comma-separated."),
     ] = "all,last:1",
     tokens: Annotated[int, typer.Option(help="Tokens of each text.", min=2)] = 128,
     users: Annotated[int, typer.Option(help="Number of users.", min=1)] = 16,
@@ -282,7 +284,7 @@ def writing(
     quick: _Quick = False,
     base: Annotated[
         str,
-        typer.Option(help=r"A folder or a base. \[default: random weights]", show_default=False),
+        typer.Option(help=f"{meaning('base')} In place of random weights.", show_default=False),
     ] = "",
     prompts: Annotated[int, typer.Option(help="How many prompts are answered.", min=1)] = 32,
     max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.", min=1)] = 32,
