@@ -10,6 +10,7 @@ from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
+from murmuration.strategies.protocol import secure_messages as secure
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -18,13 +19,14 @@ LATE, NEVER = 1, 2
 
 
 class Slow(LocalGrid):
-    """Six nodes: one answers each round after its deadline, and one, still online, never.
+    """Nodes of which one answers each round after its deadline, and one, still online, never.
 
-    What comes late is there when the next round is asked.
+    They are so at one ``kind`` of message. What comes late is there when the next round is asked.
     """
 
-    def __init__(self, config):
-        super().__init__(client_app, 6, config.to_run_config())
+    def __init__(self, config, nodes=6, kind="train"):
+        super().__init__(client_app, nodes, config.to_run_config())
+        self.kind = kind
         self.late, self.came_late, self.round = [], 0, ""
 
     def push_messages(self, outgoing):
@@ -39,9 +41,9 @@ class Slow(LocalGrid):
         for reply in super().pull_messages(message_ids):
             if reply.metadata.message_type == "query.registry":
                 reply.content.config_records["registry"]["places"] = 0
-            elif reply.metadata.message_type == "train" and reply.metadata.src_node_id == NEVER:
+            elif reply.metadata.message_type == self.kind and reply.metadata.src_node_id == NEVER:
                 continue
-            elif reply.metadata.message_type == "train" and reply.metadata.src_node_id == LATE:
+            elif reply.metadata.message_type == self.kind and reply.metadata.src_node_id == LATE:
                 self.late.append(reply)
                 continue
             yield reply
@@ -56,6 +58,28 @@ def test_a_run_ends_by_the_others_and_says_who_was_slow(tmp_path, crowd, crowd_t
     grid = Slow(config)
     result = run_training(config, grid)
     assert (result["rounds"], result["stopped"]) == (ROUNDS, None)
+    check_slow(config, result, "no reply in time")
+    assert grid.came_late  # and was not taken for an answer to the round that it came in
+
+
+@pytest.mark.parametrize("kind", [secure.KEYS, secure.SHARES, "train", secure.UNMASK])
+def test_so_does_a_run_under_masks_whichever_exchange_they_are_slow_at(
+    tmp_path, crowd, crowd_test, kind
+):
+    config = RunConfig(
+        data=crowd, test=crowd_test, epsilon=4.0, delta=1e-3, rounds=ROUNDS, cohort=50, users=50,
+        timeout=TIMEOUT, min_nodes=10, refresh=2, adjacency="zero-out", secure_aggregation=True,
+        out=str(tmp_path / "run"),
+    )  # fmt: skip
+    grid = Slow(config, 10, kind)
+    result = run_training(config, grid)
+    assert (result["rounds"], result["stopped"]) == (ROUNDS, None)
+    check_slow(config, result, f"no answer to {kind}")
+    assert grid.came_late
+
+
+def check_slow(config, result, reason):
+    """Each round is charged, and leaves out the two that were slow in it, and nobody else."""
     charges = read_charges(Path(config.out) / "ledger.jsonl")
     assert [charge.round for charge in charges if charge.round] == [*range(1, ROUNDS + 1)]
     assert 3.5 < result["epsilon"] <= 4.0  # of all rounds, whoever answered
@@ -64,5 +88,4 @@ def test_a_run_ends_by_the_others_and_says_who_was_slow(tmp_path, crowd, crowd_t
     for round_ in range(1, ROUNDS + 1):
         left_out = {line["node"]: line["left out"] for line in log if line["round"] == round_}
         assert set(left_out) == {LATE, NEVER}
-        assert set(left_out.values()) == {"no reply in time"}
-    assert grid.came_late  # and was not taken for an answer to the round that it came in
+        assert set(left_out.values()) == {reason}
