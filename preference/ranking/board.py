@@ -30,7 +30,7 @@ _TIES_BEYOND_NOISE = 2.0
 
 @dataclass(frozen=True)
 class Meeting:
-    """A forecast, by a board, of a vote between two items.
+    """A vote between two items, as a board foresees it.
 
     Attributes:
         win: the probability that the first wins if one of them does.
@@ -91,7 +91,7 @@ class Board:
 
     @cached_property
     def better_KK(self) -> np.ndarray:
-        """Return whether the item of the row is better beyond doubt, at 95 % for all pairs."""
+        """Say whether the item of the row is better beyond doubt, for all pairs at once at 95 %."""
         return told_apart(self.scores_K, self.covariance_KK, CONFIDENCE)
 
     @property

@@ -77,7 +77,8 @@ def strengths(
     """Return the strengths that make sums of votes likeliest.
 
     Args:
-        net_K: wins minus losses of each item; noise may take it anywhere.
+        net_K: wins minus losses of each item; what noise took beyond all votes
+            won, or lost, counts as that.
         pairs_KK: how often each pair was voted on, ties included: symmetric, not negative, nothing
             on the diagonal.
         ridge: positive; added to the negative log-likelihood is ridge · (‖θ‖² + log² ν)/2.
@@ -92,6 +93,8 @@ def strengths(
         raise ValueError("the table of pairs needs a row and a column for each item, symmetric")
     if not np.isfinite(pairs_KK).all() or pairs_KK.min() < 0 or pairs_KK.diagonal().any():
         raise ValueError("the table of pairs must be finite, not negative, with an empty diagonal")
+    exposure_K = pairs_KK.sum(axis=1)
+    net_K = np.clip(net_K, -exposure_K, exposure_K)
     votes = pairs_KK.sum() / 2
     if ties is None or ties <= 0 or not votes:
         return _newton(net_K, pairs_KK, None, ridge)

@@ -114,11 +114,11 @@ def _alike(
         if size:
             true_K, private_K = (_scores(one, board, items) for one in (exact, private))
             top = min(_TOP, items)
-            best, best_private = (
+            exact_top, private_top = (
                 set(np.argsort(-part_K)[:top].tolist()) for part_K in (true_K, private_K)
             )
             rank = float(stats.spearmanr(true_K, private_K).statistic)
-            yield rank, len(best & best_private) / top, top / items, size
+            yield rank, len(exact_top & private_top) / top, top / items, size
 
 
 def _scores(joint: RankingRelease, board: int, items: int) -> np.ndarray:

@@ -87,6 +87,7 @@ def test_noise_alone_gives_a_finite_board(seed, size, items, pairing) -> None:
     rng = np.random.default_rng(seed)
     layout = VoteLayout(items=items, cap=3, pairing=pairing)
     sums = layout.read(size * rng.standard_normal(layout.size))
+    sums["votes_B"] = np.array([3.0])
     board = fit_board(
         RankingRelease(
             items=tuple(map(str, range(items))),

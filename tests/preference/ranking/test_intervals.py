@@ -111,7 +111,7 @@ def test_votes_of_one_voter_count_as_one() -> None:
 
 
 def test_noise_has_the_covariance_that_trials_have() -> None:
-    """The estimating equations with noise on all sums, against 20,000 draws."""
+    """The equations, with noise on all sums, against 20,000 draws."""
     rng = np.random.default_rng(1)
     fitted = Strengths(np.array([0.8, 0.1, -0.9]), 0.4)
     rows_P, columns_P = np.triu_indices(3, 1)

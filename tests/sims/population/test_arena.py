@@ -41,7 +41,7 @@ def test_disagreement_makes_boards_flatter() -> None:
 
 
 def test_votes_of_one_voter_go_together() -> None:
-    """The variance of voters' net scores of an item exceeds that of independent votes."""
+    """The variance of voters' net scores of an item is larger than that of independent votes."""
 
     def ratio(taste: float) -> float:
         one = Arena(voters=4000, items=2, points=0.0, taste=taste, tie=0.0, median_votes=10)
