@@ -96,9 +96,9 @@ def strengths(
     exposure_K = pairs_KK.sum(axis=1)
     net_K = np.clip(net_K, -exposure_K, exposure_K)
     votes = pairs_KK.sum() / 2
-    if ties is None or ties <= 0 or not votes:
-        return _newton(net_K, pairs_KK, None, ridge)
-    return _newton(net_K, pairs_KK, min(ties, _MOST_TIES * votes), ridge)
+    if ties is not None:  # of the votes, those that net scores leave
+        ties = min(ties, _MOST_TIES * (votes - np.abs(net_K).sum() / 2))
+    return _newton(net_K, pairs_KK, ties if ties is not None and ties > 0 else None, ridge)
 
 
 def denoised(pairs_KK: np.ndarray, votes: float, std: float) -> tuple[np.ndarray, float]:
