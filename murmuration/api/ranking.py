@@ -41,6 +41,21 @@ class Ranking:
     run: Run
     page: Path
 
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Ranking:
+        """Return the board of a finished run, whose page is written again.
+
+        Args:
+            folder: of the run, wherever it took place.
+
+        Raises:
+            InputError: there is none, or it ranked nothing.
+        """
+        from murmuration.api.run import Run
+
+        run = Run.load(folder)
+        return cls(run, write_page(run))
+
     @cached_property
     def release(self) -> RankingRelease:
         """Return the noisy sums that everything is computed from."""
