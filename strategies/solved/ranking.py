@@ -228,6 +228,8 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
             "votes alone know would give its voters away"
         )
     names = ItemFeatures(tuple(described["items"]), tuple(described["boards"]))
+    if config.base:
+        raise InputError("--strategy ranking scores items, and no texts: leave out --base")
     layout = VoteLayout(
         items=len(names.items),
         boards=len(names.boards),
@@ -278,8 +280,6 @@ def check(settings: Settings) -> None:
         raise InputError(
             "--clip-norm follows from --max-votes and the number of items: leave it out"
         )
-    if settings.base or settings.task != "reward":
-        raise InputError("--strategy ranking scores items: leave out --base and --task")
 
 
 RANKING = Strategy(
