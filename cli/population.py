@@ -19,7 +19,7 @@ def population(
         bool,
         typer.Option("--arena", help="Votes between items of known strengths, to be ranked."),
     ] = False,
-    items: Annotated[
+    arena_items: Annotated[
         int | None, typer.Option(help="How many items --arena has; 20 if it is not given.")
     ] = None,
 ) -> None:
@@ -27,11 +27,14 @@ def population(
 
     With --arena: votes.jsonl, items.txt (for rank --items), and truth.json with the strengths.
     """
-    if items is not None and not arena:
-        raise InputError("--items is for --arena, whose items it counts")
+    if arena_items is not None and not arena:
+        raise InputError("--arena-items is for --arena")
     try:
         if arena:
-            write_arena(out, Arena(voters=users, seed=seed, items=20 if items is None else items))
+            write_arena(
+                out,
+                Arena(voters=users, seed=seed, items=20 if arena_items is None else arena_items),
+            )
         else:
             write(out, Population(users=users, seed=seed))
     except (ValueError, OSError) as error:

@@ -30,14 +30,14 @@ def test_bad_input_is_one_line(cli, tmp_path, place):
 
 def test_an_arena_is_votes_items_and_their_truth(cli, tmp_path):
     code, stdout, _ = cli(
-        "population", "--arena", "--out", tmp_path / "a", "--users", 5, "--items", 4
+        "population", "--arena", "--out", tmp_path / "a", "--users", 5, "--arena-items", 4
     )
     assert code == 0 and "truth.json, votes.jsonl" in stdout
     assert len(load_judgements(str(tmp_path / "a" / "votes.jsonl")).user_ids) == 5
     assert len((tmp_path / "a" / "items.txt").read_text().split()) == 4
 
 
-@pytest.mark.parametrize("options", [("--items", 4), ("--arena", "--items", 1)])
+@pytest.mark.parametrize("options", [("--arena-items", 4), ("--arena", "--arena-items", 1)])
 def test_items_are_an_arenas(cli, tmp_path, options):
     code, _, lines = cli("population", "--out", tmp_path / "a", *options)
     assert (code, len(lines)) == (2, 1)
