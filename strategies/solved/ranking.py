@@ -12,7 +12,7 @@ most C long, so the sum moves by at most C where a user comes or goes, and by 2C
 another's place or changes labels (attained: votes on one pair, and the opposite). Items and
 categories are public lists: a vote on anything else never reaches a sum. Trusted: the nodes'
 clipping, and the server with the sum before noise. Source: net scores are sufficient for
-Bradley–Terry; private rankings are analysed in Cai, Chakraborty and Wang 2025 (2507.09388).
+Bradley–Terry; private rankings are analysed in Cai, Chakraborty and Wang (2507.09388).
 
 Legend: S sampled users, V coordinates of a vector, B boards, K items.
 """
