@@ -128,7 +128,7 @@ def rank(
     runtime: Runtime | str = Runtime.LOCAL,
     users_per_node: int | None = None,
     progress: bool | None = None,
-    **settings: Unpack[RunSettings],
+    **settings: Unpack[RunSettings],  # type: ignore[misc]  # names may be lists here
 ) -> Ranking:
     """Rank items by people's votes, so that no voter can be read out of the board.
 
