@@ -41,6 +41,21 @@ class Ranking:
     run: Run
     page: Path
 
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Ranking:
+        """Return the board of a finished run, whose page is written again.
+
+        Args:
+            folder: of the run, wherever it took place.
+
+        Raises:
+            InputError: there is none, or it ranked nothing.
+        """
+        from murmuration.api.run import Run
+
+        run = Run.load(folder)
+        return cls(run, write_page(run))
+
     @cached_property
     def release(self) -> RankingRelease:
         """Return the noisy sums that everything is computed from."""
@@ -113,7 +128,7 @@ def rank(
     runtime: Runtime | str = Runtime.LOCAL,
     users_per_node: int | None = None,
     progress: bool | None = None,
-    **settings: Unpack[RunSettings],
+    **settings: Unpack[RunSettings],  # type: ignore[misc]  # names may be lists here
 ) -> Ranking:
     """Rank items by people's votes, so that no voter can be read out of the board.
 

@@ -7,7 +7,7 @@ losses), how often each pair was voted on, and the number of ties. So noisy sums
 with a known distribution of pairs the number of votes replaces the table of pairs. Rankings come as
 all their pairs, and the best of several as its pairs with the others and those pairs' counts:
 both are consistent for Plackett and Luce's model, in which i comes before j as in Bradley and
-Terry's (Azari Soufiani, Chen, Parkes and Xia 2013, full and top-k breaking).
+Terry's (Azari Soufiani, Chen, Parkes and Xia, full and top-k breaking).
 
 The negative log-likelihood is convex as long as no count is negative, so tables are projected first
 (``denoised``). A small ridge, a normal prior of θ and log ν, keeps the strengths of what never

@@ -5,14 +5,14 @@ their covariance is the sandwich J⁻¹(V + N)J⁻¹, where J is the curvature o
 covariance that the released sums' noise gives ψ, and V that of the sum of the voters' own terms ψu.
 
 One voter's votes go together, since tastes differ, so V is not the curvature, and a bootstrap over
-votes comes out too small. V is Σu ψu ψuᵀ (clustered by voter: Liang and Zeger 1986). Of it the
+votes comes out too small. V is Σu ψu ψuᵀ (clustered by voter: Liang and Zeger). Of it the
 release has the diagonal, as the sum of squares of the voters' net scores, from which what their
 mean explains is subtracted; the correlations are those of independent votes. With D the diagonal
 matrix of the ratios, V = D^½ V₀ D^½, where V₀ is that of independent votes.
 Where noise leaves nothing of the votes, the ridge has the last word, and an interval is as wide as
 the prior: what the ridge takes off counts as an error, too.
 
-Legend: K items, E estimating functions: K, and one for ties where there are any.
+Legend: K items, E numbers, one an item and one for ties where there are any.
 """
 
 import numpy as np

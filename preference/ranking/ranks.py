@@ -2,7 +2,7 @@
 
 An item's range holds, for all items at once with the confidence, its rank by true strengths: it
 comes after those that are better beyond doubt, and before those that are worse beyond doubt (Klein,
-Wright and Wieczorek 2020; Mogstad, Romano, Shaikh and Wilhelm 2024). "Beyond doubt" is that a
+Wright and Wieczorek; Mogstad, Romano, Shaikh and Wilhelm). "Beyond doubt" is that a
 difference is larger than a multiple of its standard deviation, the same multiple for all pairs,
 which no standardized difference exceeds with the confidence.
 

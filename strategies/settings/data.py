@@ -97,5 +97,5 @@ class DataConfig:
         good=lambda value: (
             value == 0.0 or 2.0**-11 <= value < 1.0
         ),  # as ``privacy.mechanisms.hold_out`` can
-        expected="0, or a share from 0.0005 to below 1",
+        expected="a share from 0.0005 to below 1, or 0",
     )

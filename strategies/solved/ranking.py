@@ -12,8 +12,7 @@ most C long, so the sum moves by at most C where a user comes or goes, and by 2C
 another's place or changes labels (attained: votes on one pair, and the opposite). Items and
 categories are public lists: a vote on anything else never reaches a sum. Trusted: the nodes'
 clipping, and the server with the sum before noise. Source: net scores are sufficient for
-Bradley–Terry; private estimates from them are analysed in Cai, Chakraborty and Wang 2025
-(2507.09388), at the level of users in their Section 5.
+Bradley–Terry; private rankings are analysed in Cai, Chakraborty and Wang (2507.09388).
 
 Legend: S sampled users, V coordinates of a vector, B boards, K items.
 """
@@ -228,6 +227,8 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
             "votes alone know would give its voters away"
         )
     names = ItemFeatures(tuple(described["items"]), tuple(described["boards"]))
+    if config.base:
+        raise InputError("--strategy ranking scores items, and no texts: leave out --base")
     layout = VoteLayout(
         items=len(names.items),
         boards=len(names.boards),
@@ -278,8 +279,6 @@ def check(settings: Settings) -> None:
         raise InputError(
             "--clip-norm follows from --max-votes and the number of items: leave it out"
         )
-    if settings.base or settings.task != "reward":
-        raise InputError("--strategy ranking scores items: leave out --base and --task")
 
 
 RANKING = Strategy(

@@ -8,11 +8,16 @@ from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 
 
-@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
-def test_a_quick_audit_is_tight_and_consistent(adjacency):
-    measured = audit_votes(Task(adjacency, 1.0, 20_000, Randomness(0)))
-    assert measured.lower <= measured.claimed <= 1.0
-    assert measured.fit is not None and 0.85 < measured.fit < 1.05
+@pytest.mark.parametrize(
+    # Whose votes turn round leaves the counts beside net scores as they were.
+    ("adjacency", "share"),
+    [(Adjacency.ADD_REMOVE, 0.9), (Adjacency.REPLACE, 0.75)],
+)
+def test_an_audit_comes_near_to_the_claim_and_not_above_it(adjacency, share):
+    measured = audit_votes(Task(adjacency, 4.0, 50_000, Randomness(0)))
+    assert measured.lower <= measured.claimed <= 4.0
+    assert measured.fit is not None
+    assert share * measured.claimed < measured.fit < 1.02 * measured.claimed
 
 
 def test_the_canary_votes_more_often_than_counts():

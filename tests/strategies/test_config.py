@@ -188,7 +188,7 @@ BAD = {
     "users": [-1],
     "clip_norm": [-0.1, math.nan, math.inf],
     "group_size": [-1],
-    "heldout": [0.0, 1e-4, 1.0, 1.5, math.nan],
+    "heldout": [-0.1, 1e-4, 1.0, 1.5, math.nan],
     "heldout_epsilon": [-1.0, 3.1, math.nan],
     "on_bad_rows": ["", "repair"],
     "kind": ["", "best"],
@@ -205,6 +205,8 @@ BAD = {
     "quantile": [-0.1, 1.0, math.nan],
     "ridge": [-0.1, math.nan, math.inf],
     "max_norm": [-0.1, math.nan, math.inf],
+    "max_votes": [-1],
+    "pairing": ["", "drawn"],
     "calibration": ["guess"],
     "phases": [-1],
     "schedule": ["", "fast"],
@@ -253,7 +255,7 @@ def test_every_option_with_limits_is_tested_here():
     free = {"secure_aggregation", "sum_zero", "as_published", "exact_heldout"}
     free |= {"data", "test", "columns", "format", "features", "normalized", "out", "resume"}
     free |= {"base", "lora_targets", "responses", "accept_ledger_loss", "batch_users"}
-    free |= {"one_user_per_row", "no_prompt"}
+    free |= {"one_user_per_row", "no_prompt", "items", "categories"}
     free |= {"checkpointing", "tf32", "policies"}
     free |= {"registration", "base_privacy", "population", "disjoint"}
     assert SETTINGS.keys() - free == set(BAD)

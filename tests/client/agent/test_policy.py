@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,6 +42,14 @@ def test_what_is_allowed_passes():
     assert POLICY.check_work(work(strategy="aup-centred")) == PLAN
 
 
+def test_votes_on_public_lists_are_allowed_by_name():
+    items = json.dumps({"kind": "items", "items": ["a", "b"], "boards": [""]})
+    allowing = replace(POLICY, features=("items",))
+    assert allowing.check_features(items) is None
+    with pytest.raises(PolicyRefusal):
+        allowing.check_features(json.dumps({"kind": "encoder", "path": "items"}))
+
+
 @pytest.mark.parametrize(
     ("rule", "changes"),
     [
@@ -52,6 +61,8 @@ def test_what_is_allowed_passes():
         ("features", {"features": None}),
         ("features", {"features": json.dumps({"kind": "encoder", "path": "/etc"})}),
         ("features", {"features": json.dumps({"kind": "encoder", "path": "hashing"})}),
+        ("features", {"features": json.dumps({"kind": "items", "items": ["a", "b"]})}),
+        ("features", {"features": json.dumps({"kind": "encoder", "path": "items"})}),
         ("max_dimension", {"features": json.dumps({"kind": "hashing", "dimension": 10**9})}),
         ("max_dimension", {"features": json.dumps({"kind": "hashing", "ngrams": 99})}),
         ("max_clip", {"clip_norm": 0.11}),

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from murmuration import rank
+from murmuration import Ranking, rank
 from murmuration.api.ranking import released_votes
 from murmuration.preference.data.errors import InputError
 
@@ -28,6 +28,7 @@ def test_names_that_begin_alike_are_no_prompt(tmp_path):
     assert {"board.csv", "board.html", "board.json", "ledger.jsonl"} <= {
         path.name for path in tmp_path.iterdir()
     }
+    assert Ranking.load(tmp_path).release.to_json() == ranking.release.to_json()
     assert released_votes(ranking.run).to_json() == ranking.release.to_json()
     assert "model b" in str(ranking) and "ε = 20" in str(ranking)
     assert json.dumps(ranking.to_json())
