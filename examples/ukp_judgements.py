@@ -118,7 +118,7 @@ def files_of(corpus: dict[str, bytes]) -> tuple[dict[str, list[Row]], int]:
 
 def main() -> None:
     """Write the files, and say what is in them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("source", type=Path, help="a clone of the repository, or its zip")
     parser.add_argument("--out", type=Path, default=Path("ukp"), help="a new folder")
     given = parser.parse_args()

@@ -1,5 +1,7 @@
 """Judges: a truth, a reward, and which one a name means."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from murmuration.alignment.endpoints.judge import EndpointJudge
 from murmuration.alignment.judges import PopulationJudge, RewardJudge, judge_of
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.preference.reward import RewardModel
 from murmuration.sims.population.population import Population
 from murmuration.sims.population.win_rate import wilson, wins, worth
@@ -89,3 +92,14 @@ def test_names_of_judges(tmp_path, language_model, reward):
         with pytest.raises(InputError, match=said):
             judge_of(named, **more)
     assert not kept.exists()
+
+
+def test_a_rewards_own_accuracy_is_told_if_it_is_of_these_weights(reward, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    reward.rename(run / "model")
+    result = {"heldout_accuracy": 0.625, "weights": weights_digest(run / "model")}
+    for weights, is_told in ((result["weights"], True), ("0" * 64, False)):
+        (run / "result.json").write_text(json.dumps(result | {"weights": weights}))
+        how = RewardJudge(run / "model").about()["how"]
+        assert how.endswith("it was right in 62.5%.") is is_told

@@ -114,7 +114,7 @@ def test_a_zip_gives_the_same_files(clone, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("<list><annotatedArgumentPair>", "no element judged"),
+        ("<list><annotatedArgumentPair>", "no element found"),
         (xml("T", "s", [("a", "b", [("A1", "a3")])]), "worker or value is missing"),
         (xml("T", "s", [("a", "b", [("", "a1")])]), "worker or value is missing"),
         (xml("T", "s", [("a", "b", [])], other_stance="t"), "no title, or two stances"),
