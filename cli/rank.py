@@ -97,7 +97,7 @@ def rank(
     if as_json:
         print(json.dumps(ranking.to_json()))
     else:
-        Terminal().print(ranking)
+        Terminal().print(ranking, soft_wrap=True)  # a path stays in one piece
 
 
 add_parameters(rank, [each for each in setting_parameters() if each.name in _SETTINGS])

@@ -13,7 +13,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from murmuration.cli.options import meaning
 from murmuration.preference.language.checkpoint import MINILM
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.research.bench import accounting as bench_accounting
@@ -257,11 +256,14 @@ def states(
         int, typer.Option(help="Measurements, of which the median is taken.")
     ] = 3,
     base: Annotated[
-        str, typer.Option(help=f"{meaning('base')} In place of a small random model.")
+        str, typer.Option(help="The base: a folder, or a hub name. In place of a random one.")
     ] = "",
     layers: Annotated[
         str,
-        typer.Option("--lora-layers", help=f"{meaning('lora_layers')} Several, comma-separated."),
+        typer.Option(
+            "--lora-layers",
+            help="Which layers of --base LoRA changes: all, last:4, or 9-12. Several, comma-separated.",
+        ),
     ] = "all,last:1",
     tokens: Annotated[int, typer.Option(help="Tokens of each text.", min=2)] = 128,
     users: Annotated[int, typer.Option(help="Number of users.", min=1)] = 16,
@@ -284,7 +286,9 @@ def writing(
     quick: _Quick = False,
     base: Annotated[
         str,
-        typer.Option(help=f"{meaning('base')} In place of random weights.", show_default=False),
+        typer.Option(
+            help="The base: a folder, or a hub name. In place of a random one.", show_default=False
+        ),
     ] = "",
     prompts: Annotated[int, typer.Option(help="How many prompts are answered.", min=1)] = 32,
     max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.", min=1)] = 32,

@@ -140,10 +140,11 @@ def _paid(runs: Mapping[Path, Promise], noted: Mapping[Path, np.ndarray]) -> lis
 
 
 def _runs(folder: Path) -> Iterator[Path]:
-    """The folders of runs below a folder, itself too."""
-    for ledger in sorted(folder.rglob("ledger.jsonl")):
-        if any((ledger.parent / name).exists() for name in _OF_A_RUN):
-            yield ledger.parent
+    """Yield the folders of runs below a folder, itself too; others may remove theirs meanwhile."""
+    with_ledger = (Path(path) for path, _, files in os.walk(folder) if "ledger.jsonl" in files)
+    for path in sorted(with_ledger):
+        if any((path / name).exists() for name in _OF_A_RUN):
+            yield path
 
 
 def _promise(run: Path) -> Promise:
