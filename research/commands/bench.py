@@ -262,7 +262,7 @@ def states(
         str,
         typer.Option(
             "--lora-layers",
-            help="Which layers of --base LoRA changes: all, last:4, or 9-12. Several, comma-separated.",
+            help="Which layers of --base LoRA changes: all, last:4, or 9-12. Several by commas.",
         ),
     ] = "all,last:1",
     tokens: Annotated[int, typer.Option(help="Tokens of each text.", min=2)] = 128,
