@@ -486,7 +486,7 @@ def with_lora(
                 ),
             )
     except (ValueError, AttributeError) as error:
-        layers = sorted(
+        there = sorted(
             {
                 name.rpartition(".")[2]
                 for name, module in model.named_modules()
@@ -495,7 +495,7 @@ def with_lora(
         )
         raise InputError(
             f"--lora-targets {targets_text or '(the default)'}: {first_line(error)} "
-            f"Layers of {path}: {', '.join(layers)}"
+            f"Layers of {path}: {', '.join(there)}"
         ) from error
     _check_layers(changed, targets)
     for name, module in changed.get_base_model().named_modules():
