@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from murmuration.api.rows import Source
 from murmuration.api.training import train
+from murmuration.preference.data.label_meanings import NO_PROMPT
 from murmuration.preference.data.rows import InputError
 from murmuration.sims.runtimes.runtime import Runtime
 
@@ -190,15 +192,22 @@ def rank(
         else:
             given.setdefault("model", "plackett-luce")
         _read_as(data, by, given)
-    run = train(
-        data,
-        out=out,
-        resume=resume,
-        runtime=runtime,
-        users_per_node=users_per_node,
-        progress=progress,
-        **given,  # type: ignore[arg-type]
-    )
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        run = train(
+            data,
+            out=out,
+            resume=resume,
+            runtime=runtime,
+            users_per_node=users_per_node,
+            progress=progress,
+            **given,  # type: ignore[arg-type]
+        )
+    for note in notes:
+        if note.category is not UserWarning:
+            warnings.warn_explicit(note.message, note.category, note.filename, note.lineno)
+        elif NO_PROMPT not in str(note.message):  # votes have none
+            warnings.warn(str(note.message), stacklevel=2)
     return Ranking(run, write_page(run))
 
 

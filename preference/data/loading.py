@@ -116,16 +116,18 @@ def read_judgements(
     Raises:
         InputError: rows that cannot be read, there is no such field, or every judgement is a tie.
     """
-    if not isinstance(data, Judgements):
+    if hasattr(type(data), "decided"):  # judgements already
+        judgements: Judgements = data  # pyright: ignore[reportAssignmentType]
+    else:
         usual = {"kind": "thumbs"} if model == "thumbs" else {}
         if unknown := declared.keys() - vars(Schema()):
             raise InputError(f"rows cannot be declared {min(unknown)!r}")
         schema = Schema.of({name.replace("_", "-"): v for name, v in {**usual, **declared}.items()})
         with located_rows(data) as place:
-            data = load_judgements(place, columns=parse_columns(columns), schema=schema)
-    if not data.decided:
+            judgements = load_judgements(place, columns=parse_columns(columns), schema=schema)
+    if not judgements.decided:
         raise InputError("every judgement is a tie: there is no accuracy to measure")
-    return data
+    return judgements
 
 
 def load_data(

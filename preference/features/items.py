@@ -127,10 +127,10 @@ def checked_names(what: str, names: Iterable[str]) -> tuple[str, ...]:
     for written in names:
         if not isinstance(written, str) or not (name := clean_name(written)):
             raise InputError(f"{written!r} is no name: each {what} needs one")
-        other = result.setdefault(looks_like(name), name)
-        if other is not name:
+        if other := result.get(looks_like(name)):
             differ = "stands there twice" if other == name else f"looks like {other!r}"
             raise InputError(f"the {what} {name!r} {differ}: give each a name of its own, once")
+        result[looks_like(name)] = name
     return tuple(result.values())
 
 

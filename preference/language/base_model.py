@@ -481,11 +481,12 @@ class LanguageBase:
         for `said`; and the texts' own tokens, (R, L)."""
         ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
-        body = self._body
-        with self.computing(), self._entered(tokens, texts_R):
-            if body is None:
-                return self.model(**inputs).logits, inputs["input_ids"]
-            return body(**inputs)[0], inputs["input_ids"]
+        with self.computing():
+            body = self._body  # which is tried from the first layer on
+            with self._entered(tokens, texts_R):
+                if body is None:
+                    return self.model(**inputs).logits, inputs["input_ids"]
+                return body(**inputs)[0], inputs["input_ids"]
 
     def said(self, state_QH: torch.Tensor) -> torch.Tensor:
         """Return what is said of some tokens that follow, by their states, (Q, V) float32."""

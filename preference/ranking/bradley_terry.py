@@ -150,9 +150,13 @@ def _newton(net_K: np.ndarray, pairs_KK: np.ndarray, ties: float | None, ridge: 
     net_K = net_K - net_K.mean()  # what is common to all moves no difference between them
 
     def at(point: np.ndarray) -> Strengths:
-        return Strengths(
-            point[:items], 0.0 if ties is None else math.exp(min(point[items], _MOST_LOG_TIE))
-        )
+        return Strengths(point[:items], 0.0 if ties is None else math.exp(point[items]))
+
+    def moved(length: float) -> np.ndarray:
+        """Return the point after a step, on which log ν is at most its bound."""
+        result = point + length * step
+        result[items:] = np.minimum(result[items:], _MOST_LOG_TIE)
+        return result
 
     def value(point: np.ndarray) -> float:
         fitted = at(point)
@@ -170,11 +174,16 @@ def _newton(net_K: np.ndarray, pairs_KK: np.ndarray, ties: float | None, ridge: 
         if ties is not None:
             slope[items] = (pairs_KK * fitted.tie_KK).sum() / 2 - ties
         slope += ridge * point
-        step = -np.linalg.solve(curvature(fitted, pairs_KK) + ridge * np.eye(len(point)), slope)
+        free = len(point)
+        if ties is not None and point[items] >= _MOST_LOG_TIE and slope[items] < 0:
+            free = items  # at its bound, which it would leave
+        information = curvature(fitted, pairs_KK) + ridge * np.eye(len(point))
+        step = np.zeros(len(point))
+        step[:free] = -np.linalg.solve(information[:free, :free], slope[:free])
         falls, length = float(slope @ step), 1.0
-        while value(point + length * step) > current + 1e-4 * length * falls and length > 1e-12:
+        while value(moved(length)) > current + 1e-4 * length * falls and length > 1e-12:
             length /= 2
-        point = point + length * step
+        point = moved(length)
         current = value(point)
         if np.abs(step).max() < _TOLERANCE * (1 + np.abs(point).max()):
             break

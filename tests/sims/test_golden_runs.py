@@ -158,5 +158,7 @@ def test_a_run_gives_what_it_always_gave(case, crowd, crowd_test, tmp_path, monk
 
 
 def test_every_strategy_is_here():
-    assert {case.split()[0] for case in CASES} == {strategy.name for strategy in registry.OURS}
+    # Boards are of votes, not of this crowd: tests/strategies/solved/test_ranking.py has theirs.
+    ours = {strategy.name for strategy in registry.OURS} - {"ranking"}
+    assert {case.split()[0] for case in CASES} == ours
     assert set(json.loads(GOLDEN.read_text(encoding="utf-8"))) == set(CASES)

@@ -2,6 +2,9 @@
 that nobody here has thought of.
 """
 
+import json
+from pathlib import Path
+
 import pytest
 
 from murmuration.client.app import app as client_app
@@ -17,7 +20,17 @@ SEED = 740_119_283
 NEEDED = {"users", "salt", "round", "counts", "model", "theta", "centre", "middle", "length"}
 NEEDED |= {"features", "kind", "responses", "one-user-per-row", "group-size", "clip-norm", "retain"}
 NEEDED |= {"batch-users", "trains", "local-rate", "local-steps", "probability"}
-NEEDED |= {"strategy", "adjacency", "epsilon", "delta", "level", "cap", "plan", "parties"}
+NEEDED |= {
+    "strategy",
+    "adjacency",
+    "epsilon",
+    "delta",
+    "level",
+    "cap",
+    "plan",
+    "parties",
+    "pairing",
+}
 
 
 class NotingGrid(LocalGrid):
@@ -47,6 +60,10 @@ def test_messages_hold_what_is_on_the_list(crowd, tmp_path, strategy):
         cohort=10, users=20, seed=SEED, out=str(tmp_path / "run"), data="",
         test=crowd, registration="", **({} if named.rounds else {"rounds": 1}),
     )  # fmt: skip
+    if strategy == "ranking":
+        rows = map(json.loads, Path(crowd).read_text(encoding="utf-8").splitlines())
+        items = sorted({row[name] for row in rows for name in ("chosen", "rejected")})
+        config = config.changed(items=json.dumps(items), test="", heldout=0.0)
     grid = NotingGrid(crowd, tmp_path / "state", labels=strategy == "local-label")
     run_training(config, grid)
     assert grid.names <= NEEDED

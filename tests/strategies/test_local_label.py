@@ -302,7 +302,7 @@ def test_item_level_is_never_taken_for_a_users(config):
     assert f"the most of one user here is {most}" in result["warnings"][0]
     report = page(result, IMAGES)
     assert (
-        "<h1>Label-level DP: ε = 0.500 (simulation, seed known), δ = 0.001, for single judgements, "
+        "<h1>Label-level DP: ε = 0.500 (simulation, seed known), δ = 0.001, for single judgements, "
         "not for whole users</h1>" in report
     )
     assert "in the labels of one user" not in " ".join(report.split())

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from murmuration.preference.ranking.bradley_terry import (
@@ -77,6 +77,7 @@ def test_curvature_is_the_slopes_derivative() -> None:
     ties=st.one_of(st.none(), st.floats(-1e6, 1e7)),
     ridge=st.floats(1e-2, 1e3),
 )
+@example(net=[0.0, 0.0, 11643.0], scale=3491.0, ties=11048.0, ridge=1.0)
 def test_whatever_the_noise_the_answer_is_finite_and_optimal(net, scale, ties, ridge) -> None:
     net_K = np.array(net)
     pairs_KK = counts(len(net), 4, 2.0) * scale
