@@ -123,7 +123,7 @@ def read_judgements(
         if unknown := declared.keys() - vars(Schema()):
             raise InputError(f"rows cannot be declared {min(unknown)!r}")
         schema = Schema.of({name.replace("_", "-"): v for name, v in {**usual, **declared}.items()})
-        with located_rows(data) as place:
+        with located_rows(data) as place:  # pyright: ignore[reportArgumentType]
             judgements = load_judgements(place, columns=parse_columns(columns), schema=schema)
     if not judgements.decided:
         raise InputError("every judgement is a tie: there is no accuracy to measure")
