@@ -18,7 +18,7 @@ def comparison_text(result: Mapping[str, Any]) -> Group:
         result: that of a ``Comparison``.
     """
     headings = {"model": "model", "wins": "wins", "ties": "ties"}
-    headings |= {"length_controlled": "LC wins", "words": "words"}  # length-controlled
+    headings |= {"length_controlled": "length-controlled wins", "words": "words"}
     if "reward" in result["against"]:
         headings |= {
             "reward": "true reward, of valid generations",

@@ -65,18 +65,18 @@ class EndpointJudge:
     def __init__(
         self,
         endpoint: Endpoint,
-        kept: Path,
+        file: Path,
         progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> None:
-        """Verdicts are kept in the file ``kept``; ``progress`` is told how many of how many are
+        """Verdicts are kept in ``file``; ``progress`` is told how many of how many are
         there.
 
         Raises:
             InputError: the key is none, or it would be sent in the clear; the file is no such file.
         """
-        self._endpoint, self._kept, self._progress = endpoint, Path(kept), progress
+        self._endpoint, self._file, self._progress = endpoint, Path(file), progress
         self._client = Client(endpoint)
-        self._verdicts = _read(self._kept)
+        self._verdicts = _read(self._file)
         self._used: set[str] = set()
         self._asked: set[str] = set()
         self._counts: Counter[str] = Counter()
@@ -123,7 +123,7 @@ class EndpointJudge:
         """Return how it judged, what came of it and what that cost, for a result."""
         counts, tokens = self._counts, self._tokens(self._used)
         decided = counts["first place"] + counts["second place"]
-        said = {
+        summary = {
             "kind": "endpoint",
             "name": self._endpoint.model,
             "url": self._endpoint.url,
@@ -150,36 +150,36 @@ class EndpointJudge:
         }
         if self._endpoint.price:
             price = dict(zip(("in", "out"), self._endpoint.price, strict=True))
-            spent = {name: sum(price[way] * said[name][way] for way in price) / 1e6
+            spent = {name: sum(price[way] * summary[name][way] for way in price) / 1e6
                      for name in ("tokens", "tokens_now")}  # fmt: skip
-            said |= {
+            summary |= {
                 "price": price,
                 "cost": round(spent["tokens"], 6),
                 "cost_now": round(spent["tokens_now"], 6),
             }
         if broken := counts[MALFORMED] + counts["unreadable"]:
-            said["caveats"].append(
+            summary["caveats"].append(
                 f"{broken:,} replies were no verdict, and count as ties ({counts['unreadable']:,} "
                 "of them were no chat completion at all)."
             )
-        return said
+        return summary
 
     def _won(self, pair: tuple[str, str] | None, unreadable: set[str]) -> float:
         self._counts["pairs"] += 1
         if pair is None:
             self._counts["equal"] += 1
             return 0.5
-        said = []
+        answers = []
         for key in pair:
             if key in unreadable:
                 self._counts["unreadable"] += 1
-                said.append(MALFORMED)
+                answers.append(MALFORMED)
                 continue
-            said.append(self._verdicts[key].said)
-            self._counts[MALFORMED] += said[-1] == MALFORMED
-            self._counts["first place"] += said[-1] == FIRST
-            self._counts["second place"] += said[-1] == SECOND
-        here, there = said[0], _OTHER_WAY.get(said[1], said[1])
+            answers.append(self._verdicts[key].said)
+            self._counts[MALFORMED] += answers[-1] == MALFORMED
+            self._counts["first place"] += answers[-1] == FIRST
+            self._counts["second place"] += answers[-1] == SECOND
+        here, there = answers[0], _OTHER_WAY.get(answers[1], answers[1])
         self._counts["agree"] += here == there != MALFORMED
         return {FIRST: 1.0, SECOND: 0.0}.get(here, 0.5) if here == there else 0.5
 
@@ -191,14 +191,14 @@ class EndpointJudge:
         """Get and keep the verdicts; those whose replies were no completions."""
         if not bodies:
             return set()
-        with _appending(self._kept) as append:
+        with _appending(self._file) as append:
 
             def keep(key: str, verdict: Verdict) -> None:
                 append(key, verdict)
                 self._verdicts[key] = verdict
                 self._asked.add(key)
 
-            afterwards = f"; verdicts so far are kept in {self._kept}: run it again to go on"
+            afterwards = f"; verdicts so far are kept in {self._file}: run it again to go on"
             return self._client.ask(bodies, verdict_of, keep, self._progress, afterwards)
 
 
@@ -249,11 +249,11 @@ def _read(path: Path) -> dict[str, Verdict]:
     for line in lines:
         try:
             row = json.loads(line)
-            key, said, tokens = row["key"], row["said"], token_counts(row["tokens"])
+            key, answer, tokens = row["key"], row["said"], token_counts(row["tokens"])
         except (ValueError, RecursionError, KeyError, TypeError):
             continue
-        if isinstance(key, str) and said in (FIRST, SECOND, TIE, MALFORMED):
-            result[key] = Verdict(said, tokens)
+        if isinstance(key, str) and answer in (FIRST, SECOND, TIE, MALFORMED):
+            result[key] = Verdict(answer, tokens)
     return result
 
 

@@ -104,7 +104,8 @@ def winrate(
     if as_json:
         print(json.dumps(comparison.result))
         return
-    console().print(comparison_text(comparison.result))
+    # In a pipe as wide as it needs to be: models are named by their paths.
+    console(width=1000).print(comparison_text(comparison.result))
     if out:
         print(f"look at {out / PAGE}")
 

@@ -99,9 +99,6 @@ class Ranking:
         from rich.text import Text
 
         summary = self.to_json()
-        promise = (
-            f"ε = {summary['epsilon']:.4g}, δ = {summary['delta']:g} for all votes of one voter"
-        )
         table = Table(box=None, pad_edge=False)
         for heading in ("rank", "item", "Elo", "±"):
             table.add_column(heading, justify="left" if heading == "item" else "right")
@@ -110,7 +107,12 @@ class Ranking:
             ranks = str(first) if first == last else f"{first}–{last}"
             figures = (f"{row['elo']:.0f}", f"{row['error']:.0f}")
             table.add_row(ranks, Text(row["item"]), *figures)
-        lines = ["", promise, *(f"! {text}" for text in summary["warnings"]), str(self.page)]
+        lines = [
+            "",
+            str(self.run.promise),
+            *(f"! {text}" for text in summary["warnings"]),
+            str(self.page),
+        ]
         return Group(table, *map(Text, lines))
 
     def __str__(self) -> str:
@@ -192,22 +194,25 @@ def rank(
         else:
             given.setdefault("model", "plackett-luce")
         _read_as(data, by, given)
-    with warnings.catch_warnings(record=True) as notes:
-        warnings.simplefilter("always")
-        run = train(
-            data,
-            out=out,
-            resume=resume,
-            runtime=runtime,
-            users_per_node=users_per_node,
-            progress=progress,
-            **given,  # type: ignore[arg-type]
-        )
-    for note in notes:
-        if note.category is not UserWarning:
-            warnings.warn_explicit(note.message, note.category, note.filename, note.lineno)
-        elif NO_PROMPT not in str(note.message):  # votes have none
-            warnings.warn(str(note.message), stacklevel=2)
+    notes: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as notes:
+            warnings.simplefilter("always")
+            run = train(
+                data,
+                out=out,
+                resume=resume,
+                runtime=runtime,
+                users_per_node=users_per_node,
+                progress=progress,
+                **given,  # type: ignore[arg-type]
+            )
+    finally:
+        for note in notes:
+            if note.category is not UserWarning:
+                warnings.warn_explicit(note.message, note.category, note.filename, note.lineno)
+            elif NO_PROMPT not in str(note.message):  # votes have none
+                warnings.warn(str(note.message), stacklevel=2)
     return Ranking(run, write_page(run))
 
 

@@ -651,7 +651,7 @@ def _settled(settings: BaseSettings) -> BaseSettings:
 
 @contextmanager
 def out_of_memory_advice(activations: bool = False) -> Iterator[None]:
-    """Return where memory runs out, and nowhere else, say what to lower, or to switch on:
+    """Say what to lower, or to switch on, where memory runs out within, and nowhere else:
     ``activations`` are kept that need not be."""
     try:
         yield
@@ -690,8 +690,7 @@ _no_gpu: ContextVar[bool] = ContextVar("no_gpu", default=False)
 
 @contextmanager
 def without_gpu() -> Iterator[None]:
-    """Return what is loaded within runs on the processor: GPUs are left to others, who fill
-    them."""
+    """Run what is loaded within on the processor: GPUs are left to others, who fill them."""
     before = _no_gpu.set(True)
     try:
         yield

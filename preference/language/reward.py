@@ -170,7 +170,7 @@ class _AsFeature:
         return self.reward.score_batch(prompts, responses).astype(np.float32)[:, None]
 
     def to_config(self) -> dict:
-        raise NotImplementedError("it is never saved")
+        raise TypeError("a reward as a feature belongs to no model, and is not saved")
 
 
 def rewards_of(base: LanguageBase, tokens: Tokens) -> np.ndarray:

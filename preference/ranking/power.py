@@ -11,14 +11,10 @@ times the standard deviation.
 """
 
 import math
-from collections.abc import Sequence
 
 from scipy import stats
 
 from murmuration.preference.ranking.bradley_terry import ELO_PER_UNIT
-
-#: What a difference is usually asked for: a third of a class of chess, and less.
-POINTS = (10.0, 20.0, 50.0)
 
 
 def detectable_points(
@@ -43,7 +39,7 @@ def detectable_points(
         confidence: of the two-sided interval that is not to hold zero.
         power: with what probability it is not to.
     """
-    quantiles = float(stats.norm.isf((1 - confidence) / 2) + stats.norm.ppf(power))
+    quantiles = _quantiles(confidence, power)
     per_vote = (items - 1) / (voters * votes_each)
     variance = 4 * design_effect * per_vote + 2 * (per_vote * net_std) ** 2
     return ELO_PER_UNIT * quantiles * math.sqrt(variance)
@@ -68,25 +64,13 @@ def voters_needed(
     """
     if not points > 0:
         raise ValueError(f"the difference must be positive, got {points}")
-    quantiles = float(stats.norm.isf((1 - confidence) / 2) + stats.norm.ppf(power))
+    quantiles = _quantiles(confidence, power)
     target = (points / ELO_PER_UNIT / quantiles) ** 2
     linear, square = 4 * design_effect * (items - 1), 2 * ((items - 1) * net_std) ** 2
     votes = (linear + math.sqrt(linear**2 + 4 * square * target)) / (2 * target)
     return math.ceil(votes / votes_each)
 
 
-def power_lines(
-    *,
-    items: int,
-    votes_each: float,
-    net_std: float,
-    design_effect: float = 1.0,
-    points: Sequence[float] = POINTS,
-) -> list[str]:
-    """Return in words how many voters tell apart so many points, with the noise and without it."""
-    common = {"items": items, "votes_each": votes_each, "design_effect": design_effect}
-    return [
-        f"{size:g} Elo points apart: {voters_needed(size, net_std=net_std, **common):,} voters "
-        f"({voters_needed(size, net_std=0.0, **common):,} without privacy)"
-        for size in points
-    ]
+def _quantiles(confidence: float, power: float) -> float:
+    """Return how many standard deviations a difference must be long to be found."""
+    return float(stats.norm.isf((1 - confidence) / 2) + stats.norm.ppf(power))

@@ -40,7 +40,6 @@ from __future__ import annotations
 
 import json
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -63,6 +62,7 @@ from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.settings.own.shared import Solved
+from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
     LABELS,
     BuiltStrategy,
@@ -75,10 +75,8 @@ from murmuration.strategies.spec import (
 )
 from murmuration.strategies.sums import (
     Discrete,
-    SumPlan,
     SumStrategy,
     check_vectors_fit,
-    noise_for_users,
 )
 
 if TYPE_CHECKING:
@@ -90,46 +88,7 @@ DEFAULT_CLIP = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelPlan(SumPlan):
-    """Everybody takes part in every round, with one clipped vector that labels alone may change."""
-
-    @staticmethod
-    @abstractmethod
-    def declared() -> Strategy:
-        """The strategy that it is the plan of."""
-
-    def __post_init__(self) -> None:
-        self.declared().check_adjacency(self.adjacency)
-        if self.users < 1:
-            raise ValueError(f"there must be at least one user, got {self.users}")
-        if self.rounds not in (allowed := self.declared().rounds):
-            listed = " or ".join(map(str, allowed))
-            raise ValueError(f"--rounds must be {listed}, got {self.rounds}")
-        super().__post_init__()
-
-    @classmethod
-    def calibrate_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
-        """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
-        return noise_for_users(epsilon, plan)
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the noise on each coordinate of a sum."""
-        return self.mechanism.std
-
-    @property
-    def noise(self) -> float:
-        """That of the mean over the nominal number of users."""
-        return self.std / self.users
-
-    @property
-    def gradients(self) -> float:
-        """Expected number of users' vectors computed in the whole run."""
-        return self.rounds * self.users
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelMomentPlan(LabelPlan):
+class LabelMomentPlan(WholeCrowdPlan):
     """``clip`` bounds a user's moment in units of their public length."""
 
     clip: UserClip = field(default_factory=lambda: UserClip(DEFAULT_CLIP))

@@ -50,11 +50,11 @@ from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.objective_perturbation import ObjectiveSettings
 from murmuration.strategies.solved.label_moment import (
     PUBLIC_ITEMS,
-    LabelPlan,
     bytes_with_items,
     max_judgements,
     public_examples,
 )
+from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
     LABELS,
     NOT_ON_A_GRID,
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectivePlan(LabelPlan):
+class ObjectivePlan(WholeCrowdPlan):
     """What fixes the release: ``length`` is how far one user's labels may move the sum.
 
     0 stands for one, by weights that make everybody's reach the same.

@@ -48,6 +48,7 @@ from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.ranking import RankingSettings
 from murmuration.strategies.settings.run import Settings
+from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
     ALL,
     BuiltStrategy,
@@ -60,10 +61,8 @@ from murmuration.strategies.spec import (
 )
 from murmuration.strategies.sums import (
     Discrete,
-    SumPlan,
     SumStrategy,
     check_vectors_fit,
-    noise_for_users,
 )
 
 #: Most ballots of a voter that count.
@@ -71,24 +70,20 @@ DEFAULT_CAP = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankingPlan(SumPlan):
+class RankingPlan(WholeCrowdPlan):
     """Everybody takes part once, with one vector that is ``layout.clip_norm`` long at most."""
 
     layout: VoteLayout
     discrete: Discrete = None
 
+    @staticmethod
+    def declared() -> Strategy:
+        """Return the strategy that it is the plan of."""
+        return RANKING
+
     def __post_init__(self) -> None:
-        if self.users < 1:
-            raise ValueError(f"there must be at least one user, got {self.users}")
-        if self.rounds != 1:
-            raise ValueError(f"votes are summed up once, not in {self.rounds} rounds")
         super().__post_init__()
         check_vectors_fit(self.users, self.clip)
-
-    @classmethod
-    def calibrate_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
-        """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
-        return noise_for_users(epsilon, plan)
 
     @cached_property
     def clip(self) -> UserClip:
@@ -110,16 +105,6 @@ class RankingPlan(SumPlan):
             "group-size": self.layout.cap,
             "pairing": self.layout.pairing,
         }
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation on each coordinate of the mean over the nominal number of users."""
-        return self.mechanism.std / self.users
-
-    @property
-    def gradients(self) -> float:
-        """Expected number of users' vectors computed in the whole run."""
-        return self.users
 
 
 def client_update(

@@ -22,10 +22,10 @@ def test_what_is_not_given_is_as_by_default():
 @pytest.mark.parametrize("command", ["agent", "deploy client", "data", "privatize", "compare"])
 def test_rows_are_declared_alike_in_every_command(command):
     name, *below = command.split()
-    found = main.imported(name)
+    imported = main.imported(name)
     for each in below:
-        found = found.commands[each]
-    options = {parameter.name: parameter for parameter in found.params}
+        imported = imported.commands[each]
+    options = {parameter.name: parameter for parameter in imported.params}
     names = ROWS if command in ("agent", "deploy client", "data") else ("kind", "responses")
     for each in names:
         assert options[each].opts == [f"--{each.replace('_', '-')}"]

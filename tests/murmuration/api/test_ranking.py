@@ -31,6 +31,7 @@ def test_names_that_begin_alike_are_no_prompt(tmp_path):
     assert Ranking.load(tmp_path).release.to_json() == ranking.release.to_json()
     assert released_votes(ranking.run).to_json() == ranking.release.to_json()
     assert "model b" in str(ranking) and "ε = 20" in str(ranking)
+    assert "simulation, seed known" in str(ranking).replace("\n", " ")
     assert json.dumps(ranking.to_json())
 
 

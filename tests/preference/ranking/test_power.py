@@ -6,7 +6,7 @@ import pytest
 from murmuration.preference.ranking.board import fit_board
 from murmuration.preference.ranking.bradley_terry import ELO_PER_UNIT
 from murmuration.preference.ranking.layout import VoteLayout
-from murmuration.preference.ranking.power import detectable_points, power_lines, voters_needed
+from murmuration.preference.ranking.power import detectable_points, voters_needed
 from murmuration.preference.ranking.ranks import difference_std
 from murmuration.preference.ranking.release import RankingRelease
 
@@ -55,12 +55,6 @@ def test_noise_and_tastes_ask_for_more_voters() -> None:
     plain = voters_needed(20, net_std=0.0, **plan)
     assert plain < voters_needed(20, net_std=30.0, **plan)
     assert 1.9 < voters_needed(20, net_std=0.0, design_effect=2.0, **plan) / plain < 2.1
-
-
-def test_it_is_said_in_words() -> None:
-    lines = power_lines(items=20, votes_each=8.0, net_std=30.0)
-    assert [line.split()[0] for line in lines] == ["10", "20", "50"]
-    assert f"{voters_needed(50, items=20, votes_each=8.0, net_std=30.0):,} voters" in lines[2]
 
 
 @pytest.mark.parametrize("points", [0.0, -1.0, float("nan")])

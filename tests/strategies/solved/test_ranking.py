@@ -61,7 +61,7 @@ def test_one_release_of_the_bound_is_all_that_is_charged(adjacency):
     ("changes", "message"),
     [
         ({"users": 0}, "at least one user"),
-        ({"rounds": 2}, "once, not in 2 rounds"),
+        ({"rounds": 2}, "--rounds must be 1, got 2"),
         ({"noise_multiplier": 0.0}, "noise multiplier must be positive"),
     ],
 )

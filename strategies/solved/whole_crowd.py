@@ -1,0 +1,50 @@
+"""What plans have in common in which the whole crowd takes part, with one vector each."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from murmuration.strategies.spec import Strategy
+from murmuration.strategies.sums import SumPlan, noise_for_users
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeCrowdPlan(SumPlan):
+    """A plan in which everybody takes part in every round, with one clipped vector."""
+
+    @staticmethod
+    @abstractmethod
+    def declared() -> Strategy:
+        """The strategy that it is the plan of."""
+
+    def __post_init__(self) -> None:
+        self.declared().check_adjacency(self.adjacency)
+        if self.users < 1:
+            raise ValueError(f"there must be at least one user, got {self.users}")
+        if self.rounds not in (allowed := self.declared().rounds):
+            listed = " or ".join(map(str, allowed))
+            raise ValueError(f"--rounds must be {listed}, got {self.rounds}")
+        super().__post_init__()
+
+    @classmethod
+    def calibrate_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
+        """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
+        return noise_for_users(epsilon, plan)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise on each coordinate of a sum."""
+        return self.mechanism.std
+
+    @property
+    def noise(self) -> float:
+        """That of the mean over the nominal number of users."""
+        return self.std / self.users
+
+    @property
+    def gradients(self) -> float:
+        """Expected number of users' vectors computed in the whole run."""
+        return self.rounds * self.users
