@@ -100,7 +100,7 @@ def test_a_run_that_breaks_is_resumed(superlink, tmp_path):
 @pytest.mark.parametrize("away", [False, True])
 def test_an_interrupted_run_is_stopped_at_the_superlink(superlink, tmp_path, monkeypatch, away):
     (tmp_path / "ca.crt").touch()
-    stopped, said = [], []
+    stopped, messages = [], []
 
     class Client:
         def __enter__(self):
@@ -121,9 +121,9 @@ def test_an_interrupted_run_is_stopped_at_the_superlink(superlink, tmp_path, mon
     monkeypatch.setattr(run, "follow", interrupted)
     config = replace(CONFIG, out=str(tmp_path / "run"))
     with pytest.raises(KeyboardInterrupt):
-        run_deployed(tmp_path, "a:1", config, say=said.append)
+        run_deployed(tmp_path, "a:1", config, say=messages.append)
     assert stopped == ([] if away else [1])
-    assert ("goes on" if away else "is stopped; go on with --resume") in said[-1]
+    assert ("goes on" if away else "is stopped; go on with --resume") in messages[-1]
 
 
 @pytest.mark.parametrize("hangup", [signal.SIG_DFL, signal.SIG_IGN])

@@ -192,9 +192,9 @@ def test_a_plan_has_no_other_arguments(name):
 
 def test_strategies_side_by_side(crowd, crowd_test, tmp_path, quick_runs):
     settings = {name: SMALL[name] for name in ("delta", "rounds", "cohort")}
-    asked = {"data": crowd, "test": crowd_test, "out": tmp_path, "seeds": 1, **settings}
-    cells = compare(epsilon=[0.5, 1.0], **asked)
-    assert list(compare("uls", 0.5, **asked)) == [cells[0]]
+    given = {"data": crowd, "test": crowd_test, "out": tmp_path, "seeds": 1, **settings}
+    cells = compare(epsilon=[0.5, 1.0], **given)
+    assert list(compare("uls", 0.5, **given)) == [cells[0]]
     assert repr(cells) == f"StrategyComparison({str(tmp_path)!r}, 3 cells)"
     assert isinstance(cells.plot(), Figure)
     assert "<td>uls</td><td>0.5</td>" in cells._repr_html_()
@@ -212,9 +212,9 @@ def test_strategies_side_by_side(crowd, crowd_test, tmp_path, quick_runs):
     "wrong", [{"seeds": 0}, {"strategies": []}, {"epsilon": []}, {"strategies": ["ulss"]}]
 )
 def test_comparisons_of_nothing(crowd, tmp_path, wrong):
-    asked = {"strategies": ["uls"], "epsilon": [1.0], "seeds": 1, **wrong}
+    given = {"strategies": ["uls"], "epsilon": [1.0], "seeds": 1, **wrong}
     with pytest.raises(InputError):
-        compare(data=crowd, out=tmp_path, **asked)
+        compare(data=crowd, out=tmp_path, **given)
 
 
 @pytest.mark.parametrize(
