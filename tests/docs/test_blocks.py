@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 #: Languages of blocks; what else a block may be is shown and not to be copied into anything.
-SHELL, PYTHON, SHOWN = {"sh", "bash"}, {"python"}, {"text", "json", "toml"}
+SHELL, PYTHON, SHOWN = {"sh", "bash"}, {"python"}, {"text", "json", "toml", "bibtex"}
 #: Strategies and losses of packages in examples/, which are not installed here.
 FROM_EXAMPLES = {"banded", "sign-uls", "laplace-uls", "cauchy", "hinge"}
 _BLOCK = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
