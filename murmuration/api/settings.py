@@ -307,6 +307,10 @@ class StrategySettings(TypedDict, total=False):
     adaptation: Literal["quantile", "above-threshold"]
     """Only for aup. centred: how the radius adapts. [default: quantile]"""
 
+    reading: Literal["to-the-letter", "as-run"]
+    """Only for aup. published: Algorithm 1 as printed, or as its authors can have run it: one
+    phase of all users, and exactly --cohort of them a round. [default: to-the-letter]"""
+
     phases: int
     """Only for aup. published: phases on disjoint halves of the users. [default: 1]"""
 

@@ -92,6 +92,7 @@ def build_published(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         phases=_phases(context),
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
+        as_run=_as_run(config),
         **{name: context.cohort_sizes[name] for name in ("group_size", "retain")},
     )
     if not config.learning_rate and config.of(AupSettings).schedule == "constant":
@@ -129,19 +130,28 @@ def _phases(context: RunContext) -> tuple[Phase, ...]:
             lipschitz=_LIPSCHITZ,
             norm_bound=_NORM_BOUND,
         )
+    rate = config.learning_rate or _CEILING
+    radius = config.clip_norm or published.DEFAULT_RADIUS
+    if _as_run(config):
+        return (Phase(users, config.cohort, config.rounds, rate, radius),)
     return schedule.constant_schedule(
         users,
         config.of(AupSettings).phases or 1,
         cohort=config.cohort,
         rounds=config.rounds,
-        rate=config.learning_rate or _CEILING,
-        radius=config.clip_norm or published.DEFAULT_RADIUS,
+        rate=rate,
+        radius=radius,
     )
 
 
+def _as_run(config: Settings) -> bool:
+    return config.of(AupSettings).reading == "as-run"
+
+
 def _account(plan: PublishedPlan) -> str:
+    size = "exactly {:,}" if plan.as_run else "{:,} expected"
     lines = "; ".join(
-        f"{phase.rounds} rounds over {phase.users:,} users, {phase.cohort:,} expected in each, "
+        f"{phase.rounds} rounds over {phase.users:,} users, {size.format(phase.cohort)} in each, "
         f"τ = {phase.radius:.3g}, noise {plan.std(number):.3g}, step {phase.rate:.3g}"
         for number, phase in enumerate(plan.phases, start=1)
     )
@@ -257,6 +267,11 @@ def _check(settings: Settings) -> None:
     own = settings.of(AupSettings)
     if own.quantile and own.adaptation != "quantile":
         raise InputError(f"--quantile is for --adaptation quantile, not {own.adaptation}")
+    if own.reading == "as-run":
+        if own.variant != "published":
+            raise InputError(f"--reading is for --variant published, not {own.variant}")
+        if own.phases > 1 or own.schedule != "constant":
+            raise InputError("--reading as-run has one phase: leave out --phases and --schedule")
 
 
 AUP = Strategy(

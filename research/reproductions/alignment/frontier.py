@@ -38,6 +38,7 @@ from murmuration.research.reproductions.alignment.answers import (
 )
 from murmuration.research.reproductions.alignment.claims import Claim, mean_interval, told
 from murmuration.research.reproductions.alignment.rewards import (
+    AS_RUN,
     BASELINES,
     CENTRED,
     CLAIMED,
@@ -48,7 +49,9 @@ from murmuration.research.reproductions.alignment.rewards import (
     PRIVATE,
     PUBLISHED,
     RESPONSE,
+    RESPONSE_SPLIT,
     USERWISE,
+    VARIANTS,
     Learnt,
     Sizes,
     compared,
@@ -208,7 +211,7 @@ def claims(curves: dict[tuple[str, float | None], list[Curve]]) -> Iterator[Clai
         pairs = zip(curves[one], curves[other], strict=True)
         return [first.area - second.area for first, second in pairs]
 
-    for variant in (PUBLISHED, EVERYBODY, CENTRED):
+    for variant in VARIANTS:
         for epsilon in epsilons:
             for name in BASELINES:
                 yield Claim(
@@ -244,11 +247,13 @@ def _more(curves: dict[tuple[str, float | None], list[Curve]], answers: Answers)
 STYLES: dict[str, Style] = {
     NONPRIVATE: ("0.4", "--", ""),
     PUBLISHED: ("C3", "-", "v"),
+    AS_RUN: ("C8", "-", "<"),
     EVERYBODY: ("C1", "-", "^"),
     CENTRED: ("C0", "-", "o"),
     USERWISE: ("C2", "-", "s"),
     GROUP: ("C4", "-", "D"),
     RESPONSE: ("C5", "-", "x"),
+    RESPONSE_SPLIT: ("C7", "-", "+"),
     MOMENTS: ("C6", "-", "P"),
 }
 

@@ -26,6 +26,7 @@ from murmuration.research.reproductions.alignment.answers import (
 from murmuration.research.reproductions.alignment.claims import Claim, mean_interval, told
 from murmuration.research.reproductions.alignment.frontier import STYLES, Curve
 from murmuration.research.reproductions.alignment.rewards import (
+    AS_RUN,
     CENTRED,
     EVERYBODY,
     NONPRIVATE,
@@ -51,7 +52,7 @@ from murmuration.research.reproductions.plots import legend_below, open_corner
 EPSILON, BEST_OF = 8.0, 16
 #: By m; as printed.
 TABLE_7 = {10: 0.9198, 100: 0.9461, 250: 1.1486, 500: 1.4399}
-NAMES = (PUBLISHED, EVERYBODY, CENTRED, USERWISE)
+NAMES = (PUBLISHED, AS_RUN, EVERYBODY, CENTRED, USERWISE)
 
 Found = Sequence[dict[tuple[str, int], Learnt]]
 

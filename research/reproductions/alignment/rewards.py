@@ -9,10 +9,14 @@ Source: AUP-RLHF, Section 6 and Table 5: a linear head, n users with m judgement
   move this head.)
 - AUP's τ is the least that suits it: what 95 % of the pairs of *public* users' averaged gradients
   lie within at the start. The paper's 3 is for other features.
-- Published AUP halts early in cohorts of 50: its test wants 4ñ/5 pairs a user, and where fewer than
-  √0.8·ñ users come, 45 of 50 in a Poisson cohort, there are too few *whatever τ is*. So it is also
-  tried with everybody in each round, as in its Theorem 4, which suits it better. (Everybody of the
-  half of all users whom Algorithm 1 gives its one phase.)
+- Published AUP is read in three ways. *To the letter* its one phase has half of all users and its
+  cohorts are Poisson: then it halts early, since its test wants 4ñ/5 pairs a user, and where fewer
+  than √0.8·ñ users come, 45 of 50, there are too few *whatever τ is*. *As run* it has all users,
+  and exactly ñ a round (inferred: only so do the paper's Tables 1 and 2 come out, and only so does
+  its test let most rounds pass), with the ñ = 100 of these tables for TL;DR. And with *everybody*
+  of that half in each round, as in its Theorem 4.
+- Randomized response has two readings, too: with the δ of the run spent on composing a user's
+  labels, and with ε/m a label, as the paper has it.
 - Label moments, which are ours and not the paper's, are one release, of everybody's labels.
 - Randomized response is fitted to the end, by the debiased likelihood, and not stepped.
 
@@ -46,19 +50,25 @@ from murmuration.strategies.local_label import Estimate
 DELTA = 1e-5
 #: With length as it counted by default when what is committed of these reruns was measured.
 FEATURES = {"kind": "hashing", "length": "log"}
-PUBLISHED, CENTRED = "AUP, as published", "AUP, centred"
-EVERYBODY = "AUP, as published, everybody a round"
-USERWISE, GROUP, RESPONSE = "user-wise DP-SGD", "group privacy", "randomized response"
+PUBLISHED, AS_RUN, CENTRED = "AUP, to the letter", "AUP, as run", "AUP, centred"
+EVERYBODY = "AUP, everybody a round"
+USERWISE, GROUP = "user-wise DP-SGD", "group privacy"
+RESPONSE, RESPONSE_SPLIT = "randomized response", "randomized response, ε/m a label"
 MOMENTS = "label moments"
 NONPRIVATE = "non-private"
 #: What is compared at an ε, in the order of tables.
-PRIVATE = (PUBLISHED, EVERYBODY, CENTRED, USERWISE, GROUP, RESPONSE, MOMENTS)
+PRIVATE = (
+    PUBLISHED, AS_RUN, EVERYBODY, CENTRED, USERWISE, GROUP, RESPONSE, RESPONSE_SPLIT, MOMENTS,
+)  # fmt: skip
+#: Those that are AUP.
+VARIANTS = (PUBLISHED, AS_RUN, EVERYBODY, CENTRED)
 #: Those that the paper's claims are tried on.
 CLAIMED = PRIVATE[:-1]
-BASELINES = (USERWISE, GROUP, RESPONSE)
+BASELINES = (USERWISE, GROUP, RESPONSE, RESPONSE_SPLIT)
 
 _STRATEGY: Mapping[str, Mapping[str, Any]] = {
     PUBLISHED: {"strategy": "aup", "variant": "published"},
+    AS_RUN: {"strategy": "aup", "variant": "published", "reading": "as-run"},
     EVERYBODY: {"strategy": "aup", "variant": "published"},
     CENTRED: {"strategy": "aup"},
     USERWISE: {"strategy": "uls"},
@@ -75,13 +85,14 @@ _PAIRS_WITHIN = 0.95
 class Sizes:
     """How many users with how many judgements, and who takes part in how many rounds.
 
-    ``cohort`` and ``epochs`` are Table 5's.
+    ``cohort`` and ``epochs`` are Table 5's; ``cohort_as_run`` is that of AUP as run.
     """
 
     users: int
     each: int
     cohort: int = 50
     epochs: int = 5
+    cohort_as_run: int = 50
 
     @property
     def rounds(self) -> int:
@@ -165,9 +176,10 @@ class People:
 
     def learnt(self, name: str, epsilon: float | None) -> Learnt:
         """The reward by one of ``PRIVATE`` at ``epsilon``, or without privacy (None)."""
-        if name == RESPONSE:
+        if name in (RESPONSE, RESPONSE_SPLIT):
             assert epsilon
-            return self._made(self._from_coins(epsilon), 1)
+            delta = DELTA if name == RESPONSE else 0.0
+            return self._made(self._from_coins(epsilon, delta), 1)
         strategy, _ = self._training.run(self.settings(name, epsilon))
         return self._made(strategy.optimizer.result_D, strategy.rounds_done)
 
@@ -176,7 +188,9 @@ class People:
         sizes, given = self.sizes, dict(_STRATEGY[name])
         if name == EVERYBODY:
             sizes = replace(sizes, cohort=sizes.users)
-        if name in (PUBLISHED, EVERYBODY):
+        if name == AS_RUN:
+            sizes = replace(sizes, cohort=sizes.cohort_as_run)
+        if name in (PUBLISHED, AS_RUN, EVERYBODY):
             given["clip_norm"] = self._radius
         if name == GROUP:
             given["sampling_probability"] = sizes.cohort / sizes.users
@@ -193,9 +207,9 @@ class People:
             }
         )
 
-    def _from_coins(self, epsilon: float) -> np.ndarray:
+    def _from_coins(self, epsilon: float, delta: float) -> np.ndarray:
         examples, each = self._examples, self.sizes.each
-        coin = RandomizedResponse(LabelPromise(epsilon, delta=DELTA).per_label(each))
+        coin = RandomizedResponse(LabelPromise(epsilon, delta=delta).per_label(each))
         generator = np.random.default_rng([self._seed, each, 1])
         kept_J = torch.from_numpy(generator.random(len(examples.y_R)) >= coin.flip_probability)
         # The preferred response is the first: a label is false where its coin says so.
@@ -225,5 +239,5 @@ def halts(found: Sequence[Mapping[tuple[str, float | None], Learnt]]) -> list[st
         f"{name}, ε = {epsilon:g}: {fmean(one[name, epsilon].rounds for one in found):.1f} rounds, "
         "on average over seeds, until its test said no or none was left."
         for name, epsilon in found[0]
-        if name in (PUBLISHED, EVERYBODY)
+        if name in (PUBLISHED, AS_RUN, EVERYBODY)
     ]

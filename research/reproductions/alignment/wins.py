@@ -43,11 +43,9 @@ from murmuration.research.reproductions.alignment.frontier import (
 )
 from murmuration.research.reproductions.alignment.rewards import (
     BASELINES,
-    CENTRED,
     CLAIMED,
-    EVERYBODY,
     NONPRIVATE,
-    PUBLISHED,
+    VARIANTS,
     Sizes,
     halts,
 )
@@ -64,7 +62,7 @@ def wins(
     quick: bool = False,
     *,
     path: str | None = None,
-    sizes: Sizes = Sizes(users=1800, each=50),  # noqa: B008  frozen
+    sizes: Sizes = Sizes(users=1800, each=50, cohort_as_run=100),  # noqa: B008  frozen
     epsilons: Sequence[float] = EPSILONS,
     seeds: int = 5,
     prompts: int = 250,
@@ -145,8 +143,7 @@ def claims(wins: Wins, own: float) -> Iterator[Claim]:
     def above(one: tuple[str, float], other: tuple[str, float]) -> list[float]:
         return [a - b for a, b in zip(wins[one], wins[other], strict=True)]
 
-    variants = (PUBLISHED, EVERYBODY, CENTRED)
-    for variant in variants:
+    for variant in VARIANTS:
         for epsilon in epsilons:
             for name in BASELINES:
                 yield Claim(
@@ -160,7 +157,7 @@ def claims(wins: Wins, own: float) -> Iterator[Claim]:
     for name in CLAIMED:
         said = f"{name} at ε = {high:g} above ε = {low:g}"
         yield Claim("More for more ε", said, above((name, high), (name, low)))
-    for variant in variants:
+    for variant in VARIANTS:
         over = [value - own for value in wins[variant, high]]
         yield Claim("Above 50 %", f"{variant} above 50 % at ε = {high:g}", over)
 

@@ -20,6 +20,12 @@ class AupSettings(Retained, Quantile):
         "centred: how the radius adapts. [default: quantile]",
         choices=("quantile", "above-threshold"),
     )
+    reading: str = setting(
+        "to-the-letter",
+        "published: Algorithm 1 as printed, or as its authors can have run it: one phase of "
+        "all users, and exactly --cohort of them a round. [default: to-the-letter]",
+        choices=("to-the-letter", "as-run"),
+    )
     phases: int = setting(
         0, "published: phases on disjoint halves of the users. [default: 1]", **AT_LEAST_ONE
     )

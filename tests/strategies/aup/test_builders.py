@@ -5,6 +5,7 @@ import pytest
 from cards import model_card
 
 from murmuration.client.app import app as client_app
+from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -138,3 +139,26 @@ def test_a_run_that_is_not_proven_says_so_everywhere():
     assert "<h1>User-level DP: ε = 3.00, δ = 1e-5</h1>" in " ".join(
         page({**result, "proven": True}, images).split()
     )
+
+
+def test_published_as_its_authors_can_have_run_it(made):
+    letter, run = (made(variant="published", reading=name) for name in ("to-the-letter", "as-run"))
+    assert [built.strategy.plan.phases[0].users for built in (letter, run)] == [400, 800]
+    assert run.strategy.plan.phases[0].cohort == 300 and run.strategy.plan.as_run
+    assert "exactly 300" in run.account and "300 expected" in letter.account
+    # Twice the users at the same cohort: less noise for the same claim.
+    assert run.noise_multiplier < 0.75 * letter.noise_multiplier
+    assert not run.proven
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"variant": "centred"}, "--reading is for --variant published, not centred"),
+        ({"variant": "published", "phases": 2}, "leave out --phases"),
+        ({"variant": "published", "schedule": "theorem-4"}, "leave out --phases"),
+    ],
+)
+def test_what_is_not_read_as_run(changes, message):
+    with pytest.raises(InputError, match=message):
+        CONFIG.changed(reading="as-run", **changes)

@@ -8,7 +8,12 @@ import pytest
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import ParallelEvent, PoissonGaussian, PureDp
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.strategies.aup.published import FINDINGS, AupPublished, PublishedPlan
+from murmuration.strategies.aup.published import (
+    FINDINGS,
+    FIXED_SIZE,
+    AupPublished,
+    PublishedPlan,
+)
 from murmuration.strategies.aup.schedule import Phase, constant_schedule
 from murmuration.strategies.base import Participants
 from murmuration.strategies.optimizers import PhasedSgd
@@ -93,6 +98,7 @@ def test_phases_are_charged_as_parts_and_one_phase_plainly():
         ((Phase(50, 25, 4, 0.5, math.nan),), {}, "radius of a phase"),
         (TWO, {"noise_multipliers": (0.0, 1.0)}, "noise multiplier must be"),
         (TWO, {"epsilon": -1.0}, "pure epsilon"),
+        (TWO, {"as_run": True}, "--reading as-run has one phase"),
     ],
 )
 def test_impossible_plans_cannot_be_built(phases, changes, message):
@@ -118,6 +124,25 @@ def test_only_the_users_of_a_phase_are_asked_and_they_are_never_shared(world):
     assert len(first | second) < 180  # a quarter of all are in no phase
     sizes = [len(one) for one in asked[3:]]
     assert len(set(sizes)) > 1  # coins, not a draw of ñ
+
+
+def test_as_run_exactly_so_many_of_all_users_are_asked_each_as_often(
+    make_filter_world, make_examples
+):
+    phases = (Phase(60, 20, 200, 0.5, 50.0),)
+    made = make_filter_world(
+        make_examples([3] * 60),
+        AupPublished,
+        plan(phases, epsilon=40.0, noise_multipliers=(1e-4,), as_run=True),
+        PhasedSgd(phases, np.zeros(5, dtype=np.float32)),
+    ).strategy
+    rounds = [made.sample_cohort(round_).tolist() for round_ in range(1, 201)]
+    assert {len(set(one)) for one in rounds} == {20}
+    asked_N = np.bincount(np.concatenate(rounds), minlength=60)
+    # 200 draws of a third: 66.7 expected, standard deviation 6.7.
+    assert len(asked_N) == 60 and asked_N.min() > 66.7 - 30 and asked_N.max() < 66.7 + 30
+    assert made.sample_cohort(1).tolist() == rounds[0]
+    assert FIXED_SIZE in made.notes()
 
 
 def test_who_comes_or_goes_moves_nobody_into_another_phase(world):

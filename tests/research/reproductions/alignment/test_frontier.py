@@ -78,7 +78,7 @@ def found():
 def test_claims_say_who_is_above_whom(found, pool):
     curves = {key: [Curve.of(pool, one[key].theta_D) for one in found] for key in found[0]}
     verdicts = {claim.said: claim.verdict for claim in frontier.claims(curves)}
-    assert len(verdicts) == 3 * 2 * 3 + 6
+    assert len(verdicts) == 4 * 2 * 4 + 8
     assert verdicts[f"{PUBLISHED} above {USERWISE} at ε = 8"] == DISAGREES
     assert verdicts[f"{CENTRED} above {USERWISE} at ε = 8"] == AGREES
     assert verdicts[f"{USERWISE} at ε = 8 above ε = 3"] == AGREES
@@ -91,7 +91,7 @@ def test_rows_remarks_and_plot(found, pool):
     assert len(curves) == 4 * (2 * len(PRIVATE) + 2)
     sums = [row for row in result.rows if "area_mean" in row]
     assert len(sums) == 2 * len(PRIVATE) + 1
-    assert result.remarks[0] == f"{PUBLISHED}: 0 of 6 agree."
+    assert result.remarks[0] == f"{PUBLISHED}: 0 of 8 agree."
     assert any(f"{PUBLISHED}, ε = 8: 5.0 rounds" in text for text in result.remarks)
     assert any(text.startswith("Best of n replaced PPO") for text in result.remarks)
     assert result.extra["seeds"] == 3

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from murmuration.preference.linear.examples import PairExamples
+from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.research.reproductions.alignment import rewards
 from murmuration.research.reproductions.alignment.rewards import (
+    AS_RUN,
     CENTRED,
     EVERYBODY,
     GROUP,
@@ -17,10 +19,12 @@ from murmuration.research.reproductions.alignment.rewards import (
     PRIVATE,
     PUBLISHED,
     RESPONSE,
+    RESPONSE_SPLIT,
     USERWISE,
     People,
     Sizes,
 )
+from murmuration.strategies.settings.own.aup import AupSettings
 from murmuration.strategies.settings.own.els import ElsSettings
 
 
@@ -61,7 +65,7 @@ def test_the_usual_radius_is_of_averaged_gradients():
 
 def test_all_strategies_promise_the_same(people):
     for name in PRIVATE:
-        if name == RESPONSE:
+        if name in (RESPONSE, RESPONSE_SPLIT):
             continue
         config = people.settings(name, 3.0)
         assert (config.epsilon, config.delta, config.adjacency) == (3.0, 1e-5, "replace-labels")
@@ -69,6 +73,8 @@ def test_all_strategies_promise_the_same(people):
     everybody = people.settings(EVERYBODY, 3.0)
     assert (everybody.cohort, everybody.rounds) == (100, 5)
     assert everybody.clip_norm == people.settings(PUBLISHED, 3.0).clip_norm > 0.1
+    as_run = people.settings(AS_RUN, 3.0)
+    assert (as_run.of(AupSettings).reading, as_run.cohort, as_run.rounds) == ("as-run", 50, 10)
     assert people.settings(NONPRIVATE, None).strategy == "nonprivate"
 
 
@@ -92,6 +98,14 @@ def test_rewards_of_strategies_differ_and_learn(people):
 def test_randomized_labels_tell_less_at_a_small_epsilon(people):
     strict, mild = (people.learnt(RESPONSE, epsilon).accuracy for epsilon in (0.01, 100.0))
     assert strict < mild - 0.03
+
+
+def test_labels_that_share_epsilon_are_flipped_more_often_than_labels_that_are_composed():
+    composed, split = (LabelPromise(3.0, delta=delta).per_label(50) for delta in (1e-5, 0.0))
+    assert (round(composed, 4), round(split, 4)) == (0.1046, 0.06)
+    few = People(Sizes(users=20, each=50), seed=1)
+    learnt = [few.learnt(name, 3.0).theta_D for name in (RESPONSE, RESPONSE_SPLIT)]
+    assert not np.array_equal(*learnt)
 
 
 def test_a_seed_has_every_strategy_at_every_epsilon(monkeypatch):
