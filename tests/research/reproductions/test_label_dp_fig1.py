@@ -1,13 +1,19 @@
 """The figure of the label-DP paper: rows, orders, and what is said about them."""
 
+import re
+
 import numpy as np
 import pytest
+import torch
 
 from murmuration.research.reproductions import label_dp_fig1
 from murmuration.research.reproductions.label_dp_fig1 import (
     DEBIASED,
     MLE,
     NON_PRIVATE,
+    NOTEBOOK_CLEAN,
+    NOTEBOOK_NOISY,
+    NOTEBOOK_RR,
     OBJECTIVE,
     PLAIN,
     SGD,
@@ -62,10 +68,54 @@ def test_labels_taken_as_true_pull_towards_zero(rows):
 
 def test_remarks_follow_from_the_rows(rows):
     text = " ".join(label_dp_fig1.remarks(rows))
-    assert "in 1 of 1 cases" in text
+    assert re.search(r"ε = 1: non-private [^:]* in 1 of 2 cases, not at d = 3, n = 500\.", text)
+    assert "ε = 0.1: non-private" in text
     assert f"{SGD_PUBLISHED}, ε = 1" in text
     turned = [row | {"error_mean": 9.0} if row["estimator"] == OBJECTIVE else row for row in rows]
-    assert "in 0 of 1 cases" in " ".join(label_dp_fig1.remarks(turned))
+    assert "in 0 of 2 cases, not at d = 3, n = 500; d = 3, n = 2,000." in " ".join(
+        label_dp_fig1.remarks(turned)
+    )
+
+
+def test_the_error_is_also_divided_as_the_notebook_does(rows):
+    for row in rows:
+        assert row["error_over_root_n"] == pytest.approx(row["error_mean"] / row["n"] ** 0.5)
+
+
+def test_the_notebooks_estimates_are_those_of_a_loop_like_its_own():
+    generator = torch.Generator().manual_seed(1)
+    draws = {"dtype": torch.float64, "generator": generator}
+    truth_PD, x_PJD = torch.randn(2, 3, **draws), torch.randn(2, 8, 3, **draws)
+    first_PJ, coins_PJ = torch.rand(2, 8, **draws) < 0.5, torch.rand(2, 8, **draws)
+    task = label_dp_fig1._Task(3, (5, 8), (1.0,), 2, seed=0)
+    result = label_dp_fig1.notebook(
+        x_PJD, first_PJ, coins_PJ, truth_PD, task, lambda *shape: torch.ones(shape)
+    )
+    truthful = 1 / (1 + np.exp(-1.0))
+    for p, size in ((0, 5), (0, 8), (1, 5), (1, 8)):
+        longest = x_PJD[p, :size].norm(dim=-1).max().item()
+        sigma = longest * np.sqrt(np.log(1 / 1e-3)) / np.sqrt(size)
+        for name, epsilon in ((NOTEBOOK_CLEAN, None), (NOTEBOOK_RR, 1.0), (NOTEBOOK_NOISY, 1.0)):
+            theta = np.zeros(3)
+            for j in range(size):
+                x, y = x_PJD[p, j].numpy(), float(first_PJ[p, j])
+                chance = 1 / (1 + np.exp(-x @ theta))
+                slope = (chance - y) * x
+                if name == NOTEBOOK_RR:
+                    y = y if coins_PJ[p, j] >= 1 - truthful else 1 - y
+                    slope = truthful * (chance - y) * x
+                    slope = slope - (1 - truthful) * (chance - (1 - y)) * x
+                theta = theta - slope - sigma * (name == NOTEBOOK_NOISY)
+                ball = truth_PD[p].norm().item()
+                theta = theta / max(1.0, np.linalg.norm(theta) / ball)
+            np.testing.assert_allclose(result[epsilon, size, name][p].numpy(), theta, rtol=1e-6)
+
+
+def test_what_falls_in_the_notebooks_figure_is_the_root_of_n(rows):
+    at = {row["n"]: row for row in rows
+          if (row["estimator"], row["epsilon"]) == (NOTEBOOK_RR, 1.0)}  # fmt: skip
+    assert at[2000]["error_mean"] > 0.85 * at[500]["error_mean"]
+    assert at[2000]["error_over_root_n"] < 0.6 * at[500]["error_over_root_n"]
 
 
 def test_quick_is_less_of_the_same_in_any_number_of_tasks(monkeypatch):
