@@ -40,7 +40,7 @@ from murmuration.strategies.protocol.stated_plan import StatedPlan
 from murmuration.strategies.protocol.users import Registry
 from murmuration.strategies.settings.declaration import about
 from murmuration.strategies.settings.sampling import MOST_COHORT
-from murmuration.strategies.spec import RunContext, base_config
+from murmuration.strategies.spec import RunContext
 
 #: Features that need nothing but a number.
 _HASHING = re.compile("hashing(:[0-9]{1,7})?")
@@ -138,7 +138,7 @@ def usual_request(config: RunConfig) -> messages.TrainRequest:
     """
     if config.strategy not in registry.allowable():
         raise InputError(f"--strategy {config.strategy} has no plan that could be compared")
-    base = base_of(base_config(config), weights=False)
+    base = base_of(registry.base_config(config), weights=False)
     users = config.users or config.cohort or MOST_COHORT
     keys_N = np.arange(1, users + 1, dtype=np.uint64)
     parts = np.array_split(keys_N, min(users, _NODES))

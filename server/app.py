@@ -14,7 +14,7 @@ from flwr.supercore.logger import log
 from flwr.superlink.grid.http_grid import HttpGrid
 
 from murmuration.preference.data.rows import InputError
-from murmuration.preference.language.base_model import without_gpu
+from murmuration.preference.language.machine import without_gpu
 from murmuration.privacy.promise import epsilon_text
 from murmuration.reporting.figures import share_text
 from murmuration.reporting.run_files import settings_of

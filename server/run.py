@@ -38,7 +38,7 @@ from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import OnMetrics, train
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
-from murmuration.strategies.spec import base_config
+from murmuration.strategies.registry import base_config
 
 
 @dataclass(frozen=True)

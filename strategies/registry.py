@@ -9,6 +9,7 @@ policies, ``plan``, ``compare`` and the docs derive from this list.
 from dataclasses import fields
 from functools import cache
 from importlib.metadata import entry_points
+from typing import Any
 
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting.ledger import Ledger
@@ -25,7 +26,13 @@ from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.label_moment import LABEL_MOMENT
 from murmuration.strategies.solved.objective_perturbation import OBJECTIVE_PERTURBATION
 from murmuration.strategies.solved.ranking import RANKING
-from murmuration.strategies.spec import BuiltStrategy, NodeHalf, RunContext, Strategy
+from murmuration.strategies.spec import (
+    BuiltStrategy,
+    NodeHalf,
+    RunContext,
+    Strategy,
+    described_base,
+)
 from murmuration.strategies.uls import NONPRIVATE, ULS
 
 #: In the order in which they are offered.
@@ -149,6 +156,15 @@ def installed() -> frozenset[str]:
 def solved() -> frozenset[str]:
     """Names of strategies that solve for the model, with everybody, in few rounds."""
     return frozenset(name for name, strategy in strategies().items() if strategy.rounds)
+
+
+def base_config(config: Settings) -> dict[str, Any]:
+    """Return the description of what a run learns on, for `preference.bases.base_of`.
+
+    Raises:
+        InputError: settings that do not go together, or a folder that is not there.
+    """
+    return named(config.strategy).features(config) or described_base(config)
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:

@@ -39,7 +39,6 @@ from murmuration.strategies.optimizers import (
 )
 from murmuration.strategies.planning import Solve, not_planned
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.own.ranking import RankingSettings
 from murmuration.strategies.settings.own.shared import NoSettings, Retained
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan
@@ -95,6 +94,10 @@ class NodeHalf:
         return self.length is clip_norm_of_each
 
 
+def as_the_settings_say(settings: Settings) -> None:
+    """Of a strategy that has no features of its own."""
+
+
 def supported(settings: Settings) -> str:
     """No reason why not."""
     return ""
@@ -135,6 +138,8 @@ class Strategy:
         local: whether labels are randomized before they leave their users, so that nothing is
             added to a sum.
         chooses: whether it chooses one of ``--policies`` instead of training, by exact coins.
+        features: from settings to the description of features of its own, for
+            ``preference.bases.base_of``; None where it learns on what --base or --features name.
     """
 
     name: str
@@ -154,6 +159,7 @@ class Strategy:
     fits_policies: bool = False
     local: bool = False
     chooses: bool = False
+    features: Callable[[Settings], dict[str, Any] | None] = as_the_settings_say
 
     @property
     def samples(self) -> bool:
@@ -304,8 +310,8 @@ RATES = {"lora": 0.05, "full": 0.01}
 _STEPS = {"reward": (2.0, 40.0), "sft": (0.25, 10.0), "text": (0.25, 10.0), "policy": (1.0, 40.0)}
 
 
-def base_config(config: Settings) -> dict[str, Any]:
-    """The description of what is learnt on, for `preference.bases.base_of`.
+def described_base(config: Settings) -> dict[str, Any]:
+    """Return the description of what --base or --features name, for `preference.bases.base_of`.
 
     Raises:
         InputError: settings that do not go together, or a folder that is not there.
@@ -339,13 +345,6 @@ def base_config(config: Settings) -> dict[str, Any]:
         "head_layer": config.head_layer,
         "head_pooling": config.head_pooling,
     }
-    if (votes := config.of(RankingSettings)).items:
-        from murmuration.preference.features.items import ONE_BOARD, ItemFeatures, read_names
-
-        items = read_names("--items", votes.items)
-        names = votes.categories
-        boards = read_names("--categories", names) if names else ONE_BOARD
-        return ItemFeatures(items, boards).to_config()
     if not config.base:
         return parse_features(config.features, config.length)
     for name in ("features", "length"):

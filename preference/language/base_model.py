@@ -69,7 +69,14 @@ from murmuration.preference.language.loading import (
     trained_layers,
     with_lora,
 )
-from murmuration.preference.language.machine import last_digits, multiplies_bfloat16
+from murmuration.preference.language.machine import (
+    fastest_dtype,
+    last_digits,
+    out_of_memory_advice,
+    usual_batch,
+    usual_device,
+    usual_dtype,
+)
 from murmuration.preference.language.tokens import TextTokens, Tokens
 from murmuration.preference.language.user_gradients import UserBackward
 from murmuration.preference.policy_losses import PolicyLoss
@@ -77,8 +84,6 @@ from murmuration.preference.policy_losses import PolicyLoss
 KIND = "language-model"
 #: What is trained of a policy that is there already, or of its reference.
 NOTHING = "nothing"
-#: A processor's caches hold no more: four times as many take half as long again.
-_BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
 #: Of the next token there is a number for each word known: at most 256 MiB of these at a time.
 MOST_LOGITS = 2**26
 #: What gradients going back are multiplied by, and users' rows divided: float16 has no smaller
@@ -649,33 +654,6 @@ def _settled(settings: BaseSettings) -> BaseSettings:
     return replace(settings, path=path, dtype=dtype, **vars(result))
 
 
-@contextmanager
-def out_of_memory_advice(activations: bool = False) -> Iterator[None]:
-    """Say what to lower, or to switch on, where memory runs out within, and nowhere else:
-    ``activations`` are kept that need not be."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not _out_of_memory(error):
-            raise
-        raise InputError(
-            "out of memory: lower --batch-tokens (what is computed at a time) or --user-memory "
-            "(gradients of single users that are kept at a time)"
-            + (", or try --checkpointing (activations are computed once more)" * activations)
-        ) from error
-
-
-def _out_of_memory(error: BaseException) -> bool:
-    """Return whether memory could not be had: a device's, Python's, or that of torch on a
-    processor, whose error has no type of its own."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    said = str(error)
-    return "DefaultCPUAllocator" in said and (
-        "can't allocate memory" in said or "not enough memory" in said
-    )
-
-
 #: Where ``LanguageBase.head_states`` waits for what a head is given.
 _head_reads: ContextVar[list[torch.Tensor] | None] = ContextVar("head_reads", default=None)
 
@@ -683,43 +661,6 @@ _head_reads: ContextVar[list[torch.Tensor] | None] = ContextVar("head_reads", de
 def _keep_states(_: object, args: tuple[torch.Tensor, ...]) -> None:
     if (states := _head_reads.get()) is not None:
         states.append(args[0])
-
-
-_no_gpu: ContextVar[bool] = ContextVar("no_gpu", default=False)
-
-
-@contextmanager
-def without_gpu() -> Iterator[None]:
-    """Run what is loaded within on the processor: GPUs are left to others, who fill them."""
-    before = _no_gpu.set(True)
-    try:
-        yield
-    finally:
-        _no_gpu.reset(before)
-
-
-def usual_device() -> torch.device:
-    """A GPU if there is one, and it is not left to others."""
-    there = torch.cuda.is_available() and not _no_gpu.get()
-    return torch.device("cuda" if there else "cpu")
-
-
-def usual_dtype() -> str:
-    """bfloat16 where there is a GPU that computes in it, else float32."""
-    there = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
-    return "bfloat16" if there else "float32"
-
-
-def fastest_dtype() -> str:
-    """bfloat16 also where there is no GPU, and the processor multiplies in it; else as
-    `usual_dtype`."""
-    by_processor = usual_device().type == "cpu" and multiplies_bfloat16()
-    return "bfloat16" if by_processor else usual_dtype()
-
-
-def usual_batch(device: torch.device) -> int:
-    """Tokens to compute at a time."""
-    return _BATCH_TOKENS.get(device.type, _BATCH_TOKENS["cpu"])
 
 
 def context(settings: BaseSettings, model: Any) -> int:

@@ -16,8 +16,9 @@ from functools import partial
 import psutil
 import torch
 
-from murmuration.preference.language.base_model import LanguageBase, usual_batch
+from murmuration.preference.language.base_model import LanguageBase
 from murmuration.preference.language.examples import LanguageExamples
+from murmuration.preference.language.machine import usual_batch
 from murmuration.preference.models import PreferenceModel
 
 _SHARE = 0.8  # of what is free; allocators lose some in pieces

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.base_model import usual_device
 from murmuration.preference.language.likelihood import load_next_token
+from murmuration.preference.language.machine import usual_device
 from murmuration.preference.language.tokens import TextTokens, length_batches
 
 #: Tokens whose keys and values are kept at a time: eight times as many are hardly quicker.

@@ -23,11 +23,10 @@ from murmuration.preference.language.base_model import (
     MOST_LOGITS,
     BaseSettings,
     context,
-    usual_batch,
-    usual_device,
 )
 from murmuration.preference.language.checkpoint import ADAPTER, check_same
 from murmuration.preference.language.loading import contents_of, load_causal, resolve_base
+from murmuration.preference.language.machine import usual_batch, usual_device
 from murmuration.preference.language.reward import (
     SavedReward,
     base_of_adapter,

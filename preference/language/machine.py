@@ -1,14 +1,87 @@
-"""What decides the last digits of what a network computes, beside its weights and what it reads."""
+"""What this machine computes a network with: its device, the type of its numbers, its memory.
+
+And what of it decides the last digits of what is computed, beside weights and what is read.
+"""
 
 import platform
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
 
+from murmuration.preference.data.rows import InputError
+
 _BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16"})
+#: A processor's caches hold no more: four times as many take half as long again.
+_BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
 _PACKAGES = ("torch", "transformers", "peft", "bitsandbytes")
+
+
+_no_gpu: ContextVar[bool] = ContextVar("no_gpu", default=False)
+
+
+@contextmanager
+def without_gpu() -> Iterator[None]:
+    """Run what is loaded within on the processor: GPUs are left to others, who fill them."""
+    before = _no_gpu.set(True)
+    try:
+        yield
+    finally:
+        _no_gpu.reset(before)
+
+
+def usual_device() -> torch.device:
+    """A GPU if there is one, and it is not left to others."""
+    there = torch.cuda.is_available() and not _no_gpu.get()
+    return torch.device("cuda" if there else "cpu")
+
+
+def usual_dtype() -> str:
+    """bfloat16 where there is a GPU that computes in it, else float32."""
+    there = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bfloat16" if there else "float32"
+
+
+def fastest_dtype() -> str:
+    """bfloat16 also where there is no GPU, and the processor multiplies in it; else as
+    `usual_dtype`."""
+    by_processor = usual_device().type == "cpu" and multiplies_bfloat16()
+    return "bfloat16" if by_processor else usual_dtype()
+
+
+def usual_batch(device: torch.device) -> int:
+    """Tokens to compute at a time."""
+    return _BATCH_TOKENS.get(device.type, _BATCH_TOKENS["cpu"])
+
+
+@contextmanager
+def out_of_memory_advice(activations: bool = False) -> Iterator[None]:
+    """Say what to lower, or to switch on, where memory runs out within, and nowhere else:
+    ``activations`` are kept that need not be."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not _out_of_memory(error):
+            raise
+        raise InputError(
+            "out of memory: lower --batch-tokens (what is computed at a time) or --user-memory "
+            "(gradients of single users that are kept at a time)"
+            + (", or try --checkpointing (activations are computed once more)" * activations)
+        ) from error
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """Return whether memory could not be had: a device's, Python's, or that of torch on a
+    processor, whose error has no type of its own."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    said = str(error)
+    return "DefaultCPUAllocator" in said and (
+        "can't allocate memory" in said or "not enough memory" in said
+    )
 
 
 def last_digits(device: torch.device, threads: int) -> Iterator[str]:

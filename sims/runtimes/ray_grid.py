@@ -23,7 +23,7 @@ from flwr.serverapp import ServerApp
 from murmuration.client import store
 from murmuration.preference.data.loading import Data
 from murmuration.preference.escaping import get_logger
-from murmuration.preference.language.base_model import without_gpu
+from murmuration.preference.language.machine import without_gpu
 from murmuration.sims.runtimes.local import (
     RAISED,
     InProcessGrid,

@@ -31,7 +31,7 @@ import torch
 from murmuration.preference.choices import PAIRINGS
 from murmuration.preference.data.rows import InputError, Kind
 from murmuration.preference.features.items import KIND as ITEMS
-from murmuration.preference.features.items import ItemFeatures
+from murmuration.preference.features.items import ONE_BOARD, ItemFeatures, read_names
 from murmuration.preference.ranking.board import fit_board
 from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.preference.ranking.release import Pairing, RankingRelease
@@ -266,6 +266,16 @@ def check(settings: Settings) -> None:
         )
 
 
+def features(settings: Settings) -> dict[str, Any] | None:
+    """Return the description of one feature an item; None where no list is named."""
+    own = settings.of(RankingSettings)
+    if not own.items:
+        return None
+    items = read_names("--items", own.items)
+    boards = read_names("--categories", own.categories) if own.categories else ONE_BOARD
+    return ItemFeatures(items, boards).to_config()
+
+
 RANKING = Strategy(
     name="ranking",
     help="Rank public items by one noisy sum of votes: a board, and no model of texts.",
@@ -279,4 +289,5 @@ RANKING = Strategy(
     rounds=(1,),
     check=check,
     solve=lambda query, adjacency: released_once(query, adjacency, (1,)),
+    features=features,
 )

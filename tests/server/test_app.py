@@ -13,7 +13,7 @@ from flwr.superlink.grid.http_grid import HttpGrid
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.base_model import usual_device
+from murmuration.preference.language.machine import usual_device
 from murmuration.server.app import WITHOUT_GPU
 from murmuration.server.app import _log_rounds as log_rounds
 from murmuration.server.app import app as server_app

@@ -8,7 +8,7 @@ from murmuration.client.app import app as client_app
 from murmuration.server import lineage
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies.spec import base_config
+from murmuration.strategies.registry import base_config
 
 #: Of a small LoRA run, for ``@pytest.mark.settings``.
 LORA = {

@@ -28,7 +28,7 @@ from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.exponential import EXPONENTIAL, client_update
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.spec import base_config
+from murmuration.strategies.registry import base_config
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 P = 4

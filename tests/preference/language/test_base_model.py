@@ -10,13 +10,11 @@ import torch
 from damage import no_file_above
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language import base_model
+from murmuration.preference.language import machine
 from murmuration.preference.language.base_model import (
     BaseSettings,
     LanguageBase,
     language_base,
-    out_of_memory_advice,
-    usual_dtype,
 )
 
 
@@ -110,44 +108,6 @@ def test_the_context_is_the_models_if_that_is_shorter(language_model):
 def test_settings_that_no_model_could_have(changes, said):
     with pytest.raises(InputError, match=said):
         BaseSettings("x", **changes)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
-        RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't "
-                     "allocate memory: you tried to allocate 4 bytes. Error code 12"),
-        RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes."),
-    ],
-)  # fmt: skip
-def test_out_of_memory_names_what_to_lower(error):
-    with (
-        pytest.raises(InputError, match=r"--batch-tokens .* --user-memory"),
-        out_of_memory_advice(),
-    ):
-        raise error
-
-
-def test_what_torch_says_on_a_processor_is_known():
-    with pytest.raises(InputError, match="out of memory: lower"), out_of_memory_advice():
-        torch.empty(2**60, dtype=torch.uint8)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeError("shapes do not match"),
-        RuntimeError("CUDA error: an illegal memory access was encountered"),
-        RuntimeError("could not pin memory"),
-        RuntimeError("out of memory, said a layer"),
-    ],
-)
-def test_other_errors_stay_what_they_are(error):
-    with pytest.raises(RuntimeError) as raised, out_of_memory_advice():
-        raise error
-    assert raised.value is error
 
 
 @pytest.mark.parametrize("train", ["lora", "full"])
@@ -246,22 +206,12 @@ def test_where_the_head_is(language_model):
     assert sft.head_part == (0, 0)
 
 
-@pytest.mark.parametrize(
-    ("there", "knows", "expected"),
-    [(False, False, "float32"), (True, False, "float32"), (True, True, "bfloat16")],
-)
-def test_the_usual_type(language_model, monkeypatch, there, knows, expected):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: knows)
-    assert usual_dtype() == expected
-
-
 @pytest.mark.parametrize(("there", "expected"), [(True, "bfloat16"), (False, "float32")])
 def test_auto_takes_bfloat16_where_the_processor_multiplies_it(
     language_model, monkeypatch, there, expected
 ):
     """And what nobody asked for stays float32 there."""
-    monkeypatch.setattr(base_model, "multiplies_bfloat16", lambda: there)
+    monkeypatch.setattr(machine, "multiplies_bfloat16", lambda: there)
     path = language_model("gpt2")
     assert LanguageBase(BaseSettings(path, dtype="auto"), weights=False).settings.dtype == expected
     assert LanguageBase(BaseSettings(path), weights=False).settings.dtype == "float32"

@@ -1,7 +1,6 @@
 """Sizes of batches: from what two passes take, and from nothing that anybody has."""
 
 import pytest
-import torch
 from language_models import model_on
 
 from murmuration.preference.data.schema import PAIRS
@@ -101,11 +100,3 @@ def test_sizes_are_of_one_network(two):
     one, two_ = (base_model.language_base(described | {"batch_tokens": n}) for n in (7, 8))
     assert one.model is two_.model
     assert (one.batch_tokens, two_.batch_tokens) == (7, 8)
-
-
-def test_a_gpu_that_is_left_to_others(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert base_model.usual_device().type == "cuda"
-    with base_model.without_gpu():
-        assert base_model.usual_device().type == "cpu"
-    assert base_model.usual_device().type == "cuda"

@@ -20,7 +20,7 @@ from murmuration.preference.reward import RewardModel
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.spec import base_config
+from murmuration.strategies.registry import base_config
 
 pytestmark = [pytest.mark.usefixtures("quick_runs"), pytest.mark.settings(**LORA)]
 

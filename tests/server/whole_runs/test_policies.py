@@ -15,7 +15,7 @@ from murmuration.preference.language.base_model import language_base
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.preference.policy_losses import POLICY_LOSSES
-from murmuration.strategies.spec import base_config
+from murmuration.strategies.registry import base_config
 
 pytestmark = [
     pytest.mark.usefixtures("quick_runs"),

@@ -20,7 +20,7 @@ from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app
 from murmuration.client.store import load
-from murmuration.preference.language.base_model import usual_device
+from murmuration.preference.language.machine import usual_device
 from murmuration.server.app import app as server_app
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes import ray_grid
