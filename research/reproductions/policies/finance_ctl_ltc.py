@@ -10,8 +10,9 @@ Differences from the paper, besides data and size: the reference was trained on 
 answers alike (theirs on preferred ones), so that there is something to win; all 1,697 pairs train;
 prompts are fresh for each seed, none of them among its pairs. The four policies of a seed have the
 same prompts, pairs and coins of privacy, and the two of a setting the same corruption; one
-reference serves all seeds. β, passes and steps were fixed on other seeds, with labels of which none
-was randomized or corrupted.
+reference serves all seeds. β and passes were fixed on other seeds, with labels of which none was
+randomized or corrupted. **Each loss has the step that wins most on seeds of its own**, over both
+settings, out of the same few: one step for all would suit one of them.
 
 Legend: J judgements.
 """
@@ -64,27 +65,67 @@ DIFFERENCES = (
 )
 #: What is preferred: caution, and nothing else.
 CAUTIOUS: Weights = (-1.0, 0.0, 0.0)
+#: Steps that are tried, and the first of the seeds on which each loss's is chosen.
+STEPS, TUNING_SEED = (0.03, 0.1, 0.3), 500_000
 #: Of a seed, streams of their own.
 _PAIRS, _LABELS, _PROMPTS = range(3)
 _PUBLIC = (2505, 21395)  # what the reference is made of
 
 
 def finance_ctl_ltc(
-    quick: bool = False, *, seeds: int = 20, pairs: int = PAIRS, prompts: int = 100
+    quick: bool = False,
+    *,
+    seeds: int = 10,
+    tuning_seeds: int = 3,
+    pairs: int = PAIRS,
+    prompts: int = 100,
 ) -> list[dict[str, Any]]:
-    """Rows ``setting, loss, win_rate_mean, win_rate_sd, published, unreadable``, and differences.
+    """Rows ``loss, step, tuned_win_rate, chosen`` of each step that was tried; rows ``setting,
+    loss, step, win_rate_mean, win_rate_sd, published, unreadable``; and differences.
 
     ``win_rate`` is over the reference, which answers the same prompts by other draws; ``sd`` is
-    over seeds. Then rows ``difference, value, low, high`` of four differences of win rates, paired
+    over seeds. Last rows ``difference, value, low, high`` of four differences of win rates, paired
     by seed, with an interval at 95 %. ``quick``: a worse reference, and less of everything.
     """
     texts = 12_000
     if quick:
-        texts, seeds, pairs, prompts = 1000, 2, 300, 50
+        texts, seeds, tuning_seeds, pairs, prompts = 1000, 2, 1, 300, 50
     with reference(_exchanges(texts, np.random.default_rng(_PUBLIC))) as path:
-        tasks = [(path, seed, pairs, prompts) for seed in range(seeds)]
+        trials = [
+            (path, TUNING_SEED + seed, pairs, prompts, dict.fromkeys(LOSSES, step))
+            for step in STEPS
+            for seed in range(tuning_seeds)
+        ]
+        tried = list(tracked(in_processes(one_seed, trials), "steps", len(trials)))
+        tuned = tuning(trials, tried)
+        steps = {row["loss"]: row["step"] for row in tuned if row["chosen"]}
+        tasks = [(path, seed, pairs, prompts, steps) for seed in range(seeds)]
         result = list(tracked(in_processes(one_seed, tasks), "policies", seeds))
-    return table(result)
+    return [*tuned, *table(result, steps)]
+
+
+def tuning(
+    trials: Sequence[tuple[str, int, int, int, Mapping[str, float]]],
+    tried: Sequence[Mapping[tuple[str, str], Won]],
+) -> list[dict[str, Any]]:
+    """Rows ``loss, step, tuned_win_rate, chosen``: mean wins over seeds and both settings."""
+    result = []
+    for loss in LOSSES:
+        wins = {
+            step: fmean(
+                won[setting, loss].wins
+                for (*_, steps), won in zip(trials, tried, strict=True)
+                for setting in SETTINGS
+                if steps[loss] == step
+            )
+            for step in dict.fromkeys(steps[loss] for *_, steps in trials)
+        }
+        best = max(wins, key=lambda step: wins[step])
+        result += [
+            {"loss": loss, "step": step, "tuned_win_rate": rate, "chosen": step == best}
+            for step, rate in wins.items()
+        ]
+    return result
 
 
 def finance_pairs(count: int, seed: int) -> Pairs:
@@ -117,27 +158,33 @@ def _exchanges(count: int | None, generator: np.random.Generator) -> Iterator[tu
         yield prompt, cautious.text, daring.text
 
 
-def one_seed(task: tuple[str, int, int, int]) -> dict[tuple[str, str], Won]:
+def one_seed(
+    task: tuple[str, int, int, int, Mapping[str, float]],
+) -> dict[tuple[str, str], Won]:
     """Return what policies of each setting and loss win: of a reference's folder, a seed, how many
-    pairs, and how many prompts."""
-    path, seed, count, asked = task
+    pairs, how many prompts, and each loss's step."""
+    path, seed, count, asked, steps = task
     pairs = finance_pairs(count, seed)
     contest = Contest(path, pairs, finance_prompts(asked, seed), CAUTIOUS, seed)
     result = {}
     for setting, corruption in SETTINGS.items():
         stated_J = corruption.stated(pairs.first_J, np.random.default_rng([seed, _LABELS]))
         for loss, name in LOSSES.items():
-            result[setting, loss] = contest.won(name, stated_J, corruption.flip_probability)
+            flip = corruption.flip_probability
+            result[setting, loss] = contest.won(name, stated_J, flip, steps[loss])
     return result
 
 
-def table(found: Sequence[Mapping[tuple[str, str], Won]]) -> list[dict[str, Any]]:
-    """Return what seeds found, as rows."""
+def table(
+    found: Sequence[Mapping[tuple[str, str], Won]], steps: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    """Return what seeds found with each loss's step, as rows."""
     wins = {cell: np.array([each[cell].wins for each in found]) for cell in PUBLISHED}
     cells = [
         {
             "setting": setting,
             "loss": loss,
+            "step": steps[loss],
             **mean_sd("win_rate", wins[setting, loss].tolist()),
             "published": PUBLISHED[setting, loss],
             "unreadable": fmean(each[setting, loss].unreadable for each in found),
@@ -180,15 +227,25 @@ def remarks(rows: Rows) -> list[str]:
         for row in rows
         if "difference" in row
     ]
+    steps = ", ".join(
+        f"{row['loss']} {row['step']:g}{' (an end of those tried)' * _at_an_end(row)}"
+        for row in rows
+        if row.get("chosen")
+    )
     return [
         *cautions(rows),
         *result,
+        f"Steps chosen on other seeds, out of {', '.join(f'{step:g}' for step in STEPS)}: {steps}.",
         "The rule, fixed before the run: a published difference is agreed with if the interval of "
         "ours lies above zero, disagreed with if it lies below, and undecided otherwise.",
         "Intervals are for other pairs, coins, corruption and prompts, with this one reference.",
         "Wins of 170 prompts have a standard error of 3.7 points; what the paper gives as ± is "
         "smaller than that.",
     ]
+
+
+def _at_an_end(row: Row) -> bool:
+    return row["step"] in (min(STEPS), max(STEPS))
 
 
 def plot(rows: Rows) -> Figure:

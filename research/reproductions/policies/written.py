@@ -87,10 +87,16 @@ class Contest:
         self._examples = policy_examples(everything, self._base("dpo"))
         self._examples.refer(np.unique(self._examples.text_JK), together=True)
 
-    def won(self, loss: str, first_J: np.ndarray, flip_probability: float = 0.0) -> Won:
+    def won(
+        self,
+        loss: str,
+        first_J: np.ndarray,
+        flip_probability: float = 0.0,
+        rate: float = FIT.rate,
+    ) -> Won:
         """Return what a policy fitted to statements about all pairs writes, beside the
         reference."""
-        base, theta_D = self._fit(loss, first_J, flip_probability)
+        base, theta_D = self._fit(loss, first_J, flip_probability, rate)
         base.put(torch.from_numpy(theta_D))
         # With draws of its own: with the same ones, like models would say the same.
         answers = Writer(base.model, base.texts).write(self._prompts, SAMPLING, (self._seed, 1))
@@ -104,7 +110,7 @@ class Contest:
         return replace(self._examples, public=True).logits_R(torch.from_numpy(theta_D)).numpy() > 0
 
     def _fit(
-        self, loss: str, first_J: np.ndarray, flip_probability: float
+        self, loss: str, first_J: np.ndarray, flip_probability: float, rate: float = FIT.rate
     ) -> tuple[LanguageBase, np.ndarray]:
         base, count = self._base(loss), len(first_J)
         told = replace(
@@ -113,7 +119,7 @@ class Contest:
             y_R=torch.from_numpy(first_J.astype(np.float32)),
             flip_J=torch.full((count,), flip_probability, dtype=torch.float64),
         )
-        return base, replace(FIT, seed=self._seed)(told)
+        return base, replace(FIT, seed=self._seed, rate=rate)(told)
 
     def _base(self, loss: str) -> LanguageBase:
         lora = {"rank": RANK, "targets": LAYER}

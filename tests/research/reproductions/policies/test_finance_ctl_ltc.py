@@ -1,5 +1,7 @@
 """Corrupted labels of pairs about money: what is drawn, what is compared, what rows say."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -37,12 +39,13 @@ def test_four_policies_of_a_seed_have_the_same_pairs_and_coins(monkeypatch):
             assert (path, len(prompts), weights, seed) == ("base", 7, (-1.0, 0.0, 0.0), 4)
             self.pairs = pairs
 
-        def won(self, loss, stated_J, flip):
+        def won(self, loss, stated_J, flip, step):
+            assert step == {"chipo": 0.1, "square-chipo": 0.05}[loss]
             told.append((loss, stated_J, flip))
             return Won(0.5, 0.0)
 
     monkeypatch.setattr(finance, "Contest", Contest)
-    found = finance.one_seed(("base", 4, 4000, 7))
+    found = finance.one_seed(("base", 4, 4000, 7, {"χPO": 0.1, "Square-χPO": 0.05}))
     assert [*found] == [*finance.PUBLISHED]
     truth_J = finance.finance_pairs(4000, 4).first_J
     (_, ctl_J, flip), (_, also_ctl_J, _), (_, ltc_J, _), (_, also_ltc_J, _) = told
@@ -68,7 +71,40 @@ def rows():
         found.append(
             {cell: Won(common + up + generator.normal(0, 0.005), 0.1) for cell, up in shift.items()}
         )
-    return finance.table(found), found
+    return finance.table(found, {"χPO": 0.1, "Square-χPO": 0.05}), found
+
+
+def test_each_loss_has_the_step_that_wins_most_on_other_seeds():
+    trials = [("base", seed, 9, 9, dict.fromkeys(finance.LOSSES, step))
+              for step in (0.1, 0.4) for seed in (1, 2)]  # fmt: skip
+    wins = {"χPO": (0.5, 0.5, 0.6, 0.5), "Square-χPO": (0.6, 0.6, 0.9, 0.1)}
+    tried = [
+        {(setting, loss): Won(wins[loss][place], 0.0)
+         for setting in finance.SETTINGS for loss in finance.LOSSES}
+        for place in range(4)
+    ]  # fmt: skip
+    rows = finance.tuning(trials, tried)
+    chosen = {row["loss"]: row["step"] for row in rows if row["chosen"]}
+    assert chosen == {"χPO": 0.4, "Square-χPO": 0.1}
+    assert len(rows) == 4 and rows[1]["tuned_win_rate"] == pytest.approx(0.55)
+    remarks = finance.remarks([*rows, *finance.table(tried, chosen)])
+    assert any("χPO 0.4 (an end of those tried), Square-χPO 0.1." in text for text in remarks)
+
+
+def test_steps_are_chosen_on_seeds_that_are_not_judged(monkeypatch):
+    asked = []
+
+    def one_seed(task):
+        asked.append(task)
+        return {cell: Won(0.5, 0.0) for cell in finance.PUBLISHED}
+
+    monkeypatch.setattr(finance, "in_processes", lambda _, tasks: map(one_seed, tasks))
+    monkeypatch.setattr(finance, "reference", lambda texts: contextlib.nullcontext("base"))
+    rows = finance.finance_ctl_ltc(seeds=4, tuning_seeds=2)
+    tuned = {task[1] for task in asked[: 2 * len(finance.STEPS)]}
+    judged = {task[1] for task in asked[2 * len(finance.STEPS) :]}
+    assert len(tuned) == 2 and len(judged) == 4 and not tuned & judged
+    assert sum("tuned_win_rate" in row for row in rows) == 2 * len(finance.STEPS)
 
 
 def test_differences_are_paired(rows):
@@ -88,7 +124,7 @@ def test_the_rule(rows):
     ]  # fmt: skip
     texts = finance.remarks(rows)
     assert texts[0].endswith("published +4.4: agrees.")
-    assert len(texts) == 7
+    assert len(texts) == 8
 
 
 def test_the_plot_has_every_cell(rows):
