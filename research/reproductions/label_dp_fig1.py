@@ -282,12 +282,12 @@ def _of_notebook(rows: Rows) -> Iterator[str]:
             ]
             for d in sorted(distinct(rows, "dimension"))
         ]
-        said = ", ".join(
+        errors = ", ".join(
             f"{first:.2f} → {last:.2f} ({first / math.sqrt(least):.4f} → "
             f"{last / math.sqrt(most):.4f} when divided by √n)"
             for first, last in ends
         )
-        yield f"{name}, from n = {least:,} to {most:,}: the error goes {said}."
+        yield f"{name}, from n = {least:,} to {most:,}: the error goes {errors}."
 
 
 def _bias(rows: Rows) -> str:

@@ -4,12 +4,10 @@ from murmuration.research.reproductions import (
     accuracy_by_users,
     aup_tables,
     btl_compare,
-    group_cohort,
     hostile_users,
     label_dp_fig1,
     membership,
     rr_vs_m,
-    uls_conjecture,
 )
 from murmuration.research.reproductions.alignment import (
     frontier,
@@ -27,6 +25,13 @@ from murmuration.research.reproductions.policies import (
     label_private,
 )
 from murmuration.research.reproductions.ranking import arenas
+from murmuration.research.reproductions.uls import (
+    accounting,
+    conjecture,
+    group_cohort,
+    mean_estimation,
+    variance,
+)
 
 ENTRIES = {
     "accuracy-by-users": Entry(
@@ -55,7 +60,19 @@ ENTRIES = {
     ),
     "uls-conjecture": Entry(
         "does sampling examples need at most K times the noise of sampling users?",
-        of_rows(uls_conjecture.uls_conjecture, uls_conjecture.remarks),
+        of_rows(conjecture.uls_conjecture, conjecture.remarks),
+    ),
+    "uls-accounting": Entry(
+        "Figure 1 of U: what sampling examples costs a user, tightly and as a black box",
+        of_rows(accounting.accounting, accounting.remarks, accounting.plot),
+    ),
+    "uls-variance": Entry(
+        "Figures 2 and 6 of U: variance of noise of ELS and ULS at equal compute",
+        of_rows(variance.variance, variance.remarks, variance.plot),
+    ),
+    "uls-mean": Entry(
+        "Figure 7 of U: a mean estimated by sampled examples or users, best of one sweep for each",
+        of_rows(mean_estimation.mean_estimation, mean_estimation.remarks, mean_estimation.plot),
     ),
     "membership": Entry(
         "which users were trained on: two attacks on reward models, beside what ε allows",

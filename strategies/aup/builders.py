@@ -82,7 +82,7 @@ def build_published(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures; what it promises is not proven.
 
     Raises:
-        ValueError: another optimizer than the paper's was asked for.
+        ValueError: another optimizer than the paper's was participations for.
     """
     config = context.config
     if config.optimizer not in ("", "sgd"):
@@ -98,7 +98,7 @@ def build_published(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     if not config.learning_rate and config.of(AupSettings).schedule == "constant":
         plan = plan.noise_limited()
     optimizer = PhasedSgd(plan.phases, np.zeros(context.dimension, dtype=np.float32))
-    asked = sum(phase.rounds * phase.cohort for phase in plan.phases)
+    participations = sum(phase.rounds * phase.cohort for phase in plan.phases)
     return BuiltStrategy(
         strategy=AupPublished(plan, ledger, **context.arguments(optimizer)),
         charges=plan.charges,
@@ -110,8 +110,8 @@ def build_published(context: RunContext, ledger: Ledger) -> BuiltStrategy:
             f"As published; not proven: the paper claims user-level ({config.epsilon:g}, "
             f"{config.delta:g})-differential privacy, and its proof does not hold."
         ),
-        gradients=asked,
-        bytes_per_user=asked / context.users * 2 * 4 * context.dimension,
+        gradients=participations,
+        bytes_per_user=participations / context.users * 2 * 4 * context.dimension,
         account=_account(plan),
         proven=False,
     )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from murmuration.research.reproductions.uls_conjecture import (
+from murmuration.research.reproductions.uls.conjecture import (
     remarks,
     renyi_divergence,
     uls_conjecture,

@@ -7,7 +7,7 @@ import pytest
 
 from murmuration.planning.estimate_and_double import Point, Space, estimate_and_double, noise
 from murmuration.planning.gradient_norms import GroupNorms
-from murmuration.research.reproductions import group_cohort
+from murmuration.research.reproductions.uls import group_cohort
 
 SETTINGS = replace(group_cohort._SETTINGS, rounds=5, delta=1e-3)
 
