@@ -211,7 +211,12 @@ def judge_of(
         raise InputError(f"{option} is for a --judge behind an address, not for {named}")
     if named == POPULATION:
         return PopulationJudge()
-    return InstalledJudge(named) if named in JUDGES.names() else RewardJudge(named)
+    if named in JUDGES.names():
+        return InstalledJudge(named)
+    if not Path(named).exists():
+        names = ", ".join((POPULATION, *JUDGES.names()))
+        raise InputError(f"--judge {named}: no such model folder; judges that have a name: {names}")
+    return RewardJudge(named)
 
 
 def _accuracy_text(folder: Path) -> str:

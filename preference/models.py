@@ -309,7 +309,8 @@ def check_model(name: str, width: int, kind: Kind = "pairs") -> None:
 
     Raises:
         InputError: an unknown name, a model of pairs for judgements over more, or thumbs and
-            another model or the other way round.
+            another model or the other way round; or another package's whose slopes or losses
+            cannot be used.
     """
     loss = declared(name)
     if ("thumbs" in loss.kinds) != (kind == "thumbs"):
@@ -324,6 +325,8 @@ def check_model(name: str, width: int, kind: Kind = "pairs") -> None:
             f"--model {name} is a model of pairs, and judgements are declared to be over as many "
             f"as {width + 1} responses: use --model plackett-luce"
         )
+    if name not in _OURS:
+        _made(name, kind, width)
 
 
 def preference_model(name: str, kind: Kind = "pairs", width: int = 1) -> PreferenceModel:
@@ -342,4 +345,30 @@ def _made(name: str, kind: Kind, width: int) -> PreferenceModel:
     model = declared(name).model(kind, width)
     if model.name != name or (model.of_user and kind != "thumbs"):
         raise InputError(f"--model {name}: its model is called {model.name!r}, or is of users")
+    if name not in _OURS:
+        _check_computes(model, width)
     return model
+
+
+def _check_computes(model: PreferenceModel, width: int) -> None:
+    """Refuse another package's model whose slopes or losses of two judgements are not of their
+    shapes, or not finite where all scores are alike: its users would count as zero."""
+    import torch
+
+    logits_JW, y_JW = torch.zeros(2, width), torch.ones(2, width)
+    for what, function, shape in (
+        ("slopes", model.residual, (2, width)),
+        ("losses", model.loss, (2,)),
+    ):
+        try:
+            computed = torch.as_tensor(function(logits_JW, y_JW))
+        except Exception as error:  # whatever somebody else's code does
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            raise InputError(f"--model {model.name}: its {what} failed: {why}") from None
+        if tuple(computed.shape) != shape:
+            raise InputError(
+                f"--model {model.name}: its {what} of logits of shape (2, {width}) have the shape "
+                f"{tuple(computed.shape)} instead of {shape}"
+            )
+        if not computed.isfinite().all():
+            raise InputError(f"--model {model.name}: its {what} at logits of zero are not finite")

@@ -11,6 +11,7 @@ Legend: D dimensions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
@@ -123,13 +124,19 @@ class SumPlan(ABC):
 
     @property
     def besides(self) -> dict[Event, int]:
-        """Return what is charged besides the rounds and a hold-out."""
+        """Return what is charged besides one release in each round and a hold-out.
+
+        Further releases of a round may be of the event of ``mechanism``: counts add up.
+        """
         return {}
 
     @property
     def charges(self) -> dict[Event, int]:
         """Return what the whole run will cost."""
-        return {self.mechanism.event: self.rounds, **self.besides, **charges_of(self.hold_out)}
+        counts = Counter({self.mechanism.event: self.rounds})
+        counts.update(self.besides)  # adds up: rounds may release more than once
+        counts.update(charges_of(self.hold_out))
+        return dict(counts)
 
     def epsilon(self) -> float:
         """The epsilon of the whole run: what ``for_epsilon`` bounds."""
@@ -301,12 +308,18 @@ class SumStrategy(CohortStrategy):
         """Finite, and no longer than ``users`` clip norms."""
         return self.plan.mechanism.clip.is_valid(sums["sum"], users)
 
-    def release(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The sum with its noise, (D,); charged to the ledger first."""
+    def release(
+        self, round_: int, totals: Mapping[str, np.ndarray], covers: str = ""
+    ) -> np.ndarray:
+        """The sum with its noise, (D,); charged to the ledger first.
+
+        ``covers`` is what the ledger says is released. A round that releases several sums names
+        each: a second one of the same name counts as the first one, run again.
+        """
         return self.plan.mechanism.release(
             totals["sum"],
             round_=round_,
-            covers=self.covers,
+            covers=covers or self.covers,
             ledger=self.ledger,
             source=self.source,
         )

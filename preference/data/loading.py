@@ -441,10 +441,14 @@ def _not_isolated(kind: str, reader: Reader | None) -> str:
 def _read_by(reader: Reader, file: IO[bytes], path: Path) -> Iterator[tuple[int, Row]]:
     """The rows that another package's reader yields; InputError for whatever it raises."""
     try:
-        for number, row in reader.rows(file):
-            if not (type(number) is int and isinstance(row, Mapping | BadRow)):
-                raise TypeError(f"expected a number and a row, found {type(row).__name__}")
-            yield number, row
+        for pair in reader.rows(file):
+            parts = pair if isinstance(pair, tuple) else (pair,)
+            match parts:
+                case (int() as number, Mapping() | BadRow() as row):
+                    yield number, row
+                case _:
+                    types = ", ".join(type(part).__name__ for part in parts)
+                    raise TypeError(f"expected (line number, row) each time, found ({types})")
     except Exception as error:
         raise InputError(
             f"{path}: the reader of .{reader.name} failed: {type(error).__name__}: "

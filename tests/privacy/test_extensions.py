@@ -115,6 +115,40 @@ def test_a_declaration_is_called_as_its_entry_point(installed):
         policy_losses.PolicyLoss("named")
 
 
+@pytest.mark.parametrize(
+    ("slopes", "losses", "why"),
+    [
+        ("(z - y).sum(1)", "(z * y).sum(1)", "its slopes .* have the shape \\(2,\\) instead of"),
+        ("z - y", "z * y", "its losses .* have the shape \\(2, 1\\) instead of \\(2,\\)"),
+        ("z / z", "(z * y).sum(1)", "its slopes at logits of zero are not finite"),
+        ("z.slope()", "(z * y).sum(1)", "its slopes failed: AttributeError"),
+    ],
+)
+def test_a_loss_that_cannot_be_learnt_from_is_refused(installed, slopes, losses, why):
+    source = (
+        "from murmuration.preference.models import PreferenceLoss, PreferenceModel\n"
+        f"model = PreferenceModel('odd', lambda z, y: {slopes}, lambda z, y: {losses})\n"
+        "IT = PreferenceLoss('odd', 'for pairs', 'margins', lambda kind, width: model, float)"
+    )
+    installed({"murmuration.losses": {"odd": "odd:IT"}}, odd=source)
+    with pytest.raises(InputError, match=f"--model odd: {why}"):
+        models.check_model("odd", 1)
+
+
+@pytest.mark.parametrize(
+    ("row", "found"), [("{'user_id': 'a'}", "dict"), ("(1, 'a')", "int, str"), ("1", "int")]
+)
+def test_what_a_reader_yields_is_named_where_it_is_no_row(installed, tmp_path, row, found):
+    source = (
+        "from murmuration.preference.data.loading import Reader\n"
+        f"IT = Reader('odd', lambda file: iter([{row}]))"
+    )
+    installed({"murmuration.readers": {"odd": "odd:IT"}}, odd=source)
+    (tmp_path / "x.odd").write_text("")
+    with pytest.raises(InputError, match=f"expected \\(line number, row\\).* found \\({found}\\)"):
+        loading.load_judgements(str(tmp_path / "x.odd"))
+
+
 def test_our_names_are_not_to_be_had_and_two_packages_cannot_share_one(installed):
     taken = {"murmuration.losses": {"btl": "greedy:IT", "same": "greedy:IT"}}
     installed({**taken, "murmuration.events": {"pure-dp": "greedy:IT"}}, greedy="raise OSError")

@@ -103,6 +103,21 @@ def test_what_else_is_spent_is_part_of_the_cost():
     assert chosen.epsilon() == pytest.approx(plan.epsilon() + 0.5)
 
 
+def test_further_releases_of_a_round_add_up_with_the_first_and_with_a_hold_out():
+    class Twice(UlsPlan):
+        """Every round releases a second sum."""
+
+        @property
+        def besides(self):
+            return {self.mechanism.event: self.rounds}
+
+    plan = Twice(**CLIPPED, noise_multiplier=2.0, hold_out=HoldOut(0.2, 0.5))
+    once = UlsPlan(**CLIPPED, noise_multiplier=2.0, hold_out=HoldOut(0.2, 0.5))
+    event = plan.mechanism.event
+    assert plan.charges == {**once.charges, event: 6}
+    assert once.charges[event] == 3
+
+
 def test_without_a_cohort_everybody_is_in_every_round():
     everybody = noise_for_users(1.0, SIZES)
     assert everybody == noise_for_users(1.0, {**SIZES, "cohort": SIZES["users"]})

@@ -19,6 +19,7 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian, Unprotected
 from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.reporting.spent import rows_of
 from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
@@ -51,6 +52,15 @@ class ChargesAhead(Banded):
             event = self.plan.mechanism.event
             self.ledger.charge(event, round_=later, covers=self.covers, replay="ahead")
         return super().gradient(round_, totals)
+
+
+class ReleasesTwice(Banded):
+    """Releases a second sum in each round, under a name of its own."""
+
+    def gradient(self, round_, totals):
+        step_D = super().gradient(round_, totals)
+        self.release(round_, {"sum": 0.5 * totals["sum"]}, covers="half a sum")
+        return step_D
 
 
 @pytest.fixture
@@ -149,6 +159,22 @@ def test_it_is_guarded_in_every_round(config, bring, seed):
     account, _ = read_account(Path(config.out) / "ledger.jsonl")
     assert account.spent[Unprotected()] == 1
     assert not (Path(config.out) / "result.json").exists()
+
+
+@pytest.mark.parametrize("seed", [-1, 4])
+def test_a_second_release_of_a_round_is_no_first_one_run_again(config, bring, monkeypatch, seed):
+    plan = banded_noise.BandedPlan
+    monkeypatch.setattr(plan, "besides", property(lambda of: {of.mechanism.event: of.rounds}))
+    bring(ReleasesTwice)
+    result = run(config, seed=seed)
+    account, _ = read_account(Path(config.out) / "ledger.jsonl")
+    assert len(account.charges) == 2 * ROUNDS
+    terms = {"adjacency": Adjacency(config.adjacency), "delta": config.delta}
+    assert [(row["covers"], row["times"], row["again"]) for row in rows_of(account, terms)] == [
+        ("gradient sum", ROUNDS, 0),
+        ("half a sum", ROUNDS, 0),
+    ]
+    assert 7.9 < result["epsilon"] <= 8.0
 
 
 def test_the_result_says_who_took_part_and_what_was_spent(config):
