@@ -41,6 +41,7 @@ from murmuration.strategies.planning import Solve, not_planned
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.ranking import RankingSettings
 from murmuration.strategies.settings.own.shared import NoSettings, Retained
+from murmuration.strategies.settings.own.survey import SurveySettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan
 
@@ -346,6 +347,12 @@ def base_config(config: Settings) -> dict[str, Any]:
         names = votes.categories
         boards = read_names("--categories", names) if names else ONE_BOARD
         return ItemFeatures(items, boards).to_config()
+    if isinstance(config.own, SurveySettings):
+        from murmuration.preference.features.items import read_names
+        from murmuration.preference.features.questionnaire import Questionnaire
+
+        topics = config.own.topics
+        return Questionnaire(read_names("--topics", topics) if topics else ()).to_config()
     if not config.base:
         return parse_features(config.features, config.length)
     for name in ("features", "length"):
