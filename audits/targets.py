@@ -11,6 +11,7 @@ from murmuration.audits import (
     moments,
     pipeline,
     policy_pipeline,
+    survey,
     threshold,
     votes,
 )
@@ -25,6 +26,7 @@ TARGETS: dict[str, Target] = {
     **exponential.TARGETS,
     **moments.TARGETS,
     **votes.TARGETS,
+    **survey.TARGETS,
     **hold_out.TARGETS,
     **aup.TARGETS,
     **pipeline.TARGETS,

@@ -19,6 +19,7 @@ COMMANDS = {
     "plan": (
         "Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out."
     ),
+    "survey": "Ask a crowd privately what its judgements are like.",
     "data": (
         "Look at judgements before a budget is spent: what they hold, what a run would make of "
         "them."
@@ -60,12 +61,13 @@ COMMANDS = {
 }
 #: Those that load what files name.
 _LOADING = frozenset(
-    {"align", "export", "push", "rank", "respond", "run", "score", "synthesize", "winrate"}
+    {"align", "export", "push", "rank", "respond", "run", "score", "survey", "synthesize"}
+    | {"winrate"}
 )
 #: In which room a command's file lies, where that is not ``cli``: what looks ahead, what is about
 #: models that are there or are made without users, and what only a checkout has.
 _ROOMS = {
-    **dict.fromkeys(("compare", "plan"), "cli.planning"),
+    **dict.fromkeys(("compare", "plan", "survey"), "cli.planning"),
     **dict.fromkeys(
         (
             "align",

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE, PYPROJECT = ROOT / "docs" / "reference" / "settings.md", ROOT / "pyproject.toml"
 TYPES = ROOT / "murmuration" / "api" / "settings.py"
 #: Settings that ``train`` and ``compare`` name in their signatures.
-IN_SIGNATURES = ("categories", "data", "items", "test", "out", "resume")
+IN_SIGNATURES = ("categories", "data", "items", "test", "topics", "out", "resume")
 #: Of the others, those that may be a folder or a file.
 PATHS = ("base", "policies")
 _SECTION, _NEXT = "[tool.flwr.app.config]\n", "\n[tool.ruff]"

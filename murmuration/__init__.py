@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from murmuration.api.responding import Responses, respond
     from murmuration.api.run import Run
     from murmuration.api.scoring import score
+    from murmuration.api.surveying import Survey, survey
     from murmuration.api.synthesizing import SyntheticPreferences, synthesize
     from murmuration.api.training import train
     from murmuration.planning.compare import StrategyComparison
@@ -59,6 +60,7 @@ __all__ = [
     "Strategy",
     "StrategyComparison",
     "Supervised",
+    "Survey",
     "SyntheticPreferences",
     "__version__",
     "align",
@@ -70,6 +72,7 @@ __all__ = [
     "rank",
     "respond",
     "score",
+    "survey",
     "synthesize",
     "train",
     "winrate",
@@ -97,6 +100,7 @@ _PLACES = {
     "Strategy": "murmuration.strategies.spec",
     "StrategyComparison": "murmuration.planning.compare",
     "Supervised": "murmuration.alignment.supervised",
+    "Survey": "murmuration.api.surveying",
     "SyntheticPreferences": "murmuration.api.synthesizing",
     "align": "murmuration.api.aligning",
     "compare": "murmuration.api.comparing",
@@ -107,6 +111,7 @@ _PLACES = {
     "rank": "murmuration.api.ranking",
     "respond": "murmuration.api.responding",
     "score": "murmuration.api.scoring",
+    "survey": "murmuration.api.surveying",
     "synthesize": "murmuration.api.synthesizing",
     "train": "murmuration.api.training",
     "winrate": "murmuration.api.judging",

@@ -16,6 +16,7 @@ from murmuration.preference.kinds.model import Model
 from murmuration.preference.kinds.next_token import ResponsesModel, TextsModel
 from murmuration.preference.kinds.policy import PolicyModel
 from murmuration.preference.kinds.policy_class import PolicyClass
+from murmuration.preference.kinds.survey import SurveyModel
 
 #: By a description's kind and task: what loads it.
 KINDS = {
@@ -23,6 +24,7 @@ KINDS = {
     ("encoder", "reward"): LinearModel,
     ("language-states", "reward"): LinearModel,
     ("items", "reward"): ItemsModel,
+    ("survey", "reward"): SurveyModel,
     ("language-head", "reward"): LanguageHeadModel,
     ("language-model", "reward"): LanguageRewardModel,
     ("language-model", "text"): TextsModel,

@@ -23,9 +23,11 @@ from murmuration.audits.gaussian import audit_distributed, audit_gaussian, sampl
 from murmuration.audits.hold_out import Attack, audit_hold_out, trained_key
 from murmuration.audits.labels import label_scores
 from murmuration.audits.policy_pipeline import LooseClip, audit_policy
+from murmuration.audits.survey import audit_survey
 from murmuration.audits.threshold import audit_threshold
 from murmuration.audits.trials import both_sides
 from murmuration.audits.votes import LAYOUT, audit_votes
+from murmuration.preference.kinds.survey import SurveyAnswers
 from murmuration.preference.ranking.votes import ItemVotes
 from murmuration.privacy.accounting.accountant import noise_multiplier_for
 from murmuration.privacy.accounting.ledger import Ledger
@@ -39,6 +41,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.solved.ranking import client_update
+from murmuration.strategies.solved.survey import SurveyPlan
 
 _CLIP = UserClip(0.1)
 #: Held out: where coins are known, what they were to save is what shows.
@@ -91,6 +94,27 @@ def _bounds_each_vote(
     alone = alone.select(np.arange(5))
     work, keys_S = replace(work, users_S=np.arange(5)), np.arange(5, dtype=np.uint64)
     return client_update(alone, work, keys_S, source)
+
+
+def _counts_rows(
+    answers: SurveyAnswers, work: TrainRequest, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """The node half, that counts a user's judgements, where it should take shares of them."""
+    counts_V = np.bincount(answers.place_JQ.ravel(), minlength=answers.dimension)
+    return {"sum": answers.vector(0) + counts_V}
+
+
+@dataclass(frozen=True)
+class _OneQuestion(GaussianSum):
+    """Noise for the length of one question's answers."""
+
+    @property
+    def std(self) -> float:
+        return self.noise_multiplier
+
+
+def _noise_for_one_question(plan: SurveyPlan) -> GaussianSum:
+    return _OneQuestion(plan.sampler, plan.clip, plan.noise_multiplier, plan.adjacency)
 
 
 class _LetsNanThrough(UserClip):
@@ -290,6 +314,20 @@ FAULTS = {
         partial(audit_votes, node_half=_bounds_each_vote),
         "tests/strategies/solved/test_ranking.py::test_a_million_votes_are_worth_the_bound_and_no_more",
         "sums that are longer than so many users can make are left out",
+        trials=20_000,
+    ),
+    "survey-counts": Fault(
+        "a user's judgements are counted in a survey, where shares of them are to be summed",
+        partial(audit_survey, node_half=_counts_rows),
+        "tests/strategies/solved/test_survey.py::test_neighbouring_crowds_differ_by_no_more_than_declared",
+        "the sum is clipped once more, whole, by the object that knows the noise",
+        trials=20_000,
+    ),
+    "survey-one-question": Fault(
+        "a survey of several questions, with the noise of one",
+        partial(audit_survey, mechanism=_noise_for_one_question),
+        "tests/strategies/solved/test_survey.py::test_noise_is_as_promised",
+        "the mechanism that adds the noise holds the clip, and its scale is computed from it",
         trials=20_000,
     ),
     "one-way-rate": Fault(

@@ -26,6 +26,7 @@ from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.label_moment import LABEL_MOMENT
 from murmuration.strategies.solved.objective_perturbation import OBJECTIVE_PERTURBATION
 from murmuration.strategies.solved.ranking import RANKING
+from murmuration.strategies.solved.survey import SURVEY
 from murmuration.strategies.spec import (
     BuiltStrategy,
     NodeHalf,
@@ -46,6 +47,7 @@ OURS = (
     LABEL_MOMENT,
     OBJECTIVE_PERTURBATION,
     RANKING,
+    SURVEY,
     LOCAL_LABEL,
     EXPONENTIAL,
     NONPRIVATE,
@@ -99,10 +101,10 @@ def _check_theirs(name: str, strategy: object, known: dict[str, Strategy]) -> No
         for field in fields(other.settings)
     }
     for field in fields(strategy.settings):
-        told = field.metadata.get("about")
-        if told is None:
+        own = field.metadata.get("about")
+        if own is None:
             raise InputError(f"its setting {field.name} is not declared with setting(…)")
-        if field.name in every_run or of_strategies.get(field.name, told) is not told:
+        if field.name in every_run or of_strategies.get(field.name, own) is not own:
             raise InputError(f"its setting {field.name} is taken")
 
 

@@ -1,6 +1,7 @@
 """``murmuration plan``: what a run will cost, before any data is touched."""
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -78,6 +79,14 @@ def plan(
     features: Annotated[
         str, typer.Option(help=f"{meaning('features')} For --optimize.")
     ] = "hashing",
+    survey: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of a murmuration survey: --users is taken from it, and --group-size for "
+            "els and group.",
+            show_default=False,
+        ),
+    ] = None,
     split: about_data.Split = None,
     data_config: about_data.DataConfig = None,
     batch_users: Annotated[
@@ -102,7 +111,8 @@ def plan(
 
         optimize_plan.report(numbers)
     else:
-        missing = [name for name in SIX if given[name] is None and name != numbers["chosen"]]
+        known = {numbers["chosen"], "users" if survey else ""}
+        missing = [name for name in SIX if given[name] is None and name not in known]
         print_plan(numbers, missing[0] if missing else "")
 
 

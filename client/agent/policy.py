@@ -40,6 +40,8 @@ from murmuration.strategies.spec import NodeHalf
 
 #: Tasks (``preference.data.loading``) of nodes that host judgements.
 _TASKS = ("reward", "sft", "policy")
+#: Kinds of features that are what they are, without a path.
+_UNNAMED = ("hashing", "items", "survey")
 #: A rule that every policy has: what a plan with a hold-out costs rests on it.
 HOLD_OUT = "hold_out"
 _MOST_NGRAMS = 4
@@ -80,8 +82,8 @@ class Policy:
             above 0 true labels take no part in anything else.
         label_delta: the most δ of randomized labels.
         public_items: whether prompts, responses and numbers of judgements are public.
-        features: feature maps that may be computed: hashing, items (votes on public lists), or the
-            path or name of an encoder.
+        features: feature maps that may be computed: hashing, items (votes on public lists), survey
+            (answers to public questions), or the path or name of an encoder.
         max_dimension: the most features of hashing; a model has those that it has.
         tasks: what may be learnt on them: reward, sft (the words of responses, by a language
             model).
@@ -240,8 +242,8 @@ class Policy:
         try:
             data = json.loads(config)
             kind, size = str(data["kind"]), data.get("dimension", 0)
-            name = kind if kind in ("hashing", "items") else str(data["path"])
-            if name in ("hashing", "items") and name != kind:
+            name = kind if kind in _UNNAMED else str(data["path"])
+            if name in _UNNAMED and name != kind:
                 raise ValueError("a model that goes by the name of something else")
             whole = (size, data.get("ngrams", 1))
             policies = [str(policy["path"]) for policy in data.get("policies", ())]

@@ -79,7 +79,7 @@ def make_config(given: Mapping[str, Any]) -> RunConfig:
     for name in ("data", "test"):
         if chosen.get(name):
             chosen[name] = absolute(chosen[name])
-    for name in ("items", "categories"):
+    for name in ("items", "categories", "topics"):
         if chosen.get(name) and not is_listed(chosen[name]):
             chosen[name] = str(Path(chosen[name]).expanduser().absolute())
     for name in ("rounds", "cohort"):  # where 0 in settings means: as suits the strategy and users

@@ -1,6 +1,5 @@
 """Statistics of judgements, exact, for their owner alone: lengths, shares, scripts, languages."""
 
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,22 +8,10 @@ from itertools import islice, pairwise
 import numpy as np
 
 from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.features.languages import LATIN, language_of, script_of
 from murmuration.reporting.baselines import NEAR
 
 _TEXTS = 5_000  # that are looked at for their script and language
-#: Frequent words that are no words, or rare ones, of the others.
-_WORDS = {
-    "English": "the and is you that it for with are this have not to of my your should what can",
-    "German": "der die und ist das nicht ich ein zu mit den auf",
-    "French": "le les et est des une pour que dans pas vous du",
-    "Spanish": "el los y es las una por que para con del se",
-    "Portuguese": "o os e é uma para não com que são da em",
-    "Italian": "il di che è la un per non con sono della gli",
-    "Dutch": "de het en een van niet dat op te zijn voor met",
-}
-#: One such word alone may be a name, or a word of another language.
-_LEAST_HITS = 2
-_OF_LANGUAGE = {language: frozenset(words.split()) for language, words in _WORDS.items()}
 
 
 @dataclass(frozen=True)
@@ -129,25 +116,8 @@ def written_in(judgements: Judgements) -> tuple[Counter[str], Counter[str]]:
         for text in (prompt, *islice(shown, 1))
     )
     for text in texts:
-        script = _script(str(text)[:400])
+        script = script_of(str(text))
         scripts[script] += 1
-        if script == "Latin":
-            languages[_language(str(text)[:400])] += 1
+        if script == LATIN:
+            languages[language_of(str(text))] += 1
     return scripts, languages
-
-
-def _script(text: str) -> str:
-    letters = [letter for letter in text if letter.isalpha()]
-    names = Counter(unicodedata.name(letter, "UNKNOWN").split()[0] for letter in letters)
-    return names.most_common(1)[0][0].capitalize() if names else "no letters"
-
-
-def _language(text: str) -> str:
-    words = [word.strip(".,;:!?\"'()").lower() for word in text.split()]
-    hits = {
-        language: sum(word in known for word in words) for language, known in _OF_LANGUAGE.items()
-    }
-    first, second = sorted(hits.values())[-1:-3:-1]
-    if first == second or first < _LEAST_HITS:
-        return "unclear"
-    return max(hits, key=lambda language: hits[language])

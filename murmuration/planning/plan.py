@@ -8,6 +8,7 @@ are sampled the group size counts too, and epsilon or the noise multiplier follo
 from __future__ import annotations
 
 import math
+import os
 from typing import TYPE_CHECKING, Any
 
 from murmuration.preference.data.rows import InputError
@@ -49,6 +50,7 @@ def plan(
     positive_from: str | None = None,
     no_prompt: bool | None = None,
     batch_users: bool = False,
+    survey: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """Return all numbers of a run from those that are given; nobody's data are read.
 
@@ -84,6 +86,8 @@ def plan(
             in ``train``.
         max_judgements, max_characters, format, scale, positive_from, no_prompt: As these.
         batch_users: As in ``train``; does not change epsilon.
+        survey: Folder of a ``survey``, from which ``users`` is taken and, for els and group, the
+            group size, where they are not given.
 
     Returns:
         What ``murmuration plan --json`` prints.
@@ -117,6 +121,15 @@ def plan(
         if value is not None and type(value) not in (int, float):
             raise InputError(f"{name} must be a number; got {value!r}")
     neighbours = parse_adjacency(adjacency)
+    from_survey: dict[str, str] = {}
+    if survey is not None:
+        from murmuration.planning.surveyed import surveyed
+
+        taken = surveyed(survey, heldout)
+        users = taken.users if users is None else users
+        if strategy in ("els", "group") and group_size is None:
+            group_size = taken.judgements
+        from_survey = {"survey": taken.sentence}
     for name, value in (("variant", variant), ("adaptation", adaptation)):
         choices = about(OWN_SETTINGS[name][0]).choices
         if value not in choices:
@@ -184,6 +197,7 @@ def plan(
         "adjacency": neighbours.value,
         "user_isolation": user_isolation(batch_users),
         "chosen": "cohort" if choose else "",
+        **from_survey,
     }
 
 

@@ -35,6 +35,8 @@ def print_plan(numbers: dict[str, Any], missing: str) -> None:
     console = Terminal()
     console.print(table)
     console.print(adjacency.sentence, style="dim")
+    if "survey" in numbers:
+        console.print(numbers["survey"], markup=False)
     console.print(f"Isolation of users from each other: {numbers['user_isolation']}", style="dim")
     features = advice.features_for(int(numbers["users"]), numbers["epsilon"])
     console.print(f"For this many people: --features {features.name}, {features.why}", style="dim")

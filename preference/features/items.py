@@ -156,7 +156,7 @@ def read_names(option: str, source: str) -> tuple[str, ...]:
         raise InputError(f"{option} {shown}: a .json file of names holds an array of them")
     try:
         return checked_names(
-            "item" if option == "--items" else "category",
+            {"--items": "item", "--topics": "topic"}.get(option, "category"),
             [name for name in names if not isinstance(name, str) or name.strip()],
         )
     except InputError as error:

@@ -9,6 +9,7 @@ from murmuration.strategies.settings.own.local_label import LocalLabelSettings
 from murmuration.strategies.settings.own.objective_perturbation import ObjectiveSettings
 from murmuration.strategies.settings.own.ranking import RankingSettings
 from murmuration.strategies.settings.own.shared import Retained, Solved
+from murmuration.strategies.settings.own.survey import SurveySettings
 from murmuration.strategies.settings.own.uls import UlsSettings
 
 #: The settings of each strategy that is here, by its name, in the order in which they are offered.
@@ -22,6 +23,7 @@ OF_STRATEGIES: dict[str, type] = {
     "label-moment": Solved,
     "objective-perturbation": ObjectiveSettings,
     "ranking": RankingSettings,
+    "survey": SurveySettings,
     "local-label": LocalLabelSettings,
     "exponential": ExponentialSettings,
     "nonprivate": Retained,

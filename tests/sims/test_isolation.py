@@ -45,6 +45,9 @@ COMES_OR_GOES = ("add-remove", "zero-out")
 #: Of a small cohort no filtered mean could be released.
 LARGER = {"users": 24, "cohort": 18}
 
+#: Of a survey, which measures nobody.
+ASKED_ONCE = {"rounds": 1, "test": "", "heldout": 0.0, "features": "hashing"}
+
 #: Options, kind of judgements, adjacencies.
 STRATEGIES: dict[str, tuple[dict, str, tuple[str, ...]]] = {
     "uls": ({}, "pairs", ANY),
@@ -73,6 +76,8 @@ STRATEGIES: dict[str, tuple[dict, str, tuple[str, ...]]] = {
     "aup published in phases": (
         {"strategy": "aup", "variant": "published", "phases": 2, "cohort": 4}, "top-1", ANY
     ),
+    "survey": ({"strategy": "survey", **ASKED_ONCE}, "pairs", ANY),
+    "survey of rankings": ({"strategy": "survey", **ASKED_ONCE}, "ranking", ANY),
 }  # fmt: skip
 
 

@@ -178,25 +178,6 @@ def test_two_sides_and_who_won_are_shown_as_used(written):
     )
 
 
-SENTENCES = {
-    "English": ["Do put it aside before a bonus comes.", "Should you do that? It is as it was.",
-                "No one can do it on my own as we do."],
-    "German": ["Das ist nicht gut, und ich bin es auch nicht."],
-    "French": ["Il ne faut pas que les enfants soient dans la rue."],
-    "Spanish": ["No es lo que los otros con las manos hacen por una vez."],
-    "Portuguese": ["Não é o que os outros fazem com uma parte da vida."],
-    "Italian": ["Non è il momento che la gente di qui sono per gli altri."],
-    "Dutch": ["Het is niet de tijd van een man die op zijn werk is."],
-}  # fmt: skip
-
-
-def test_languages_are_told_apart_by_two_words_at_least():
-    for language, texts in SENTENCES.items():
-        assert {statistics._language(text) for text in texts} <= {language, "unclear"}, language
-        assert statistics._language(texts[-1]) == language
-    assert statistics._language("Do it.") == "unclear"
-
-
 def test_english_is_not_taken_for_portuguese():
     judgements = Judgements.from_rows(population.test())
     _, languages = statistics.written_in(judgements)

@@ -1,0 +1,16 @@
+"""Settings of a survey."""
+
+from dataclasses import dataclass
+
+from murmuration.strategies.settings.declaration import setting
+
+
+@dataclass(frozen=True)
+class SurveySettings:
+    """Settings of a survey."""
+
+    topics: str = setting(
+        "",
+        "The public list of topics: a file with one a line (name: word, word), or a .json file "
+        "with an array. [default: topics are not asked about]",
+    )
