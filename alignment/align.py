@@ -54,7 +54,7 @@ from murmuration.alignment.reinforce import Steps, last_checkpoint, train_policy
 from murmuration.alignment.report import WHY, card, learnt_card, write_report
 from murmuration.alignment.rewards import AnswerReward, GuardedReward, Guards
 from murmuration.alignment.supervised import Rows, Supervised, supervise
-from murmuration.alignment.writing import answer_lines, json_lines, writing
+from murmuration.alignment.writing import answer_lines, json_lines, read_lines, writing
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.gguf import origin_of
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
@@ -171,7 +171,9 @@ def align(
         return finished
     order = np.random.default_rng([alignment.seed.value, 0]).permutation(len(distinct)).tolist()
     held = [distinct[place] for place in order[: alignment.evaluate_on]]
-    trained = [distinct[place] for place in order[alignment.evaluate_on :]]
+    # No more than the steps will ask: for each of them the reference answers four times.
+    most = alignment.evaluate_on + alignment.steps.steps * of_a_step
+    trained = [distinct[place] for place in order[alignment.evaluate_on : most]]
     on_status("loading")
     reward = AnswerReward.load(alignment.reward, iterates=alignment.guards.pessimism > 0)
     alignment.guards.check(reward)
@@ -367,8 +369,7 @@ def _guarded(
 
         answers = writer.write(asked_R, alignment.sampling, (alignment.seed.value, 0), progress)
         _write(file, answer_lines(asked_R, [[answer] for answer in answers], mark))
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    answers = [row["response"] for row in rows]
+    answers = [row["response"] for row in read_lines(file)]
     answers_PK = [answers[at : at + many] for at in range(0, len(answers), many)]
     return GuardedReward(reward, alignment.guards, prompts, answers_PK)
 
@@ -423,8 +424,7 @@ class _Watch:
         for line in self._lines():
             if line["step"] <= done or line["step"] == 0:
                 result = Evaluation(**line)
-                text = self._answers(result.step).read_text(encoding="utf-8")
-                answers = [json.loads(row)["response"] for row in text.splitlines()]
+                answers = [row["response"] for row in read_lines(self._answers(result.step))]
                 self._evaluator.remember(result.step, answers)
                 self._add(result)
         if self.evaluations:
@@ -485,13 +485,13 @@ class _Watch:
 
     def _lines(self) -> list[dict[str, Any]]:
         try:
-            text = (self._out / "metrics.jsonl").read_text(encoding="utf-8")
+            rows = read_lines(self._out / "metrics.jsonl")
         except FileNotFoundError:
             return []
         return [
             {name: math.nan if value is None and name == "kl_error" else value
-             for name, value in json.loads(line).items()}
-            for line in text.splitlines()
+             for name, value in row.items()}
+            for row in rows
         ]  # fmt: skip
 
     def _answers(self, step: int) -> Path:

@@ -28,6 +28,8 @@ from murmuration.preference.language.base_model import LanguageBase
 from murmuration.preference.language.generation import Sampling
 
 METHODS = ("rloo", "grpo")
+#: Numbers in the states of a step's texts, of all layers, at a time: some 2 GiB with what is kept.
+_STATES = 2**24
 OPTIMIZERS = ("rmsprop", "adamw_torch")
 
 
@@ -179,14 +181,16 @@ def train_policy(
     for parameter in base.trained:
         parameter.requires_grad_(True)
     ordered = _in_order(list(prompts), steps, seed)
+    longest = max(map(len, texts.openings(ordered, sampling.max_new_tokens)))
+    together = answers_together(steps.batch, longest + sampling.max_new_tokens, network.config)
     quiet: dict[str, Any] = {"report_to": [], "disable_tqdm": True, "logging_strategy": "steps"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of libraries, about each other
         config = config_class(
             output_dir=str(folder),
             max_steps=steps.steps,
-            per_device_train_batch_size=steps.batch,
-            gradient_accumulation_steps=1,
+            per_device_train_batch_size=together,
+            gradient_accumulation_steps=steps.batch // together,
             num_generations=steps.answers,
             shuffle_dataset=False,
             max_completion_length=sampling.max_new_tokens,
@@ -228,6 +232,21 @@ def train_policy(
             base.model.eval()
     if "ref" in network.peft_config:
         network.delete_adapter("ref")
+
+
+def answers_together(batch: int, tokens: int, shape: Any) -> int:
+    """Return how many of a step's answers go through the network at a time: a divisor of ``batch``.
+
+    Their gradients are added up, so a step is the same but for roundings. What they need at a time
+    follows from their states, of which each layer keeps some tens for the way back.
+
+    Args:
+        batch: answers of a step.
+        tokens: the most of a prompt with its answer.
+        shape: the network's config.
+    """
+    most = max(1, _STATES // (tokens * shape.hidden_size * shape.num_hidden_layers))
+    return max(each for each in range(1, batch + 1) if batch % each == 0 and each <= most)
 
 
 def last_checkpoint(folder: Path) -> str | None:

@@ -1,6 +1,5 @@
 """What is told of an alignment: report, plot of reward and divergence, the policy's card."""
 
-import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -13,6 +12,7 @@ from rich.console import Group
 from rich.text import Text
 
 from murmuration.alignment.evaluation import BUDGET, PARTED
+from murmuration.alignment.writing import read_lines
 from murmuration.preference.online import is_of_hub
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.promise import Promise
@@ -58,8 +58,7 @@ def write_report(folder: Path, result: Mapping[str, Any], promise: Promise) -> P
 
 def evaluations(folder: Path) -> list[dict[str, Any]]:
     """Return a line for each evaluation of an alignment."""
-    text = (folder / "metrics.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    return read_lines(folder / "metrics.jsonl")
 
 
 def summary(result: Mapping[str, Any], folder: Path) -> Group:

@@ -30,6 +30,15 @@ def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
+def read_lines(file: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file of `json_lines`.
+
+    A line ends at a line feed alone: a text may have other characters that end lines elsewhere.
+    """
+    with file.open(encoding="utf-8", newline="\n") as lines:
+        return [json.loads(line) for line in lines]
+
+
 def answer_lines(
     prompts: Sequence[str],
     answers_TN: Sequence[Sequence[str]],

@@ -123,7 +123,8 @@ def test_held_out_prompts_are_not_trained_on(asked, tmp_path, monkeypatch):
         honest(base, prompts, *rest)
 
     monkeypatch.setattr(module, "train_policy", train_policy)
-    align(asked(), [*PROMPTS, *PROMPTS], tmp_path / "out")
+    of_all = Steps(steps=8, batch=8, answers=4, rate=0.02, beta=0.0)
+    align(asked(steps=of_all), [*PROMPTS, *PROMPTS], tmp_path / "out")
     rows = (tmp_path / "out/answers/step-000000.jsonl").read_text().splitlines()
     held = [json.loads(row)["prompt"] for row in rows]
     assert sorted([*held, *seen]) == sorted(PROMPTS)
@@ -291,7 +292,9 @@ def test_guards_are_of_the_references_answers_to_the_trained_prompts(asked, tmp_
     result = align(asked(guards=Guards(length="match")), PROMPTS, tmp_path / "out")
     text = (tmp_path / "out/reference.jsonl").read_text()
     rows = [json.loads(row) for row in text.splitlines()]
-    assert len(rows) == 4 * (len(PROMPTS) - 8)
+    # Six steps have two prompts each; the reference answers no others.
+    assert len(rows) == 4 * 12
+    assert result["prompts_trained"] == 12
     assert result["range"][0] < 0 < result["range"][1]
     assert result["slope"] != 0.0
 

@@ -1,9 +1,12 @@
 """Policy gradients by TRL: on our tokens and our reading of answers, towards what is rewarded."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
+from murmuration.alignment import reinforce
 from murmuration.alignment.reinforce import Steps, train_policy
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
@@ -113,6 +116,33 @@ def test_it_goes_on_from_a_checkpoint_as_if_nothing_had_happened(language_model,
     run(again, tmp_path / "parts", steps=4, every=2, on_step=lambda step: steps.append(step))
     assert steps == [2, 4, 4]
     np.testing.assert_allclose(again.theta(), whole.theta(), atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["rloo", "grpo"])
+def test_a_step_is_the_same_however_many_answers_go_through_at_a_time(
+    language_model, tmp_path, monkeypatch, method
+):
+    whole = run(policy(language_model), tmp_path / "whole", method=method)
+    told = []
+
+    def two(batch, tokens, shape):
+        told.append(batch)
+        return 2
+
+    monkeypatch.setattr(reinforce, "answers_together", two)
+    parts = run(policy(language_model), tmp_path / "parts", method=method)
+    assert told == [8]
+    assert np.abs(whole.theta()).max() > 0.01
+    np.testing.assert_allclose(parts.theta(), whole.theta(), atol=1e-5)
+
+
+def test_how_many_answers_go_through_at_a_time():
+    small = SimpleNamespace(hidden_size=64, num_hidden_layers=2)
+    smollm2 = SimpleNamespace(hidden_size=576, num_hidden_layers=30)
+    assert reinforce.answers_together(64, 200, small) == 64
+    assert reinforce.answers_together(16, 121, smollm2) == 8
+    assert reinforce.answers_together(12, 121, smollm2) == 6
+    assert reinforce.answers_together(16, 4096, smollm2) == 1
 
 
 def test_it_ends_where_it_is_told_to(language_model, tmp_path):

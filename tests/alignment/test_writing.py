@@ -1,0 +1,9 @@
+"""Rows of JSON: what is written is what is read."""
+
+from murmuration.alignment.writing import json_lines, read_lines
+
+
+def test_a_text_may_have_what_ends_lines_elsewhere(tmp_path):
+    rows = [{"response": "one\u2028two\x85three\x1cfour\r\nfive"}, {"response": "", "words": 0}]
+    (tmp_path / "rows.jsonl").write_bytes(json_lines(rows))
+    assert read_lines(tmp_path / "rows.jsonl") == rows
