@@ -1,10 +1,13 @@
 """Quiet tests on one thread, and small judgements to train on."""
 
+import functools
+import gc
 import json
 import os
 import re
 import shutil
 import signal
+import sys
 import zlib
 from pathlib import Path
 
@@ -20,6 +23,9 @@ for _name, _value in {
     "MURMURATION_CACHE": "",  # nothing is kept
 }.items():
     os.environ.setdefault(_name, _value)
+# Every module is compiled once, and not again in each process that tests start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
@@ -31,6 +37,10 @@ from murmuration.preference.models import ABSENT, preference_model  # noqa: E402
 from murmuration.privacy import extensions  # noqa: E402
 
 torch.set_num_threads(1)
+# No test is about lost power.
+os.fsync = os.fdatasync = lambda fd: None
+# What is imported and collected stays to the end: it is not searched for garbage, again and again.
+gc.disable()
 # No test is about time, and a busy machine would make some of these fail.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
@@ -82,6 +92,13 @@ def pytest_collection_modifyitems(config, items):
     wrong = sorted(name for name in named - found if name.split("::")[0] in read)
     if wrong:
         raise pytest.UsageError(f"{SLOW.name}: there is no {', '.join(wrong)}")
+
+
+def pytest_collection_finish():
+    """From here on there is garbage to be looked for, in what tests make."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 CAREFUL = ("Put some aside first.", "Wait and compare prices.", "Keep the old one.", "Save it.")
@@ -299,9 +316,11 @@ def quick_runs(monkeypatch):
     exact = accountant.noise_multiplier_for
 
     def remembered(function):
+        name = function.__module__, function.__name__
+
         def call(*arguments, **more):
             arguments = tuple(a if isinstance(a, float) else tuple(a) for a in arguments)
-            key = (function.__name__, arguments, tuple(sorted(more.items())))
+            key = name, repr(arguments), repr(sorted(more.items()))
             if key not in _ACCOUNTED:
                 _ACCOUNTED[key] = function(*arguments, **more)
             return _ACCOUNTED[key]
@@ -309,13 +328,15 @@ def quick_runs(monkeypatch):
         return call
 
     def coarsely(function):
-        return lambda *events, interval, **more: function(
-            *events, interval=max(interval, 1e-3), **more
-        )
+        @functools.wraps(function)
+        def call(*events, interval, **more):
+            return function(*events, interval=max(interval, 1e-3), **more)
+
+        return call
 
     for name in ("composed_epsilon", "composition"):
         monkeypatch.setattr(accountant, name, coarsely(getattr(accountant, name)))
-    monkeypatch.setattr(recompute, "epsilon", coarsely(recompute.epsilon))
+    monkeypatch.setattr(recompute, "epsilon", remembered(coarsely(recompute.epsilon)))
     for name in ("epsilon", "noise_multiplier_for"):
         monkeypatch.setattr(accountant, name, remembered(getattr(accountant, name)))
     monkeypatch.setattr(murmuration.server.run, "write_report", lambda *_: None)
@@ -349,8 +370,6 @@ def cli(monkeypatch, capsys):
 
     Progress, which a busy machine may show, is not among the lines.
     """
-    import sys
-
     import murmuration.cli.main
 
     def call(*arguments):

@@ -3,6 +3,7 @@ that is not for release, and what they cost is known from them."""
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,19 +22,29 @@ pytestmark = pytest.mark.usefixtures("quick_runs")
 PROMPT, RESPONSE = "what now ?", "put some aside first ."
 
 
+@pytest.fixture(scope="module")
+def trained():
+    """Folders of runs by their settings: each is trained once, and copied to whoever wants it."""
+    return {}
+
+
 @pytest.fixture
-def made(tmp_path, crowd, crowd_test, language_model):
+def made(tmp_path, tmp_path_factory, crowd, crowd_test, language_model, trained):
     """A function: the folder of a run, of features unless a base is given."""
 
     def make(base="", **changes):
         if base:
             changes = {"base": language_model(base), "lora_rank": 2} | changes
         settings = {"rounds": 2, "cohort": 10, "group_size": 2, "learning_rate": 5.0} | changes
-        config = RunConfig(
-            data=crowd, test=crowd_test, epsilon=9.0, delta=1e-3, seed=3,
-            out=str(tmp_path / "run"), **settings,
-        )  # fmt: skip
-        return Path(run(config)["out"])
+        name = json.dumps(settings, sort_keys=True)
+        if name not in trained:
+            # As deep as the copies are, since a model may name its base by the way there.
+            config = RunConfig(
+                data=crowd, test=crowd_test, epsilon=9.0, delta=1e-3, seed=3,
+                out=str(tmp_path_factory.mktemp("trained") / "run"), **settings,
+            )  # fmt: skip
+            trained[name] = Path(run(config)["out"])
+        return Path(shutil.copytree(trained[name], tmp_path / "run"))
 
     return make
 
@@ -66,8 +77,8 @@ def head(folder):
 @pytest.mark.parametrize("train", ["lora", "full", "head"])
 def test_transformers_and_peft_give_the_same_rewards(made, language_model, tmp_path, base, train):
     rate = 100.0 if base == "bert" else 5.0  # whose states are small
-    rank = 2 if train == "lora" else 0
-    model = made(base, train=train, lora_rank=rank, learning_rate=rate) / "model"
+    changes = {} if train == "lora" else {"train": train, "lora_rank": 0}
+    model = made(base, learning_rate=rate, **changes) / "model"
     expected = load_scorer(model).score(PROMPT, RESPONSE)
     assert abs(expected) > 0.01  # it has learnt: at first all rewards are zero
     out = tmp_path / "out"
