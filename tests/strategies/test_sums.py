@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pytest
 
+from murmuration.preference.features.questionnaire import Questionnaire
 from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian, PureChoice
@@ -20,6 +21,7 @@ from murmuration.strategies.els import ElsPlan, GroupPlan
 from murmuration.strategies.solved.label_moment import LabelMomentPlan
 from murmuration.strategies.solved.objective_perturbation import ObjectivePlan
 from murmuration.strategies.solved.ranking import RankingPlan
+from murmuration.strategies.solved.survey import SurveyPlan
 from murmuration.strategies.sums import CohortPlan, SumPlan, check_vectors_fit, noise_for_users
 from murmuration.strategies.uls import Uls, UlsPlan
 
@@ -39,6 +41,7 @@ PLANS = {
     LabelMomentPlan: {**LABELS, "rounds": 1},
     ObjectivePlan: LABELS,
     RankingPlan: {**SIZES, "rounds": 1, "layout": VoteLayout(items=4, cap=3)},
+    SurveyPlan: {**SIZES, "rounds": 1, "questionnaire": Questionnaire()},
 }
 
 
