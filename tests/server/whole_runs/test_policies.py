@@ -65,7 +65,7 @@ def test_every_loss_learns_without_noise(config, crowd, loss):
     result = run(
         config.changed(
             strategy="nonprivate",
-            rounds=8,
+            rounds=3,
             cohort=50,
             loss=loss,
             beta=0.5,
@@ -109,7 +109,7 @@ def test_texts_that_do_not_fit_stop_labels_told_at_home_too(config, crowd, write
 
 
 def test_pairs_beyond_the_clip_are_counted(config, crowd):
-    far = config.changed(strategy="nonprivate", rounds=8, cohort=50, loss="square-dpo", beta=5.0,
+    far = config.changed(strategy="nonprivate", rounds=3, cohort=50, loss="square-dpo", beta=5.0,
                  r_max=0.05, test=crowd)  # fmt: skip
     result = run(far)
     assert result["policy_saturated"] > 0.5
