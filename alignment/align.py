@@ -62,6 +62,7 @@ from murmuration.preference.language.checkpoint import digest_of
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.loading import contents_of, resolve_base
 from murmuration.preference.language.reward import save_language_model
+from murmuration.preference.model_folder import SaveOptions
 from murmuration.privacy.disclosure import Disclosure
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.promise import Promise
@@ -243,9 +244,9 @@ def align(
                 out / "model",
                 base,
                 base.theta(),
-                card=card(result, promise),
-                overwrite=(out / "model").exists(),
-                beside=lambda folder: files_of(promise, folder, details(promise)),
+                options=_options(
+                    card(result, promise), promise, overwrite=(out / "model").exists()
+                ),
             )
         with writing(out / "report.html"):
             write_report(out, result, promise)
@@ -292,22 +293,21 @@ def _learnt(
         )
         result = {"demonstrations": len(demonstrations), "loss": loss, "dimension": base.dimension}
         _write(file, json_lines([result]))
+        origin = origin_of(Path(base.settings.path))
+        told = {**config, "learnt": result, "origin": origin}
         with writing(out / "sft"):
             save_language_model(
                 out / "sft",
                 base,
                 theta_D,
-                card=learnt_card(
-                    {
-                        **config,
-                        "learnt": result,
-                        "origin": origin_of(Path(base.settings.path)),
-                    },
-                    promise,
-                ),
-                beside=lambda folder: files_of(promise, folder, details(promise)),
+                options=_options(learnt_card(told, promise), promise),
             )
     return json.loads(file.read_text(encoding="utf-8"))
+
+
+def _options(card: str, promise: Promise, *, overwrite: bool = False) -> SaveOptions:
+    """Return how a model is saved that carries a promise."""
+    return SaveOptions(card, overwrite, partial(files_of, promise, details=details(promise)))
 
 
 def _digests(alignment: Alignment, prompts: Sequence[str], demonstrations: Rows) -> dict[str, str]:

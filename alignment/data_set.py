@@ -19,6 +19,7 @@ from murmuration.alignment.writing import json_lines, writing
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.model_folder import replace_folder
 from murmuration.privacy.promise import Promise
+from murmuration.reporting.jinja import markdown_templates
 from murmuration.reporting.promise import details, paragraphs, table
 from murmuration.server.lineage import PRIVATE_RUNS, ROWS, files_of, mark_of
 
@@ -75,70 +76,21 @@ def save(folder: Path, found: Preferences, made: Made, promise: Promise) -> None
 
 def card(found: Preferences, made: Made, promise: Promise) -> str:
     """README.md of a data set."""
-    rows, private = len(found.rows), bool(promise.runs)
-    policy = f"`{made.policy_name}`, " if made.policy_name else ""
-    policy += f"SHA-256 `{made.policy}`" if made.policy else "which a server ran: no digest"
-    settings = ", ".join(f"`--{name} {value}`" for name, value in made.settings.items())
-    tags = ["differential-privacy"] * private + [
-        "preference",
-        "dpo",
-        "synthetic",
-        "trl",
-        "murmuration",
-    ]
-    head = [
-        "---",
-        "pretty_name: Synthetic preferences from a private reward model",
-        "task_categories:",
-        "- text-generation",
-        "tags:",
-        *(f"- {tag}" for tag in tags),
-        "configs:",
-        "- config_name: default",
-        f"  data_files: {ROWS}",
-        "---",
-    ]
-    policy_said = (
-        "The policy counts, too, where its folder names runs. What else it, or what it began from, "
-        "was trained on is outside these figures."
+    tags = ["preference", "dpo", "synthetic", "trl", "murmuration"]
+    return _CARD.render(
+        tags=["differential-privacy", *tags] if promise.runs else tags,
+        data_file=ROWS,
+        private_runs=PRIVATE_RUNS,
+        rows=len(found.rows),
+        made=made,
+        promise=paragraphs(promise),
+        table=table(details(promise)),
+        for_ever=FOR_EVER,
+        left_out=_left_out(found),
     )
-    body = [
-        "# Synthetic preferences from a private reward model",
-        f"{rows:,} pairs of answers to {made.source}. A language model wrote the answers, and a "
-        "reward model, learnt from a crowd's judgements, says which of two is better: no person "
-        "judged these pairs.",
-        "## Privacy",
-        *(text.replace("<", "&lt;").replace("`", "'") for text in paragraphs(promise)),
-        table(details(promise)),
-        FOR_EVER,
-        policy_said + " The prompts must have been public: whoever was shown them as their own is "
-        "not protected by these figures.",
-        "`privacy.json` names the runs, with the SHA-256 of the rows, and their ledgers lie beside "
-        "it. A model that is trained on these rows stands on the same runs: keep these files with "
-        "it, or name the ledgers where it is trained on again (`--base-privacy`).",
-        "## Rows",
-        f"`{ROWS}`, one row a pair: `prompt`, `chosen`, `rejected`, and the reward's "
-        "`score_chosen` and `score_rejected`, of which only differences within a prompt mean "
-        f"anything; `{PRIVATE_RUNS}` names the private runs that they stand on. There is no user "
-        "column: nobody's judgement is among them, so they are for "
-        "trainers of one party, and not for `murmuration run --data`, which protects users.",
-        "```python\n"
-        "from datasets import load_dataset\n"
-        "from trl import DPOConfig, DPOTrainer\n\n"
-        'rows = load_dataset("path/to/this/folder", split="train")\n'
-        'DPOTrainer(model, args=DPOConfig(output_dir="out"), train_dataset=rows,\n'
-        "           processing_class=tokenizer).train()\n"
-        "```",
-        "## How they were made",
-        f"{made.samples} answers to each of {made.prompts:,} prompts ({settings}) by the policy "
-        f"{policy}; scores of the reward with SHA-256 `{made.reward}`. Left "
-        f"out: {_left_out(found)}.",
-        "## Limits",
-        "Labels are a reward model's opinion, which knows the majority's taste with the noise of "
-        "its privacy, and not the truth. A policy that is trained on them can learn what the "
-        "reward mistakes for good: check what comes out by other means.",
-    ]
-    return "\n".join(head) + "\n\n" + "\n\n".join(body) + "\n"
+
+
+_CARD = markdown_templates(Path(__file__).with_name("templates")).get_template("data_set_card.md")
 
 
 def _left_out(found: Preferences) -> str:

@@ -50,20 +50,18 @@ class PopulationTruth:
         self._weights = weights
         most = max(strength for strength, _ in STRENGTHS)
         corners = [(a, b, c) for a in (-most, most) for b in (-1.0, 1.0) for c in (0.0, 1.0)]
-        self._worst = min(true_reward(self._weights, corner) for corner in corners)
+        #: The least that any answer of the population can be worth.
+        self.worst = min(true_reward(self._weights, corner) for corner in corners)
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """As `Truth`; raises InputError for a prompt that is none of the population's."""
         return worth(prompts, responses, self._weights).rewards_P
 
-    @property
-    def worst(self) -> float:
-        """The least that any answer of the population can be worth."""
-        return self._worst
-
 
 class ModelTruth:
     """A reward model that the policy was not trained on: an opinion, and none that is proven."""
+
+    worst = nan  # every answer has a reward
 
     def __init__(self, folder: str) -> None:
         self._reward = AnswerReward.load(folder)
@@ -71,11 +69,6 @@ class ModelTruth:
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """As `Truth`, of all answers."""
         return self._reward(prompts, responses)
-
-    @property
-    def worst(self) -> float:
-        """There is none: every answer has a reward."""
-        return nan
 
 
 def truth_of(named: str) -> Truth:

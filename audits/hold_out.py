@@ -25,7 +25,7 @@ from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
 from murmuration.strategies.uls import UlsPlan
 
 _CLIP = UserClip(0.1)
-_CANARY = np.array([4711], dtype=np.uint64)
+CANARY = np.array([4711], dtype=np.uint64)
 _TALLY = Tally()
 
 
@@ -48,9 +48,9 @@ class Attack:
     def coins(self, trials: int, source: Randomness) -> np.ndarray:
         """Return whether the canary is held out, by the coin that runs toss: bool (N,)."""
         if self.public_key is not None:
-            return np.full(trials, held_out(_CANARY, self.share, self.public_key)[0])
+            return np.full(trials, held_out(CANARY, self.share, self.public_key)[0])
         keys = source.stream("hold-out coins")
-        return np.array([held_out(_CANARY, self.share, keys.bytes(32))[0] for _ in range(trials)])
+        return np.array([held_out(CANARY, self.share, keys.bytes(32))[0] for _ in range(trials)])
 
 
 def audit_hold_out(task: Task, attack: Attack | None = None) -> Measured:
@@ -131,18 +131,11 @@ def _score(
         moved_N = np.abs(tally_NF).sum(1) - np.abs(tally_NF - mine_F).sum(1)
         out_N = moved_N / float(tally_release.scale)
         if attack.public_key is not None:  # the attacker tosses the coin too
-            held = held_out(_CANARY, attack.share, attack.public_key)[0]
+            held = held_out(CANARY, attack.share, attack.public_key)[0]
             return out_N if held else run_N
         return np.logaddexp(math.log1p(-attack.share) + run_N, math.log(attack.share) + out_N)
 
     return ratio(1.0) - ratio(-1.0) if replaced else ratio(1.0)
-
-
-def trained_key(share: float) -> bytes:
-    """A key that anybody can make of a public name, by which the canary is trained on."""
-    names = (b"run %d" % number for number in range(10_000))
-    keys = (name.ljust(32, b"\0") for name in names)
-    return next(key for key in keys if not held_out(_CANARY, share, key)[0])
 
 
 TARGETS = {

@@ -21,7 +21,7 @@ Legend: M canaries, D trained parameters, V words, H width.
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
@@ -30,7 +30,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import Message
 
 from murmuration.audits.pipeline import (
     CLIP,
@@ -57,9 +56,6 @@ _BETA = 1.0
 #: proportional: by enough for the layers below the head to learn from the second round on, and not
 #: so much that most of a gradient lies there.
 _STEP = 0.0125
-#: How many times too long a fault lets vectors be. Of a few dozen users that go into directions of
-#: their own, sums are still shorter than so many honest users can make them.
-_LOOSE = 6
 
 
 @dataclass(frozen=True)
@@ -200,19 +196,6 @@ def _write_base(policy: Policy) -> None:
         tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]"
     )
     tokenizer.save_pretrained(policy.folder)
-
-
-class LooseClip(Watching):
-    """A grid whose nodes are told to clip at many times the norm that noise is for."""
-
-    def push_messages(self, messages_: Iterable[Message]) -> Iterable[str]:
-        """As ever, but for that."""
-        outgoing = list(messages_)
-        for message in outgoing:
-            parameters = message.content.config_records.get("parameters", {})
-            if "clip-norm" in parameters:
-                parameters["clip-norm"] = _LOOSE * CLIP
-        return super().push_messages(outgoing)
 
 
 @lru_cache(maxsize=2)

@@ -6,12 +6,38 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from murmuration.preference.data.judgements import InputError
 
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+
+
+@dataclass(frozen=True)
+class SaveOptions:
+    """What is written beside a model, and whether over another.
+
+    Attributes:
+        card: becomes README.md.
+        overwrite: whether a saved model that is there is replaced.
+        beside: is given the folder that is written, and gives more files by name.
+    """
+
+    card: str = ""
+    overwrite: bool = False
+    beside: Callable[[Path], Mapping[str, bytes]] | None = None
+
+    def write(self, folder: Path) -> None:
+        """Write card and more files into a folder that has the model."""
+        (folder / "README.md").write_text(self.card.rstrip("\n") + "\n", encoding="utf-8")
+        for name, content in (self.beside(folder) if self.beside else {}).items():
+            (folder / name).write_bytes(content)
+
+
+#: An empty card, and nothing else.
+DEFAULT = SaveOptions()
 
 
 def replace_folder(

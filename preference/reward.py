@@ -34,7 +34,7 @@ from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.hashing import FeatureMap, feature_map, finite_features
 from murmuration.preference.language.checkpoint import check_same, digest_of, folder_of
 from murmuration.preference.linear.examples import pair_examples
-from murmuration.preference.model_folder import replace_folder
+from murmuration.preference.model_folder import SaveOptions, replace_folder
 from murmuration.preference.models import models
 from murmuration.preference.scoring import Text, scores_of, strings_of
 
@@ -159,14 +159,15 @@ class RewardModel:
                 model.
         """
 
+        options = SaveOptions(card, overwrite, beside)
+
         def write(new: Path) -> None:
-            self._write(new, card)
-            for name, content in (beside(new) if beside else {}).items():
-                (new / name).write_bytes(content)
+            self._write(new)
+            options.write(new)
 
         replace_folder(folder, write, _read_config, overwrite)
 
-    def _write(self, folder: Path, card: str) -> None:
+    def _write(self, folder: Path) -> None:
         config = {
             "format": FORMAT,
             "model": self.model,
@@ -175,7 +176,6 @@ class RewardModel:
         }
         (folder / "model.safetensors").write_bytes(save({"theta_D": self.theta_D}))
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        (folder / "README.md").write_text(card.rstrip("\n") + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | os.PathLike, base: str = "") -> "RewardModel | SavedReward":

@@ -8,6 +8,7 @@ Legend: N trials, T rounds.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -15,14 +16,16 @@ from importlib.util import find_spec
 
 import numpy as np
 import torch
+from flwr.app import Message
 from scipy import special
 
 from murmuration.audits.exponential import audit_choice
 from murmuration.audits.faults import Fault
 from murmuration.audits.gaussian import audit_distributed, audit_gaussian, sampled_sums
-from murmuration.audits.hold_out import Attack, audit_hold_out, trained_key
+from murmuration.audits.hold_out import CANARY, Attack, audit_hold_out
 from murmuration.audits.labels import label_scores
-from murmuration.audits.policy_pipeline import LooseClip, audit_policy
+from murmuration.audits.pipeline import CLIP, Watching
+from murmuration.audits.policy_pipeline import audit_policy
 from murmuration.audits.survey import audit_survey
 from murmuration.audits.threshold import audit_threshold
 from murmuration.audits.trials import both_sides
@@ -35,6 +38,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import DELTA, Measured, Task
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.exponential_mechanism import STEPS, ExponentialMechanism
+from murmuration.privacy.mechanisms.hold_out import held_out
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -47,6 +51,29 @@ _CLIP = UserClip(0.1)
 #: Held out: where coins are known, what they were to save is what shows.
 _MOSTLY = 0.97
 _MANY = 10
+#: How many times too long a fault lets vectors be. Of a few dozen users that go into directions of
+#: their own, sums are still shorter than so many honest users can make them.
+_LOOSE = 6
+
+
+class LooseClip(Watching):
+    """A grid whose nodes are told to clip at many times the norm that noise is for."""
+
+    def push_messages(self, messages_: Iterable[Message]) -> Iterable[str]:
+        """As ever, but for that."""
+        outgoing = list(messages_)
+        for message in outgoing:
+            parameters = message.content.config_records.get("parameters", {})
+            if "clip-norm" in parameters:
+                parameters["clip-norm"] = _LOOSE * CLIP
+        return super().push_messages(outgoing)
+
+
+def trained_key(share: float) -> bytes:
+    """A key that anybody can make of a public name, by which the canary is trained on."""
+    names = (b"run %d" % number for number in range(10_000))
+    keys = (name.ljust(32, b"\0") for name in names)
+    return next(key for key in keys if not held_out(CANARY, share, key)[0])
 
 
 class _TwoThirds(GaussianSum):

@@ -23,7 +23,6 @@ from murmuration.privacy.promise import Promise
 from murmuration.reporting.facts import in_words, of_rows
 from murmuration.reporting.provenance import name_of
 from murmuration.server.evaluation import HeldOut
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.settings.model import user_isolation
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import BuiltStrategy, RunContext
@@ -39,13 +38,14 @@ class Pace:
     seconds: float
 
 
-def terms_of(context: RunContext, config: RunConfig, run: str, lineage: Promise) -> RunTerms:
+def terms_of(context: RunContext, run: str, lineage: Promise) -> RunTerms:
     """Return what the run with this identity says of itself in the first line of its ledger.
 
     Raises:
         InputError: its population is said to be disjoint, and there is no earlier run of which that
             could be said.
     """
+    config = context.config
     caveats = {
         Caveat.SEEDED: context.source.seeded,
         Caveat.BATCHED_USERS: config.batch_users,

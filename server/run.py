@@ -18,6 +18,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.kinds.model import Model
 from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.preference.language.policy_class import policy_of
+from murmuration.preference.model_folder import SaveOptions
 from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.accounting.terms import caveat_sentences
 from murmuration.privacy.disclosure import Public
@@ -107,8 +108,9 @@ def run_training(
         ledgers = None  # its run's lies beside it
         if model.holds_promise or origin.lineage.runs:
             ledgers = partial(files_of, promise, details=about)
-        place, card = folder.path / "model", model_card(result, about)
-        model.save(place, trained.theta_D, config.model, card, overwrite=True, beside=ledgers)
+        place = folder.path / "model"
+        options = SaveOptions(model_card(result, about), overwrite=True, beside=ledgers)
+        model.save(place, trained.theta_D, config.model, options)
         result["weights"] = computed(weights_digest(place))
         write_report(folder.path, result, folder.metrics())
         folder.write_json("result.json", result)

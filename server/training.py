@@ -124,7 +124,7 @@ def train(
         delta=config.delta,
         budget=_budget(config),
         accept_loss=config.accept_ledger_loss,
-        terms=terms_of(context, config, folder.run_id, lineage),
+        terms=terms_of(context, folder.run_id, lineage),
     )
     with ledger:
         built = with_hold_out(build(context, ledger), context, ledger)

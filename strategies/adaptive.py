@@ -25,10 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from murmuration.preference.data.rows import InputError
-from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum, node_noise
@@ -38,7 +35,6 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import batches_users, clip_of, model_of, sampled
 from murmuration.strategies.optimizers import OptimizerSettings
-from murmuration.strategies.planning import PlanQuery, attack_figures
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.adaptive import AdaptiveSettings
@@ -59,6 +55,7 @@ from murmuration.strategies.sums import (
     Mechanism,
     check_size,
     check_vectors_fit,
+    divided,
     noise_for_users,
 )
 
@@ -403,50 +400,6 @@ def built(
     )
 
 
-def solve(asked: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
-    """The noise multiplier of the gradients from epsilon, and the noise on the count."""
-    plan = AdaptivePlan.for_epsilon(**asked_sizes(asked, adjacency))
-    return {
-        **asked_numbers(asked),
-        "noise_multiplier": plan.noise_multiplier,
-        "count_noise": plan.count_noise,
-        **attack_of(plan.charges, asked, adjacency),
-    }
-
-
-def attack_of(
-    charges: Mapping[Event, int], asked: PlanQuery, adjacency: Adjacency
-) -> dict[str, float]:
-    """Return what attacks reach at most where a budget is divided among several releases."""
-    terms = {"epsilon": asked.epsilon or 0.0, "delta": asked.delta or 0.0}
-    return attack_figures(charges, adjacency=adjacency, **terms)
-
-
-def asked_numbers(asked: PlanQuery) -> dict[str, float]:
-    """Return what is given where a budget is divided among several releases, and so is given too.
-
-    Raises:
-        InputError: something is missing or given too much.
-    """
-    asked.refuse_examples()
-    strategy = asked.strategy
-    if asked.noise_multiplier is not None or asked.epsilon is None:
-        raise InputError(
-            f"--strategy {strategy} divides its budget by itself: give --epsilon, not the noise"
-        )
-    names = ("epsilon", "users", "cohort", "rounds", "delta")
-    for name in names[1:]:
-        if not (value := getattr(asked, name)) or value < 0:
-            raise InputError(f"--strategy {strategy} needs --{name}, a positive number")
-    return {name: getattr(asked, name) for name in names}
-
-
-def asked_sizes(asked: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
-    """These as arguments of ``for_epsilon``."""
-    more = {"adjacency": adjacency, "hold_out": asked.hold_out}
-    return {**asked_numbers(asked), **more}
-
-
 ADAPTIVE = Strategy(
     name="adaptive",
     help="As uls, with a clip norm that follows a quantile of the users' gradient norms.",
@@ -457,5 +410,5 @@ ADAPTIVE = Strategy(
     discrete=supported,
     masks=supported,
     node_noise=supported,
-    solve=solve,
+    solve=divided(AdaptivePlan, lambda plan: {"count_noise": plan.count_noise}),
 )

@@ -15,7 +15,7 @@ Legend: S sampled users, D dimensions.
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -242,7 +242,7 @@ class CohortStrategy(Strategy):
         model; but what nodes have told with noise of their own they do not tell again.
         """
         drawn = not self.solves or self.node_noise() is not None
-        return drawn and not (self.source.seeded and self.participants.registry.simulated)
+        return drawn and not (self.source.seeded and self._simulated)
 
     def arrays(self) -> Mapping[str, np.ndarray]:
         """Return what nodes get besides the model: earlier releases only."""
@@ -328,7 +328,7 @@ class CohortStrategy(Strategy):
         """Count a node's users as zero; in a simulation, where none fails by chance, RunAborted."""
         self.log({"round": round_, "node": node, "left out": why})
         self.attendance.failed(why)
-        if self.participants.registry.simulated:
+        if self._simulated:
             raise failed_node(why, simulated=True)
 
     def _move(self, round_: int, totals: Mapping[str, np.ndarray] | None) -> ArrayRecord:
@@ -357,15 +357,7 @@ class CohortStrategy(Strategy):
         shapes, noise = self._expected(self._asked.total), self.node_noise()
         if len(outgoing) < party.LEAST_PARTIES:
             self.attendance.begin(0)  # nobody is asked
-        ask = secure_rounds.Asker(
-            grid,
-            round_,
-            self.timeout,
-            self.log,
-            self.slow,
-            self.attendance,
-            self.participants.registry.simulated,
-        )
+        ask = self._asker(grid, round_, self.attendance)
         try:
             totals, nodes = secure_rounds.masked_totals(ask, outgoing, self.steps(), shapes)
             users = sum(self._asked.users[node] for node in nodes)
@@ -377,6 +369,18 @@ class CohortStrategy(Strategy):
             return None
         self.attendance.counted(users)
         return totals
+
+    @property
+    def _simulated(self) -> bool:
+        return self.participants.registry.simulated
+
+    def _replies(self, grid: Grid, outgoing: Iterable[Message]) -> Iterator[Message]:
+        return exchange(grid, outgoing, self.timeout, self.slow, simulated=self._simulated)
+
+    def _asker(self, grid: Grid, round_: int, attendance: Attendance) -> secure_rounds.Asker:
+        return secure_rounds.Asker(
+            grid, round_, self.timeout, self.log, self.slow, attendance, self._simulated
+        )
 
     def _read(self, reply: Message, users: int | None) -> dict[str, np.ndarray]:
         """A reply's sums; MalformedReply, saying why, if they cannot be counted."""
@@ -459,8 +463,7 @@ class CohortStrategy(Strategy):
         if self.masked:
             return self._masked_tally(round_, outgoing, grid, tally, users)
         total_F = np.zeros(tally.figures)
-        simulated = self.participants.registry.simulated
-        for reply in exchange(grid, outgoing, self.timeout, self.slow, simulated=simulated):
+        for reply in self._replies(grid, outgoing):
             node = reply.metadata.src_node_id
             try:
                 if reply.has_error():
@@ -479,10 +482,7 @@ class CohortStrategy(Strategy):
         users: Mapping[int, int],
     ) -> np.ndarray:
         """The sums under masks; zero if nothing can be told."""
-        simulated = self.participants.registry.simulated
-        ask = secure_rounds.Asker(
-            grid, round_, self.timeout, self.log, self.slow, Attendance(), simulated
-        )
+        ask = self._asker(grid, round_, Attendance())
         steps, shapes = {messages.TALLY: 1.0}, {messages.TALLY: (tally.figures,)}
         try:
             totals, nodes = secure_rounds.masked_totals(ask, outgoing, steps, shapes, "evaluate")
@@ -606,7 +606,7 @@ class CohortStrategy(Strategy):
                     outgoing = self.configure_train(round_, arrays, config, grid)
                     return self._asked_round(round_, outgoing, grid)
                 except NotRepeated:
-                    if not (self.draws_again and self.participants.registry.simulated):
+                    if not (self.draws_again and self._simulated):
                         raise
                     self.log({"round": round_, "not repeated": draw})
         finally:
@@ -614,7 +614,7 @@ class CohortStrategy(Strategy):
 
     def _answered_before(self, round_: int) -> bool:
         """Return whether nodes may have answered a round already, and would not again."""
-        deployed = not self.participants.registry.simulated
+        deployed = not self._simulated
         return self.masked and self.is_fresh_draw and deployed and round_ == self.interrupted
 
     def _lost_round(self, round_: int) -> ArrayRecord:
@@ -636,9 +636,7 @@ class CohortStrategy(Strategy):
         try:
             if self.masked:
                 return self._move(round_, self._masked_totals(round_, [*outgoing], grid))
-            simulated = self.participants.registry.simulated
-            replies = exchange(grid, outgoing, self.timeout, self.slow, simulated=simulated)
-            return self.aggregate_train(round_, replies)[0]
+            return self.aggregate_train(round_, self._replies(grid, outgoing))[0]
         except RunAborted:  # a node of a simulation failed, or the round can be asked again
             if self.is_fresh_draw:
                 with suppress(BudgetExceeded):  # it ends all the same

@@ -45,7 +45,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import sums, uls
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import batches_users, model_of, retained
-from murmuration.strategies.planning import SIX, PlanQuery, attack_figures
+from murmuration.strategies.planning import SIX, PlanQuery, attack_figures, largest
 from murmuration.strategies.protocol import group_size_histogram, messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.secure_rounds import check_nodes
@@ -294,16 +294,12 @@ def _built(
     by_cohort = same_compute(config.cohort, users, group_size)
     plan = kind.for_epsilon(
         config.epsilon,
-        users=users,
+        **context.sizes,
         group_size=group_size,
         probability=own.sampling_probability or by_cohort,
-        rounds=config.rounds,
-        delta=config.delta,
-        adjacency=Adjacency(config.adjacency),
         clip=ExampleClip(config.clip_norm or DEFAULT_CLIP),
         discrete=context.noise.on(context.dimension),
         normalized=own.normalized,
-        hold_out=context.hold_out,
         chosen_at=chosen_at,
     )
     ceiling = uls.RATE_CEILING / plan.clip.norm * plan.divisor / plan.batch
@@ -377,11 +373,12 @@ def check(plan: GroupPlan, most: float = sys.float_info.max) -> None:
 
     if works(plan.group_size):
         return
-    low, high = 0, plan.group_size
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if works(middle) else (low, middle)
-    advice = f"the largest --group-size that works here is {low}" if low else "none works here"
+    most_that_works = largest(works, plan.group_size - 1)
+    advice = (
+        f"the largest --group-size that works here is {most_that_works}"
+        if most_that_works
+        else "none works here"
+    )
     raise ValueError(
         f"group privacy certifies nothing for {plan.group_size} judgements per user: its "
         f"conversion diverges; {advice}. --strategy els has no such limit"
@@ -394,7 +391,7 @@ class Group(Els):
     name = "group"
 
 
-def solve(asked: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
+def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     """Epsilon from the noise multiplier, or the noise multiplier from epsilon.
 
     The sampling probability may be left out if ``cohort`` is given. ``batch`` is the constant that
@@ -404,45 +401,45 @@ def solve(asked: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
         InputError: something is missing, given twice or out of range, or group privacy diverges.
         Unsupported: there is no guarantee under ``adjacency``.
     """
-    strategy = asked.strategy
+    strategy = query.strategy
     for name in ("users", "group_size", "rounds", "delta"):
-        if not (value := getattr(asked, name)) or value < 0:
+        if not (value := getattr(query, name)) or value < 0:
             option = name.replace("_", "-")
             raise InputError(f"--strategy {strategy} needs --{option}, a positive number")
-    if (asked.epsilon is None) == (asked.noise_multiplier is None):
+    if (query.epsilon is None) == (query.noise_multiplier is None):
         raise InputError("give one of --epsilon and --noise-multiplier: the other is solved for")
-    if (asked.sampling_probability is None) == (asked.cohort is None):
+    if (query.sampling_probability is None) == (query.cohort is None):
         raise InputError(
             "give one of --sampling-probability, of each kept judgement, and --cohort, the users "
             "of a round of uls whose work it is to equal"
         )
-    assert asked.users and asked.group_size  # checked above
-    probability = asked.sampling_probability
+    assert query.users and query.group_size  # checked above
+    probability = query.sampling_probability
     if probability is None:
-        probability = same_compute(asked.cohort or 0, asked.users, asked.group_size)
+        probability = same_compute(query.cohort or 0, query.users, query.group_size)
     fields = {
-        "users": asked.users,
-        "group_size": asked.group_size,
+        "users": query.users,
+        "group_size": query.group_size,
         "probability": probability,
-        "rounds": asked.rounds,
-        "delta": asked.delta,
+        "rounds": query.rounds,
+        "delta": query.delta,
         "adjacency": adjacency,
         "clip": ExampleClip(1.0),
-        "hold_out": asked.hold_out,
+        "hold_out": query.hold_out,
     }
     kind = ElsPlan if strategy == "els" else GroupPlan
-    if asked.noise_multiplier is None:
-        plan = kind.for_epsilon(asked.epsilon or 0.0, **fields)
+    if query.noise_multiplier is None:
+        plan = kind.for_epsilon(query.epsilon or 0.0, **fields)
     else:
-        plan = kind(noise_multiplier=asked.noise_multiplier, **fields)
+        plan = kind(noise_multiplier=query.noise_multiplier, **fields)
         if isinstance(plan, GroupPlan):
             check(plan)
     spent = plan.epsilon()
     attack = attack_figures(
-        plan.charges, adjacency=adjacency, epsilon=spent, delta=asked.delta or 0.0
+        plan.charges, adjacency=adjacency, epsilon=spent, delta=query.delta or 0.0
     )
     told = ("users", "group_size", "sampling_probability", *SIX)
-    given = {name: getattr(asked, name) for name in dict.fromkeys(told)}
+    given = {name: getattr(query, name) for name in dict.fromkeys(told)}
     given = {name: value for name, value in given.items() if value is not None}
     return {
         **given,

@@ -77,10 +77,7 @@ class ChoicePlan:
     mechanism: ExponentialMechanism
     digest: str
 
-    @property
-    def sampler(self) -> PoissonSampler:
-        """Return who is asked: everybody."""
-        return PoissonSampler(1.0)
+    sampler = PoissonSampler(1.0)  # everybody is asked
 
     @property
     def charges(self) -> dict[Event, int]:

@@ -207,6 +207,8 @@ class LocalLabelPlan:
     most: int
     adjacency: Adjacency = Adjacency.REPLACE_LABELS
 
+    sampler = PoissonSampler(1.0)  # everybody is asked
+
     def __post_init__(self) -> None:
         LOCAL_LABEL.check_adjacency(self.adjacency)
         if self.users < 1 or self.most < 1:
@@ -221,11 +223,6 @@ class LocalLabelPlan:
             self.promise.epsilon, self.promise.delta, labels=self.most if item else 1
         )
         return {event: 1}
-
-    @property
-    def sampler(self) -> PoissonSampler:
-        """Return who is asked: everybody."""
-        return PoissonSampler(1.0)
 
     @property
     def node_config(self) -> Mapping[str, messages.Scalar]:

@@ -51,7 +51,7 @@ class PlanQuery:
             )
 
 
-#: From what is asked to all numbers of the plan.
+#: From a query to all numbers of the plan.
 Solve = Callable[[PlanQuery, Adjacency], dict[str, float]]
 
 
@@ -66,24 +66,22 @@ def attack_figures(
     return {name: value for name, value in told.items() if value is not None}
 
 
-def not_planned(asked: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
+def not_planned(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     """Of strategies that add no noise to a sum; raises InputError."""
     raise InputError(
-        f"--strategy {asked.strategy} adds no noise to a sum: there is nothing to plan"
+        f"--strategy {query.strategy} adds no noise to a sum: there is nothing to plan"
     )
 
 
-def sampled_users(asked: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
+def sampled_users(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     """All of ``SIX`` from five of them: users are sampled, and one clipped vector of each is
     summed.
 
     Raises:
         InputError: not exactly one is left out, a number that cannot be, or one that means nothing.
     """
-    asked.refuse_examples()
-    given = {name: getattr(asked, name) for name in SIX}
-    coins = asked.hold_out
-    missing = [name for name in SIX if given[name] is None]
+    query.refuse_examples()
+    missing = [name for name in SIX if getattr(query, name) is None]
     if len(missing) != 1:
         listed = ", ".join("--" + name.replace("_", "-") for name in (missing or SIX))
         if missing:
@@ -92,6 +90,12 @@ def sampled_users(asked: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
                 " As in: murmuration plan --epsilon 3 --delta 1e-5 --rounds 200 --users 2700"
             )
         raise InputError(f"leave out exactly one of them, the one to solve for: {listed}")
+    return _solved(query, missing[0], adjacency)
+
+
+def _solved(query: PlanQuery, missing: str, adjacency: Adjacency) -> dict[str, float]:
+    """Return all of ``SIX``, of which the one that is ``missing`` is solved for."""
+    given, coins = {name: getattr(query, name) for name in SIX}, query.hold_out
     known = {name: value for name, value in given.items() if value is not None}
     for name, value in known.items():
         if not (math.isfinite(value) and value > 0):
@@ -130,30 +134,31 @@ def sampled_users(asked: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
             adjacency=adjacency,
             hold_out=coins,
         ),
-        "cohort": lambda: _last(lambda m: cost(cohort=m) <= known["epsilon"], int(known["users"])),
+        "cohort": lambda: largest(
+            lambda m: cost(cohort=m) <= known["epsilon"], int(known["users"])
+        ),
         "users": lambda: _first_users(lambda n: cost(users=n) <= known["epsilon"], known["cohort"]),
         "delta": lambda: accountant.delta_for(
             known["epsilon"], event=event(), rounds=int(known["rounds"]), adjacency=adjacency
         ),
     }
-    name = missing[0]
-    if name == "delta" and coins:
+    if missing == "delta" and coins:
         raise InputError("--delta is not solved for with --heldout: give it, and leave out another")
-    value = solvers[name]()
-    if name in ("rounds", "cohort", "users") and value < 1:
-        raise InputError(f"no number of {name} meets epsilon = {known['epsilon']:g}; add noise")
-    result = {**known, name: value}
-    if name in ("rounds", "cohort", "users"):
+    value = solvers[missing]()
+    if missing in ("rounds", "cohort", "users") and value < 1:
+        raise InputError(f"no number of {missing} meets epsilon = {known['epsilon']:g}; add noise")
+    result = {**known, missing: value}
+    if missing in ("rounds", "cohort", "users"):
         # Whole numbers rarely meet the target exactly: say what is really spent.
-        result["epsilon"] = cost(**{name: value})
+        result["epsilon"] = cost(**{missing: value})
     planned = PoissonGaussian(result["cohort"] / result["users"], result["noise_multiplier"])
     charges = {planned: int(result["rounds"]), **charges_of(coins)}
     terms = {"epsilon": result["epsilon"], "delta": result["delta"]}
     return result | attack_figures(charges, adjacency=adjacency, **terms)
 
 
-def _last(fits: Callable[[int], bool], most: int) -> int:
-    """The largest number up to ``most`` that fits, 0 if none; ``fits`` turns false once."""
+def largest(fits: Callable[[int], bool], most: int) -> int:
+    """Return the largest number up to ``most`` that fits, 0 if none; ``fits`` turns false once."""
     low, high = 0, most + 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -175,7 +180,7 @@ def _first_users(fits: Callable[[int], bool], cohort: float) -> int:
 
 
 def released_once(
-    asked: PlanQuery, adjacency: Adjacency, allowed: tuple[int, ...]
+    query: PlanQuery, adjacency: Adjacency, allowed: tuple[int, ...]
 ) -> dict[str, float]:
     """All numbers where everybody takes part in each of the ``allowed`` rounds, without sampling.
 
@@ -186,53 +191,22 @@ def released_once(
         InputError: not exactly one of epsilon, noise multiplier and delta is left out, or a number
             that cannot be.
     """
-    asked.refuse_examples()
-    strategy = asked.strategy
-    rounds = asked.rounds or allowed[0]
+    query.refuse_examples()
+    strategy = query.strategy
+    rounds = query.rounds or allowed[0]
     if rounds not in allowed:
         listed = " or ".join(map(str, allowed))
         raise InputError(f"--strategy {strategy} takes --rounds {listed}, not {rounds}")
-    if asked.cohort is not None:
+    if query.cohort is not None:
         raise InputError(f"--cohort has no meaning for --strategy {strategy}: everybody takes part")
-    if not asked.users or asked.users < 1:
+    if not query.users or query.users < 1:
         raise InputError(f"--strategy {strategy} needs --users, a positive number")
-    three = {
-        "epsilon": asked.epsilon,
-        "noise_multiplier": asked.noise_multiplier,
-        "delta": asked.delta,
-    }
-    missing = [name for name, value in three.items() if value is None]
+    missing = [
+        name for name in ("epsilon", "noise_multiplier", "delta") if getattr(query, name) is None
+    ]
     if len(missing) != 1:
         raise InputError(
             "leave out exactly one of --epsilon, --noise-multiplier and --delta, to solve for it"
         )
-    for name, value in three.items():
-        if value is not None and not value > 0:
-            raise InputError(f"--{name.replace('_', '-')} must be positive; got {value}")
-    epsilon, noise, delta = asked.epsilon or 0.0, asked.noise_multiplier or 0.0, asked.delta or 0.0
-    if missing[0] == "epsilon":
-        epsilon = accountant.epsilon(
-            [(PoissonGaussian(1.0, noise), rounds)], adjacency=adjacency, delta=delta
-        )
-    elif missing[0] == "delta":
-        delta = accountant.delta_for(
-            epsilon, event=PoissonGaussian(1.0, noise), rounds=rounds, adjacency=adjacency
-        )
-    else:
-        noise = accountant.noise_multiplier_for(
-            epsilon, delta=delta, probability=1.0, rounds=rounds, adjacency=adjacency
-        )
-    return {
-        "epsilon": epsilon,
-        "noise_multiplier": noise,
-        "rounds": rounds,
-        "cohort": asked.users,
-        "users": asked.users,
-        "delta": delta,
-        **attack_figures(
-            {PoissonGaussian(1.0, noise): rounds, **charges_of(asked.hold_out)},
-            adjacency=adjacency,
-            epsilon=epsilon,
-            delta=delta,
-        ),
-    }
+    whole = dataclasses.replace(query, rounds=rounds, cohort=query.users)
+    return _solved(whole, missing[0], adjacency)

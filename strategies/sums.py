@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -213,29 +213,29 @@ def everybody(plan: type[SumPlan], **own: Any) -> Solve:
     cost. What it says comes from the plan's own charges.
     """
 
-    def solve(asked: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
-        asked.refuse_examples()
-        if asked.cohort is not None:
+    def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
+        query.refuse_examples()
+        if query.cohort is not None:
             raise InputError(
-                f"--cohort has no meaning for --strategy {asked.strategy}: everybody takes part"
+                f"--cohort has no meaning for --strategy {query.strategy}: everybody takes part"
             )
-        if not (asked.users and asked.rounds and asked.delta):
-            raise InputError(f"--strategy {asked.strategy} needs --users, --rounds and --delta")
-        if (asked.epsilon is None) == (asked.noise_multiplier is None):
+        if not (query.users and query.rounds and query.delta):
+            raise InputError(f"--strategy {query.strategy} needs --users, --rounds and --delta")
+        if (query.epsilon is None) == (query.noise_multiplier is None):
             raise InputError("leave out one of --epsilon and --noise-multiplier, to solve for it")
         fields = {
-            "users": asked.users,
-            "rounds": asked.rounds,
-            "delta": asked.delta,
+            "users": query.users,
+            "rounds": query.rounds,
+            "delta": query.delta,
             "adjacency": adjacency,
-            "hold_out": asked.hold_out,
+            "hold_out": query.hold_out,
             **own,
         }
-        if asked.noise_multiplier is not None:
-            planned = plan(noise_multiplier=asked.noise_multiplier, **fields)
+        if query.noise_multiplier is not None:
+            planned = plan(noise_multiplier=query.noise_multiplier, **fields)
         else:
-            planned = plan.for_epsilon(asked.epsilon or 0.0, **fields)
-        epsilon = planned.epsilon() if asked.epsilon is None else asked.epsilon
+            planned = plan.for_epsilon(query.epsilon or 0.0, **fields)
+        epsilon = planned.epsilon() if query.epsilon is None else query.epsilon
         return {
             "epsilon": epsilon,
             "noise_multiplier": planned.noise_multiplier,
@@ -249,6 +249,45 @@ def everybody(plan: type[SumPlan], **own: Any) -> Solve:
         }
 
     return solve
+
+
+def divided(plan: type[SumPlan], tell: Callable[[Any], dict[str, float]]) -> Solve:
+    """Return how ``murmuration plan`` solves for the noise of a ``plan`` that divides its epsilon.
+
+    ``tell`` gives what is said of such a plan beside its noise on the vectors.
+    """
+
+    def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
+        numbers = divided_numbers(query)
+        planned = plan.for_epsilon(**numbers, adjacency=adjacency, hold_out=query.hold_out)
+        terms = {name: numbers[name] for name in ("epsilon", "delta")}
+        return {
+            **numbers,
+            "noise_multiplier": planned.noise_multiplier,
+            **tell(planned),
+            **attack_figures(planned.charges, adjacency=adjacency, **terms),
+        }
+
+    return solve
+
+
+def divided_numbers(query: PlanQuery) -> dict[str, float]:
+    """Return what is given where a budget is divided among several releases.
+
+    Raises:
+        InputError: something is missing or given too much.
+    """
+    query.refuse_examples()
+    strategy = query.strategy
+    if query.noise_multiplier is not None or query.epsilon is None:
+        raise InputError(
+            f"--strategy {strategy} divides its budget by itself: give --epsilon, not the noise"
+        )
+    names = ("epsilon", "users", "cohort", "rounds", "delta")
+    for name in names[1:]:
+        if not (value := getattr(query, name)) or value < 0:
+            raise InputError(f"--strategy {strategy} needs --{name}, a positive number")
+    return {name: getattr(query, name) for name in names}
 
 
 def check_vectors_fit(vectors: int, clip: UserClip | ExampleClip) -> None:

@@ -19,7 +19,6 @@ from murmuration.preference.data.cells import BadRow, text_cell, user_cell
 from murmuration.preference.data.judgement_row import check_count, check_length
 from murmuration.preference.data.judgements import (
     CLEAN,
-    LabelChannel,
     LeftOut,
     OnBadRows,
     check_grouped,
@@ -58,6 +57,11 @@ class UserTexts:
     left_out: int = 0
     notes: tuple[str, ...] = ()
 
+    channel = CLEAN  # there are no labels
+    thumbs = 0  # nothing was rated
+    one_user_per_row = False  # a user is whoever wrote the texts
+    declared = None  # texts are of no kind
+
     def __post_init__(self) -> None:
         check_grouped(self.user_ids, self.start_U, len(self.texts), "texts")
 
@@ -75,34 +79,14 @@ class UserTexts:
         return np.diff(self.start_U)
 
     @property
-    def channel(self) -> LabelChannel:
-        """There are no labels that anything could have happened to."""
-        return CLEAN
-
-    @property
     def prompts(self) -> list[str]:
         """Nobody was shown any."""
         return []
 
     @property
-    def thumbs(self) -> int:
-        """Zero: nothing was rated."""
-        return 0
-
-    @property
-    def one_user_per_row(self) -> bool:
-        """False: a user is whoever wrote the texts."""
-        return False
-
-    @property
     def decided(self) -> int:
         """Return how many there is something to learn from: all."""
         return len(self.texts)
-
-    @property
-    def declared(self) -> None:
-        """None: texts are of no kind."""
-        return None
 
     def as_texts(self, refusal: str) -> Self:
         """Return itself."""

@@ -64,6 +64,8 @@ class EncoderFeatures:
         device: where the encoder runs; a GPU if there is one.
     """
 
+    uses_prompt = True  # the response is read after its prompt
+
     def __init__(
         self,
         path: str,
@@ -99,11 +101,6 @@ class EncoderFeatures:
     def dimension(self) -> int:
         """D: the hidden size and the length."""
         return self._model.config.hidden_size + 1
-
-    @property
-    def uses_prompt(self) -> bool:
-        """True: the response is read after its prompt."""
-        return True
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """Features of R texts: (R, D) float32."""

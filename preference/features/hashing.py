@@ -69,15 +69,12 @@ class HashingFeatures:
     length_weight: float = 0.3
     length: str = "bounded"
 
+    uses_prompt = False  # equal responses have equal features
+
     def __post_init__(self) -> None:
         if self.dimension < 2 or self.ngrams < 1:
             raise InputError("hashing features need dimension >= 2 and ngrams >= 1")
         check_length(self.length, self.length_weight)
-
-    @property
-    def uses_prompt(self) -> bool:
-        """False."""
-        return False
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """Features of R texts: (R, D) float32."""

@@ -7,7 +7,7 @@ can ask for. Made-up texts depend on public limits only.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -26,6 +26,7 @@ from murmuration.preference.language.examples import LanguageExamples
 from murmuration.preference.language.next_tokens import NextTokens
 from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.language.tokens import Tokens
+from murmuration.preference.model_folder import DEFAULT, SaveOptions
 from murmuration.preference.models import PreferenceModel
 
 _TRIAL_TOKENS = 48  # of the longest text on which gradients are compared
@@ -97,19 +98,10 @@ class LanguageModel(ABC):
         return {}
 
     def save(
-        self,
-        folder: Path,
-        theta_D: np.ndarray,
-        model: str,
-        card: str = "",
-        *,
-        overwrite: bool = False,
-        beside: Callable[[Path], Mapping[str, bytes]] | None = None,
+        self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT
     ) -> None:
         """As `save_language_model`."""
-        save_language_model(
-            folder, self.network, theta_D, model, card, overwrite=overwrite, beside=beside
-        )
+        save_language_model(folder, self.network, theta_D, model, options)
 
     def reuse(self, made: Examples) -> Examples | None:
         """Return tokens of the same network: they serve whatever is computed of them at a time."""

@@ -1,6 +1,6 @@
 """A language model's head alone: a linear head over its last states, saved as a language model."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import numpy as np
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.kinds.linear import LinearModel
 from murmuration.preference.language.reward import save_language_model
+from murmuration.preference.model_folder import DEFAULT, SaveOptions
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,7 @@ class LanguageHeadModel(LinearModel):
         return self.features.fits(prompts, responses)
 
     def save(
-        self,
-        folder: Path,
-        theta_D: np.ndarray,
-        model: str,
-        card: str = "",
-        *,
-        overwrite: bool = False,
-        beside: Callable[[Path], Mapping[str, bytes]] | None = None,
+        self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT
     ) -> None:
         """Write the language model with this head."""
-        save_language_model(
-            folder, self.features, theta_D, model, card, overwrite=overwrite, beside=beside
-        )
+        save_language_model(folder, self.features, theta_D, model, options)

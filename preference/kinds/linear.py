@@ -1,6 +1,6 @@
 """A linear head θ over fixed features: as `preference.reward` saves and scores it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -13,6 +13,7 @@ from murmuration.preference.data.schema import Schema
 from murmuration.preference.features.hashing import FeatureMap, feature_map
 from murmuration.preference.kinds.model import Examples
 from murmuration.preference.linear.examples import PairExamples, made_up_pairs, pair_examples
+from murmuration.preference.model_folder import DEFAULT, SaveOptions
 from murmuration.preference.models import PreferenceModel
 from murmuration.preference.reward import RewardModel, rewards_at
 
@@ -91,15 +92,7 @@ class LinearModel:
         return {}
 
     def save(
-        self,
-        folder: Path,
-        theta_D: np.ndarray,
-        model: str,
-        card: str = "",
-        *,
-        overwrite: bool = False,
-        beside: Callable[[Path], Mapping[str, bytes]] | None = None,
+        self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT
     ) -> None:
         """As `RewardModel.save`."""
-        reward = RewardModel(theta_D, self.features, model)
-        reward.save(folder, card, overwrite=overwrite, beside=beside)
+        RewardModel(theta_D, self.features, model).save(folder, **vars(options))

@@ -21,6 +21,7 @@ from murmuration.preference.data.loading import Data
 from murmuration.preference.data.rows import Kind
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.linear.local_steps import LocalSteps
+from murmuration.preference.model_folder import DEFAULT, SaveOptions
 from murmuration.preference.models import PreferenceModel
 
 #: ``add(total_D, grads_BD, stretches_P2)`` is ``total_D += reduce(grads_BD)`` in place: all but
@@ -271,14 +272,7 @@ class Model(Protocol):
         ...
 
     def save(
-        self,
-        folder: Path,
-        theta_D: np.ndarray,
-        model: str,
-        card: str = "",
-        *,
-        overwrite: bool = False,
-        beside: Callable[[Path], Mapping[str, bytes]] | None = None,
+        self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT
     ) -> None:
         """Write the model at θ as a folder that `preference.language.likelihood.load_scorer`
         reads, whole or not at all.
@@ -287,11 +281,9 @@ class Model(Protocol):
             folder: where.
             theta_D: θ.
             model: of preferences, by its name.
-            card: becomes README.md.
-            overwrite: whether a saved model that is there is replaced.
-            beside: is given the folder that is written, and gives more files by name.
+            options: what is written beside it, and whether over another.
 
         Raises:
-            InputError: something is there already, and ``overwrite`` is false or it is no model.
+            InputError: something is there already, and may not be overwritten or is no model.
         """
         ...

@@ -17,7 +17,7 @@ a batch.
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -57,6 +57,7 @@ from murmuration.preference.language.policy_class import (
     policy_of,
 )
 from murmuration.preference.language.reward import save_language_model
+from murmuration.preference.model_folder import DEFAULT, SaveOptions
 from murmuration.preference.models import PreferenceModel
 
 
@@ -207,20 +208,11 @@ class PolicyClass:
         return about
 
     def save(
-        self,
-        folder: Path,
-        theta_D: np.ndarray,
-        model: str,
-        card: str = "",
-        *,
-        overwrite: bool = False,
-        beside: Callable[[Path], Mapping[str, bytes]] | None = None,
+        self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT
     ) -> None:
         """Write the policy that θ chooses."""
         chosen = self.unrounded(self.chosen(theta_D))
-        save_language_model(
-            folder, chosen, np.zeros(0), model, card, overwrite=overwrite, beside=beside
-        )
+        save_language_model(folder, chosen, np.zeros(0), model, options)
 
     def unrounded(self, place: int) -> LanguageBase:
         """One of them in float32, to be saved."""
@@ -293,6 +285,9 @@ class ClassExamples:
     log_PT: np.ndarray
     known_PT: np.ndarray
 
+    network = None  # likelihoods are of one class
+    measures_loss = False  # it is a reward that a policy stands for
+
     @property
     def dimension(self) -> int:
         """P."""
@@ -329,19 +324,9 @@ class ClassExamples:
         return self.judged.counts_U
 
     @property
-    def network(self) -> None:
-        """None: likelihoods are of one class."""
-        return None
-
-    @property
     def choices(self) -> int:
         """P."""
         return self.dimension
-
-    @property
-    def measures_loss(self) -> bool:
-        """False: it is a reward that a policy stands for."""
-        return False
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
         """Return how often the chosen policy prefers what was preferred."""

@@ -160,18 +160,16 @@ class BaseSettings:
     merged: str = ""
 
     def __post_init__(self) -> None:
-        if self.train not in (*TRAINED, NOTHING):
-            raise InputError(f"--train must be one of {', '.join(TRAINED)}; got {self.train!r}")
-        if self.task not in TASKS:
-            raise InputError(f"--task must be one of {', '.join(TASKS)}; got {self.task!r}")
-        if self.dtype not in ("", *DTYPES):
-            raise InputError(f"--dtype must be one of {', '.join(DTYPES)}; got {self.dtype!r}")
-        if self.quantise not in QUANTISED:
-            said = ", ".join(QUANTISED)
-            raise InputError(f"--quantise must be one of {said}; got {self.quantise!r}")
-        if self.head_pooling not in POOLINGS:
-            choices = ", ".join(POOLINGS)
-            raise InputError(f"--head-pooling must be one of {choices}; got {self.head_pooling!r}")
+        for name, choices, unnamed in (
+            ("train", TRAINED, NOTHING),
+            ("task", TASKS, None),
+            ("dtype", DTYPES, ""),
+            ("quantise", QUANTISED, None),
+            ("head_pooling", POOLINGS, None),
+        ):
+            if (value := getattr(self, name)) not in (*choices, unnamed):
+                option = "--" + name.replace("_", "-")
+                raise InputError(f"{option} must be one of {', '.join(choices)}; got {value!r}")
         if not LORA_LAYERS.fullmatch(self.layers):
             raise InputError(
                 f"--lora-layers must be all, last:COUNT or FIRST-LAST; got {self.layers!r}"
@@ -189,20 +187,16 @@ class BaseSettings:
             raise InputError(
                 f"--task {self.task} has no head of its own to train: use --train lora or full"
             )
-        for name, option in (
-            ("rank", "--lora-rank"),
-            ("max_tokens", "--max-tokens"),
-            ("memory", "--user-memory"),
+        for name, option, least in (
+            ("rank", "--lora-rank", 1),
+            ("max_tokens", "--max-tokens", 1),
+            ("memory", "--user-memory", 1),
+            ("batch_tokens", "--batch-tokens", 0),
+            ("alpha", "--lora-alpha", 0),
+            ("head_layer", "--head-layer", 0),
         ):
-            if getattr(self, name) < 1:
-                raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
-        for name, option in (
-            ("batch_tokens", "--batch-tokens"),
-            ("alpha", "--lora-alpha"),
-            ("head_layer", "--head-layer"),
-        ):
-            if getattr(self, name) < 0:
-                raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
+            if (value := getattr(self, name)) < least:  # 0 stands for the default
+                raise InputError(f"{option} must be at least 1; got {value}")
 
 
 class LanguageBase:

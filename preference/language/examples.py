@@ -71,6 +71,10 @@ class LanguageExamples(ABC):
     head_only: bool = field(default=False, kw_only=True)
     public: bool = field(default=False, kw_only=True)
 
+    choices = 0  # a model is trained
+    measures_loss = False  # unless accuracy is of next tokens
+    single_rows = None  # no gradient is a multiple of a row
+
     @property
     @abstractmethod
     def width(self) -> int:
@@ -93,21 +97,6 @@ class LanguageExamples(ABC):
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
         """Return its accuracy, and what else is to be known of a finished model: here nothing."""
         return self.accuracy(theta_D), {}
-
-    @property
-    def choices(self) -> int:
-        """Zero: a model is trained."""
-        return 0
-
-    @property
-    def measures_loss(self) -> bool:
-        """Return whether accuracy is of next tokens, and has a loss."""
-        return False
-
-    @property
-    def single_rows(self) -> None:
-        """None: no gradient is a multiple of a row."""
-        return None
 
     @property
     def network(self) -> torch.nn.Module:

@@ -43,6 +43,8 @@ from murmuration.preference.models import PreferenceModel
 class NextTokens(LanguageExamples):
     """Tokens of texts whose next tokens are said; from `second_T` on they are scored."""
 
+    measures_loss = True  # that of the next token
+
     @property
     def width(self) -> int:
         """As of pairs."""
@@ -68,11 +70,6 @@ class NextTokens(LanguageExamples):
             back_QH[part] = leaf_QH.grad
         if state_QH.requires_grad:  # or only the head is trained
             state_QH.backward(back_QH)
-
-    @property
-    def measures_loss(self) -> bool:
-        """True."""
-        return True
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
         """Return how often the likeliest next token at θ is the right one, and the loss.

@@ -11,7 +11,7 @@ the next token is saved here, too, and used by `preference.language.likelihood`.
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from murmuration.preference.language.adapters import with_adapter
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.linear.examples import pair_examples
-from murmuration.preference.model_folder import replace_folder
+from murmuration.preference.model_folder import DEFAULT, SaveOptions, replace_folder
 from murmuration.preference.scoring import Text, scores_of, strings_of
 
 FORMAT = "murmuration-language-reward-1"
@@ -42,10 +42,7 @@ def save_language_model(
     base: LanguageBase | LanguageHead,
     theta_D: np.ndarray,
     model: str = "btl",
-    card: str = "",
-    *,
-    overwrite: bool = False,
-    beside: Callable[[Path], Mapping[str, bytes]] | None = None,
+    options: SaveOptions = DEFAULT,
 ) -> None:
     """Write the folder of a language model at θ, whole or not at all.
 
@@ -54,13 +51,11 @@ def save_language_model(
         base: the network.
         theta_D: θ.
         model: of preferences, by its name.
-        card: becomes README.md.
-        overwrite: whether a saved model that is there is replaced.
-        beside: is given the folder that is written, and gives more files by name.
+        options: what is written beside it, and whether over another.
 
     Raises:
         InputError: θ has not the base's dimension or is not finite; or something is there already,
-            and ``overwrite`` is false or it is not a saved model.
+            and may not be overwritten or is not a saved model.
     """
     theta_D = finite_theta(theta_D, base.dimension)
 
@@ -68,11 +63,9 @@ def save_language_model(
         base.write(new, theta_D)
         about = {"format": FORMAT, "model": model, "base": _described(base, new)}
         (new / FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        (new / "README.md").write_text(card.rstrip("\n") + "\n", encoding="utf-8")
-        for name, content in (beside(new) if beside else {}).items():
-            (new / name).write_bytes(content)
+        options.write(new)
 
-    replace_folder(folder, write, read_about, overwrite)
+    replace_folder(folder, write, read_about, options.overwrite)
 
 
 def finite_theta(theta_D: np.ndarray, dimension: int) -> np.ndarray:

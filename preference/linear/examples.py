@@ -64,6 +64,10 @@ class PairExamples:
     flip_J: torch.Tensor | None = None
     kind: Kind = "pairs"
 
+    network = None  # there are no tokens
+    choices = 0  # a model is trained
+    measures_loss = False  # a reward has none
+
     def __post_init__(self) -> None:
         if self.x_RD.ndim != 2 or self.y_R.shape != self.x_RD.shape[:1]:
             raise InputError(
@@ -128,21 +132,6 @@ class PairExamples:
             self.x_RD.numpy(), rows.numpy(), theta_D.float().numpy(), found_K.numpy()
         )
         return found_K
-
-    @property
-    def network(self) -> None:
-        """None: there are no tokens."""
-        return None
-
-    @property
-    def choices(self) -> int:
-        """Zero: a model is trained."""
-        return 0
-
-    @property
-    def measures_loss(self) -> bool:
-        """False: a reward has none."""
-        return False
 
     @property
     def single_rows(self) -> "PairExamples | None":

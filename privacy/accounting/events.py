@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special
 
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
-from murmuration.privacy.accounting.event import Event
+from murmuration.privacy.accounting.event import Event, check_gaussian
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
@@ -46,12 +46,7 @@ class GroupGaussian:
     probability: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0.0):
-            raise ValueError(f"the noise multiplier must be positive, got {self.noise_multiplier}")
-        if not (type(self.group_size) is int and self.group_size >= 1):
-            raise ValueError(f"the group size must be a whole number ≥ 1, got {self.group_size!r}")
-        if not 0.0 < self.probability <= 1.0:
-            raise ValueError(f"the sampling probability must be in (0, 1], got {self.probability}")
+        check_gaussian(self.noise_multiplier, self.probability, self.group_size)
 
     def loss(self, adjacency: Adjacency, interval: float) -> NoReturn:
         """There is none for a round; ValueError."""
@@ -163,10 +158,7 @@ class TestedGaussian:
     failure: float
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.probability <= 1.0:
-            raise ValueError(f"the sampling probability must be in (0, 1], got {self.probability}")
-        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0.0):
-            raise ValueError(f"the noise multiplier must be positive, got {self.noise_multiplier}")
+        check_gaussian(self.noise_multiplier, self.probability)
         if not 0.0 < self.failure < 1.0:
             raise ValueError(f"the failure probability must be in (0, 1), got {self.failure}")
 

@@ -31,6 +31,7 @@ import numpy as np
 from scipy import special
 
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF, between
+from murmuration.privacy.accounting.event import check_gaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 
 #: Probability that may go to an infinite loss at each cut, each round.
@@ -58,10 +59,7 @@ class PoissonGaussian:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.probability <= 1.0:
-            raise ValueError(f"the sampling probability must be in (0, 1], got {self.probability}")
-        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0.0):
-            raise ValueError(f"the noise multiplier must be positive, got {self.noise_multiplier}")
+        check_gaussian(self.noise_multiplier, self.probability)
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """See ``Event.loss``."""
@@ -89,12 +87,7 @@ class MixtureGaussian:
     probability: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0.0):
-            raise ValueError(f"the noise multiplier must be positive, got {self.noise_multiplier}")
-        if not (type(self.group_size) is int and self.group_size >= 1):
-            raise ValueError(f"the group size must be a whole number ≥ 1, got {self.group_size!r}")
-        if not 0.0 < self.probability <= 1.0:
-            raise ValueError(f"the sampling probability must be in (0, 1], got {self.probability}")
+        check_gaussian(self.noise_multiplier, self.probability, self.group_size)
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """The privacy loss of one round, discretized pessimistically to ``interval``.

@@ -12,8 +12,6 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies import adaptive, uls
 from murmuration.strategies.adaptive import (
     DEFAULT_START,
-    asked_numbers,
-    asked_sizes,
     built,
     quantile_plan,
 )
@@ -37,7 +35,7 @@ from murmuration.strategies.spec import (
     clip_norm,
     cohort_bytes,
 )
-from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
+from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, divided, divided_numbers
 
 #: Step size without noise, on gradients that are not clipped: that of ULS at its default clip norm.
 _CEILING = uls.RATE_CEILING / uls.DEFAULT_CLIP
@@ -187,48 +185,43 @@ def build_centred(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     return built(context, ledger, AupThreshold, plan, account, down=2)
 
 
-def solve(asked: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
+def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     """The noise multiplier of the gradients from epsilon, and what else is released with it.
 
     Raises:
         InputError: something is missing or given too much.
         ValueError: sizes that cannot be, or a cohort that is too small for the filter.
     """
-    result, sizes = asked_numbers(asked), asked_sizes(asked, adjacency)
-    if asked.variant == "published":
-        if asked.hold_out:
-            raise InputError(
-                "--heldout saves --variant published nothing: its noise is the paper's"
-            )
-        phases = schedule.constant_schedule(
-            sizes["users"],
-            1,
-            cohort=sizes["cohort"],
-            rounds=sizes["rounds"],
-            rate=1.0,
-            radius=published.DEFAULT_RADIUS,
-        )
-        terms = {name: sizes[name] for name in ("epsilon", "delta", "adjacency")}
-        as_published = PublishedPlan.for_epsilon(phases=phases, **terms)
-        return {**result, "noise_multiplier": as_published.noise_multipliers[-1]}
-    if asked.variant == "corrected":
-        plan = CorrectedPlan.for_epsilon(**sizes)
-        return {
-            **result,
-            "noise_multiplier": plan.noise_multiplier,
-            "least_weight": plan.mechanism.bar,
-            **adaptive.attack_of(plan.charges, asked, adjacency),
-        }
-    if asked.adaptation == "above-threshold":
-        tested = ThresholdPlan.for_epsilon(**sizes)
-        return {
-            **result,
-            "noise_multiplier": tested.noise_multiplier,
-            "tests": tested.series,
-            "test_epsilon": tested.test_epsilon,
-            **adaptive.attack_of(tested.charges, asked, adjacency),
-        }
-    return adaptive.solve(asked, adjacency)
+    if query.variant == "published":
+        return _solve_published(query, adjacency)
+    if query.variant == "corrected":
+        return _SOLVE_CORRECTED(query, adjacency)
+    if query.adaptation == "above-threshold":
+        return _SOLVE_THRESHOLD(query, adjacency)
+    return adaptive.ADAPTIVE.solve(query, adjacency)
+
+
+_SOLVE_CORRECTED = divided(CorrectedPlan, lambda plan: {"least_weight": plan.mechanism.bar})
+_SOLVE_THRESHOLD = divided(
+    ThresholdPlan, lambda plan: {"tests": plan.series, "test_epsilon": plan.test_epsilon}
+)
+
+
+def _solve_published(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
+    numbers = divided_numbers(query)
+    if query.hold_out:
+        raise InputError("--heldout saves --variant published nothing: its noise is the paper's")
+    phases = schedule.constant_schedule(
+        query.users or 0,
+        1,
+        cohort=query.cohort or 0,
+        rounds=query.rounds or 0,
+        rate=1.0,
+        radius=published.DEFAULT_RADIUS,
+    )
+    terms = {name: numbers[name] for name in ("epsilon", "delta")}
+    plan = PublishedPlan.for_epsilon(phases=phases, adjacency=adjacency, **terms)
+    return {**numbers, "noise_multiplier": plan.noise_multipliers[-1]}
 
 
 _BUILDERS = {

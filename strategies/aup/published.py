@@ -82,6 +82,8 @@ class PublishedPlan:
     group_size: int = DEFAULT_GROUP_SIZE
     retain: int = 0
 
+    sampler = PoissonSampler(1.0)  # whom the coins of a phase choose: see ``sample_cohort``
+
     def __post_init__(self) -> None:
         if len(self.phases) != len(self.noise_multipliers) or not self.phases:
             raise ValueError("every phase needs a noise multiplier of its own")
@@ -150,11 +152,6 @@ class PublishedPlan:
             result[self._on_part(number, self.test(number).event)] = 1
             result[self._on_part(number, self.event(number))] = phase.rounds
         return result
-
-    @property
-    def sampler(self) -> PoissonSampler:
-        """Everybody whom the coins of a phase choose; see ``AupPublished.sample_cohort``."""
-        return PoissonSampler(1.0)
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:

@@ -23,6 +23,7 @@ Legend: P nodes of a session, L numbers of a masked vector.
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -170,6 +171,7 @@ def _split(
     return result
 
 
+@dataclass(frozen=True)
 class Asker:
     """One exchange after the other over ``grid``; who fails is logged and left out.
 
@@ -177,19 +179,13 @@ class Asker:
     up. ``attendance`` hears who answers; a node of a simulation that fails ends the run.
     """
 
-    def __init__(
-        self,
-        grid: Grid,
-        round_: int,
-        timeout: float,
-        log: PrivateLog,
-        slow: set[int],
-        attendance: Attendance,
-        simulated: bool,
-    ) -> None:
-        self._grid, self._round, self._timeout = grid, round_, timeout
-        self._log, self._slow = log, slow
-        self._attendance, self._simulated = attendance, simulated
+    grid: Grid
+    round: int
+    timeout: float
+    log: PrivateLog
+    slow: set[int]
+    attendance: Attendance
+    simulated: bool
 
     def __call__(
         self,
@@ -205,13 +201,11 @@ class Asker:
         result: dict[int, Answer] = {}
         silent = set(contents)
         outgoing = self._messages(kind, contents)
-        replies = exchange(
-            self._grid, outgoing, self._timeout, self._slow, simulated=self._simulated
-        )
+        replies = exchange(self.grid, outgoing, self.timeout, self.slow, simulated=self.simulated)
         for reply in replies:
             node = reply.metadata.src_node_id
             silent.discard(node)
-            self._slow.discard(node)
+            self.slow.discard(node)
             try:
                 if node not in contents or node in result:
                     raise messages.MalformedReply("a second reply, or one that was not asked for")
@@ -223,19 +217,19 @@ class Asker:
                 self._leave_out(node, f"{kind}: {error}")
         for node in silent:
             self._leave_out(node, f"no answer to {kind}")
-            self._slow.add(node)
-        self._attendance.heard(bool(result))
+            self.slow.add(node)
+        self.attendance.heard(bool(result))
         return result
 
     def _leave_out(self, node: int, why: str) -> None:
-        self._log({"round": self._round, "node": node, "left out": why})
-        self._attendance.failed(why)
-        if self._simulated:
+        self.log({"round": self.round, "node": node, "left out": why})
+        self.attendance.failed(why)
+        if self.simulated:
             raise failed_node(why, simulated=True)
 
     def _messages(self, kind: str, contents: Mapping[int, RecordDict]) -> Iterable[Message]:
         for node, content in contents.items():
-            yield messages.outgoing(content, kind, node, self._round, message_ttl(self._timeout))
+            yield messages.outgoing(content, kind, node, self.round, message_ttl(self.timeout))
 
 
 def _by_place(place: Mapping[int, int], found: Mapping[int, Answer]) -> dict[int, Answer]:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from murmuration.audits.hold_out import Attack, audit_hold_out, trained_key
+from murmuration.audits.hold_out import Attack, audit_hold_out
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.research.faults import FAULTS
+from murmuration.research.faults import FAULTS, trained_key
 
 
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])

@@ -8,7 +8,6 @@ from scipy import stats
 from murmuration.audits.pipeline import CLIP, one_run, run_canaries
 from murmuration.audits.policy_pipeline import (
     TARGETS,
-    LooseClip,
     audit_policy,
     tiny_policy,
 )
@@ -18,6 +17,7 @@ from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.research.faults import LooseClip
 from murmuration.strategies.protocol.availability import RunAborted
 
 CANARIES = 40

@@ -14,6 +14,7 @@ from murmuration.preference.language.generation import PublicSeed, Sampling, Wri
 from murmuration.preference.language.likelihood import load_next_token, load_scorer
 from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.language.tokens import TextTokens
+from murmuration.preference.model_folder import SaveOptions
 from murmuration.preference.reward import RewardModel
 
 PROMPTS = [
@@ -165,7 +166,7 @@ def test_a_saved_run_writes_what_it_finds_likely(language_model, tmp_path, train
     path = language_model("gpt2")
     base = LanguageBase(BaseSettings(path, train, rank=2, task="sft"))
     theta_D = np.random.default_rng(0).standard_normal(base.dimension).astype(np.float32)
-    save_language_model(tmp_path / "m", base, theta_D, card="a card")
+    save_language_model(tmp_path / "m", base, theta_D, options=SaveOptions("a card"))
     writer, scorer = Writer.load(tmp_path / "m"), load_scorer(tmp_path / "m")
     found = writer.write(PROMPTS, Sampling(0.0, max_new_tokens=12))
     assert found == Writer.load(tmp_path / "m").write(PROMPTS, Sampling(0.0, max_new_tokens=12))

@@ -11,6 +11,7 @@ from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.likelihood import SavedLikelihood, load_scorer
 from murmuration.preference.language.reward import save_language_model
+from murmuration.preference.model_folder import SaveOptions
 from murmuration.preference.reward import RewardModel
 
 PROMPTS, RESPONSES = ["What now?"] * 2, ["Save it.", "Bet on it, live now."]
@@ -24,7 +25,8 @@ def saved(language_model, tmp_path):
         base = LanguageBase(BaseSettings(language_model(kind), train, rank=2, task=task))
         theta_D = 0.2 * np.random.default_rng(0).standard_normal(base.dimension)
         folder = tmp_path / f"{kind}-{train}-{task}"
-        save_language_model(folder, base, theta_D.astype(np.float32), card="a card")
+        theta_D = theta_D.astype(np.float32)
+        save_language_model(folder, base, theta_D, options=SaveOptions("a card"))
         return folder, base
 
     return save

@@ -13,6 +13,7 @@ from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.reward import save_language_model
+from murmuration.preference.model_folder import SaveOptions
 from murmuration.preference.reward import RewardModel
 
 
@@ -22,8 +23,8 @@ def trained(language_model):
     base = LanguageBase(BaseSettings(language_model("gpt2"), rank=2))
     theta_D = np.random.default_rng(0).standard_normal(base.dimension).astype(np.float32) * 0.2
 
-    def save(folder, card="", **more):
-        model_on(base).save(folder, theta_D, "btl", card, **more)
+    def save(folder, *options, **more):
+        model_on(base).save(folder, theta_D, "btl", SaveOptions(*options, **more))
 
     def score(prompts, responses):
         return model_on(base).scores([theta_D], prompts, responses)[0]
