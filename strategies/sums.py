@@ -348,17 +348,17 @@ class SumStrategy(CohortStrategy):
         return self.plan.mechanism.clip.is_valid(sums["sum"], users)
 
     def release(
-        self, round_: int, totals: Mapping[str, np.ndarray], covers: str = ""
+        self, round_: int, totals: Mapping[str, np.ndarray], purpose: str = ""
     ) -> np.ndarray:
         """The sum with its noise, (D,); charged to the ledger first.
 
-        ``covers`` is what the ledger says is released. A round that releases several sums names
+        ``purpose`` is what the ledger says is released. A round that releases several sums names
         each: a second one of the same name counts as the first one, run again.
         """
         return self.plan.mechanism.release(
             totals["sum"],
             round_=round_,
-            covers=covers or self.covers,
+            covers=purpose or self.covers,
             ledger=self.ledger,
             source=self.source,
         )

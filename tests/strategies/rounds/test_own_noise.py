@@ -59,7 +59,7 @@ class ReleasesTwice(Banded):
 
     def gradient(self, round_, totals):
         step_D = super().gradient(round_, totals)
-        self.release(round_, {"sum": 0.5 * totals["sum"]}, covers="half a sum")
+        self.release(round_, {"sum": 0.5 * totals["sum"]}, purpose="half a sum")
         return step_D
 
 
