@@ -52,7 +52,7 @@ class DataSettings(TypedDict, total=False):
     """Least number of a label that is a thumb up, as 4 of 1 to 5."""
 
     no_prompt: bool
-    """Pairs have no prompt. [default: recognised where no row has one; not at nodes]"""
+    """There are no prompts. [default: recognised where no row has one; not at nodes]"""
 
     heldout: float
     """Share of users held out when there is no --test; 0: nobody, and no accuracy is measured.

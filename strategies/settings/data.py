@@ -87,7 +87,7 @@ class DataConfig:
     )
     no_prompt: bool = setting(
         False,
-        "Pairs have no prompt. [default: recognised where no row has one; not at nodes]",
+        "There are no prompts. [default: recognised where no row has one; not at nodes]",
         panel=DATA,
     )
     heldout: float = setting(
