@@ -41,6 +41,7 @@ SUITES = (
     "murmuration/test_version.py",
     "murmuration/test_wheel.py",
     "preference/data/test_data_sets.py",
+    "preference/data/test_misreadings.py",
     "privacy/test_seeded_faults.py",
     "test_house.py",
 )

@@ -45,13 +45,14 @@ class DataSettings(TypedDict, total=False):
 
     scale: str
     """Labels that are numbers, as LOW..HIGH: thumbs are up above the middle (1..5), and of two
-    responses the first won below it (-3..3). [default: recognised from all labels]"""
+    responses the first won below it (-3..3). HIGH..LOW where the lowest is the best. [default:
+    recognised from all labels]"""
 
     positive_from: str
     """Least number of a label that is a thumb up, as 4 of 1 to 5."""
 
     no_prompt: bool
-    """Pairs have no prompt. [default: recognised where no row has one; not at nodes]"""
+    """There are no prompts. [default: recognised where no row has one; not at nodes]"""
 
     heldout: float
     """Share of users held out when there is no --test; 0: nobody, and no accuracy is measured.

@@ -242,7 +242,8 @@ class DataSummary:
             + (
                 "the command below leaves them out (--on-bad-rows skip). Why"
                 if self.few_left_out
-                else "too many to be left out: what they hold has not been understood. Why"
+                else "too many to be left out, so the command below refuses them: what they hold "
+                "has not been understood. Why"
             )
             + (f", of the first {told:,}:" if told < left_out else ":")
         ]

@@ -89,8 +89,12 @@ def text_cell(value: object, column: str) -> str:
         raise BadRow(f"{column!r} is empty")
     try:
         value.encode()
-    except UnicodeEncodeError:
-        raise BadRow(f"{column!r} is not valid Unicode (half of a surrogate pair)") from None
+    except UnicodeEncodeError as error:
+        # Bytes that are not UTF-8 were decoded to halves from U+DC80 on (PEP 383).
+        byte = "\udc80" <= value[error.start] <= "\udcff"
+        utf_8 = "a byte that is not UTF-8: save the file as UTF-8"
+        why = utf_8 if byte else "half of a surrogate pair"
+        raise BadRow(f"{column!r} is not valid Unicode ({why})") from None
     return value
 
 
@@ -201,6 +205,7 @@ def side_cell(value: object, column: str, pair: Sequence[str]) -> float:
         side
         for side, (name, end) in enumerate(zip(pair, ends, strict=True))
         if named == name.casefold()
+        or label_text(value) == label_text(name)
         or re.fullmatch(rf"(?:[a-z]+[ _-])?{re.escape(end.casefold())}", named)
     ]
     if len(won) != 1:

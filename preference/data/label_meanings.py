@@ -37,7 +37,7 @@ def decide(rows: Sequence[Row], at_node: bool = False) -> tuple[list[Row | BadRo
     At a node ``rows`` are one user's, and nobody else's rows decide what they mean.
     """
     bare = all(row.whole for row in rows)
-    if bare and any(row.prompt_problem and len({*row.whole}) > 1 for row in rows):
+    if bare and any(row.prompt_problem and len({*row.whole}) == len(row.whole) for row in rows):
         rows = [without_prompt(row) for row in rows]
     scales: dict[str, Scale | None] = {}
     for kind, known in (("thumbs", THUMBS), ("pairs", WINNING_SIDES)):
@@ -85,8 +85,9 @@ def _misread(kind: str, labels: set[str], numbers: Sequence[float], unread: Sequ
         if kind == "thumbs":
             return (
                 f"labels are {shown}, which is no scale that is known: pass --positive-from "
-                f"{above:g} if {above:g} and more are thumbs up, or --scale {low}..{high} if what "
-                "lies above its middle is"
+                f"{above:g} if {above:g} and more are thumbs up, or --scale {low}..{high} if that "
+                "is the whole scale and what lies above its middle is; --scale "
+                f"{high}..{low} if {low} is the best"
             )
         return (
             f"winners are {shown}, which name no side: pass --scale {low}..{high} if what lies "
@@ -118,7 +119,7 @@ def meaning(label: str, kind: Kind, schema: Schema) -> float:
         raise BadRow(f"the label {label!r} is not on the scale that is declared")
     if kind == "thumbs" and schema.positive_from:
         return float(number >= float(schema.positive_from))
-    above = number - (low + high) / 2.0
+    above = (number - (low + high) / 2.0) * (-1.0 if schema.falling else 1.0)
     return 0.5 if above == 0.0 else float((above > 0.0) == (kind == "thumbs"))
 
 
@@ -136,5 +137,5 @@ def first_preferred(row: Row, y: float) -> Row:
 
 def without_prompt(row: Row) -> Row:
     """Return a row of whole texts, where no prompt is to be looked for in what they share."""
-    notes = tuple(NO_PROMPT if note == SHARED_WORDS else note for note in row.notes)
+    notes = (*(note for note in row.notes if note != SHARED_WORDS), NO_PROMPT)
     return replace(row, prompt="", responses=row.whole, prompt_problem="", notes=notes)

@@ -18,14 +18,16 @@ Decisions:
   people's rows must be kept apart, these are not read (``isolate``).
 """
 
+import codecs
 import csv
 import gzip
 import json
 import os
+import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, TypeGuard, cast
 
@@ -541,23 +543,40 @@ def _json(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
     yield from enumerate(rows, start=1)
 
 
+_SEPARATOR_LINE = re.compile(rb"sep=([,;\t|])\s*", re.IGNORECASE)
+
+
 def _csv(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
-    reader = csv.reader(map(_csv_line, _lines(stream, most)), strict=True)
-    header = [name.strip().removeprefix("\ufeff") for name in next(reader, [])]
+    """Rows under a header, whose separators are those of the whole file: commas, or, if there are
+    none in it, semicolons or tabs. Excel may write in a line before it which they are."""
+    lines = _lines(stream, most)
+    top = next(lines, b"").removeprefix(codecs.BOM_UTF8)
+    if top.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise csv.Error("it is UTF-16, as Excel's Unicode text: save it as CSV UTF-8")
+    separator, before = _separator(top), 0
+    if stated := _SEPARATOR_LINE.fullmatch(top):
+        separator, top, before = stated[1].decode(), next(lines, b""), 1
+    texts = (_csv_line(line, separator) for line in chain([top], lines))
+    reader = csv.reader(texts, delimiter=separator, strict=True)
+    header = [name.strip() for name in next(reader, [])]
     if len(set(header)) != len(header):
         raise csv.Error(f"the header names a column twice: {', '.join(header)}")
-    first_line_of_row = reader.line_num + 1
+    first_line_of_row = reader.line_num + before + 1
     for fields in reader:
         if len(fields) == len(header):
             yield first_line_of_row, dict(zip(header, fields, strict=True))
         elif fields:
             reason = f"{len(fields)} fields under a header of {len(header)}"
             yield first_line_of_row, BadRow(reason)
-        first_line_of_row = reader.line_num + 1
+        first_line_of_row = reader.line_num + before + 1
 
 
-def _csv_line(line: bytes) -> str:
-    if too_much := _too_much(line):
+def _separator(header: bytes) -> str:
+    return next((each for each in ",;\t" if each.encode() in header), ",")
+
+
+def _csv_line(line: bytes, separator: str) -> str:
+    if too_much := _too_much(line.replace(separator.encode(), b",")):
         raise csv.Error(too_much)
     # Undecodable bytes become lone surrogates, which are refused with the row they stand in.
     return line.decode(errors="surrogateescape")

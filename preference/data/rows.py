@@ -41,6 +41,7 @@ from murmuration.preference.data.cells import (
     prompt_cell,
     ranks_cell,
     rated_exchange,
+    response_cell,
     responses_cell,
     score_cell,
     scores_cell,
@@ -317,10 +318,12 @@ def missing_columns(row: Mapping[str, object], missing: Mapping[str, str]) -> Ba
     wanted = ", ".join(map(repr, missing.values()))
     example = ",".join(f"{each}=NAME" for each in missing)
     sided = ""
-    if {"chosen", "rejected"} <= {*missing}:
+    two = "chosen" in missing or any({*pair} <= {*row} for pair in PAIRS_OF_SIDES)
+    if "rejected" in missing and two:
         sided = (
-            "; where a column says which of two responses won, "
-            "response_a=NAME,response_b=NAME,winner=NAME instead of the last two"
+            "; where a column says which of two responses won, response_a=NAME,response_b=NAME,"
+            f"winner=NAME instead of {'the last two' if 'chosen' in missing else 'it'}; where it "
+            "says how good a single response is, completion=NAME,label=NAME"
         )
     return BadRow(
         f"no column {wanted}; the columns are: {there}. Name yours with --columns {example}{sided}"
@@ -453,6 +456,9 @@ class RowReader:
         return reason
 
 
+_SAYS_DISLIKED = ("disliked", "dislike", "thumbs down", "downvoted", "downvote")
+
+
 def _column_names(columns: Mapping[str, str]) -> dict[str, str]:
     """Field → column; `tie` is there only if it was asked for, and then the column must exist."""
     for each, column in columns.items():
@@ -462,7 +468,13 @@ def _column_names(columns: Mapping[str, str]) -> dict[str, str]:
             )
         if not isinstance(column, str) or not column:
             raise InputError(f"--columns: no column is named for {each!r}")
-    names = {each: each for each in REQUIRED} | dict(columns)
+        if each == "label" and label_text(column) in _SAYS_DISLIKED:
+            raise InputError(
+                f"--columns: true in {column!r} says that a response was not liked, and in a label "
+                "that it was: name a column that says what was liked, or turn this one round"
+            )
+    needed = [each for each in REQUIRED if "winner" not in columns or each not in _OF_PAIRS]
+    names = {each: each for each in needed} | dict(columns)
     if len(set(names.values())) < len(names):
         shown = ",".join(f"{each}={column}" for each, column in names.items())
         raise InputError(f"--columns: two fields are read from one column ({shown})")
@@ -541,8 +553,7 @@ def _judgement(row: Mapping[str, object], layout: Layout, declared: Kind) -> Row
     elif layout.form == "list":
         judged = _listed(row, columns, declared)
     else:
-        prompt = columns["prompt"] if layout.prompted else None
-        asked, response = rated_exchange(row, columns["completion"], prompt)
+        asked, response, prompt_problem = _rated(row, layout)
         label, problem = label_text(row[columns["label"]]), ""
         try:
             y = float(flag_cell(row[columns["label"]], columns["label"]))
@@ -550,7 +561,13 @@ def _judgement(row: Mapping[str, object], layout: Layout, declared: Kind) -> Row
             if not label:
                 raise
             y, problem = math.nan, str(reason)
-        judged = Row("", asked, (response,), y, "thumbs", None, label=label, label_problem=problem)
+        judged = Row(
+            *("", asked, (response,), y, "thumbs", None),
+            label=label,
+            label_problem=problem,
+            whole=(response,) if prompt_problem else (),
+            prompt_problem=prompt_problem,
+        )
     user_id = ""
     if "user_id" in columns:
         user_id = user_cell(row[columns["user_id"]], columns["user_id"])
@@ -573,6 +590,22 @@ def _judgement(row: Mapping[str, object], layout: Layout, declared: Kind) -> Row
         judged.whole,
         judged.prompt_problem,
     )
+
+
+def _rated(row: Mapping[str, object], layout: Layout) -> tuple[str, str, str]:
+    """Prompt and response of a rating, and what is wrong with its prompt; then it is empty."""
+    column = layout.columns["completion"]
+    prompt = layout.columns["prompt"] if layout.prompted else None
+    bare = prompt is None or is_empty(row[prompt])
+    if not (bare and is_plain_text(row[column])):
+        return *rated_exchange(row, column, prompt), ""
+    if layout.maybe_prompted:
+        raise missing_columns(row, {"prompt": "prompt"})
+    try:
+        rated_exchange(row, column, prompt)  # which says what is wrong with it
+    except BadRow as reason:
+        return "", response_cell(row[column], column), str(reason)
+    raise AssertionError("a response without a prompt was read")
 
 
 def _pair(row: Mapping[str, object], layout: Layout) -> Row:

@@ -39,8 +39,9 @@ class Schema:
         max_characters: of a text.
         one_user_per_row: whether each row counts as a user of its own, for want of better: what is
             promised is then promised to single rows.
-        scale: `LOW..HIGH`, if labels are numbers: of a single response from bad to good, of two
-            from the first to the second; what is in the middle is neither. Empty: recognised.
+        scale: `FROM..TO`, if labels are numbers: of a single response from bad to good, of two
+            from the first to the second; what is in the middle is neither. `FROM` may be the
+            larger number, as of grades of which 1 is the best. Empty: recognised.
         positive_from: the least number that is a thumb up, if it is not what lies above the middle.
         no_prompt: whether pairs have no prompt.
         format: of the system that exported the rows (`preference.data.formats`); empty: ours.
@@ -84,15 +85,30 @@ class Schema:
                 raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
 
         if self.scale and not (_SCALE.fullmatch(self.scale) and self.bounds[0] < self.bounds[1]):
-            raise InputError(f"--scale must be LOW..HIGH, as 1..5 or -3..3; got {self.scale!r}")
+            raise InputError(
+                "--scale must be LOW..HIGH, as 1..5 or -3..3, or HIGH..LOW where the lowest is the "
+                f"best; got {self.scale!r}"
+            )
         if self.positive_from and not _NUMBER.fullmatch(self.positive_from):
             raise InputError(f"--positive-from must be a number; got {self.positive_from!r}")
+        if self.positive_from and self.falling:
+            raise InputError(
+                f"--positive-from is a least number, and on --scale {self.scale} less is better: "
+                "leave one out"
+            )
 
     @property
     def bounds(self) -> tuple[float, float]:
         """The lowest and the highest label of the scale; all numbers, if none is declared."""
-        low, _, high = self.scale.partition("..")
-        return (float(low), float(high)) if self.scale else (-math.inf, math.inf)
+        start, _, end = self.scale.partition("..")
+        low, high = sorted((float(start), float(end))) if self.scale else (-math.inf, math.inf)
+        return low, high
+
+    @property
+    def falling(self) -> bool:
+        """Return whether the better labels of the declared scale are the lower ones."""
+        start, _, end = self.scale.partition("..")
+        return bool(self.scale) and float(start) > float(end)
 
     @classmethod
     def of(cls, settings: Mapping[str, bool | int | float | str]) -> "Schema":

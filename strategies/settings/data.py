@@ -78,7 +78,8 @@ class DataConfig:
     scale: str = setting(
         "",
         "Labels that are numbers, as LOW..HIGH: thumbs are up above the middle (1..5), and of two "
-        "responses the first won below it (-3..3). [default: recognised from all labels]",
+        "responses the first won below it (-3..3). HIGH..LOW where the lowest is the best. "
+        "[default: recognised from all labels]",
         panel=DATA,
     )
     positive_from: str = setting(
@@ -86,7 +87,7 @@ class DataConfig:
     )
     no_prompt: bool = setting(
         False,
-        "Pairs have no prompt. [default: recognised where no row has one; not at nodes]",
+        "There are no prompts. [default: recognised where no row has one; not at nodes]",
         panel=DATA,
     )
     heldout: float = setting(

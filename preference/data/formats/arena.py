@@ -4,11 +4,13 @@
 them.
 
 The winner is a side (`model_a`, `tie (bothbad)`), one of three columns of ones and zeros, or the
-name of a model, which must be that of exactly one of the two.
+name of a model, which must be that of exactly one of the two. System prompts are not shown to who
+votes; where the two conversations have different ones, or only one has one, both are left out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import dropwhile, takewhile
 
 from murmuration.preference.data.cells import list_cell
 from murmuration.preference.data.errors import BadRow
@@ -26,7 +28,7 @@ def rows(row: Cells) -> Iterator[Cells]:
     """Yield the pair of a vote."""
     won = _won(row)
     if "conversation_a" in row and "conversation_b" in row:
-        yield pair(None, row["conversation_a"], row["conversation_b"], won)
+        yield pair(None, *_same_system(row["conversation_a"], row["conversation_b"]), won)
         return
     prompt, first, second = row["prompt"], row["response_a"], row["response_b"]
     turns = [list_cell(cell) for cell in (prompt, first, second)]
@@ -60,6 +62,20 @@ def _won(row: Cells) -> float:
     if len(meant) != 1:
         raise BadRow(f"{column!r} names {'both sides' if meant else 'no side, model or tie'}")
     return meant.pop()
+
+
+def _same_system(first: object, second: object) -> tuple[object, object]:
+    """Return two conversations without the system prompts that they do not share."""
+    both = list_cell(first), list_cell(second)
+    if both[0] is None or both[1] is None:
+        return first, second
+    if [*takewhile(_is_system, both[0])] == [*takewhile(_is_system, both[1])]:
+        return first, second
+    return [*dropwhile(_is_system, both[0])], [*dropwhile(_is_system, both[1])]
+
+
+def _is_system(turn: object) -> bool:
+    return isinstance(turn, Mapping) and turn.get("role") == "system"
 
 
 def _conversation(prompts: list[object], replies: list[object] | None) -> list[dict[str, object]]:

@@ -1,10 +1,10 @@
-"""Comparisons of two texts, as Label Studio exports its tasks as JSON: left or right, by annotator.
+"""Comparisons of two texts (left or right), or ratings of one, as Label Studio exports its tasks.
 
 A task is several people's where several annotated it, so no node reads it. Annotations that were
 cancelled are none.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from murmuration.preference.data.errors import BadRow
@@ -20,16 +20,21 @@ _PAIRS = (
     ("answer_a", "answer_b"),
     ("left", "right"),
 )
+_RATED = ("response", "answer", "completion", "output")
 _KINDS = ("pairwise", "choices")
+_KINDS_OF_RATINGS = ("rating", "choices")
 
 
 def rows(row: Mapping[str, Any]) -> Iterator[Cells | BadRow]:
-    """Yield the pair of each annotation."""
+    """Yield the pair, or the rated text, of each annotation."""
     data = row["data"]
     pairs = [both for both in _PAIRS if {*both} <= {*data}]
-    if len(pairs) != 1:
-        raise BadRow("'data' has not exactly one pair of texts, as 'answer1' and 'answer2'")
-    first, second = (data[column] for column in pairs[0])
+    single = [column for column in _RATED if column in data]
+    if len(pairs or single) != 1:
+        raise BadRow(
+            "'data' has not exactly one pair of texts, as 'answer1' and 'answer2', nor a 'response'"
+        )
+    prompt = first_of(data, _PROMPTS)
     for annotation in row["annotations"]:
         if annotation.get("was_cancelled"):
             continue
@@ -38,25 +43,35 @@ def rows(row: Mapping[str, Any]) -> Iterator[Cells | BadRow]:
             who = who.get("id", who.get("email")) if isinstance(who, Mapping) else who
             if who is None:
                 raise BadRow("an annotation does not say who completed it ('completed_by')")
-            won = _won(annotation, pairs[0])
-            yield {"user_id": who, **pair(first_of(data, _PROMPTS), first, second, won)}
+            if pairs:
+                first, second = (data[column] for column in pairs[0])
+                judged = pair(prompt, first, second, _won(annotation, pairs[0]))
+            else:
+                label = _selected(annotation, _KINDS_OF_RATINGS)
+                judged = {"prompt": prompt, "completion": data[single[0]], "label": label}
+            yield {"user_id": who, **judged}
         except BadRow as reason:
             yield reason
 
 
 def _won(annotation: Mapping[str, Any], columns: tuple[str, str]) -> float:
-    results = [each for each in annotation["result"] if each.get("type") in _KINDS]
-    if len(results) != 1:
-        raise BadRow("an annotation needs exactly one result of type pairwise or choices")
-    value = results[0]["value"]
-    selected = value.get("selected", value.get("choices"))
-    if isinstance(selected, list):
-        selected = selected[0] if len(selected) == 1 else None
     words = [
         (name, column, column.replace("_", " "))
         for name, column in zip(("left", "right"), columns, strict=True)
     ]
-    return side(selected, "value", *words)
+    return side(_selected(annotation, _KINDS), "value", *words)
+
+
+def _selected(annotation: Mapping[str, Any], kinds: Collection[str]) -> object:
+    """Return what an annotation's only result of these types says, None for several choices."""
+    results = [each for each in annotation["result"] if each.get("type") in kinds]
+    if len(results) != 1:
+        raise BadRow(f"an annotation needs exactly one result of type {' or '.join(kinds)}")
+    value = results[0]["value"]
+    label = next((value[key] for key in ("selected", "rating", "choices") if key in value), None)
+    if isinstance(label, list):
+        label = label[0] if len(label) == 1 else None
+    return label
 
 
 LABEL_STUDIO = Format("label-studio", forms=(("id", "data", "annotations"),), of_row=rows)

@@ -134,6 +134,17 @@ def test_arena_of_comparia(read):
         assert "'chosen_model_name'" in refusal(read, "arena", [comparia(chosen_model_name=name)])
 
 
+def test_arena_with_a_system_prompt_of_one_model_alone(read):
+    """They are not shown to who votes, and some models are given one."""
+    system = [{"role": "system", "content": "Be kind."}]
+    row = vote(winner="model_b")
+    own = row | {"conversation_a": system + row["conversation_a"]}
+    assert read("arena", [own]) == [("j", "Q", (B, A), 1.0)]
+    shared = own | {"conversation_b": system + row["conversation_b"]}
+    ((_, prompt, responses, _),) = read("arena", [shared])
+    assert "Be kind." in prompt and responses == (B, A)
+
+
 def test_arena_that_contradicts_itself_is_refused(read):
     both = comparia(both_equal=True, chosen_model_name="m1")
     assert "'both_equal' is true" in refusal(read, "arena", [both])
@@ -298,6 +309,20 @@ def test_label_studio(read):
     assert read("label-studio", [chosen]) == [("7", "Q", ("B", "A"), 1.0)]
 
 
+def test_label_studio_of_ratings(read):
+    def stars(text, kind, value, who=7):
+        result = [{"type": kind, "value": value}]
+        data = {"prompt": "Q", "response": text}
+        return {"id": 1, "data": data, "annotations": [{"completed_by": who, "result": result}]}
+
+    rows = [stars("A", "rating", {"rating": 5}), stars("B", "rating", {"rating": 2})]
+    assert "--scale 2..5" in refusal(read, "label-studio", rows)
+    assert read("label-studio", rows, scale="1..5") == [("7", "Q", ("A", "B"), 1.0)]
+    rows = [stars("A", "choices", {"choices": ["Bad"]}), stars("B", "choices", {"choices": "good"})]
+    assert read("label-studio", rows) == [("7", "Q", ("B", "A"), 1.0)]
+    assert "exactly one result" in refusal(read, "label-studio", [stars("A", "pairwise", {})])
+
+
 def test_label_studio_with_another_annotation_is_refused(read):
     for selected in (SECRET, "middle", "", None):
         assert "names neither" in refusal(read, "label-studio", [task(selected)])
@@ -344,6 +369,33 @@ def test_argilla_of_several_and_of_version_1(read):
     ((user, _, responses, _),) = read("argilla", [older], kind="ranking", responses=3)
     assert user == "w"
     assert responses == tuple(f"text of {fields[n]}" for n in (1, 2, 0))
+
+
+def test_argilla_of_version_2_ranks_by_order_and_titles_have_blanks(read):
+    fields = ("response1", "response2")
+    first, second = (f"text of {name}" for name in fields)
+    ranks = [{"value": "Response 1", "rank": 2}, {"value": "Response 2", "rank": 1}]
+    values = [["response2", "response1"], ["Response 1", "Response 2"], ranks, "Response 2"]
+    rows = read("argilla", [record(value, fields) for value in values])
+    assert [row[2][0] for row in rows] == [second, first, second, second]
+    twice = record("Response 1", fields)
+    twice["responses"]["q"].append({"user_id": "x", "value": ["response1", "response1"]})
+    assert "does not rank" in refusal(read, "argilla", [twice])
+
+
+def test_argilla_takes_no_other_field_for_a_response(read):
+    extra = record("response_b")
+    extra["fields"] |= {"source": SECRET, "topic": SECRET}
+    assert read("argilla", [extra]) == [
+        ("w", "Q", ("text of response_b", "text of response_a"), 1.0)
+    ]
+
+
+def test_argilla_of_ratings(read):
+    rows = [record(5, ("response",)), record(2, ("answer",))]
+    assert "--scale 2..5" in refusal(read, "argilla", rows)
+    texts = ("text of response", "text of answer")
+    assert read("argilla", rows, scale="1..5") == [("w", "Q", texts, 1.0)]
 
 
 def test_argilla_reads_one_question(read):

@@ -271,6 +271,30 @@ def test_byte_order_marks(write):
         assert len(load_judgements(write(name, b"\xef\xbb\xbf" + content))) == 3
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_csv_of_spreadsheets(write, separator):
+    content = as_csv(ROWS).decode()
+    lines = list(csv.reader(io.StringIO(content)))
+    out = io.StringIO()
+    csv.writer(out, delimiter=separator).writerows(lines)
+    expected = load_judgements(write("comma.csv", content)).responses
+    for start in ("", "\ufeff", f"sep={separator}\r\n", f"\ufeffsep={separator}\n"):
+        path = write("rows.csv", start + out.getvalue())
+        assert load_judgements(path).responses == expected
+    broken = "\n".join([separator.join(ROWS[0]), "x"])
+    assert "rows.csv:3: 1 fields" in refusal(write("rows.csv", f"sep={separator}\n{broken}"))
+
+
+def test_csv_that_is_not_utf_8_says_what_to_do(write):
+    path = write("rows.csv", "user_id,prompt,chosen,rejected\nu,schön,x,y\n".encode("cp1252"))
+    assert "a byte that is not UTF-8: save the file as UTF-8" in refusal(path)
+
+
+def test_csv_in_utf_16_says_what_it_is(write):
+    path = write("rows.csv", as_csv(ROWS).decode().encode("utf-16"))
+    assert "save it as CSV UTF-8" in refusal(path)
+
+
 def test_csv_places_are_lines_not_records(write):
     path = write("rows.csv", as_csv([*ROWS, ROWS[1] | {"user_id": ""}]))
     assert refusal(path).startswith(f"{path}:6: 'user_id' is empty")  # row 1 covers two lines

@@ -780,6 +780,58 @@ def test_winners_on_a_scale_are_declared():
         ]
 
 
+def test_of_grades_the_lowest_may_be_the_best():
+    rows = rated([1, 2, 3, 4, 6])
+    with pytest.raises(InputError, match=r"--scale 6\.\.1 if 1 is the best"):
+        liked(rows)
+    graded = liked(rows, Schema("thumbs", scale="6..1"))
+    assert [graded[f"text {n}"] for n in range(5)] == [1.0, 1.0, 1.0, 0.0, 0.0]
+    assert first(voted([3, -3]), schema=Schema(scale="3..-3")) == [("left", 1.0), ("right", 1.0)]
+
+
+def test_statements_that_were_rated_need_no_prompt():
+    rows = [{"user_id": "u", "completion": f"s{n}", "label": n % 2} for n in range(4)]
+    judgements = Judgements.from_rows(rows, schema=THUMBS)
+    assert [*judgements.prompts] == [""] * 4
+    assert [*judgements.responses] == [(f"s{n}",) for n in range(4)]
+    assert any("no row has a prompt" in note for note in judgements.notes)
+    assert Judgements.from_rows(rows).responses[0] == ("s1", "s0")  # pairs within a person
+    one = [*rows, {**rows[0], "prompt": "Q"}]
+    with pytest.raises(InputError, match="no column 'prompt'"):
+        Judgements.from_rows(one, schema=THUMBS)
+    declared = Schema("thumbs", no_prompt=True)
+    assert [*Judgements.from_rows(one, schema=declared).prompts] == [*[""] * 4, "Q"]
+    with pytest.raises(InputError, match="no column 'prompt'"):
+        Judgements.from_rows([row | {"question": "Q"} for row in rows], schema=THUMBS)
+
+
+@pytest.mark.parametrize("column", ["disliked", "Dislike", "thumbs_down"])
+def test_what_was_not_liked_is_no_label(column):
+    with pytest.raises(InputError, match="was not liked"):
+        Judgements.from_rows(rated([True]), columns={"label": column})
+
+
+def test_winners_may_stand_in_a_column_that_is_called_chosen():
+    rows = [{"user_id": "u", "prompt": "p", "response_a": "x", "response_b": "y", "chosen": "b"}]
+    with pytest.raises(InputError, match=r"winner=NAME instead of it"):
+        Judgements.from_rows(rows)
+    assert first(rows, columns={"winner": "chosen"}) == [("y", 1.0)]
+
+
+def test_winners_name_their_columns_in_any_spelling():
+    columns = {"response_a": "Response A", "response_b": "Response B"}
+    row = {"user_id": "u", "prompt": "p", "Response A": "x", "Response B": "y", "winner": ""}
+    rows = [row | {"winner": winner} for winner in ("response_b", " RESPONSE A ", "Response-B")]
+    assert first(rows, columns=columns) == [("y", 1.0), ("x", 1.0), ("y", 1.0)]
+
+
+def test_a_rating_under_another_name_is_asked_for():
+    row = {"user_id": "u", "prompt": "Q", "response": "r", "thumbs": "up"}
+    with pytest.raises(InputError, match="completion=NAME,label=NAME"):
+        Judgements.from_rows([row])
+    assert liked([row], columns={"label": "thumbs"}) == {"r": 1.0}
+
+
 def test_at_a_node_each_user_is_read_by_their_own_rows_or_by_what_is_declared():
     rows = rated([1] * 7, "ones") + rated([1, 5], "ratings") + rated([1, 0], "thumbs")
     rows += rated([True], "sure") + rated(["up"], "word")
@@ -800,9 +852,10 @@ def test_at_a_node_each_user_is_read_by_their_own_rows_or_by_what_is_declared():
     ("declared", "message"),
     [
         ({"scale": "5"}, "--scale must be LOW..HIGH"),
-        ({"scale": "5..1"}, "--scale must be LOW..HIGH"),
+        ({"scale": "5..5"}, "--scale must be LOW..HIGH"),
         ({"scale": "a..b"}, "--scale must be LOW..HIGH"),
         ({"positive_from": "four"}, "--positive-from must be a number"),
+        ({"positive_from": "2", "scale": "5..1"}, "--positive-from is a least number"),
     ],
 )
 def test_scales_that_are_none(declared, message):
