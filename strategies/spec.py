@@ -589,13 +589,14 @@ def cohort_bytes(context: RunContext, *, down: int = 1, up: int | None = None) -
     return config.rounds * config.cohort / context.users * each
 
 
-def promise(config: Settings) -> str:
-    """The guarantee of a run that spends its whole budget, in a sentence or two."""
+def promise(config: Settings, released: str = "") -> str:
+    """The guarantee of a run that spends its whole budget, in a sentence or two; what is
+    ``released`` are its models, if nothing else is named."""
     adjacency = Adjacency(config.adjacency)
     models = "its one model" if config.rounds == 1 else f"all {config.rounds} models together"
     return (
         f"User-level ({config.epsilon:g}, {config.delta:g})-differential privacy under "
-        f"{adjacency} adjacency for {models}. {adjacency.sentence}"
+        f"{adjacency} adjacency for {released or models}. {adjacency.sentence}"
     )
 
 

@@ -105,6 +105,8 @@ class SurveyModel(LinearModel):
 
     features: Questionnaire  # type: ignore[assignment]
 
+    trains = False
+
     @classmethod
     def load(cls, config: Mapping[str, Any], weights: bool) -> Self:
         """Return the questions that a config describes."""

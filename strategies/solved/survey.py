@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -51,6 +51,7 @@ from murmuration.strategies.spec import (
     RunContext,
     Strategy,
     clip_norm,
+    promise,
     sum_bytes,
     supported,
 )
@@ -197,7 +198,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         f"√{questions + 1} = {plan.clip.norm:.4g}, the longest that there can be. Gaussian noise "
         f"of {plan.noise_multiplier:.4g} times that per coordinate was added to the sum, once."
     )
-    return BuiltStrategy.of(
+    built = BuiltStrategy.of(
         Survey(
             plan,
             ledger,
@@ -211,6 +212,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         bytes_per_user=4.0 * context.dimension + sum_bytes(context) * context.dimension,
         account=account,
     )
+    return replace(built, guarantee=promise(config, "all of its answers together"))
 
 
 def check(settings: Settings) -> None:

@@ -254,6 +254,16 @@ def test_nobody_could_be_asked(written, task, epsilon, why):
     assert f"Held-out accuracy</th><td>not measured<small>{why}" in text
 
 
+def test_nobody_was_held_out(written):
+    text = written(
+        heldout_accuracy=None, heldout_users=0, test_is_public=False, group_size=0, users=9
+    )
+    assert "not measured<small>Nobody was held out." in text
+    assert "Nobody was held out, so no accuracy is told" in text
+    assert "OUTSIDE THE GUARANTEE" not in text
+    assert "Judgements of a user in a round</th><td>all" in text
+
+
 def test_what_the_operator_states_stands_first_and_is_a_text(make_result):
     beside = Provenance(stated={"Data set": "Advice <b>2026</b>", "Operator": "Ada & Co"})
     text = page(make_result(), IMAGES, beside)

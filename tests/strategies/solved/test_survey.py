@@ -268,6 +268,7 @@ def test_a_run_asks(ask):
     saved = json.loads((Path(result["out"]) / "result.json").read_text(encoding="utf-8"))
     assert saved["survey"] == release.to_json()
     assert not (Path(result["out"]) / "model").exists()
+    assert "adjacency for all of its answers together." in result["guarantee"]
 
 
 @pytest.mark.usefixtures("quick_runs")
