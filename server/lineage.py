@@ -186,7 +186,7 @@ def lineage_of_saved(
 
 
 def _of_served(what: str, name: str, option: str, given: str) -> Promise:
-    """What somebody says that a model behind a server cost; InputError if they say nothing."""
+    """Return what somebody says that a served model cost; InputError if they say nothing."""
     if given == "public":
         return Promise().declared_public()
     stated, _ = _of_ledgers(option, given)
