@@ -135,7 +135,13 @@ def lineage_of_model(
 
 
 def lineage_of_saved(
-    what: str, path: str, option: str, given: str, *, may_be_base: bool = False
+    what: str,
+    path: str,
+    option: str,
+    given: str,
+    *,
+    may_be_base: bool = False,
+    served: bool = False,
 ) -> Promise:
     """That of a model that is there, a linear head or rows too, and what somebody says it cost.
 
@@ -146,11 +152,15 @@ def lineage_of_saved(
         given: what that says: nothing, ``public``, or ledgers, comma-separated. What its folder
             says of private runs counts also where it is declared public.
         may_be_base: whether it may be a model that no run made, of which nothing is known.
+        served: whether it is behind a server, which shows no folder: then somebody must say what it
+            cost, unless what it names is a folder here.
 
     Raises:
         InputError: what it cost is not known or not to be believed, or a run promised users
             nothing.
     """
+    if served and not Path(path).expanduser().is_dir():
+        return _of_served(what, path, option, given)
     if given == "public":
         return _declared_public(what, path, option, may_be_base)
     stated, elsewhere = _of_ledgers(option, given)
@@ -175,20 +185,8 @@ def lineage_of_saved(
     return lineage
 
 
-def lineage_of_served(what: str, name: str, option: str, given: str) -> Promise:
-    """That of a model behind a server, which shows no folder: what somebody says that it cost.
-
-    Args:
-        what: the option that names the model, ``name`` what it names; where that is a folder here,
-            what this says counts, too.
-        option: the one that says what it cost.
-        given: what that says, as of ``lineage_of_saved``.
-
-    Raises:
-        InputError: nothing is said, or as of ``lineage_of_saved``.
-    """
-    if Path(name).expanduser().is_dir():
-        return lineage_of_saved(what, name, option, given, may_be_base=True)
+def _of_served(what: str, name: str, option: str, given: str) -> Promise:
+    """Return what somebody says that a served model cost; InputError if they say nothing."""
     if given == "public":
         return Promise().declared_public()
     stated, _ = _of_ledgers(option, given)
@@ -231,11 +229,11 @@ def mark_of_model(path: str) -> dict[str, str]:
 
 def mark_of_served(what: str, name: str, option: str, given: str) -> dict[str, str]:
     """Return what each row says that a server's model wrote; arguments as of
-    ``lineage_of_served``, which may also be silent: then that it is not known."""
+    ``lineage_of_saved``, which may also be silent: then that it is not known."""
     if not given:
         is_folder = Path(name).expanduser().is_dir()
         return mark_of_model(name) if is_folder else {PRIVATE_RUNS: _NOT_KNOWN}
-    return mark_of(lineage_of_served(what, name, option, given))
+    return mark_of(lineage_of_saved(what, name, option, given, may_be_base=True, served=True))
 
 
 def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:

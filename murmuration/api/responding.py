@@ -135,7 +135,6 @@ def respond(
     from murmuration.reporting.live.status import status
     from murmuration.server.lineage import (
         lineage_of_saved,
-        lineage_of_served,
         mark_of,
         mark_of_model,
         mark_of_served,
@@ -165,12 +164,10 @@ def respond(
         promise = lineage_of_saved(
             "--reward", str(reward_folder), "--reward-privacy", reward_privacy
         )
-        promise |= (
-            lineage_of_served("MODEL", writer_folder, "--model-privacy", model_privacy)
-            if writer
-            else lineage_of_saved(
-                "MODEL", writer_folder, "--model-privacy", model_privacy, may_be_base=True
-            )
+        promise |= lineage_of_saved(
+            *("MODEL", writer_folder, "--model-privacy", model_privacy),
+            may_be_base=True,
+            served=bool(writer),
         )
         models = (str(reward_folder), writer_folder)
         texts = public_prompts(prompts, limit, seed, models, declared_public=prompts_public)

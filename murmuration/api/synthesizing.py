@@ -109,7 +109,7 @@ def synthesize(
     from murmuration.preference.language.generation import PublicSeed, Sampling
     from murmuration.preference.language.loading import contents_of, resolve_base
     from murmuration.reporting.live.status import status
-    from murmuration.server.lineage import lineage_of_saved, lineage_of_served
+    from murmuration.server.lineage import lineage_of_saved
     from murmuration.sims.population.prompts import PREFIX, QUESTIONS
 
     sampling, folder = sampling or Sampling(), Path(out)
@@ -118,12 +118,10 @@ def synthesize(
     model = Path(model_folder(reward)).expanduser()
     judge = load_reward("--reward", model)
     promise = lineage_of_saved("--reward", str(model), "--reward-privacy", reward_privacy)
-    promise |= (
-        lineage_of_served("--generator", policy, "--generator-privacy", policy_privacy)
-        if writer
-        else lineage_of_saved(
-            "--generator", policy, "--generator-privacy", policy_privacy, may_be_base=True
-        )
+    promise |= lineage_of_saved(
+        *("--generator", policy, "--generator-privacy", policy_privacy),
+        may_be_base=True,
+        served=bool(writer),
     )
     asked = public_prompts(
         prompts, limit, seed, models=(model, policy), declared_public=prompts_public

@@ -63,8 +63,8 @@ def train(
         users_per_node: Users on each simulated node; by default as suits the runtime.
         workers: With ray, how many workers there are, and what each has.
         progress: Whether to show a bar; by default in a notebook only.
-        report_to: Send the metrics for release, and nothing else, to a tracker: tensorboard, wandb,
-            mlflow or trackio.
+        report_to: Send the metrics for release, and nothing else, to a tracker: tensorboard or
+            wandb.
         run_name: The run's name there.
         **settings: The settings of ``murmuration run``, with underscores: each with its type in
             ``murmuration.api.settings``.
