@@ -13,6 +13,7 @@ weights. That is a U-statistic: unbiased, if the pool's answers are independent 
 Legend: P prompts, N answers to each.
 """
 
+from collections.abc import Iterator
 from math import log
 
 import numpy as np
@@ -61,17 +62,36 @@ def expected_best(
         raise InputError(f"best of n of {pool} answers needs an n from 1 to {pool}; got {highest}")
     if np.isnan(rewards_PN).any():
         raise InputError("expected_best: a reward is NaN")
+    found_nP = np.empty((highest, prompts))
+    for place, chance_PN in enumerate(_chances(rewards_PN, highest)):
+        # What cannot be chosen does not count, whatever its figure: 0 · inf would be NaN.
+        counted_PN = np.where(chance_PN > 0, figures_PN, 0.0)
+        found_nP[place] = (chance_PN * counted_PN).sum(1)
+    return found_nP
+
+
+def chances(rewards_PN: np.ndarray, n: int) -> np.ndarray:
+    """Return how likely each answer is what best of n chooses from a subset of n, (P, N) float64.
+
+    As in `expected_best`, whose means have these weights. Of each prompt they add up to one.
+
+    Args:
+        rewards_PN: by which is chosen; not NaN.
+        n: from 1 to N.
+    """
+    *_, chance_PN = _chances(np.asarray(rewards_PN, dtype=np.float64), n)
+    return chance_PN
+
+
+def _chances(rewards_PN: np.ndarray, highest: int) -> Iterator[np.ndarray]:
+    """Yield `chances` for n = 1 … ``highest``."""
     below_PN, upto_PN = _ranks(rewards_PN)
+    pool = rewards_PN.shape[1]
     # The chance that all n are among the k lowest, C(k, n) / C(N, n), for k = 0 … N.
     lowest_K, kept = np.ones(pool + 1), np.arange(pool + 1)
-    found_nP = np.empty((highest, prompts))
     for n in range(1, highest + 1):
         lowest_K = lowest_K * np.maximum(kept - (n - 1), 0) / (pool - (n - 1))
-        weight_PN = (lowest_K[upto_PN] - lowest_K[below_PN]) / (upto_PN - below_PN)
-        # What cannot be chosen does not count, whatever its figure: 0 · inf would be NaN.
-        counted_PN = np.where(weight_PN > 0, figures_PN, 0.0)
-        found_nP[n - 1] = (weight_PN * counted_PN).sum(1)
-    return found_nP
+        yield (lowest_K[upto_PN] - lowest_K[below_PN]) / (upto_PN - below_PN)
 
 
 def _ranks(rewards_PN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.reporting.live.tables import console, table_of
-from murmuration.research.reproductions.entry import Reproduction
+from murmuration.research.reproductions.entry import Entry, Reproduction
 
 
 def reproduce(
@@ -24,6 +24,13 @@ def reproduce(
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Where to write. Folder for the rows and the plot.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of people's judgements, as examples/ukp_judgements.py makes it. For "
+            "`arguments`."
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as one JSON line.")
@@ -43,7 +50,7 @@ def reproduce(
         return
     if name not in ENTRIES:
         raise InputError(f"there is no reproduction {name!r}; choose one of {', '.join(ENTRIES)}")
-    result = ENTRIES[name].compute(quick)
+    result = _computed(name, ENTRIES[name], quick, data, out)
     for columns in dict.fromkeys(tuple(row) for row in result.rows):  # a table for each kind of row
         same = [row for row in result.rows if tuple(row) == columns]
         headings = {column: column.replace("_", " ") for column in columns}
@@ -55,6 +62,19 @@ def reproduce(
         terminal.print(f"written to {out}", markup=False)
     if as_json:
         print(json.dumps({"name": name, "rows": list(result.rows), **result.extra}))
+
+
+def _computed(
+    name: str, entry: Entry, quick: bool, data: Path | None, out: Path | None
+) -> Reproduction:
+    """Return what an entry finds, of people's judgements if they are given."""
+    if data is None:
+        return entry.compute(quick)
+    if entry.of_people is None:
+        raise InputError(f"{name} is of synthetic judgements: it takes no --data")
+    if quick or out is None:
+        raise InputError("--data takes --out, where answers are kept, and not --quick")
+    return entry.of_people(data, out)
 
 
 def _write(folder: Path, name: str, found: Reproduction) -> None:

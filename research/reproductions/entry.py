@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, TypeVar
 
@@ -36,10 +37,18 @@ class Reproduction:
 
 @dataclass(frozen=True)
 class Entry:
-    """A rerun: what it is about, and how it is computed (``quick``: fewer points, same shape)."""
+    """A rerun: what it is about, and how it is computed.
+
+    Attributes:
+        about: a line.
+        compute: of ``quick``: fewer points, same shape.
+        of_people: of a folder with people's judgements, and one for what is kept; None: it is of
+            synthetic judgements alone.
+    """
 
     about: str
     compute: Callable[[bool], Reproduction]
+    of_people: Callable[[Path, Path], Reproduction] | None = None
 
 
 def of_rows(

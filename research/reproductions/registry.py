@@ -10,6 +10,7 @@ from murmuration.research.reproductions import (
     rr_vs_m,
 )
 from murmuration.research.reproductions.alignment import (
+    arguments,
     frontier,
     judgements_each,
     step_times,
@@ -125,6 +126,11 @@ ENTRIES = {
     "aup-tldr": Entry(
         "Figures 2, 5 and 6 of AUP-RLHF: how often answers win by private rewards, at equal ε",
         wins.wins,
+    ),
+    "arguments": Entry(
+        "rewards of real people's judgements, and what SmolLM2's arguments gain by them",
+        arguments.arguments,
+        arguments.of_people,
     ),
     "synthetic-preferences": Entry(
         "pairs that a private reward labelled, beside true judgements: labels, heads, policies",

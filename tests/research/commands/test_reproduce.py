@@ -47,6 +47,26 @@ def test_json_and_files(cli, entry, tmp_path):
     assert (tmp_path / "thing.png").exists()
 
 
+def test_judgements_of_people_go_to_entries_that_take_them(cli, entry, monkeypatch, tmp_path):
+    asked = []
+
+    def of_people(data, out):
+        asked.append((data, out))
+        return Reproduction(ROWS)
+
+    people = Entry("about people", lambda quick: Reproduction([]), of_people)
+    monkeypatch.setitem(registry.ENTRIES, "people", people)
+    out = tmp_path / "out"
+    assert cli("reproduce", "people", "--data", tmp_path, "--out", out)[0] == 0
+    assert asked == [(tmp_path, out)]
+    for given in (("people",), ("people", "--out", out, "--quick"), ("thing", "--out", out)):
+        code, _, stderr = cli("reproduce", *given, "--data", tmp_path)
+        assert code != 0
+        assert "--data" in stderr[0]
+    assert entry == []
+    assert len(asked) == 1
+
+
 def test_unknown_names_what_there_is(cli, entry):
     code, _, stderr = cli("reproduce", "nothing")
     assert code != 0

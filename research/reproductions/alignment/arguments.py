@@ -1,0 +1,414 @@
+"""Better arguments by private rewards: SmolLM2 writes, and people's judgements choose.
+
+Everything is public and can be repeated: crowd workers' judgements of arguments (UKPConvArg1, in
+the files that ``examples/ukp_judgements.py`` makes), the 300 questions of the package, and a
+language model of 135 M weights. Rewards learn by ``uls`` from the workers of ``train.jsonl``, and
+are tried on those of ``test.jsonl`` (the same debates) and ``unseen.jsonl`` (others). From one pool
+of the base's own answers each reward chooses the best of n; best of n stands for policies, as
+nothing in it is tuned (see `research.reproductions.alignment.answers`).
+
+Who won is said by **gold rewards**, which learned without privacy from workers of ``gold.jsonl``,
+whom no reward was trained on. They are models too: how often they are right about people is a row
+of the result. A win is over the base's first answer to the same prompt, which is not in the pool;
+equals are half a win. Length-controlled wins are those at equal length by a logistic regression
+(`alignment.comparisons.length_control`, with the spread of lengths of the whole pool).
+
+Intervals are at 95 %, over prompts *and* seeds (`crossed_draws`).
+
+Legend: S seeds, P prompts, N answers to each, I heads, R texts, D features.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from murmuration.alignment.best_of_n import chances, kl_bound
+from murmuration.planning.judgement_statistics import longer_wins
+from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.loading import read_judgements
+from murmuration.preference.features.hashing import FeatureMap, feature_map, parse_features
+from murmuration.preference.linear.examples import PairExamples, pair_examples
+from murmuration.preference.reward import rewards_at
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.research.reproductions.alignment.argument_pool import Answer, requests, written
+from murmuration.research.reproductions.alignment.crossed_draws import CrossedDraws, interval
+from murmuration.research.reproductions.btl import Training
+from murmuration.research.reproductions.entry import (
+    Reproduction,
+    Row,
+    Rows,
+    distinct,
+    mean_sd,
+    tracked,
+    where,
+)
+from murmuration.research.reproductions.plots import open_corner
+from murmuration.research.reproductions.policies.reference import reference
+from murmuration.sims.population.population import Population
+from murmuration.strategies.config import RunConfig
+
+DELTA = 1e-5
+#: A judge that prefers the longer of two answers, beside the gold rewards.
+LONGER = "length alone"
+GROUPS = ("train", "test", "unseen", "gold")
+_EXAMPLES = 12
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes and settings of a comparison.
+
+    Attributes:
+        features: that rewards read; for each there is also a gold reward, which judges all.
+        epsilons: None is without privacy, and comes last.
+        seeds: of rewards.
+        prompts: how many of the public questions.
+        best_of: of how many answers a reward chooses; the last is how many there are.
+        rounds, cohort: of rewards and gold rewards.
+    """
+
+    features: Sequence[str] = ("hashing", "minilm", "smollm2")
+    epsilons: Sequence[float | None] = (1.0, 3.0, 8.0, None)
+    seeds: int = 3
+    prompts: int = 300
+    best_of: Sequence[int] = (4, 6)
+    rounds: int = 200
+    cohort: int = 540
+
+
+@dataclass(frozen=True, eq=False)
+class Rewards:
+    """Rewards on one kind of features, and what they say of a pool.
+
+    Attributes:
+        rewards_SPN: of the pool's answers, by ε.
+        accuracies: by ε, of each seed: on seen and on unseen debates.
+    """
+
+    rewards_SPN: Mapping[float | None, np.ndarray]
+    accuracies: Mapping[float | None, Sequence[tuple[float, float]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Who says which answer wins.
+
+    Attributes:
+        name: whose features it reads.
+        seen: how often it is right about other people, on the debates that it knows.
+        unseen: the same, on others.
+        gain_PN: its reward of each answer of the pool over that of the base's first one.
+    """
+
+    name: str
+    seen: float
+    unseen: float
+    gain_PN: np.ndarray
+
+    @property
+    def wins_PN(self) -> np.ndarray:
+        """1, 0, or 0.5 of equals."""
+        return (np.sign(self.gain_PN) + 1) / 2
+
+
+class Pool:
+    """Answers that are chosen from, beside the base's first one to each prompt."""
+
+    def __init__(self, answers: Sequence[Sequence[Answer]]) -> None:
+        """Take the base's first answer of each row apart; rewards choose from the others."""
+        self.first = [row[0] for row in answers]
+        self.others = [row[1:] for row in answers]
+
+    def per_answer(self, figure: Any) -> np.ndarray:
+        """Return a figure of each answer of the pool, (P, N)."""
+        return np.array([[figure(answer) for answer in row] for row in self.others], dtype=float)
+
+    @cached_property
+    def longer_PN(self) -> np.ndarray:
+        """By how many characters an answer is longer than the base's first one."""
+        first_P1 = np.array([[len(answer.response)] for answer in self.first])
+        return self.per_answer(lambda answer: len(answer.response)) - first_P1
+
+    def rewards(self, theta_ID: Sequence[np.ndarray], features: FeatureMap) -> np.ndarray:
+        """Return what heads say of the base's first answer and all others, (I, P, 1 + N)."""
+        rows = [[one, *row] for one, row in zip(self.first, self.others, strict=True)]
+        flat = [answer for row in rows for answer in row]
+        rewards_IR = rewards_at(
+            theta_ID, features, [one.prompt for one in flat], [one.response for one in flat]
+        )
+        return rewards_IR.reshape(len(theta_ID), len(rows), -1)
+
+
+def arguments(quick: bool) -> Reproduction:
+    """Return a miniature of the embedded population and a tiny base, if quick.
+
+    Raises:
+        InputError: it is not quick, so that people's judgements are needed.
+    """
+    if not quick:
+        raise InputError(
+            "arguments needs --data, the folder that examples/ukp_judgements.py makes, and --out; "
+            "or --quick"
+        )
+    plan = Plan(("hashing",), (3.0, None), 2, 8, (2, 4), rounds=20, cohort=100)
+    splits = ("train", "test", "unseen-topics", "test")
+    people = {
+        group: Judgements.from_rows(Population().rows(split))
+        for group, split in zip(GROUPS, splits, strict=True)
+    }
+    with TemporaryDirectory() as folder, reference(Population().texts("train", 300)) as base:
+        return compared(people, base, Path(folder), plan)
+
+
+def of_people(data: Path, out: Path) -> Reproduction:
+    """Return rewards and best of n on people's judgements; answers are kept in ``out``.
+
+    Args:
+        data: with train.jsonl, test.jsonl, unseen.jsonl and gold.jsonl.
+        out: where answers are kept, with which an interrupted run goes on.
+    """
+    people = {
+        group: read_judgements(str(data / f"{group}.jsonl"), "btl", "", {}) for group in GROUPS
+    }
+    return compared(people, "smollm2", out / "answers", Plan())
+
+
+def compared(people: Mapping[str, Judgements], base: str, folder: Path, plan: Plan) -> Reproduction:
+    """Return rows of rewards, judges and wins, remarks, and examples among what else is told.
+
+    Args:
+        people: judgements by `GROUPS`.
+        base: that writes.
+        folder: where its answers are kept.
+        plan: what is compared.
+    """
+    samples = 1 + max(plan.best_of)
+    pool = Pool(written(folder, base, requests(plan.prompts), samples))
+    rewards: dict[str, Rewards] = {}
+    judges: dict[str, Judge] = {}
+    for name in tracked(plan.features, "rewards", len(plan.features)):
+        rewards[name], judges[name] = _learned(people, name, pool, plan)
+    judges[LONGER] = Judge(
+        LONGER,
+        longer_wins(people["test"]).pooled,
+        longer_wins(people["unseen"]).pooled,
+        pool.longer_PN,
+    )
+    rows = [
+        *_reward_rows(rewards, judges[LONGER]),
+        *_judge_rows(judges, plan),
+        *(
+            row
+            for judge in judges.values()
+            if judge.name != LONGER
+            for row in _win_rows(rewards, judge, pool, plan)
+        ),
+    ]
+    examples = _examples(rewards, judges, pool, plan)
+    extra = {
+        "prompts": plan.prompts,
+        "cut_off": float(pool.per_answer(lambda answer: answer.cut_off).mean()),
+        "words": float(pool.per_answer(lambda answer: len(answer.response.split())).mean()),
+        "examples": examples,
+    }
+    return Reproduction(rows, remarks(rows, extra), extra=extra, plot=plot(rows))
+
+
+def _learned(
+    people: Mapping[str, Judgements], name: str, pool: Pool, plan: Plan
+) -> tuple[Rewards, Judge]:
+    """Return rewards at each ε and seed on some features, and the gold reward on them."""
+    features = feature_map(parse_features(name))
+    examples = {group: pair_examples(people[group], features) for group in GROUPS}
+    theta_SD = {
+        epsilon: [_head(examples["train"], plan, epsilon, seed) for seed in range(plan.seeds)]
+        for epsilon in plan.epsilons
+    }
+    gold_D = _head(examples["gold"], plan, None, 0)
+    theta_ID = [gold_D, *(theta_D for some in theta_SD.values() for theta_D in some)]
+    rewards_IPN = pool.rewards(theta_ID, features)
+
+    def accuracies(theta_D: np.ndarray) -> tuple[float, float]:
+        seen, unseen = (examples[group].accuracy(theta_D).pooled for group in ("test", "unseen"))
+        return seen, unseen
+
+    by_epsilon = rewards_IPN[1:, :, 1:].reshape(len(plan.epsilons), plan.seeds, len(pool.first), -1)
+    return (
+        Rewards(
+            dict(zip(plan.epsilons, by_epsilon, strict=True)),
+            {epsilon: list(map(accuracies, some)) for epsilon, some in theta_SD.items()},
+        ),
+        Judge(name, *accuracies(gold_D), rewards_IPN[0, :, 1:] - rewards_IPN[0, :, :1]),
+    )
+
+
+def _head(examples: PairExamples, plan: Plan, epsilon: float | None, seed: int) -> np.ndarray:
+    """Return the head of one run, by the messages that users get."""
+    config = RunConfig(
+        strategy="uls" if epsilon else "nonprivate",
+        epsilon=epsilon or 1.0,
+        delta=DELTA,
+        rounds=plan.rounds,
+        cohort=min(plan.cohort, len(examples.counts_U)),
+        seed=seed,
+        test="other users",
+    )
+    strategy, _ = Training(examples, Randomness(seed)).run(config)
+    return strategy.optimizer.result_D
+
+
+def _reward_rows(rewards: Mapping[str, Rewards], longer: Judge) -> list[Row]:
+    rows: list[Row] = [
+        {
+            "features": name,
+            "epsilon": epsilon,
+            **mean_sd("seen", [seen for seen, _ in some]),
+            **mean_sd("unseen", [unseen for _, unseen in some]),
+        }
+        for name, each in rewards.items()
+        for epsilon, some in each.accuracies.items()
+    ]
+    baseline = {"features": LONGER, "epsilon": None}
+    return [*rows, baseline | mean_sd("seen", [longer.seen]) | mean_sd("unseen", [longer.unseen])]
+
+
+def _win_rows(rewards: Mapping[str, Rewards], judge: Judge, pool: Pool, plan: Plan) -> list[Row]:
+    draws = CrossedDraws(len(pool.first), plan.seeds)
+    cut_off_PN = pool.per_answer(lambda answer: answer.cut_off)
+    words_PN = pool.per_answer(lambda answer: len(answer.response.split()))
+    rows: list[Row] = []
+    for name, each in rewards.items():
+        for n in plan.best_of:
+            chance_SPN = {
+                epsilon: np.stack([chances(one_PN, n) for one_PN in each.rewards_SPN[epsilon]])
+                for epsilon in plan.epsilons
+            }
+            free_B = draws.means(chance_SPN[None], judge.gain_PN)
+            for epsilon in plan.epsilons:
+                gain_B = draws.means(chance_SPN[epsilon], judge.gain_PN)
+                controlled_B = draws.length_controlled(
+                    chance_SPN[epsilon], judge.wins_PN, pool.longer_PN
+                )
+                rows.append(
+                    {
+                        "judge": judge.name,
+                        "rewards": name,
+                        "epsilon": epsilon,
+                        "best_of": n,
+                        "kl_at_most": kl_bound(n),
+                        **interval("win", draws.means(chance_SPN[epsilon], judge.wins_PN)),
+                        **interval("controlled", controlled_B),
+                        **interval("gain", gain_B),
+                        **interval("of_nonprivate", gain_B / free_B),
+                        "cut_off": draws.means(chance_SPN[epsilon], cut_off_PN)[0],
+                        "words": draws.means(chance_SPN[epsilon], words_PN)[0],
+                    }
+                )
+    return rows
+
+
+def _judge_rows(judges: Mapping[str, Judge], plan: Plan) -> list[Row]:
+    """Return how right each judge is, and what the best of all wins that it chooses itself, by
+    each judge: by itself it is the most that anybody can win."""
+    n = max(plan.best_of)
+    rows: list[Row] = []
+    for judge in judges.values():
+        row: dict[str, Any] = {"judge": judge.name, "seen": judge.seen, "unseen": judge.unseen}
+        chance_PN = chances(judge.gain_PN, n)
+        for other in judges.values():
+            row[f"wins_by_{other.name}"] = float((chance_PN * other.wins_PN).sum(1).mean())
+        rows.append(row)
+    return rows
+
+
+def _examples(
+    rewards: Mapping[str, Rewards], judges: Mapping[str, Judge], pool: Pool, plan: Plan
+) -> list[dict[str, Any]]:
+    """Return prompts, spread evenly over the list, each with the base's first answer and the best
+    of all by the first seed's private reward (ε nearest 3) on the last kind of features."""
+    name = plan.features[-1]
+    private = min(filter(None, plan.epsilons), key=lambda epsilon: abs(epsilon - 3.0))
+    best_P = rewards[name].rewards_SPN[private][0].argmax(1)
+    count = min(_EXAMPLES, len(pool.first))
+    return [
+        {
+            "prompt": pool.first[at].prompt,
+            "base": pool.first[at].response,
+            "best": pool.others[at][best_P[at]].response,
+            "reward": f"{name}, ε = {private:g}",
+            "gains": {
+                judge.name: float(judge.gain_PN[at, best_P[at]])
+                for judge in judges.values()
+                if judge.name != LONGER
+            },
+        }
+        for at in np.linspace(0, len(pool.first) - 1, count).astype(int).tolist()
+    ]
+
+
+def remarks(rows: Rows, extra: Mapping[str, Any]) -> list[str]:
+    """Return how far judges can be believed, who won by them, and examples."""
+    result = [
+        f"Judge {row['judge']}: right about {row['seen']:.1%} of other people's judgements in "
+        f"debates that it knows, {row['unseen']:.1%} in others."
+        for row in rows
+        if "wins_by_" + LONGER in row
+    ]
+    result += [
+        f"{row['rewards']}, {_privacy(row['epsilon'])}, judged on {row['judge']}: best of "
+        f"{row['best_of']} wins {_shown(row, 'win', '.1%')}, at equal length "
+        f"{_shown(row, 'controlled', '.1%')}, {_shown(row, 'of_nonprivate', '.2f')} of the gain "
+        "without privacy."
+        for row in rows
+        if "controlled" in row
+    ]
+    result.append(
+        f"{extra['cut_off']:.1%} of the pool's answers are cut off; they have "
+        f"{extra['words']:.1f} words."
+    )
+    result += [
+        f"{one['prompt']}\n  base: {one['base']}\n  best ({one['reward']}): {one['best']}"
+        for one in extra["examples"]
+    ]
+    return result
+
+
+def plot(rows: Rows) -> Figure:
+    """Return wins of the best of all by ε, a line for each kind of rewards, a panel for each
+    judge."""
+    wins = [row for row in rows if "controlled" in row]
+    wins = where(wins, best_of=max(row["best_of"] for row in wins))
+    judges, epsilons = distinct(wins, "judge"), list(dict.fromkeys(row["epsilon"] for row in wins))
+    figure = Figure(figsize=(3.2 * len(judges), 3.4), layout="constrained")
+    panels = figure.subplots(1, len(judges), sharey=True, squeeze=False)[0]
+    for axes, judge in zip(panels, judges, strict=True):
+        for place, name in enumerate(distinct(wins, "rewards")):
+            same = where(wins, judge=judge, rewards=name)
+            win = [100 * row["win"] for row in same]
+            ends = [[100 * abs(row[f"win_{end}"] - row["win"]) for row in same]
+                    for end in ("low", "high")]  # fmt: skip
+            at = [x + 0.08 * place for x in range(len(same))]
+            axes.errorbar(at, win, yerr=ends, fmt="o-", ms=4, lw=1, label=name)
+        axes.axhline(50, color="0.6", lw=1, ls=":")
+        axes.set_xticks(range(len(epsilons)), ["none" if e is None else f"{e:g}" for e in epsilons])
+        axes.set(title=f"judged on {judge}", xlabel="ε")
+        open_corner(axes)
+    panels[0].set_ylabel("wins over the base, %")
+    panels[0].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _shown(row: Row, name: str, form: str) -> str:
+    """Return a figure and its interval."""
+    value, low, high = (format(row[name + end], form) for end in ("", "_low", "_high"))
+    return f"{value} ({low} to {high})"
+
+
+def _privacy(epsilon: float | None) -> str:
+    return "without privacy" if epsilon is None else f"ε = {epsilon:g}"

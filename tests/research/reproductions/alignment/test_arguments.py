@@ -1,0 +1,90 @@
+"""Arguments chosen by private rewards: who wins, by which judge, beside known answers."""
+
+import numpy as np
+import pytest
+
+from murmuration.preference.data.rows import InputError
+from murmuration.research.reproductions.alignment import arguments
+from murmuration.research.reproductions.alignment.argument_pool import Answer
+from murmuration.research.reproductions.alignment.arguments import (
+    Judge,
+    Plan,
+    Pool,
+    Rewards,
+)
+
+PROMPTS, ANSWERS = 120, 8
+PLAN = Plan(("hashing",), (3.0, None), 2, PROMPTS, (2, 8))
+
+
+@pytest.fixture(scope="module")
+def result():
+    """A judge who knows the truth; a reward that knows it, and one that is half noise."""
+    generator = np.random.default_rng(0)
+    pool = Pool(
+        [
+            [Answer(f"prompt {at}", "word " * int(n), bool(n > 8)) for n in row]
+            for at, row in enumerate(generator.integers(1, 11, (PROMPTS, 1 + ANSWERS)))
+        ]
+    )
+    truth = generator.standard_normal((PROMPTS, 1 + ANSWERS))
+    judge = Judge("hashing", 0.8, 0.7, truth[:, 1:] - truth[:, :1])
+    noise = generator.standard_normal((2, PROMPTS, ANSWERS))
+    known_SPN = np.stack([truth[:, 1:]] * 2)
+    rewards = {
+        "hashing": Rewards(
+            {3.0: known_SPN + noise, None: known_SPN},
+            {3.0: [(0.7, 0.6), (0.8, 0.6)], None: [(0.8, 0.7)] * 2},
+        )
+    }
+    return pool, judge, rewards
+
+
+def test_the_best_of_eight_beats_one_in_eight_of_nine(result):
+    pool, judge, rewards = result
+    rows = arguments._win_rows(rewards, judge, pool, PLAN)
+    by = {(row["epsilon"], row["best_of"]): row for row in rows}
+    assert by[None, 8]["win"] == pytest.approx(8 / 9, abs=0.06)
+    assert by[None, 2]["win"] == pytest.approx(2 / 3, abs=0.08)
+    assert by[None, 8]["of_nonprivate"] == pytest.approx(1.0)
+    noisy = by[3.0, 8]
+    # Half of the variance is the truth's: sqrt(1/2) of what the best gains.
+    assert noisy["of_nonprivate"] == pytest.approx(0.71, abs=0.12)
+    assert noisy["of_nonprivate_low"] < noisy["of_nonprivate"] < noisy["of_nonprivate_high"]
+    assert noisy["win_low"] < noisy["win"] < noisy["win_high"]
+    assert noisy["controlled"] == pytest.approx(noisy["win"], abs=0.05)  # length tells nothing
+    assert 0 < noisy["cut_off"] < 0.5
+
+
+def test_a_judge_is_a_row(result):
+    pool, judge, _ = result
+    judges = {"hashing": judge, arguments.LONGER: Judge("length alone", 0.6, 0.6, pool.longer_PN)}
+    rows = arguments._judge_rows(judges, PLAN)
+    assert [row["judge"] for row in rows] == ["hashing", "length alone"]
+    assert rows[0]["wins_by_hashing"] == pytest.approx(8 / 9, abs=0.06)
+    assert rows[1]["wins_by_hashing"] == pytest.approx(0.5, abs=0.1)
+    assert rows[1]["wins_by_length alone"] > 0.8
+
+
+def test_examples_are_the_best_of_the_private_reward(result):
+    pool, judge, rewards = result
+    found = arguments._examples(rewards, {"hashing": judge}, pool, PLAN)
+    assert len(found) == 12
+    assert found[0]["prompt"] == "prompt 0"
+    best = rewards["hashing"].rewards_SPN[3.0][0, 0].argmax()
+    assert found[0]["best"] == pool.others[0][best].response
+    assert found[0]["gains"] == {"hashing": judge.gain_PN[0, best]}
+
+
+def test_a_panel_for_each_judge(result):
+    pool, judge, rewards = result
+    rows = arguments._win_rows(rewards, judge, pool, PLAN)
+    other = [{**row, "judge": "another"} for row in rows]
+    figure = arguments.plot([{"features": "hashing", "epsilon": 3.0}, *rows, *other])
+    assert [axes.get_title() for axes in figure.axes] == ["judged on hashing", "judged on another"]
+    assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["3", "none"]
+
+
+def test_people_are_needed_unless_quick():
+    with pytest.raises(InputError, match="ukp_judgements"):
+        arguments.arguments(quick=False)
