@@ -39,7 +39,7 @@ from murmuration.strategies.optimizers import (
 )
 from murmuration.strategies.planning import Solve, not_planned
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.own.ranking import RankingSettings
+from murmuration.strategies.settings.own.ranking import RankingSettings, VotedItems
 from murmuration.strategies.settings.own.shared import NoSettings, Retained
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan
@@ -135,6 +135,8 @@ class Strategy:
         local: whether labels are randomized before they leave their users, so that nothing is
             added to a sum.
         chooses: whether it chooses one of ``--policies`` instead of training, by exact coins.
+        exact_draw: the name of what it draws with whole numbers instead of Gaussian noise; empty:
+            it adds Gaussian noise.
     """
 
     name: str
@@ -154,6 +156,7 @@ class Strategy:
     fits_policies: bool = False
     local: bool = False
     chooses: bool = False
+    exact_draw: str = ""
 
     @property
     def samples(self) -> bool:
@@ -253,8 +256,8 @@ def choose_noise(
     """
     if strategy.local:  # coins of whole numbers, and nothing is added to a sum
         return NoiseChoice("randomized-response")
-    if strategy.chooses:
-        return NoiseChoice("exponential-mechanism")
+    if strategy.exact_draw:
+        return NoiseChoice(strategy.exact_draw)
     if config.noise in ("discrete", "distributed"):
         if dimension > MOST_COORDINATES:
             raise ValueError(
@@ -339,11 +342,11 @@ def base_config(config: Settings) -> dict[str, Any]:
         "head_layer": config.head_layer,
         "head_pooling": config.head_pooling,
     }
-    if (votes := config.of(RankingSettings)).items:
+    if listed := config.of(VotedItems).items:
         from murmuration.preference.features.items import ONE_BOARD, ItemFeatures, read_names
 
-        items = read_names("--items", votes.items)
-        names = votes.categories
+        items = read_names("--items", listed)
+        names = config.of(RankingSettings).categories
         boards = read_names("--categories", names) if names else ONE_BOARD
         return ItemFeatures(items, boards).to_config()
     if not config.base:
@@ -597,6 +600,15 @@ def promise(config: Settings) -> str:
     return (
         f"User-level ({config.epsilon:g}, {config.delta:g})-differential privacy under "
         f"{adjacency} adjacency for {models}. {adjacency.sentence}"
+    )
+
+
+def pure_promise(config: Settings, released: str) -> str:
+    """The guarantee of what is ``released`` once, without a delta, in a sentence or two."""
+    adjacency = Adjacency(config.adjacency)
+    return (
+        f"User-level ({config.epsilon:g}, 0)-differential privacy under {adjacency} adjacency of "
+        f"{released}. {adjacency.sentence}"
     )
 
 

@@ -7,7 +7,7 @@ from murmuration.strategies.settings.own.els import ElsSettings
 from murmuration.strategies.settings.own.exponential import ExponentialSettings
 from murmuration.strategies.settings.own.local_label import LocalLabelSettings
 from murmuration.strategies.settings.own.objective_perturbation import ObjectiveSettings
-from murmuration.strategies.settings.own.ranking import RankingSettings
+from murmuration.strategies.settings.own.ranking import RankingSettings, VotedItems
 from murmuration.strategies.settings.own.shared import Retained, Solved
 from murmuration.strategies.settings.own.uls import UlsSettings
 
@@ -22,6 +22,8 @@ OF_STRATEGIES: dict[str, type] = {
     "label-moment": Solved,
     "objective-perturbation": ObjectiveSettings,
     "ranking": RankingSettings,
+    "laplace-ranking": RankingSettings,
+    "best-item": VotedItems,
     "local-label": LocalLabelSettings,
     "exponential": ExponentialSettings,
     "nonprivate": Retained,
