@@ -15,7 +15,11 @@ import numpy as np
 from murmuration.audits.trials import both_sides
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.auditing import Measured, Target, Task
-from murmuration.privacy.mechanisms.exponential_mechanism import ExponentialMechanism, span_of
+from murmuration.privacy.mechanisms.exponential_mechanism import (
+    ExponentialMechanism,
+    Rule,
+    span_of,
+)
 from murmuration.privacy.mechanisms.randomness import Randomness
 
 #: Judgements of the canary.
@@ -25,12 +29,21 @@ JUDGEMENTS = 4
 _ODDS = 3.0
 
 
+def odds_of(mechanism: ExponentialMechanism, claimed: float) -> float:
+    """Return minus the logarithm of the odds of the unlikely choice, of the others alone.
+
+    By permute-and-flip the ratio of its probabilities is the claim itself, as long as it is the
+    less likely one with any canary.
+    """
+    return _ODDS if mechanism.rule == "exponential" else claimed + 0.25
+
+
 def neighbours(
-    mechanism: ExponentialMechanism, losses_JP: np.ndarray
+    mechanism: ExponentialMechanism, losses_JP: np.ndarray, odds: float = _ODDS
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sums, (P,), with a canary of these losses and with one of the reverse, or none."""
     swapped = mechanism.adjacency.vectors_changed == 2
-    each = mechanism.span / mechanism.most * _ODDS / float(mechanism.rate)
+    each = mechanism.span / mechanism.most * odds / float(mechanism.rate)
     users = math.ceil(each / mechanism.span)
     row = np.array([each / users, 0.0])
     others_P = users * mechanism.contribution(np.tile(row, (max(1, mechanism.cap), 1)))
@@ -44,16 +57,17 @@ def audit_choice(
     make: type[ExponentialMechanism] = ExponentialMechanism,
     cap: int = 0,
     wide: float = 1.0,
+    rule: Rule = "exponential",
 ) -> Measured:
     """A choice between two; the claim is for all of the canary's judgements.
 
     ``make`` may be broken; the claim is the honest mechanism's. ``wide``: how far the canary's
     losses lie apart, in spans.
     """
-    terms = (task.epsilon / max(1, cap), span_of(1.0), 2, task.adjacency, cap)
+    terms = (task.epsilon / max(1, cap), span_of(1.0), 2, task.adjacency, cap, rule)
     made, claimed = make(*terms), ExponentialMechanism(*terms).event
     losses_JP = np.tile([0.0, wide * made.span], (JUDGEMENTS, 1))
-    sides = neighbours(made, losses_JP)
+    sides = neighbours(made, losses_JP, odds_of(made, task.epsilon))
     ratio_P = np.log(made.probabilities(sides[0])) - np.log(made.probabilities(sides[1]))
 
     def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
@@ -82,5 +96,11 @@ TARGETS = {
         partial(audit_choice, cap=JUDGEMENTS),
         trials=20_000,
         power=0.65,
+    ),
+    "permute-and-flip": Target(
+        "the same choice as by the exponential mechanism, by permute-and-flip",
+        partial(audit_choice, rule="permute-and-flip"),
+        trials=20_000,
+        power=0.85,
     ),
 }

@@ -1,31 +1,43 @@
-"""Audits of a board's one release: the whole of a voter, from ballots to the noisy sum.
+"""Audits of a board's one release, and of a best item: the whole of a voter, from ballots on.
 
 The canary votes a thousand times for one item against another; on the other data set it is not
 there or, where users are replaced, votes as often the other way round. All other voters are known
 to the attacker and left out. The attacker projects what is released on the difference of the two
-sums, which is all that Gaussian noise leaves to be known (Neyman and Pearson).
+sums, which is all that Gaussian noise leaves to be known (Neyman and Pearson); with Laplace noise
+they take the likelihood ratio, and of a choice that of what was chosen.
 
-Legend: N trials, V coordinates.
+Legend: N trials, V coordinates, K items.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
 
+from murmuration.audits.exponential import odds_of
 from murmuration.audits.trials import both_sides
 from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.preference.ranking.votes import ItemVotes
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.auditing import DELTA, Measured, Target, Task
+from murmuration.privacy.mechanisms.discrete_laplace import LaplaceSum
+from murmuration.privacy.mechanisms.exponential_mechanism import STEPS
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
+from murmuration.strategies.solved import best_item, laplace_ranking
+from murmuration.strategies.solved.best_item import BestItemPlan
+from murmuration.strategies.solved.laplace_ranking import LaplacePlan
 from murmuration.strategies.solved.ranking import RankingPlan, client_update
 
 #: From votes and what is requested of a node to its sums.
 NodeHalf = Callable[[ItemVotes, TrainRequest, np.ndarray, Randomness], dict[str, np.ndarray]]
 
 LAYOUT = VoteLayout(items=3, cap=4, pairing="voters")
+PURE = replace(LAYOUT, norm_order=1)
+#: Minus the logarithm of the odds of the item that nobody votes for.
+_NEVER = 8.0
 _VOTES = 1000
 
 
@@ -50,12 +62,7 @@ def audit_votes(task: Task, node_half: NodeHalf = client_update) -> Measured:
     plan = RankingPlan.for_epsilon(
         task.epsilon, users=1, rounds=1, delta=DELTA, adjacency=task.adjacency, layout=LAYOUT
     )
-    work = TrainRequest({}, {"round": 1, **plan.node_config}, np.arange(1))
-    keys_S, replaced = np.zeros(1, dtype=np.uint64), task.adjacency.vectors_changed == 2
-    first_V = node_half(one_sided(0, 1), work, keys_S, Randomness(0))["sum"]
-    second_V = np.zeros_like(first_V)
-    if replaced:
-        second_V = node_half(one_sided(1, 0), work, keys_S, Randomness(0))["sum"]
+    first_V, second_V = _sides(task, plan.node_config, node_half)
     apart_V, middle_V = first_V - second_V, (first_V + second_V) / 2.0
 
     def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
@@ -68,10 +75,84 @@ def audit_votes(task: Task, node_half: NodeHalf = client_update) -> Measured:
     return both_sides(task, one).measured(task, fit=True)
 
 
+def audit_pure_votes(
+    task: Task,
+    node_half: NodeHalf = laplace_ranking.client_update,
+    make: type[LaplaceSum] = LaplaceSum,
+) -> Measured:
+    """Return what attacks on one release with Laplace noise show; ``node_half`` and ``make`` stand
+    in for the real ones in audits of seeded faults."""
+    plan = LaplacePlan.for_epsilon(
+        task.epsilon, users=1, rounds=1, delta=DELTA, adjacency=task.adjacency, layout=PURE
+    )
+    mechanism = make(plan.clip, plan.noise_multiplier, task.adjacency)
+    first_V, second_V = _sides(task, plan.node_config, node_half)
+    scale = float(plan.mechanism.scale) * plan.clip.step
+
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
+        exact_NV = np.tile(second_V if second else first_V, (task.trials, 1))
+        noisy_NV = mechanism.release(
+            exact_NV.reshape(-1), round_=1, covers="vote sum", ledger=ledger, source=source
+        ).reshape(exact_NV.shape)
+        return (np.abs(noisy_NV - second_V) - np.abs(noisy_NV - first_V)).sum(axis=1) / scale
+
+    return Measured.of(both_sides(task, one).scores, task.epsilon, task, delta=0.0)
+
+
+def audit_best_item(task: Task, node_half: NodeHalf = best_item.client_update) -> Measured:
+    """Return what is seen of the canary in which item is chosen, when others make theirs unlikely;
+    ``node_half`` stands in for the real one in audits of seeded faults."""
+    plan = BestItemPlan.for_epsilon(
+        task.epsilon, layout=LAYOUT, delta=DELTA, adjacency=task.adjacency
+    )
+    mechanism = plan.mechanism
+    odds = odds_of(mechanism, task.epsilon)
+    others_K = np.rint(np.array([odds, 0.0, odds + _NEVER]) / float(mechanism.rate))
+    sides = [
+        others_K + np.rint(mine_K * STEPS) for mine_K in _sides(task, plan.node_config, node_half)
+    ]
+    ratio_K = np.subtract(*(np.log(mechanism.probabilities(sum_K)) for sum_K in sides))
+
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
+        chosen_N = [
+            mechanism.choose(
+                sides[second], round_=trial, covers="best", ledger=ledger, source=source
+            )
+            for trial in range(task.trials)
+        ]
+        return ratio_K[chosen_N]
+
+    return Measured.of(both_sides(task, one).scores, task.epsilon, task, delta=0.0)
+
+
+def _sides(
+    task: Task, parameters: Mapping[str, messages.Scalar], node_half: NodeHalf
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sums with the canary, and without it or with one that votes the other way."""
+    work = TrainRequest({}, {"round": 1, **parameters}, np.arange(1))
+    keys_S = np.zeros(1, dtype=np.uint64)
+    first = node_half(one_sided(0, 1), work, keys_S, Randomness(0))["sum"]
+    if task.adjacency.vectors_changed == 1:
+        return first, np.zeros_like(first)
+    return first, node_half(one_sided(1, 0), work, keys_S, Randomness(0))["sum"]
+
+
 TARGETS = {
     "ranking": Target(
         "the sum of votes that a board is computed from, of a voter who always votes alike",
         audit_votes,
         trials=200_000,
-    )
+    ),
+    "laplace-ranking": Target(
+        "the same sum with Laplace noise, at pure epsilon",
+        audit_pure_votes,
+        trials=20_000,
+        power=0.55,
+    ),
+    "best-item": Target(
+        "the choice of the best item by the same votes, by permute-and-flip",
+        audit_best_item,
+        trials=20_000,
+        power=0.85,
+    ),
 }

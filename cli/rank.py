@@ -7,11 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from murmuration.cli import about_data
-from murmuration.cli.options import JSON, WHERE, add_parameters
+from murmuration.cli.options import JSON, WHERE, add_parameters, help_of
 from murmuration.cli.setting_options import setting_parameters
+from murmuration.preference.data.errors import InputError
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.sims.runtimes.runtime import Runtime
-from murmuration.strategies.settings.declaration import DATA, OUTPUT, RUNTIME
+from murmuration.strategies.settings.declaration import DATA, OUTPUT, PROMISE, RUNTIME
 
 #: Settings of a run that a board has.
 _SETTINGS = frozenset(
@@ -20,7 +21,6 @@ _SETTINGS = frozenset(
         "categories",
         "columns",
         "data",
-        "delta",
         "epsilon",
         "format",
         "items",
@@ -50,6 +50,22 @@ def rank(
             rich_help_panel=DATA,
         ),
     ] = None,
+    best: Annotated[
+        bool,
+        typer.Option(
+            "--best",
+            help="Choose the best item alone, by permute-and-flip at pure epsilon: no board.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+    delta: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{help_of('delta')} 0: none, by votes bounded in ℓ1 and Laplace noise.",
+            show_default=False,
+            rich_help_panel=PROMISE,
+        ),
+    ] = None,
     user_column: about_data.UserColumn = None,
     runtime: Annotated[
         Runtime,
@@ -73,29 +89,32 @@ def rank(
 
     Items (and categories) are public lists; responses of votes are items. Everybody takes part
     once. One noisy sum is released, from which the board, its intervals and its page are computed.
-    Without --data and --items the embedded arena is ranked.
+    With --delta 0 its noise is Laplace's. Without --data and --items the embedded arena is ranked.
     """
-    from murmuration.api.ranking import rank as rank_items
+    from murmuration.api import ranking as boards
 
+    given["delta"] = delta
     given = {name: value for name, value in given.items() if value is not None}
     if user_column is not None:
         given["columns"] = about_data.renamed(given.get("columns"), user_column)
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", UserWarning)
-        ranking = rank_items(
-            given.pop("data", None),
-            given.pop("items", None),
-            by=by,
-            runtime=runtime,
-            users_per_node=users_per_node,
-            progress=True,
-            **given,
-        )
+        where = {"runtime": runtime, "users_per_node": users_per_node, "progress": True}
+        data, items = given.pop("data", None), given.pop("items", None)
+        ranking: boards.Ranking | boards.BestItem
+        if best and by:
+            raise InputError("--best chooses one item: leave out --by")
+        if best:
+            ranking = boards.best_item(data, items, **where, **given)
+        else:
+            ranking = boards.rank(data, items, by=by, **where, **given)
     for note in {str(each.message): None for each in notes if each.category is UserWarning}:
         if note not in ranking.run.result["warnings"]:  # which the board itself says
             Terminal(stderr=True).print(f"note: {note}", markup=False)
     if as_json:
         print(json.dumps(ranking.to_json()))
+    elif isinstance(ranking, boards.BestItem):
+        Terminal().print(str(ranking), markup=False, soft_wrap=True)
     else:
         Terminal().print(ranking, soft_wrap=True)  # a path stays in one piece
 

@@ -29,7 +29,13 @@ from murmuration.audits.policy_pipeline import audit_policy
 from murmuration.audits.survey import audit_survey
 from murmuration.audits.threshold import audit_threshold
 from murmuration.audits.trials import both_sides
-from murmuration.audits.votes import LAYOUT, audit_votes
+from murmuration.audits.votes import (
+    LAYOUT,
+    PURE,
+    audit_best_item,
+    audit_pure_votes,
+    audit_votes,
+)
 from murmuration.preference.kinds.survey import SurveyAnswers
 from murmuration.preference.ranking.votes import ItemVotes
 from murmuration.privacy.accounting.accountant import noise_multiplier_for
@@ -37,6 +43,7 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import DELTA, Measured, Task
 from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.discrete_laplace import LaplaceSum
 from murmuration.privacy.mechanisms.exponential_mechanism import STEPS, ExponentialMechanism
 from murmuration.privacy.mechanisms.hold_out import held_out
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
@@ -44,6 +51,7 @@ from murmuration.privacy.mechanisms.randomized_response import RandomizedRespons
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.strategies.protocol.messages import TrainRequest
+from murmuration.strategies.solved import best_item
 from murmuration.strategies.solved.ranking import client_update
 from murmuration.strategies.solved.survey import SurveyPlan
 
@@ -142,6 +150,30 @@ class _OneQuestion(GaussianSum):
 
 def _noise_for_one_question(plan: SurveyPlan) -> GaussianSum:
     return _OneQuestion(plan.sampler, plan.clip, plan.noise_multiplier, plan.adjacency)
+def _bounds_in_l2(
+    votes: ItemVotes, work: TrainRequest, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """The node half at pure epsilon, that takes all votes, and holds their length in ℓ2."""
+    every_N, counts_U = np.arange(len(votes.board_J)), votes.counts_U.numpy()
+    total_V = np.concatenate([*votes.vectors(PURE, math.inf, every_N, counts_U)]).sum(axis=0)
+    clip = UserClip(work.number("clip-norm"))
+    return {"sum": clip.clip_sum(torch.from_numpy(total_V[None])).numpy()}
+
+
+def _best_by_each_vote(
+    votes: ItemVotes, work: TrainRequest, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """The node half of a best item, to which five parts of a voter's votes are a voter each."""
+    sum_K = best_item.client_update(votes, work, keys_S, source)["sum"]
+    return {"sum": 5 * sum_K}
+
+
+class _ScaleOfStd(LaplaceSum):
+    """Takes the scale that is needed for the standard deviation of the noise."""
+
+    @property
+    def scale(self) -> Fraction:
+        return super().scale / Fraction(math.sqrt(2.0))
 
 
 class _LetsNanThrough(UserClip):
@@ -356,6 +388,34 @@ FAULTS = {
         "tests/strategies/solved/test_survey.py::test_noise_is_as_promised",
         "the mechanism that adds the noise holds the clip, and its scale is computed from it",
         trials=20_000,
+    ),
+    "bounded-in-l2": Fault(
+        "votes bounded in ℓ2, and Laplace noise for as long a vector in ℓ1",
+        partial(audit_pure_votes, node_half=_bounds_in_l2),
+        "tests/strategies/solved/test_laplace_ranking.py::test_a_million_votes_are_worth_the_bound_and_no_more",
+        "the bound in ℓ1 is held by the object that knows the noise",
+        trials=5_000,
+    ),
+    "scale-of-std": Fault(
+        "Laplace noise whose standard deviation is what its scale should be",
+        partial(audit_pure_votes, make=_ScaleOfStd),
+        "tests/privacy/mechanisms/test_discrete_laplace.py::test_the_noise_is_that_of_the_bound",
+        trials=20_000,
+    ),
+    "best-by-votes": Fault(
+        "a best item by five times what a voter may add",
+        partial(audit_best_item, node_half=_best_by_each_vote),
+        "tests/strategies/solved/test_best_item.py::test_a_million_votes_are_worth_the_span_and_no_more",
+        "sums that are more than so many users can make are left out",
+        trials=4_000,
+    ),
+    "one-way-flips": Fault(
+        "permute-and-flip at the rate for users who come or go, where one is swapped",
+        partial(audit_choice, make=_OneWay, rule="permute-and-flip"),
+        "tests/privacy/mechanisms/test_exponential_mechanism.py::test_permute_and_flip_costs_twice_where_one_is_swapped",
+        "the rate follows from the adjacency, which the ledger must share",
+        adjacency=Adjacency.REPLACE,
+        trials=12_000,
     ),
     "one-way-rate": Fault(
         "the exponential mechanism at the rate for users who come or go, where one is swapped",

@@ -27,7 +27,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
@@ -37,14 +37,17 @@ from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.exponential_mechanism import (
+    RULES,
     STEPS,
     ExponentialMechanism,
+    Rule,
     span_of,
 )
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
-from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.base import CohortStrategy, Plan
 from murmuration.strategies.optimizers import SolvedModel
+from murmuration.strategies.planning import pure_epsilon
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.declaration import option
@@ -78,6 +81,11 @@ class ChoicePlan:
     digest: str
 
     sampler = PoissonSampler(1.0)  # everybody is asked
+
+    @property
+    def release_name(self) -> str:
+        """Return what the ledger says is released."""
+        return f"a choice of the class {self.digest}"
 
     @property
     def charges(self) -> dict[Event, int]:
@@ -125,11 +133,21 @@ def most_of_one(number: Number) -> float:
     return max(1.0, number("group-size", 0.0)) * math.sqrt(apart)
 
 
-class Exponential(CohortStrategy):
-    """The server half, with a ``ChoicePlan``; see ``CohortStrategy``. θ is 1 at the choice."""
+class ExactPlan(Plan, Protocol):
+    """A plan of one choice."""
 
-    name = "exponential"
-    plan: ChoicePlan
+    mechanism: ExponentialMechanism
+
+    @property
+    def release_name(self) -> str:
+        """Return what the ledger says is released."""
+        ...
+
+
+class ExactChoice(CohortStrategy):
+    """The server half of a choice by exact coins. θ is 1 at the choice."""
+
+    plan: ExactPlan
     optimizer: SolvedModel
 
     def steps(self) -> Mapping[str, float]:
@@ -161,11 +179,18 @@ class Exponential(CohortStrategy):
         place = mechanism.choose(
             totals["sum"] * STEPS,
             round_=round_,
-            covers=f"a choice of the class {self.plan.digest}",
+            covers=self.plan.release_name,
             ledger=self.ledger,
             source=self.source,
         )
         return self.optimizer.set(np.eye(mechanism.choices)[place])
+
+
+class Exponential(ExactChoice):
+    """The server half, with a ``ChoicePlan``; see ``ExactChoice``."""
+
+    name = "exponential"
+    plan: ChoicePlan
 
     def notes(self) -> list[str]:
         """About the level of the promise."""
@@ -202,13 +227,28 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     described = json.loads(context.features)
     if "policies" not in described:
         raise InputError(_NEEDED)
-    mechanism = ExponentialMechanism(
-        config.epsilon,
-        span_of(described["r_max"]),
-        len(described["policies"]),
-        Adjacency(config.adjacency),
-        (own.judgement_cap or DEFAULT_JUDGEMENT_CAP) if own.level == "item" else 0,
-    )
+    by_item, adjacency = own.level == "item", Adjacency(config.adjacency)
+
+    def mechanism_of(epsilon: float) -> ExponentialMechanism:
+        return ExponentialMechanism(
+            epsilon,
+            span_of(described["r_max"]),
+            len(described["policies"]),
+            adjacency,
+            (own.judgement_cap or DEFAULT_JUDGEMENT_CAP) if by_item else 0,
+            cast(Rule, own.choice_rule or RULES[0]),
+        )
+
+    mechanism = mechanism_of(config.epsilon)
+    if not by_item:
+        mechanism = mechanism_of(
+            pure_epsilon(
+                config.epsilon,
+                lambda pure: {mechanism_of(pure).event: 1},
+                delta=config.delta,
+                adjacency=adjacency,
+            )
+        )
     # N is nominal: twice as many may turn up.
     if not mechanism.is_valid(np.zeros(mechanism.choices), 2 * context.users):
         raise ValueError(f"losses of {context.users:,} users leave the range of exact sums")
@@ -227,14 +267,20 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         account=(
             f"Nothing was trained. Everybody took part once, with what {mechanism.choices:,} "
             f"policies lose on {each.format(mechanism.cap)}, shifted to a minimum of zero and held "
-            f"within {mechanism.span:.3g}. One policy was drawn by exact coins, with probability "
-            "proportional to exp(-rate · sum)."
+            f"within {mechanism.span:.3g}. One policy was drawn by exact coins, "
+            + (
+                "with probability proportional to exp(-rate · sum)."
+                if mechanism.rule == "exponential"
+                else "by permute-and-flip: in random order, each with probability exp(-rate · (sum "
+                "- least sum)), until one was taken."
+            )
         ),
         level=mechanism.level,
         about={
             "class": plan.digest,
             "policies": mechanism.choices,
             "span": mechanism.span,
+            "rule": mechanism.rule,
             "expected_gap_at_most": mechanism.gap_bound(),
             "gap_at_most_in_19_of_20": mechanism.gap_bound(0.05),
         },
@@ -298,7 +344,7 @@ def _check(settings: Settings) -> None:
 
 EXPONENTIAL = Strategy(
     name="exponential",
-    help="Choose one of several given policies, by the exponential mechanism.",
+    help="Choose one of several given policies, by the exponential mechanism or a better one.",
     build=build,
     node_halves={"exponential": NodeHalf(client_update, length=most_of_one)},
     settings=ExponentialSettings,
@@ -308,4 +354,5 @@ EXPONENTIAL = Strategy(
     check=_check,
     fits_policies=True,
     chooses=True,
+    exact_draw="exponential-mechanism",
 )

@@ -25,7 +25,8 @@ class PlanQuery:
     """What is known of a plan; None for what was not given.
 
     ``hold_out`` is how users are held out, if they are; ``variant`` and ``adaptation`` are those
-    of ``aup``.
+    of ``aup``. Of a board ``items`` is how many items it has, ``max_votes`` the most votes of a
+    voter that count, and ``votes_each`` how many that is on average.
     """
 
     strategy: str
@@ -40,6 +41,9 @@ class PlanQuery:
     hold_out: HoldOut | None = None
     variant: str = "centred"
     adaptation: str = "quantile"
+    items: int | None = None
+    max_votes: int | None = None
+    votes_each: float | None = None
 
     def refuse_examples(self) -> None:
         """InputError for what has a meaning only where single judgements are sampled."""
@@ -49,6 +53,29 @@ class PlanQuery:
                 f"{self.strategy}, where whole users are sampled; leave them out, or plan for els "
                 "or group"
             )
+
+
+def pure_epsilon(
+    budget: float,
+    charges: Callable[[float], Mapping[Event, int]],
+    *,
+    delta: float,
+    adjacency: Adjacency,
+) -> float:
+    """Return the pure epsilon that a release may have, for the accountant to count ``budget``.
+
+    That is the budget, unless it lies between two losses of the accountant's grid, so that the next
+    one is counted: then a step less.
+
+    Raises:
+        ValueError: the budget is less than a step.
+    """
+    for pure in (budget, budget - accountant.INTERVAL):
+        if pure > 0.0:
+            cost = accountant.epsilon(charges(pure).items(), adjacency=adjacency, delta=delta)
+            if cost <= budget:
+                return pure
+    raise ValueError(f"epsilon = {budget:g} is too small to be counted")
 
 
 #: From a query to all numbers of the plan.
@@ -62,8 +89,8 @@ def attack_figures(
     bounds = attack_bounds.of_run(
         charges.items(), adjacency=adjacency, epsilon=epsilon, delta=delta
     )
-    told = dataclasses.asdict(bounds)
-    return {name: value for name, value in told.items() if value is not None}
+    figures = dataclasses.asdict(bounds)
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 def not_planned(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:

@@ -45,6 +45,27 @@ def plan(
         str,
         of_setting("adaptation"),
     ] = "quantile",
+    items: Annotated[
+        int | None,
+        typer.Option(
+            help="ranking: how many items a board has, to be told how many voters tell apart 10, "
+            "20 and 50 points.",
+            show_default=False,
+        ),
+    ] = None,
+    max_votes: Annotated[
+        int | None,
+        typer.Option(
+            help=r"ranking: most votes of a voter that count. \[default: 10]", show_default=False
+        ),
+    ] = None,
+    votes_each: Annotated[
+        float | None,
+        typer.Option(
+            help=r"ranking: votes of a voter that count, on average. \[default: --max-votes]",
+            show_default=False,
+        ),
+    ] = None,
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are neighbours.")
     ] = Adjacency.ADD_REMOVE,

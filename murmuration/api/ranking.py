@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from murmuration.api.rows import Source
 from murmuration.api.training import train
 from murmuration.preference.data.label_meanings import NO_PROMPT
+from murmuration.preference.data.loading import placed_rows
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.features.items import clean_name
 from murmuration.sims.runtimes.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from murmuration.preference.ranking.board import Board
     from murmuration.preference.ranking.release import RankingRelease
 
-_STRATEGY = "ranking"
+#: Strategies that make boards, with a delta and without.
+_STRATEGY, _PURE = "ranking", "laplace-ranking"
+_BEST = "best-item"
 #: What a source of votes between models is read as, where nothing else is said.
 _MODELS = ("model_a", "model_b")
 _MODEL_COLUMNS = {"response_a": "model_a", "response_b": "model_b", "winner": "winner"}
@@ -154,6 +158,7 @@ def rank(
             models are recognised by their columns model_a and model_b. Without data and items the
             embedded arena.
         items: What is voted on, a public list: names, a file with one a line, or a ``.json`` file.
+            Of a Polis conversation (``format="polis"``) its statements, where nothing else is said.
         by: The column that says the category of a vote, with ``categories``: a board for each.
         categories: The public list of categories, written like ``items``.
         out: Folder for the run and the board; without it one of its own below ``runs``.
@@ -172,10 +177,126 @@ def rank(
             list.
         RunAborted: a node failed.
     """
-    given: dict[str, Any] = {"strategy": _STRATEGY, "heldout": 0.0, **settings}
-    if given["strategy"] != _STRATEGY:
+    given: dict[str, Any] = {"strategy": _STRATEGY, **settings}
+    if given["strategy"] not in (_STRATEGY, _PURE):
         raise InputError("a board is made by --strategy ranking: leave out --strategy")
+    if given["strategy"] == _PURE or _is_zero(given.get("delta")):
+        given["strategy"] = _PURE
+        _leave_out_delta(given)
+    if categories is not None:
+        given["categories"] = _listed(categories)
+    run = _run(data, items, by, given, out, resume, runtime, users_per_node, progress)
+    return Ranking(run, write_page(run))
+
+
+@dataclass(frozen=True)
+class BestItem:
+    """An item that was chosen as the best by votes.
+
+    Attributes:
+        run: the run that it came from, with its promise and its ledger.
+        name: of the item.
+        gap: by how many net scores, summed over voters, it is at most below the best in 19 of 20
+            draws; votes beyond the bound on a voter do not count.
+    """
+
+    run: Run
+    name: str
+    gap: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``murmuration rank --best --json`` prints: the run's result."""
+        return dict(self.run.result)
+
+    def __str__(self) -> str:
+        lines = [
+            self.name,
+            f"In 19 of 20 draws at most {self.gap:,.0f} net scores below the best.",
+            "",
+            str(self.run.result["guarantee"]),
+            *(f"! {text}" for text in self.run.result["warnings"]),
+        ]
+        return "\n".join(lines)
+
+
+def best_item(
+    data: Source | None = None,
+    items: str | os.PathLike[str] | Sequence[str] | None = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    runtime: Runtime | str = Runtime.LOCAL,
+    users_per_node: int | None = None,
+    progress: bool | None = None,
+    **settings: Unpack[RunSettings],  # type: ignore[misc]  # names may be lists here
+) -> BestItem:
+    """Choose the best item by people's votes, and release nothing else about them.
+
+    By permute-and-flip, at pure epsilon: a choice alone costs less than a board does.
+
+        >>> from murmuration import best_item
+        >>> votes = [
+        ...     {"user_id": f"user {n}", "chosen": "save", "rejected": "spend"} for n in range(400)
+        ... ]
+        >>> best_item(votes, ["save", "spend"], epsilon=1, out="runs/best").name
+        'save'
+
+    Args:
+        data, items: As of ``rank``.
+        out: Folder for the run; without it one of its own below ``runs``.
+        resume, runtime, users_per_node, progress: As of ``train``.
+        **settings: As of ``rank``, but for those about boards.
+
+    Returns:
+        The item, and the run that chose it.
+
+    Raises:
+        InputError, RunAborted: as of ``rank``.
+    """
+    given: dict[str, Any] = {**settings, "strategy": _BEST}
+    if _is_zero(given.get("delta")):
+        _leave_out_delta(given)
+    run = _run(data, items, None, given, out, resume, runtime, users_per_node, progress)
+    best = run.result["best"]
+    return BestItem(run, best["item"], best["gap_at_most_in_19_of_20"])
+
+
+def _is_zero(delta: object) -> bool:
+    try:
+        return delta is not None and float(str(delta)) == 0.0
+    except ValueError:
+        return False
+
+
+def _leave_out_delta(given: dict[str, Any]) -> None:
+    """Take a delta of 0 from settings: strategies without a delta promise it by themselves, and
+    what a ledger composes them with has the usual one."""
+    if _is_zero(given.get("delta")):
+        del given["delta"]
+
+
+def _run(
+    data: Source | None,
+    items: str | os.PathLike[str] | Sequence[str] | None,
+    by: str | None,
+    given: dict[str, Any],
+    out: str | os.PathLike[str] | None,
+    resume: bool,
+    runtime: Runtime | str,
+    users_per_node: int | None,
+    progress: bool | None,
+) -> Run:
+    """Return the run of a board or of a choice; ``given`` are its settings, as far as asked for.
+
+    Raises:
+        InputError, RunAborted: as of ``rank``.
+    """
+    given.setdefault("heldout", 0.0)
     if not resume:
+        if given.get("format") == "polis" and isinstance(data, str | os.PathLike):
+            items = _statements(os.fspath(data)) if items is None else items
+            if given["strategy"] != _BEST:
+                given.setdefault("pairing", "voters")
         if data is None and items is None:
             from murmuration.sims.population.arena import Arena
 
@@ -186,9 +307,7 @@ def rank(
             )
             raise InputError(f"a board needs {missing}; without both there is the embedded arena")
         given["items"] = _listed(items)
-        if categories is not None:
-            given["categories"] = _listed(categories)
-        _check_categories(by, categories)
+        _check_categories(by, given.get("categories"))
         if given.get("kind", "pairs") == "pairs":
             given.setdefault("no_prompt", True)
         else:
@@ -212,8 +331,8 @@ def rank(
             if note.category is not UserWarning:
                 warnings.warn_explicit(note.message, note.category, note.filename, note.lineno)
             elif NO_PROMPT not in str(note.message):  # votes have none
-                warnings.warn(str(note.message), stacklevel=2)
-    return Ranking(run, write_page(run))
+                warnings.warn(str(note.message), stacklevel=3)
+    return run
 
 
 #: What is ranked where nothing is named.
@@ -242,6 +361,17 @@ def write_page(run: Run) -> Path:
     from murmuration.reporting.ranking import write_board
 
     return write_board(run.path, released_votes(run), run.result)
+
+
+def _statements(data: str) -> list[str]:
+    """Return the statements of a Polis conversation, which it shows to everybody.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    rows = placed_rows(data, {})
+    texts = (row.get("comment-body") for _, _, row in rows if isinstance(row, Mapping))
+    return list(dict.fromkeys(clean_name(text) for text in texts if isinstance(text, str)))
 
 
 def _listed(names: str | os.PathLike[str] | Sequence[str]) -> str:

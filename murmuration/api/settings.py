@@ -332,13 +332,13 @@ class StrategySettings(TypedDict, total=False):
     analytic]"""
 
     max_votes: int
-    """Only for ranking. Most votes of a voter that count; which ones is chance. [default:
-    10]"""
+    """Only for ranking, laplace-ranking, best-item. Most votes of a voter that count; which
+    ones is chance. [default: 10]"""
 
     pairing: Literal["public", "voters"]
-    """Only for ranking. Who chose what is compared. public: whoever runs the poll, each pair
-    alike. voters: they, or nobody knows; counts of pairs are released, too. [default:
-    public]"""
+    """Only for ranking, laplace-ranking. Who chose what is compared. public: whoever runs the
+    poll, each pair alike. voters: they, or nobody knows; counts of pairs are released, too.
+    [default: public]"""
 
     level: Literal["user", "item"]
     """Only for local-label, exponential. user: epsilon is for all labels of a user together.
@@ -375,6 +375,11 @@ class StrategySettings(TypedDict, total=False):
     judgement_cap: int
     """Only for exponential. Item level: most judgements of a user that count (the first ones).
     [default: 16]"""
+
+    choice_rule: Literal["exponential", "permute-and-flip"]
+    """Only for exponential. How a policy is drawn: exponential, by the exponential mechanism,
+    or permute-and-flip, which at the same epsilon never loses more in expectation. [default:
+    exponential]"""
 
 
 class RunSettings(

@@ -21,7 +21,7 @@ Shape suffixes: R rows (judgements), U users.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, Literal, NoReturn, Self, get_args
 
 import numpy as np
@@ -269,30 +269,38 @@ class Judgements:
         placed = iter(rows)
         for file, line, row in placed:
             read = reader.read(row)
-            if isinstance(read, Row):
-                if read.label_problem or read.prompt_problem:
-                    read = replace(read, place=f"{file}:{line}")
-                result.setdefault(read.user_id, []).append(read)
+            if isinstance(read, tuple):
+                user, judged = read
+                if judged.label_problem or judged.prompt_problem:
+                    judged = replace(judged, place=f"{file}:{line}")
+                if user in result:
+                    result[user].append(judged)
+                else:
+                    result[user] = [judged]
                 continue
             if isinstance(read, OtherKind):
                 read = reader.advise(read, placed if on_bad_rows == "refuse" else ())
             left_out.add(f"{file}:{line}", read)
             if read.user_id is not None:
                 result.setdefault(read.user_id, [])
+        sizes = [len(mine) for mine in result.values()]
         groups = list(result.values()) if on_bad_rows == "isolate" else [[*chain(*result.values())]]
+        owners = chain.from_iterable(map(repeat, result, sizes))
         result = {user: [] for user in result}
         for group in groups:
             decided, why = decide(group, at_node=on_bad_rows == "isolate")
             if why:
                 raise InputError(f"{source}: {why}")
             for row, read in zip(group, decided, strict=True):
+                user = next(owners)
                 if isinstance(read, BadRow):
                     left_out.add(row.place or source, read)
                 elif read.kind == "thumbs" and read.y == 0.5:
                     notes[NEITHER] += 1
                 else:
-                    result[row.user_id].append(read)
-                    notes.update(read.notes)
+                    result[user].append(read)
+                    if read.notes:
+                        notes.update(read.notes)
         rows_read = sum(map(len, result.values()))
         left_out.check(rows_read, f"{source}: no judgements: there are no rows")
         without = notes[SHARED_WORDS]

@@ -39,6 +39,8 @@ def decide(rows: Sequence[Row], at_node: bool = False) -> tuple[list[Row | BadRo
     bare = all(row.whole for row in rows)
     if bare and any(row.prompt_problem and len({*row.whole}) == len(row.whole) for row in rows):
         rows = [without_prompt(row) for row in rows]
+    if not any(row.label or row.prompt_problem for row in rows):
+        return [*rows], ""
     scales: dict[str, Scale | None] = {}
     for kind, known in (("thumbs", THUMBS), ("pairs", WINNING_SIDES)):
         labelled = [row for row in rows if row.label and row.kind == kind]

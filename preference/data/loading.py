@@ -467,13 +467,26 @@ def _jsonl(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
         if too_much := _too_much(line):
             yield number, BadRow(too_much)
             continue
-        try:
-            # Undecodable bytes become lone surrogates, which are refused with the cell they are in.
-            row = json.loads(line.decode(errors="surrogateescape"))
-        except (ValueError, RecursionError) as error:
-            yield number, BadRow(f"broken JSON: {first_line(error)}{_undecodable(line)}")
-        else:
-            yield number, row
+        yield number, _row_of(line)
+
+
+#: Reads one value of JSON at a place in a text. ``json.loads`` does, and looks at what is around.
+_scan = json.JSONDecoder().scan_once
+
+
+def _row_of(line: bytes) -> Row:
+    # Undecodable bytes become lone surrogates, which are refused with the cell they are in.
+    text = line.decode(errors="surrogateescape")
+    try:
+        row, end = _scan(text, 0)
+        if text[end:] in ("", "\n"):
+            return row
+    except (StopIteration, ValueError, RecursionError):
+        pass  # blanks before it, or what is told next
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return BadRow(f"broken JSON: {first_line(error)}{_undecodable(line)}")
 
 
 def _undecodable(line: bytes) -> str:

@@ -60,6 +60,8 @@ def pair_up(rows_of: Mapping[str, list[Row]], most: int) -> tuple[dict[str, list
     Two thumbs about the same text make no pair: they contradict each other.
     """
     result, paired = {}, Paired()
+    if all(row.kind != "thumbs" for rows in rows_of.values() for row in rows):
+        return dict(rows_of), paired
     for user, rows in rows_of.items():
         others = [row for row in rows if row.kind != "thumbs"]
         result[user] = others

@@ -356,8 +356,11 @@ class RowReader:
         self._columns: dict[tuple[str, ...], tuple[str, list[str]]] = {}
         self._read: dict[tuple[object, ...], Row] = {}
 
-    def read(self, row: Mapping[str, object] | BadRow) -> Row | BadRow:
-        """Return a row's judgement, or why it is none, and whose it is."""
+    def read(self, row: Mapping[str, object] | BadRow) -> tuple[str, Row] | BadRow:
+        """Return whose a row is and its judgement, or why it is none.
+
+        Rows that say the same are one object, which names no user; of thumbs each has its own.
+        """
         user, key = self._known(row)
         judged = self._read.get(key) if key else None
         try:
@@ -374,14 +377,14 @@ class RowReader:
         self._rows_of[user_id] += 1
         if self._schema.one_user_per_row:
             user_id = f"row {user_id} {self._rows_of[user_id]}"
-        return judged.for_user(user_id)
+        return user_id, judged.for_user(user_id) if judged.kind == "thumbs" else judged
 
     def _known(
         self, row: Mapping[str, object] | BadRow
     ) -> tuple[str | None, tuple[object, ...] | None]:
         """Return whose a row is, and what its judgement is a function of, but for that; None where
         the first cannot be told, or the second not be looked up."""
-        if not isinstance(row, Mapping):
+        if type(row) is not dict and not isinstance(row, Mapping):  # the first takes no time
             return None, None
         try:
             present = tuple(row)
@@ -399,8 +402,11 @@ class RowReader:
                 if type(cell) is str:
                     self._users[cell] = user = self._texts.setdefault(user, user)
             cells = [row[each] for each in parts[1]]
-            # 1, 1.0 and True are equal, and a cell may hold one of them only.
-            key = (present, *cells, *map(type, cells))
+            kinds = [*map(type, cells)]
+            key = (present, *cells)
+            if kinds.count(str) < len(kinds):
+                # 1, 1.0 and True are equal, and a cell may hold one of them only.
+                key = (*key, *kinds)
             hash(key)
         except Exception:  # a cell may hold anything
             return readable_user(row, self._names), None
@@ -422,7 +428,7 @@ class RowReader:
             responses=tuple(self._texts.setdefault(text, text) for text in judged.responses),
         )
         if key is not None and len(self._read) < _MOST_KEPT:
-            self._read[key] = judged
+            judged = self._read[key] = replace(judged, user_id="")
         return judged
 
     def _declared(self, judged: Row) -> Row:

@@ -19,7 +19,7 @@ from murmuration.preference.ranking.bradley_terry import (
     denoised,
     strengths,
 )
-from murmuration.preference.ranking.intervals import covariance, response
+from murmuration.preference.ranking.intervals import count_doubt, covariance, response
 from murmuration.preference.ranking.ranks import difference_std, rank_ranges, told_apart
 from murmuration.preference.ranking.release import RankingRelease
 
@@ -148,11 +148,13 @@ def fit_board(release: RankingRelease) -> Board:
     fitted = strengths(release.net_BK[0], pairs_KK, ridge=ridge, ties=ties)
     response_KE = response(fitted, pairs_KK, ridge)
     items = len(release.items)
+    covariance_KK = covariance(fitted, release, pairs_KK, pairs_std, response_KE, ridge)
+    covariance_KK *= count_doubt(votes, release.noise.votes, covariance_KK.diagonal())
     return Board(
         name=release.boards[0],
         items=release.items,
         scores_K=fitted.theta_K,
-        covariance_KK=covariance(fitted, release, pairs_KK, pairs_std, response_KE, ridge),
+        covariance_KK=covariance_KK,
         tie=fitted.tie,
         votes=float(release.votes_B[0]),
         voters=float(release.voters_B[0]),

@@ -28,6 +28,9 @@ from murmuration.preference.ranking.release import RankingRelease
 #: What ratios of variance differ by between items, as a share of their mean, where the release says
 #: nothing of it: those of which noise leaves less are drawn to what all items have together.
 _BETWEEN_ITEMS = 0.25
+#: With it 95 % intervals hold the truth in 95 % of the boards whose numbers of votes noise inflates
+#: most, the first twentieth of 500 with 60 voters at ε = 0.5; without it in 88 %.
+_COUNT_DOUBT = 4.0
 
 
 def response(fitted: Strengths, pairs_KK: np.ndarray, ridge: float) -> np.ndarray:
@@ -74,6 +77,23 @@ def covariance(
     noise_EE = noise_covariance(fitted, release, pairs_KK, pairs_std)
     ridge_EE = (ridge * PRIOR_STD) ** 2 * np.eye(len(root_E))
     return response_KE @ (votes_EE + noise_EE + ridge_EE) @ response_KE.T
+
+
+def count_doubt(votes: float, std: float, variance_K: np.ndarray) -> float:
+    """Return how many times as large a covariance is because the number of votes is noisy itself.
+
+    All curvature is proportional to the number. Where noise made it too large, strengths and
+    intervals are too small, by more than what is linear in the noise (``noise_covariance``). What
+    is wrong with the number is larger, too, the more of it is noise, so the factor is a function of
+    their ratio, by simulation; but no interval becomes wider than the prior for it.
+
+    Args:
+        votes: how many, with noise.
+        std: of that noise.
+        variance_K: of strengths.
+    """
+    wider = (1.0 + _COUNT_DOUBT * (std / votes) ** 2) ** 2
+    return min(wider, max(1.0, PRIOR_STD**2 / max(float(variance_K.max()), 1e-300)))
 
 
 def independent_covariance(

@@ -16,6 +16,12 @@ from scipy import stats
 
 from murmuration.preference.ranking.bradley_terry import ELO_PER_UNIT
 
+#: How many times as large as with independent votes the variance of a net score is where voters'
+#: tastes differ by 170 points and each gives some eight votes.
+USUAL_DESIGN_EFFECT = 1.3
+#: Differences that a plan says how many voters are needed for.
+_POINTS = (10, 20, 50)
+
 
 def detectable_points(
     voters: float,
@@ -69,6 +75,25 @@ def voters_needed(
     linear, square = 4 * design_effect * (items - 1), 2 * ((items - 1) * net_std) ** 2
     votes = (linear + math.sqrt(linear**2 + 4 * square * target)) / (2 * target)
     return math.ceil(votes / votes_each)
+
+
+def planned_power(
+    voters: int, *, items: int, votes_each: float, net_std: float
+) -> dict[str, float]:
+    """Return how many voters tell apart differences of 10, 20 and 50 points, and what difference so
+    many voters do, by the name of each figure, with the usual design effect.
+
+    Args:
+        voters, items, votes_each, net_std: as of ``detectable_points``.
+    """
+    board = {
+        "items": items,
+        "votes_each": votes_each,
+        "net_std": net_std,
+        "design_effect": USUAL_DESIGN_EFFECT,
+    }
+    needed = {f"voters_for_{points}_points": voters_needed(points, **board) for points in _POINTS}
+    return {**needed, "points_told_apart": detectable_points(voters, **board)}
 
 
 def _quantiles(confidence: float, power: float) -> float:

@@ -32,6 +32,8 @@ from murmuration.preference.data.errors import InputError
 #: Whether the operator drew the pairs, all alike, or voters decided what to compare.
 Pairing = Literal["public", "voters"]
 _SUMS = ("net_BK", "variance_BK", "votes_B", "squares_B", "ties_B", "voters_B", "pair_counts_BKK")
+_ARRAYS = (*_SUMS, "overall_variance_K")
+_ONE_BOARD = {"overall_variance_K": None, "overall_squares": None, "overall_voters": None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,9 @@ class Noise:
     voters: float
     clipped: float
     pair_counts: float = 0.0
+    overall_variance: float = 0.0
+    overall_squares: float = 0.0
+    overall_voters: float = 0.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -79,6 +84,9 @@ class RankingRelease:
         voters_B: how many have a vote there.
         pair_counts_BKK: Σ of weights of votes on each pair, ties included; symmetric, with a zero
             diagonal. None where pairing is `public`.
+        overall_variance_K, overall_squares, overall_voters: of several boards together, each voter
+            taken as one: the squares of their net scores, of their votes, and how many there are.
+            None where there is one board, or the release is of an earlier version.
         clipped: how many voters' votes weigh less than one.
         noise: on these numbers.
         cap: most ballots of a voter that count.
@@ -106,6 +114,9 @@ class RankingRelease:
     pair_counts_BKK: np.ndarray | None = None
     epsilon: float | None = None
     delta: float | None = None
+    overall_variance_K: np.ndarray | None = None
+    overall_squares: float | None = None
+    overall_voters: float | None = None
 
     def __post_init__(self) -> None:
         if self.pairing not in PAIRINGS:
@@ -121,6 +132,11 @@ class RankingRelease:
             shape = (boards, items, items)[: len(name.rpartition("_")[2])]
             if array is not None and (array.shape != shape or not np.isfinite(array).all()):
                 raise InputError(f"{name} must be {shape} finite numbers, got {array.shape}")
+        overall_K = self.overall_variance_K
+        if overall_K is not None and not (
+            overall_K.shape == (items,) and np.isfinite(overall_K).all()
+        ):
+            raise InputError(f"overall_variance_K must be {items} finite numbers")
 
     @property
     def exposure_BKK(self) -> np.ndarray:
@@ -135,14 +151,14 @@ class RankingRelease:
     def board(self, place: int) -> Self:
         """Return what is told of one board alone."""
         arrays = {name: _or_none(getattr(self, name), slice(place, place + 1)) for name in _SUMS}
-        return replace(self, boards=(self.boards[place],), **arrays)
+        return replace(self, boards=(self.boards[place],), **arrays, **_ONE_BOARD)
 
     def overall(self) -> Self:
         """Return the sums over all boards, as of one board without a name: with √B times the noise,
-        but for ``clipped``, of which there is one.
+        but for numbers that were released of all boards together.
 
-        A voter with votes in several boards counts as a voter in each, and the squares of votes and
-        of net scores are those of each board by itself.
+        In a release of an earlier version a voter with votes in several boards counts as a voter in
+        each, and the squares of votes and of net scores are those of each board by itself.
         """
         if len(self.boards) == 1:
             return replace(self, boards=("",))
@@ -152,12 +168,22 @@ class RankingRelease:
             for name, array in sums.items()
         }
         noise = replace(self.noise.times(math.sqrt(len(self.boards))), clipped=self.noise.clipped)
-        return replace(self, boards=("",), noise=noise, **added)
+        if self.overall_variance_K is not None:
+            added["variance_BK"] = self.overall_variance_K[None]
+            added["squares_B"] = np.array([self.overall_squares])
+            added["voters_B"] = np.array([self.overall_voters])
+            noise = replace(
+                noise,
+                variance=self.noise.overall_variance,
+                squares=self.noise.overall_squares,
+                voters=self.noise.overall_voters,
+            )
+        return replace(self, boards=("",), noise=noise, **added, **_ONE_BOARD)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         result: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
-        arrays = {name: result[name].tolist() for name in _SUMS if result[name] is not None}
+        arrays = {name: result[name].tolist() for name in _ARRAYS if result[name] is not None}
         names = {"items": list(self.items), "boards": list(self.boards)}
         return {**result, **arrays, **names, "noise": vars(self.noise).copy()}
 
@@ -170,7 +196,7 @@ class RankingRelease:
         """
         try:
             values = dict(written)
-            for name in _SUMS:
+            for name in _ARRAYS:
                 if values.get(name) is not None:
                     values[name] = np.array(values[name], dtype=np.float64)
             values["items"], values["boards"] = tuple(written["items"]), tuple(written["boards"])

@@ -131,7 +131,7 @@ class ItemVotes:
         self, layout: VoteLayout, clip_norm: float, taken_N: np.ndarray, taken_S: np.ndarray
     ) -> Iterator[np.ndarray]:
         """Yield asked voters' vectors, chunk by chunk, (C, V) float64, none longer than
-        ``clip_norm`` but for rounding.
+        ``clip_norm``, in the layout's norm, but for rounding.
 
         A voter's vector is a function of that voter's ballots and of public constants.
 
@@ -177,32 +177,46 @@ class ItemVotes:
             parts["pair_counts"] = added(place_Q, layout.pairs, weight_Q)
         squares = {"variance": net**2, "squares": votes**2}
         there = {"voters": (votes > 0.0).astype(np.float64)}
+        if boards > 1:
+            all_votes = votes.sum(axis=1, keepdims=True)
+            squares["overall_variance"] = net.reshape(voters, boards, items).sum(axis=1) ** 2
+            squares["overall_squares"] = all_votes**2
+            there["overall_voters"] = (all_votes > 0.0).astype(np.float64)
         weighted = {
             name: layout.weights[name] * part for name, part in (parts | squares | there).items()
         }
-        factor_C = _factors(weighted, layout.weights["clipped"], clip_norm)
+        factor_C = np.ones(voters)  # in ℓ1 all votes together are within the bound
+        if layout.norm_order == 2:
+            factor_C = _factors(weighted, {*squares}, {*there}, layout, clip_norm)
         result_CV = np.empty((voters, layout.size))
         for name, part in weighted.items():
             power = 1 if name in parts else 2 if name in squares else 0
             result_CV[:, layout.places[name]] = part * factor_C[:, None] ** power
-        clipped_C = layout.weights["clipped"] * (factor_C < 1.0)
-        result_CV[:, layout.places["clipped"]] = clipped_C[:, None]
+        if layout.norm_order == 2:
+            clipped_C = layout.weights["clipped"] * (factor_C < 1.0)
+            result_CV[:, layout.places["clipped"]] = clipped_C[:, None]
         return result_CV
 
 
-def _factors(weighted: dict[str, np.ndarray], clipped: float, clip_norm: float) -> np.ndarray:
+def _factors(
+    weighted: dict[str, np.ndarray],
+    squares: set[str],
+    there: set[str],
+    layout: VoteLayout,
+    clip_norm: float,
+) -> np.ndarray:
     """Return what each voter's votes weigh, (C,): 1, or what makes the vector as long as may be.
 
     Counts scale with the factor f and squares with f², so f² solves a quadratic equation. That the
-    votes weigh less is told, too, and takes its part of the length.
+    votes weigh less is told, too, and takes its part of the length, like what is ``there``.
     """
     length = {name: (part**2).sum(axis=1) for name, part in weighted.items()}
-    linear_C = sum(length[name] for name in ("net", "votes", "ties")) + length.get(
-        "pair_counts", 0.0
-    )
-    square_C = length["variance"] + length["squares"]
-    whole_C = linear_C + square_C + length["voters"] > clip_norm**2
-    room_C = np.maximum(clip_norm**2 - clipped**2 - length["voters"], 0.0)
+    clipped = layout.weights["clipped"]
+    square_C = sum(length[name] for name in squares)
+    there_C = sum(length[name] for name in there)
+    linear_C = sum(part_C for name, part_C in length.items() if name not in squares | there)
+    whole_C = linear_C + square_C + there_C > clip_norm**2
+    room_C = np.maximum(clip_norm**2 - clipped**2 - there_C, 0.0)
     # The root of square·f⁴ + linear·f² = room, in the form that does not cancel out.
     below_C = linear_C + np.sqrt(linear_C**2 + 4.0 * square_C * room_C)
     squared_C = np.divide(2.0 * room_C, below_C, out=np.ones_like(below_C), where=below_C > 0.0)

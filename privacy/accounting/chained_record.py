@@ -398,14 +398,14 @@ def _payload(path: Path, number: int, line: bytes, before: Head) -> dict[str, An
     """A line without what chains it; RecordDamaged if it is not the one that was written there."""
     try:
         data = json.loads(line)
-        index, said = data.pop("index"), data.pop("before")
+        index, hash_before = data.pop("index"), data.pop("before")
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise RecordDamaged(f"{path}:{number}: damaged line ({error})") from None
     if type(index) is not int or index != number:
         raise RecordDamaged(
             f"{path}:{number}: this was line {index}: lines were removed, added or moved"
         )
-    if said != before.hash:
+    if hash_before != before.hash:
         raise RecordDamaged(
             f"{path}:{max(1, number - 1)}: edited after it was written, or of another file: line "
             f"{number} has the hash of another"

@@ -38,7 +38,7 @@ RULES = {
     "unprotected": "releases without protection: their epsilon is infinite",
 }
 _WRAPPED = ("on-part", "on-grid")
-_COMPUTED = ("poisson-gaussian", "mixture-gaussian", "pure-dp")
+_COMPUTED = ("poisson-gaussian", "mixture-gaussian", "pure-dp", "permute-and-flip", "laplace-noise")
 
 Charges = list[tuple[Mapping[str, Any], int]]
 
@@ -89,9 +89,10 @@ def epsilon(
 ) -> float:
     """Return the epsilon of the training alone, of its dearest part, by dp-accounting.
 
-    Its ``PLDAccountant`` makes the same of ``GaussianDpEvent``, ``PoissonSampledDpEvent`` and
-    ``MixtureOfGaussiansDpEvent``. It has no event for a test that is (epsilon, 0)-DP, and counts
-    repetitions of its randomized response once: these are composed as privacy parameters.
+    Its ``PLDAccountant`` makes the same of ``GaussianDpEvent``, ``PoissonSampledDpEvent``,
+    ``MixtureOfGaussiansDpEvent`` and ``LaplaceDpEvent``. It has no event for a test or a choice
+    that is (epsilon, 0)-DP, and counts repetitions of its randomized response once: these are
+    composed as privacy parameters.
     """
     return max(_composed(part, adjacency, delta, interval) for part in training(charges))
 
@@ -112,9 +113,12 @@ def _loss(event: Mapping[str, Any], adjacency: str, interval: float) -> Any:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     grid: dict[str, Any] = {"value_discretization_interval": interval}
-    if event["kind"] == "pure-dp":
+    if event["kind"] in ("pure-dp", "permute-and-flip"):
         promise = common.DifferentialPrivacyParameters(event["epsilon"], 0.0)
         return pld.from_privacy_parameters(promise, **grid)
+    if event["kind"] == "laplace-noise":
+        changed = 1 if adjacency in ("add-remove", "zero-out") else 2
+        return pld.from_laplace_mechanism(event["noise_multiplier"] / changed, **grid)
     probability, noise = event["probability"], event["noise_multiplier"]
     if event["kind"] == "poisson-gaussian":
         relation = {

@@ -11,16 +11,21 @@ to a minimum of zero and lies in [0, span]. A vector that comes or goes then mul
 something between e^(−rate·span) and 1, all of them the same way: rate ε/span is ε-DP. One that is
 swapped moves weights both ways, and the rate must be ε/(2·span). Both are attained.
 
+*Permute-and-flip* (McKenna and Sheldon 2020) takes choices in random order, and each with
+probability exp(−rate · (loss − least loss)), until one is taken. That is the choice whose loss less
+exponential noise is least (Ding et al. 2021), so the same rates give the same ε, and it never
+loses more in expectation than the exponential mechanism, which is the same with choices put back.
+
 Decisions:
 - *Whole numbers.* Losses are rounded to the nearest of ``STEPS`` parts of the span and held within
   it, so what a user adds is at most ``STEPS`` whichever way it was rounded, and sums are exact in
   any order and under masks.
-- *An exact draw.* A choice is proposed uniformly and kept with probability exp(−γ), with γ the
+- *An exact draw.* A choice is proposed uniformly and taken with probability exp(−γ), with γ the
   rational number that rate and sums make and coins that are exact (``discrete_laplace``), until one
-  is kept. No exponential or logarithm is ever rounded, so there are no last digits to read (Mironov
-  2012; Ilvento 2020), as there are in noise added to scores or in a softmax of 64 bits. At most P
-  proposals are needed on average. How long it takes tells something of the sums: whoever may see
-  outcomes only may not see that.
+  is taken; in permute-and-flip, of those not proposed before. No exponential or logarithm is ever
+  rounded, so there are no last digits to read (Mironov 2012; Ilvento 2020), as there are in noise
+  added to scores or in a softmax of 64 bits. At most P proposals are needed on average. How long it
+  takes tells something of the sums: whoever may see outcomes only may not see that.
 
 Legend: P choices, J judgements of one user.
 """
@@ -28,10 +33,11 @@ Legend: P choices, J judgements of one user.
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal, get_args
 
 import numpy as np
 
-from murmuration.privacy.accounting.events import Event, PureDp, Unprotected
+from murmuration.privacy.accounting.events import Event, PermuteAndFlip, PureDp, Unprotected
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.discrete_laplace import below, flip_exp
@@ -43,6 +49,11 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 STEPS = 2**20
 #: Sums of whole numbers are exact below this.
 _EXACT = 2**53
+#: How one is chosen.
+Rule = Literal["exponential", "permute-and-flip"]
+RULES: tuple[Rule, ...] = get_args(Rule)
+#: Points at which an integral over a polynomial is computed: exact up to twice as many choices.
+_MOST_POINTS = 200
 #: Pure promises beyond this count as none.
 _MOST_EPSILON = 500.0
 
@@ -78,6 +89,7 @@ class ExponentialMechanism:
             each judgement counts by itself, the first so many of a user. There ``epsilon`` is of a
             judgement that keeps its place: where one comes or goes, the next moves up under the
             cap, two vectors change, and it costs up to twice that.
+        rule: of the choice.
     """
 
     epsilon: float
@@ -85,6 +97,7 @@ class ExponentialMechanism:
     choices: int
     adjacency: Adjacency
     cap: int = 0
+    rule: Rule = "exponential"
 
     def __post_init__(self) -> None:
         if not 0.0 < self.epsilon <= _MOST_EPSILON:
@@ -110,7 +123,9 @@ class ExponentialMechanism:
     def event(self) -> Event:
         """Return what a choice costs one user: at item level, all of their judgements."""
         epsilon = self.epsilon * max(1, self.cap)
-        return PureDp(epsilon) if epsilon <= _MOST_EPSILON else Unprotected()
+        if epsilon > _MOST_EPSILON:
+            return Unprotected()
+        return PermuteAndFlip(epsilon) if self.rule == "permute-and-flip" else PureDp(epsilon)
 
     @property
     def rate(self) -> Fraction:
@@ -128,11 +143,19 @@ class ExponentialMechanism:
             return zero_P
         with np.errstate(over="ignore", invalid="ignore"):
             mine_JP = losses_JP[: self.cap] if self.cap else losses_JP.mean(axis=0)[None]
-            apart_JP = (mine_JP - mine_JP.min(axis=1, keepdims=True)) / self.span
-        if not np.isfinite(apart_JP).all():  # of finite losses, too, a mean can be too large
-            return zero_P
+        steps_JP = self.in_steps(mine_JP)
+        return steps_JP.sum(axis=0) if np.isfinite(steps_JP).all() else zero_P
+
+    def in_steps(self, losses_JP: np.ndarray) -> np.ndarray:
+        """Return each row less its minimum and held within the span, in whole steps, (J, P).
+
+        NaN in a row that is not finite; of finite losses, too, a difference can be too large.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            apart_JP = (losses_JP - losses_JP.min(axis=1, keepdims=True)) / self.span
+        finite_J = np.isfinite(apart_JP).all(axis=1)
         steps_JP = np.rint(np.minimum(apart_JP, 1.0) * STEPS)
-        return steps_JP.sum(axis=0)
+        return np.where(finite_J[:, None], steps_JP, np.nan)
 
     def is_valid(self, sum_P: np.ndarray, users: int) -> bool:
         """Return whether so many users can have produced a node's sums."""
@@ -146,7 +169,18 @@ class ExponentialMechanism:
     def probabilities(self, sum_P: np.ndarray) -> np.ndarray:
         """Return how likely each choice is, (P,), to the accuracy of 64 bits. Not for release."""
         weight_P = np.exp(-float(self.rate) * (sum_P - sum_P.min()))
-        return weight_P / weight_P.sum()
+        if self.rule == "exponential":
+            return weight_P / weight_P.sum()
+        # Of times at which choices come, uniform on [0, 1], the first at which one is taken.
+        points_T, lengths_T = np.polynomial.legendre.leggauss(
+            min(_MOST_POINTS, len(sum_P) // 2 + 1)
+        )
+        times_T, lengths_T = (points_T + 1.0) / 2.0, lengths_T / 2.0
+        result_P = np.zeros(len(sum_P))
+        for time, length in zip(times_T, lengths_T, strict=True):
+            left_P = 1.0 - time * weight_P
+            result_P += length * weight_P / left_P * left_P.prod()
+        return result_P
 
     def expected_gap(self, sum_P: np.ndarray) -> float:
         """By how much what is chosen loses more than the best, on average. Not for release.
@@ -160,7 +194,9 @@ class ExponentialMechanism:
         """Return what the gap exceeds with probability at most ``failure``; public.
 
         (span/ε)·log(P/failure), and twice that where a user is swapped. At ``failure`` 1 it bounds
-        the *expected* gap: E[rate · gap] is at most the entropy of the choice.
+        the *expected* gap: E[rate · gap] is at most the entropy of the choice. Both hold for
+        permute-and-flip, whose gap is never more in expectation, and exceeds rate⁻¹·log(P/failure)
+        only if one of P exponential numbers does.
         """
         if not 0.0 < failure <= 1.0:
             raise ValueError(f"the failure probability must be in (0, 1], got {failure}")
@@ -186,14 +222,17 @@ class ExponentialMechanism:
         replay = fingerprint(sum_P, float(self.rate), round_, covers, source)
         charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
         coins = source.stream(f"choice {covers}", round_, charge.attempt)
-        best = int(sum_P.min())
+        best, waiting = int(sum_P.min()), list(range(self.choices))
         while True:
-            place = below(self.choices, coins)
-            if _kept(self.rate * (int(sum_P[place]) - best), coins):
-                return place
+            drawn = below(len(waiting), coins)
+            if _taken(self.rate * (int(sum_P[waiting[drawn]]) - best), coins):
+                return waiting[drawn]
+            if self.rule == "permute-and-flip":
+                waiting[drawn] = waiting[-1]
+                waiting.pop()
 
 
-def _kept(exponent: Fraction, coins: np.random.Generator) -> bool:
+def _taken(exponent: Fraction, coins: np.random.Generator) -> bool:
     """True with probability exp(−``exponent``), exactly."""
     whole, rest = divmod(exponent, 1)
     for _ in range(whole):  # hardly ever goes far

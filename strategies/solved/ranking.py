@@ -20,8 +20,9 @@ Legend: S sampled users, V coordinates of a vector, B boards, K items.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -33,20 +34,23 @@ from murmuration.preference.data.rows import InputError, Kind
 from murmuration.preference.features.items import KIND as ITEMS
 from murmuration.preference.features.items import ONE_BOARD, ItemFeatures, read_names
 from murmuration.preference.ranking.board import fit_board
-from murmuration.preference.ranking.layout import VoteLayout
+from murmuration.preference.ranking.layout import NormOrder, VoteLayout
+from murmuration.preference.ranking.power import planned_power
 from murmuration.preference.ranking.release import Pairing, RankingRelease
 from murmuration.preference.ranking.votes import ItemVotes
 from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.discrete_laplace import AbsoluteClip, LaplaceSum
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.contributions import clip_of, sampled
 from murmuration.strategies.optimizers import SolvedModel
-from murmuration.strategies.planning import released_once
+from murmuration.strategies.planning import PlanQuery, released_once
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.own.ranking import RankingSettings
+from murmuration.strategies.settings.own.ranking import RankingSettings, VotedItems
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
@@ -70,10 +74,35 @@ DEFAULT_CAP = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankingPlan(WholeCrowdPlan):
+class VotePlan(WholeCrowdPlan):
     """Everybody takes part once, with one vector that is ``layout.clip_norm`` long at most."""
 
     layout: VoteLayout
+
+    @property
+    @abstractmethod
+    def mechanism(self) -> GaussianSum | LaplaceSum:
+        """Return what the round runs and charges."""
+
+    @property
+    @abstractmethod
+    def spent(self) -> tuple[float, float]:
+        """Return epsilon and delta of the release."""
+
+    @property
+    def node_config(self) -> dict[str, messages.Scalar]:
+        """Return what nodes are told of it: the bound, the cap, and who chose the pairs."""
+        return {
+            "clip-norm": self.layout.clip_norm,
+            "group-size": self.layout.cap,
+            "pairing": self.layout.pairing,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankingPlan(VotePlan):
+    """A plan of Gaussian noise, with vectors bounded in ℓ2."""
+
     discrete: Discrete = None
 
     @staticmethod
@@ -98,13 +127,9 @@ class RankingPlan(WholeCrowdPlan):
         )
 
     @property
-    def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: the bound, the cap, and who chose the pairs."""
-        return {
-            "clip-norm": self.clip.norm,
-            "group-size": self.layout.cap,
-            "pairing": self.layout.pairing,
-        }
+    def spent(self) -> tuple[float, float]:
+        """Return epsilon and delta of the release."""
+        return self.epsilon(), self.delta
 
 
 def client_update(
@@ -114,6 +139,21 @@ def client_update(
 
     A pure function of its arguments. Raises KeyError or ValueError for parameters that are missing
     or wrong.
+    """
+    return {"sum": bounded_votes(examples, work, keys_S, source, clip_of(work))}
+
+
+def bounded_votes(
+    examples: ItemVotes,
+    work: TrainRequest,
+    keys_S: np.ndarray,
+    source: Randomness,
+    clip: UserClip | AbsoluteClip,
+) -> np.ndarray:
+    """Return the sum, over the asked users, of their vectors, each bounded by ``clip``, (V,).
+
+    Raises:
+        KeyError, ValueError: parameters that are missing or wrong.
     """
     pairing = str(work.parameters["pairing"])
     if pairing not in PAIRINGS:
@@ -125,28 +165,28 @@ def client_update(
         pairing=cast(Pairing, pairing),
         kind=examples.kind,
         responses=examples.width + 1,
+        norm_order=1 if isinstance(clip, AbsoluteClip) else 2,
     )
-    clip = clip_of(work)
     taken_N, taken_S = sampled(examples, work, keys_S, source)  # type: ignore[arg-type]
     total_V = torch.zeros(layout.size, dtype=torch.float64)
     for chunk_CV in examples.vectors(layout, clip.norm, taken_N.numpy(), taken_S.numpy()):
         total_V += clip.clip_sum(torch.from_numpy(chunk_CV))
-    return {"sum": total_V.numpy()}
+    return total_V.numpy()
 
 
 class Ranking(SumStrategy):
-    """The server half, with a ``RankingPlan``; see ``SumStrategy``.
+    """The server half of a board, with a plan; see ``SumStrategy``.
 
-    ``features`` names items and boards. The model is the items' scores.
+    ``names`` are items and boards. The model is the items' scores.
     """
 
     name = "ranking"
-    plan: RankingPlan
+    plan: VotePlan
     optimizer: SolvedModel
     covers = "vote sum"
 
     def __init__(
-        self, plan: RankingPlan, ledger: Ledger, names: ItemFeatures, **arguments: Any
+        self, plan: VotePlan, ledger: Ledger, names: ItemFeatures, **arguments: Any
     ) -> None:
         super().__init__(plan, ledger, **arguments)
         self._names = names
@@ -172,7 +212,7 @@ class Ranking(SumStrategy):
         """
         if self._noisy_V is None:
             raise ValueError("no votes have been released")
-        layout = self.plan.layout
+        layout, (epsilon, delta) = self.plan.layout, self.plan.spent
         return RankingRelease(
             items=self._names.items,
             boards=self._names.boards,
@@ -180,8 +220,8 @@ class Ranking(SumStrategy):
             noise=layout.noise(self.plan.mechanism.std),
             cap=layout.cap,
             clip_norm=layout.clip_norm,
-            epsilon=self.plan.epsilon(),
-            delta=self.plan.delta,
+            epsilon=epsilon,
+            delta=delta,
             **cast(dict[str, Any], layout.read(self._noisy_V)),
         )
 
@@ -202,47 +242,124 @@ class Ranking(SumStrategy):
         self._noisy_V = state["votes"] if len(state["votes"]) else None
 
 
-def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
-    """One noisy sum of votes, and a board."""
-    config, own = context.config, context.config.of(RankingSettings)
+def names_of(context: RunContext) -> ItemFeatures:
+    """Return the public lists of items and categories.
+
+    Raises:
+        InputError: there is none of items, or a model of texts beside.
+    """
     described = json.loads(context.features)
     if described["kind"] != ITEMS:
         raise InputError(
-            "--strategy ranking needs --items, the public list of what is voted on: an item that "
-            "votes alone know would give its voters away"
+            f"--strategy {context.config.strategy} needs --items, the public list of what is voted "
+            "on: an item that votes alone know would give its voters away"
         )
-    names = ItemFeatures(tuple(described["items"]), tuple(described["boards"]))
-    if config.base:
-        raise InputError("--strategy ranking scores items, and no texts: leave out --base")
-    layout = VoteLayout(
+    if context.config.base:
+        raise InputError(
+            f"--strategy {context.config.strategy} scores items, and no texts: leave out --base"
+        )
+    return ItemFeatures(tuple(described["items"]), tuple(described["boards"]))
+
+
+def layout_of(context: RunContext, names: ItemFeatures, norm_order: NormOrder = 2) -> VoteLayout:
+    """Return what stands where in a voter's vector, from public numbers."""
+    own = context.config.of(RankingSettings)
+    return VoteLayout(
         items=len(names.items),
         boards=len(names.boards),
         cap=own.max_votes or DEFAULT_CAP,
         pairing=cast(Pairing, own.pairing),
-        kind=cast(Kind, config.schema.kind),
-        responses=config.schema.responses,
+        kind=cast(Kind, context.config.schema.kind),
+        responses=context.config.schema.responses,
+        norm_order=norm_order,
     )
-    plan = RankingPlan.for_epsilon(
-        config.epsilon, **context.sizes, layout=layout, discrete=context.noise.on(layout.size)
-    )
+
+
+def built(
+    strategy: Ranking, plan: VotePlan, context: RunContext, noise: str, guarantee: str = ""
+) -> BuiltStrategy:
+    """Return a board's strategy with the figures that its report states.
+
+    ``noise`` and ``guarantee`` are in words; without a guarantee the usual one.
+    """
+    layout = plan.layout
     account = (
-        f"The {len(names.items)} items are a public list. Everybody took part once, with one "
+        f"The {layout.items} items are a public list. Everybody took part once, with one "
         f"vector: at most {layout.cap} of their ballots, chosen at random, as wins less losses of "
         "each item, with scaled counts and squares for intervals"
         + (" and counts of each pair" if layout.pairing == "voters" else "")
-        + f". Votes whose vector was longer than {layout.clip_norm:.4g} weighed less, all alike. "
-        f"Gaussian noise of {plan.noise_multiplier:.4g} times that per coordinate was added to "
-        "the sum. The board was computed from it."
+        + f". {noise} was added to the sum. The board was computed from it."
     )
-    return BuiltStrategy.of(
-        Ranking(plan, ledger, names, **context.arguments(SolvedModel(context.dimension))),
+    result = BuiltStrategy.of(
+        strategy,
         plan,
         context,
-        clip_norm=plan.clip.norm,
+        clip_norm=layout.clip_norm,
         group_size=layout.cap,
         bytes_per_user=4.0 * context.dimension + sum_bytes(context) * layout.size,
         account=account,
     )
+    return replace(result, guarantee=guarantee) if guarantee else result
+
+
+def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
+    """One noisy sum of votes, and a board."""
+    names = names_of(context)
+    layout = layout_of(context, names)
+    plan = RankingPlan.for_epsilon(
+        context.config.epsilon,
+        **context.sizes,
+        layout=layout,
+        discrete=context.noise.on(layout.size),
+    )
+    arguments = context.arguments(SolvedModel(context.dimension))
+    noise = (
+        f"Votes whose vector was longer than {layout.clip_norm:.4g} weighed less, all alike. "
+        f"Gaussian noise of {plan.noise_multiplier:.4g} times that per coordinate"
+    )
+    return built(Ranking(plan, ledger, names, **arguments), plan, context, noise)
+
+
+def with_power(
+    numbers: dict[str, float],
+    query: PlanQuery,
+    std_of: Callable[[VoteLayout], float],
+    norm_order: NormOrder = 2,
+) -> dict[str, float]:
+    """Return the numbers of a plan with how many voters tell how much apart, if it is known how
+    many items there are.
+
+    Args:
+        numbers: of the plan.
+        query: what is known of it.
+        std_of: the noise on each coordinate of a sum, by the layout of vectors.
+        norm_order: of the norm that bounds them.
+
+    Raises:
+        InputError: numbers that no board can have.
+    """
+    if query.items is None:
+        if query.max_votes or query.votes_each:
+            raise InputError("--max-votes and --votes-each are about a board: add --items")
+        return numbers
+    cap = query.max_votes or DEFAULT_CAP
+    each = query.votes_each or float(cap)
+    if query.items < 2 or cap < 1 or not 0.0 < each <= cap:
+        raise InputError(
+            "a board has at least 2 --items, and of each voter at least one vote counts, on "
+            "average at most --max-votes"
+        )
+    layout = VoteLayout(items=query.items, cap=cap, norm_order=norm_order)
+    figures = planned_power(
+        query.users or 1, items=query.items, votes_each=each, net_std=std_of(layout)
+    )
+    return {**numbers, "items": query.items, "votes_each": each, **figures}
+
+
+def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
+    """Return all numbers of a plan of one Gaussian sum, with the power of its board."""
+    numbers = released_once(query, adjacency, (1,))
+    return with_power(numbers, query, lambda layout: numbers["noise_multiplier"] * layout.clip_norm)
 
 
 def check(settings: Settings) -> None:
@@ -250,8 +367,8 @@ def check(settings: Settings) -> None:
     own = settings.of(RankingSettings)
     if settings.kind == "thumbs":
         raise InputError(
-            "--strategy ranking compares items, and --kind thumbs rates single ones: leave it out, "
-            "and pairs are made of each user's thumbs"
+            f"--strategy {settings.strategy} compares items, and --kind thumbs rates single ones: "
+            "leave it out, and pairs are made of each user's thumbs"
         )
     if settings.kind == "top-1" and own.pairing == "public":
         raise InputError(
@@ -259,7 +376,9 @@ def check(settings: Settings) -> None:
             "vote, so their counts must be released: add --pairing voters"
         )
     if settings.labels != "true":
-        raise InputError("--strategy ranking takes true labels: --labels randomized are protected")
+        raise InputError(
+            f"--strategy {settings.strategy} takes true labels: --labels randomized are protected"
+        )
     if settings.clip_norm:
         raise InputError(
             "--clip-norm follows from --max-votes and the number of items: leave it out"
@@ -268,11 +387,11 @@ def check(settings: Settings) -> None:
 
 def features(settings: Settings) -> dict[str, Any] | None:
     """Return the description of one feature an item; None where no list is named."""
-    own = settings.of(RankingSettings)
-    if not own.items:
+    listed = settings.of(VotedItems).items
+    if not listed:
         return None
-    items = read_names("--items", own.items)
-    boards = read_names("--categories", own.categories) if own.categories else ONE_BOARD
+    items, categories = read_names("--items", listed), settings.of(RankingSettings).categories
+    boards = read_names("--categories", categories) if categories else ONE_BOARD
     return ItemFeatures(items, boards).to_config()
 
 
@@ -288,6 +407,6 @@ RANKING = Strategy(
     node_noise=supported,
     rounds=(1,),
     check=check,
-    solve=lambda query, adjacency: released_once(query, adjacency, (1,)),
+    solve=solve,
     features=features,
 )

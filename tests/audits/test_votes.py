@@ -2,7 +2,13 @@
 
 import pytest
 
-from murmuration.audits.votes import LAYOUT, audit_votes, one_sided
+from murmuration.audits.votes import (
+    LAYOUT,
+    audit_best_item,
+    audit_pure_votes,
+    audit_votes,
+    one_sided,
+)
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -24,3 +30,10 @@ def test_the_canary_votes_more_often_than_counts():
     votes = one_sided(0, 1)
     assert int(votes.counts_U[0]) > LAYOUT.cap
     assert set(votes.better_R) == {0} and set(votes.worse_R) == {1}
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
+@pytest.mark.parametrize("audit", [audit_pure_votes, audit_best_item])
+def test_pure_releases_come_near_to_their_claim_and_not_above_it(audit, adjacency):
+    measured = audit(Task(adjacency, 1.0, 4_000, Randomness(0)))
+    assert 0.3 < measured.lower <= measured.claimed == 1.0

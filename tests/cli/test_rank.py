@@ -47,3 +47,14 @@ def test_not_a_number_is_no_item(cli, files):
     code, _, error = call(cli, files)
     assert code == 2 and "votes.jsonl:561" in error[-1]
     assert call(cli, files, "--on-bad-rows", "skip")[0] == 0
+
+
+def test_the_best_item_and_a_board_without_a_delta(cli, files):
+    options = [part for option in files.items() for part in option]
+    code, out, _ = cli("rank", *options, "--epsilon", 1, "--best")
+    assert code == 0 and out.startswith("tea") and "(1, 0)-differential privacy" in out
+    options[-1] = files["--out"].with_name("pure")
+    code, out, _ = cli("rank", *options, "--epsilon", 20, "--delta", 0, "--seed", 1, "--json")
+    assert code == 0 and json.loads(out)["votes"]["delta"] == 0.0
+    code, _, error = cli("rank", *options, "--best", "--by", "city")
+    assert code == 2 and "leave out --by" in error[-1]

@@ -19,3 +19,9 @@ class ExponentialSettings(Leveled):
         f"[default: {DEFAULT_JUDGEMENT_CAP}]",
         **AT_LEAST_ONE,
     )
+    choice_rule: str = setting(
+        "",
+        "How a policy is drawn: exponential, by the exponential mechanism, or permute-and-flip, "
+        "which at the same epsilon never loses more in expectation. [default: exponential]",
+        choices=("exponential", "permute-and-flip"),
+    )

@@ -1,4 +1,4 @@
-"""Settings of ranking."""
+"""Settings of rankings."""
 
 from dataclasses import dataclass
 
@@ -7,19 +7,25 @@ from murmuration.strategies.settings.declaration import AT_LEAST_ONE, setting
 
 
 @dataclass(frozen=True)
-class RankingSettings:
-    """Settings of ranking."""
+class VotedItems:
+    """Settings of what is voted on, and how often."""
 
     items: str = setting(
         "", "The public list of items: a file with one a line, or a .json file with an array."
     )
+    max_votes: int = setting(
+        0, "Most votes of a voter that count; which ones is chance. [default: 10]", **AT_LEAST_ONE
+    )
+
+
+@dataclass(frozen=True)
+class RankingSettings(VotedItems):
+    """Settings of boards."""
+
     categories: str = setting(
         "",
         "The public list of categories, written like --items: a board for each. The prompt of a "
         "vote says its category. [default: one board]",
-    )
-    max_votes: int = setting(
-        0, "Most votes of a voter that count; which ones is chance. [default: 10]", **AT_LEAST_ONE
     )
     pairing: str = setting(
         PAIRINGS[0],

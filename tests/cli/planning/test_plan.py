@@ -5,6 +5,7 @@ from dataclasses import astuple
 
 import pytest
 
+from murmuration.planning.plan import plan
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
@@ -245,3 +246,38 @@ def test_public_rows_are_read_by_their_scale(tmp_path, cli):
     code, stdout, _ = cli(*call, "--scale", "-2..2", "--no-prompt")
     assert code == 0
     assert json.loads(stdout)["declared"] == "--scale -2..2 --no-prompt"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "more"), [("ranking", {"delta": 1e-5}), ("laplace-ranking", {})]
+)
+def test_the_power_of_a_board(strategy, more):
+    """The noise of the plan enters: fewer voters are needed at a larger epsilon, and never fewer
+    than without noise."""
+    board = {"strategy": strategy, "users": 3000, "items": 20, "votes_each": 7.0, **more}
+    small, large = (plan(epsilon=epsilon, **board) for epsilon in (0.25, 4.0))
+    for points, least in ((10, 33_432), (20, 8_358), (50, 1_338)):
+        name = f"voters_for_{points}_points"
+        assert least < large[name] < small[name]
+    assert large["points_told_apart"] < small["points_told_apart"]
+    assert small["noise_multiplier"] > large["noise_multiplier"]
+    if strategy == "ranking":
+        assert plan(epsilon=1.0, **board)["voters_for_10_points"] == pytest.approx(34_115, rel=0.01)
+    else:
+        assert large["noise_multiplier"] == 0.25 and large["delta"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"items": 1}, "at least 2 --items"),
+        ({"items": 5, "votes_each": 11.0}, "at most --max-votes"),
+        ({"max_votes": 4}, "add --items"),
+        ({"items": 5, "strategy": "uls", "rounds": 3}, "are for ranking and laplace-ranking"),
+        ({"items": 5, "strategy": "laplace-ranking"}, "has no --delta"),
+    ],
+)
+def test_boards_that_cannot_be_planned(changes, message):
+    terms = {"strategy": "ranking", "users": 300, "epsilon": 1.0, "delta": 1e-5}
+    with pytest.raises(InputError, match=message):
+        plan(**{**terms, **changes})

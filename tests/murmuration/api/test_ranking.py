@@ -2,10 +2,11 @@
 
 import csv
 import json
+import math
 
 import pytest
 
-from murmuration import Ranking, rank
+from murmuration import Ranking, best_item, rank
 from murmuration.api.ranking import released_votes
 from murmuration.preference.data.errors import InputError
 
@@ -92,3 +93,50 @@ def test_a_run_of_another_kind_has_no_board(tmp_path):
 
     with pytest.raises(InputError, match="no board"):
         released_votes(Run(tmp_path, {"strategy": "uls"}))
+
+
+def test_a_delta_of_zero_is_none(tmp_path):
+    for zero in (0, "0"):
+        out = tmp_path / str(type(zero).__name__)
+        ranking = rank(votes(), ["a", "b"], epsilon=20.0, delta=zero, seed=1, out=out)
+        assert ranking.release.delta == 0.0
+        assert ranking.release.epsilon == pytest.approx(20.0, abs=1e-3)
+        assert ranking.board.items[ranking.board.order[0]] == "b"
+        assert "(20, 0)" in ranking.run.result["guarantee"]
+        assert json.loads((out / "board.json").read_text(encoding="utf-8"))["delta"] == 0.0
+
+
+def test_the_best_item_alone(tmp_path):
+    best = best_item(votes(), ["a", "b"], epsilon=1.0, out=tmp_path)
+    assert best.name == "b" and str(best).startswith("b\n")  # e^−80 for the other
+    assert best.gap == pytest.approx(10.0 * math.log(2 / 0.05), rel=1e-3)  # the span is the cap
+    assert not (tmp_path / "board.html").exists() and "votes" not in best.run.result
+    with pytest.raises(InputError, match="no board"):
+        Ranking.load(tmp_path)
+
+
+def conversation(folder):
+    """Write a Polis conversation: 40 people like the first statement, and half the second."""
+    folder.mkdir()
+    texts = ["More trams", "More parks", "More parking"]
+    with (folder / "comments.csv").open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["timestamp", "comment-id", "agrees", "disagrees", "comment-body"])
+        table.writerows([1, place, 40 - 20 * place, 20 * place, t] for place, t in enumerate(texts))
+    with (folder / "votes.csv").open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["timestamp", "comment-id", "voter-id", "vote"])
+        for voter in range(40):
+            table.writerows([2, place, voter, 1 - 2 * (place > voter % 2)] for place in range(3))
+    return texts
+
+
+def test_a_polis_conversation_is_ranked_as_it_is(tmp_path):
+    texts = conversation(tmp_path / "polis")
+    ranking = rank(tmp_path / "polis", format="polis", out=tmp_path / "r", **BUDGET)
+    board = ranking.board
+    assert board.items == tuple(texts)
+    assert [board.items[place] for place in board.order] == texts
+    assert ranking.release.pairing == "voters"
+    with pytest.raises(InputError, match="--pairing voters"):
+        best_item(tmp_path / "polis", format="polis", out=tmp_path / "b")

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from murmuration.preference.ranking.board import Board, fit_board
-from murmuration.preference.ranking.bradley_terry import Strengths, curvature
+from murmuration.preference.ranking.bradley_terry import PRIOR_STD, Strengths, curvature
 from murmuration.preference.ranking.intervals import (
+    count_doubt,
     design_effects,
     independent_covariance,
     noise_covariance,
@@ -71,6 +72,25 @@ def test_intervals_of_500_boards_cover(name: str, epsilon: float | None) -> None
 
 def test_intervals_with_ties_cover() -> None:
     assert 0.93 <= coverage(CASES["small"], 3.0, 0.2, 500) <= 0.97
+
+
+def test_intervals_cover_where_noise_inflates_the_number_of_votes() -> None:
+    """The twentieth of 500 boards whose number of votes is most too large."""
+    arena = Arena(voters=60, items=6, most_votes=50)
+    truth_K = arena.truth().elo_K
+    boards = [board_of(arena, "public", 0.5, draw) for draw in range(500)]
+    most = sorted(boards, key=lambda board: -board.votes)[:25]
+    held = np.mean([np.abs(board.elo_K - truth_K) < board.error_K for board in most])
+    assert 0.92 <= held <= 0.99
+
+
+def test_a_number_of_votes_that_is_mostly_noise_widens_intervals_up_to_the_prior() -> None:
+    small_K, large_K = np.full(3, 0.01), np.full(3, 2 * PRIOR_STD**2)
+    assert count_doubt(1000.0, 0.0, small_K) == 1.0
+    assert count_doubt(1000.0, 50.0, small_K) == pytest.approx(1.01**2)
+    assert 1.0 < count_doubt(1000.0, 100.0, small_K) < count_doubt(1000.0, 500.0, small_K)
+    assert count_doubt(1.0, 1e6, small_K) * 0.01 == pytest.approx(PRIOR_STD**2)
+    assert count_doubt(1.0, 1e6, large_K) == 1.0
 
 
 @pytest.mark.parametrize("epsilon", [1.0, None])

@@ -6,7 +6,7 @@ import pytest
 from murmuration.preference.ranking.board import fit_board
 from murmuration.preference.ranking.bradley_terry import ELO_PER_UNIT
 from murmuration.preference.ranking.layout import VoteLayout
-from murmuration.preference.ranking.power import detectable_points, voters_needed
+from murmuration.preference.ranking.power import detectable_points, planned_power, voters_needed
 from murmuration.preference.ranking.ranks import difference_std
 from murmuration.preference.ranking.release import RankingRelease
 
@@ -61,3 +61,11 @@ def test_noise_and_tastes_ask_for_more_voters() -> None:
 def test_a_difference_that_is_none_is_refused(points: float) -> None:
     with pytest.raises(ValueError):
         voters_needed(points, items=3, votes_each=1, net_std=0)
+
+
+def test_a_plan_says_what_the_page_says() -> None:
+    """The table of docs/how-to/ranking.md: without privacy, 20 items, 7 votes of each."""
+    told = planned_power(8358, items=20, votes_each=7, net_std=0.0)
+    needed = [told[f"voters_for_{points}_points"] for points in (10, 20, 50)]
+    assert needed == [33_432, 8_358, 1_338]
+    assert told["points_told_apart"] == pytest.approx(20, abs=0.01)

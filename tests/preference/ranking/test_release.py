@@ -56,6 +56,22 @@ def test_boards_add_up_with_their_noise() -> None:
     assert both.board(1).boards == ("en",) and both.board(1).net_BK[0, 0] == 3.0
 
 
+def test_what_voters_are_in_all_boards_together_is_not_what_they_are_in_each() -> None:
+    noise = replace(NOISE, overall_variance=20.0, overall_squares=50.0, overall_voters=70.0)
+    told = {"overall_variance_K": np.full(3, 99.0), "overall_squares": 98.0, "overall_voters": 9.5}
+    both = release(("de", "en"), noise=noise, **told)
+    whole = both.overall()
+    assert (whole.variance_BK == 99.0).all()
+    assert (whole.squares_B[0], whole.voters_B[0]) == (98.0, 9.5)
+    assert (whole.noise.variance, whole.noise.squares, whole.noise.voters) == (20.0, 50.0, 70.0)
+    assert whole.noise.net == pytest.approx(3.0 * 2**0.5)
+    assert both.board(0).overall_variance_K is None is whole.overall_variance_K
+    again = RankingRelease.from_json(json.loads(json.dumps(both.to_json())))
+    assert again.overall().to_json() == whole.to_json()
+    with pytest.raises(InputError, match="overall_variance_K"):
+        replace(both, overall_variance_K=np.full(2, 1.0))
+
+
 @pytest.mark.parametrize(
     "changes",
     [
