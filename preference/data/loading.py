@@ -471,7 +471,7 @@ def _jsonl(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
 
 
 #: Reads one value of JSON at a place in a text. ``json.loads`` does, and looks at what is around.
-_scan = json.JSONDecoder().scan_once
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # not in its stubs
 
 
 def _row_of(line: bytes) -> Row:
