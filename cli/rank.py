@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -31,6 +32,7 @@ _SETTINGS = frozenset(
         "one_user_per_row",
         "out",
         "pairing",
+        "releases",
         "responses",
         "resume",
         "secure_aggregation",
@@ -48,6 +50,16 @@ def rank(
             help="Column that says the category of a vote: a board for each of --categories.",
             show_default=False,
             rich_help_panel=DATA,
+        ),
+    ] = None,
+    continued: Annotated[
+        Path | None,
+        typer.Option(
+            "--continue",
+            help="Folder of a board with --releases left: release it again, with the votes of "
+            "--data, which came since, and all settings that it was begun with.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     user_column: about_data.UserColumn = None,
@@ -86,6 +98,7 @@ def rank(
             given.pop("data", None),
             given.pop("items", None),
             by=by,
+            continued=continued,
             runtime=runtime,
             users_per_node=users_per_node,
             progress=True,

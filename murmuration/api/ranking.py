@@ -129,6 +129,7 @@ def rank(
     categories: str | os.PathLike[str] | Sequence[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    continued: str | os.PathLike[str] | None = None,
     runtime: Runtime | str = Runtime.LOCAL,
     users_per_node: int | None = None,
     progress: bool | None = None,
@@ -137,7 +138,8 @@ def rank(
     """Rank items by people's votes, so that no voter can be read out of the board.
 
     All votes of a voter are one bounded vector; the sum of all is released once, with noise, and
-    the board is computed from that.
+    the board is computed from that. With ``releases=52`` it can be released as often while votes
+    come (``continued``), and all releases together cost one epsilon.
 
         >>> from murmuration import rank
         >>> votes = [
@@ -158,11 +160,14 @@ def rank(
         categories: The public list of categories, written like ``items``.
         out: Folder for the run and the board; without it one of its own below ``runs``.
         resume: Continue the run in ``out``, with its settings and data.
+        continued: Folder of a board with ``releases`` left: ``data`` are the votes that came since,
+            and all settings are those that it was begun with.
         runtime: As of ``train``.
         users_per_node: As of ``train``.
         progress: As of ``train``.
         **settings: As of ``train``. ``max_votes`` is the most votes of a voter that count;
-            ``pairing`` says who chose what is compared.
+            ``pairing`` says who chose what is compared; ``releases`` is how often the board will be
+            released.
 
     Returns:
         The board, and the run that it came from.
@@ -175,7 +180,16 @@ def rank(
     given: dict[str, Any] = {"strategy": _STRATEGY, "heldout": 0.0, **settings}
     if given["strategy"] != _STRATEGY:
         raise InputError("a board is made by --strategy ranking: leave out --strategy")
-    if not resume:
+    if continued is not None:
+        if resume or out is not None:
+            raise InputError("--continue names the folder of the board: leave out --out, --resume")
+        if data is None:
+            raise InputError("--continue needs --data, the votes that came since")
+        if by is not None:
+            raise InputError("--by is that of the board, and cannot be changed: leave it out")
+        out, resume = Path(continued).expanduser(), True
+        _check_goes_on(out)
+    elif not resume:
         if data is None and items is None:
             from murmuration.sims.population.arena import Arena
 
@@ -185,35 +199,66 @@ def rank(
                 "--items, the public list of what is voted on" if data else "--data, the votes"
             )
             raise InputError(f"a board needs {missing}; without both there is the embedded arena")
-        given["items"] = _listed(items)
-        if categories is not None:
-            given["categories"] = _listed(categories)
         _check_categories(by, categories)
         if given.get("kind", "pairs") == "pairs":
             given.setdefault("no_prompt", True)
         else:
             given.setdefault("model", "plackett-luce")
         _read_as(data, by, given)
+    several = continued is not None or int(given.get("releases", 1)) > 1
+    for name, names in (("items", items), ("categories", categories)):
+        if names is not None:
+            given[name] = _listed(names, read=several)
+    running: dict[str, Any] = {
+        "runtime": runtime,
+        "users_per_node": users_per_node,
+        "progress": progress,
+    }
+    if several and not resume and out is None:
+        from murmuration.api.config import run_folder
+
+        out = run_folder(None)
+    if not several or (resume and continued is None):
+        return _trained(data, out=out, resume=resume, **running, **given)
+    from murmuration.server.run_folder import check_free
+    from murmuration.sims.runtimes.vote_files import location, votes_added
+
+    folder = Path(os.path.realpath(Path(os.fspath(out)).expanduser()))
+    if not resume:
+        check_free(folder)
+    with votes_added(folder, data):
+        source = None if resume else location(folder)
+        return _trained(source, out=folder, resume=resume, **running, **given)
+
+
+def _trained(data: Source | None, **given: Any) -> Ranking:
+    """Return the board of a run; warnings are those of ``train`` that are about votes."""
     notes: list[warnings.WarningMessage] = []
     try:
         with warnings.catch_warnings(record=True) as notes:
             warnings.simplefilter("always")
-            run = train(
-                data,
-                out=out,
-                resume=resume,
-                runtime=runtime,
-                users_per_node=users_per_node,
-                progress=progress,
-                **given,  # type: ignore[arg-type]
-            )
+            run = train(data, **given)
     finally:
         for note in notes:
             if note.category is not UserWarning:
                 warnings.warn_explicit(note.message, note.category, note.filename, note.lineno)
             elif NO_PROMPT not in str(note.message):  # votes have none
-                warnings.warn(str(note.message), stacklevel=2)
+                warnings.warn(str(note.message), stacklevel=3)
     return Ranking(run, write_page(run))
+
+
+def _check_goes_on(folder: Path) -> None:
+    """InputError unless there is a board in a folder that was begun with several releases."""
+    from murmuration.strategies.config import read_settings
+
+    settings = read_settings(folder / "config.json")
+    releases = int(settings.get("releases", 1))
+    if settings.get("strategy") != _STRATEGY or releases == 1:
+        raise InputError(
+            f"--continue {folder}: that is no board which was begun with --releases, so votes that "
+            "came since make another release, which costs an epsilon of its own: leave out "
+            "--continue, with another --out"
+        )
 
 
 #: What is ranked where nothing is named.
@@ -244,10 +289,15 @@ def write_page(run: Run) -> Path:
     return write_board(run.path, released_votes(run), run.result)
 
 
-def _listed(names: str | os.PathLike[str] | Sequence[str]) -> str:
-    """Return names as the setting has them: a file, or an array as JSON has it."""
+def _listed(names: str | os.PathLike[str] | Sequence[str], read: bool) -> str:
+    """Return names as the setting has them: a file, or an array as JSON has it; of a file, too, if
+    it is to be ``read``, because it may change while a board goes on."""
     if isinstance(names, str | os.PathLike):
-        return os.fspath(names)
+        if not read:
+            return os.fspath(names)
+        from murmuration.preference.features.items import read_names
+
+        names = read_names("--items", os.fspath(names))
     return json.dumps([*names], ensure_ascii=False)
 
 

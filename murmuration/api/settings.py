@@ -330,6 +330,14 @@ class StrategySettings(TypedDict, total=False):
     """Only for ranking. Most votes of a voter that count; which ones is chance. [default:
     10]"""
 
+    releases: int
+    """Only for ranking. How often the board is released while votes come, all for one
+    --epsilon; then the first --max-votes of a voter count."""
+
+    release: int
+    """Only for ranking. Which of the --releases is made now; murmuration rank --continue counts
+    them."""
+
     pairing: Literal["public", "voters"]
     """Only for ranking. Who chose what is compared. public: whoever runs the poll, each pair
     alike. voters: they, or nobody knows; counts of pairs are released, too. [default:

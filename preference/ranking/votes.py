@@ -9,7 +9,7 @@ Legend: J ballots, R pairs of ballots, U voters, S asked voters, N their ballots
 of these, C voters of a chunk, B boards, K items, V coordinates, W items of a ballot.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Self
@@ -41,6 +41,7 @@ class ItemVotes:
         kind: of ballots.
         width: W − 1, as declared.
         flip_J: None; labels that went through randomized response are refused.
+        period_J: int32, in which period, from 1, a ballot came; None where there is one alone.
     """
 
     start_U: torch.Tensor
@@ -55,6 +56,7 @@ class ItemVotes:
     kind: Kind = "pairs"
     width: int = 1
     flip_J: None = None
+    period_J: np.ndarray | None = None
 
     network, choices, measures_loss, single_rows = None, 0, False, None
 
@@ -85,6 +87,7 @@ class ItemVotes:
             self.boards,
             self.kind,
             self.width,
+            period_J=None if self.period_J is None else self.period_J[ballots_N],
         )
 
     def in_public(self) -> Self:
@@ -149,15 +152,11 @@ class ItemVotes:
             user_N = np.repeat(np.arange(high - low), taken_S[low:high])
             yield self._vectors(layout, clip_norm, ballots, user_N, high - low)
 
-    def _vectors(
-        self,
-        layout: VoteLayout,
-        clip_norm: float,
-        ballots_N: np.ndarray,
-        user_N: np.ndarray,
-        voters: int,
-    ) -> np.ndarray:
-        """Return the vectors of so many voters, whose are the ballots, (C, V)."""
+    def counts(
+        self, layout: VoteLayout, ballots_N: np.ndarray, user_N: np.ndarray, voters: int
+    ) -> dict[str, np.ndarray]:
+        """Return what adds up over ballots, of so many voters, whose these are: net scores
+        (C, B·K), votes and ties (C, B) and, where they are released, counts of pairs (C, B·P)."""
         boards, items = self.boards, self.items
         pairs_Q, counts_N = _ranges(self.start_J, ballots_N)
         slot_Q = np.repeat(user_N * boards + self.board_J[ballots_N], counts_N)
@@ -171,23 +170,44 @@ class ItemVotes:
         decided_Q, nowhere_Q = weight_Q * ~tied_Q, np.zeros_like(slot_Q)
         net = added(better_Q, items, decided_Q) - added(worse_Q, items, decided_Q)
         votes = added(nowhere_Q, 1, weight_Q)
-        parts = {"net": net, "votes": votes, "ties": added(nowhere_Q, 1, weight_Q * tied_Q)}
+        result = {"net": net, "votes": votes, "ties": added(nowhere_Q, 1, weight_Q * tied_Q)}
         if layout.pairing == "voters":
             place_Q = layout.pair_place(better_Q, worse_Q)
-            parts["pair_counts"] = added(place_Q, layout.pairs, weight_Q)
-        squares = {"variance": net**2, "squares": votes**2}
-        there = {"voters": (votes > 0.0).astype(np.float64)}
-        weighted = {
-            name: layout.weights[name] * part for name, part in (parts | squares | there).items()
-        }
+            result["pair_counts"] = added(place_Q, layout.pairs, weight_Q)
+        return result
+
+    def _vectors(
+        self,
+        layout: VoteLayout,
+        clip_norm: float,
+        ballots_N: np.ndarray,
+        user_N: np.ndarray,
+        voters: int,
+    ) -> np.ndarray:
+        """Return the vectors of so many voters, whose are the ballots, (C, V)."""
+        counts = self.counts(layout, ballots_N, user_N, voters)
+        weighted = weighted_numbers(layout, counts)
         factor_C = _factors(weighted, layout.weights["clipped"], clip_norm)
         result_CV = np.empty((voters, layout.size))
         for name, part in weighted.items():
-            power = 1 if name in parts else 2 if name in squares else 0
+            power = 1 if name in counts else 2 if name in ("variance", "squares") else 0
             result_CV[:, layout.places[name]] = part * factor_C[:, None] ** power
         clipped_C = layout.weights["clipped"] * (factor_C < 1.0)
         result_CV[:, layout.places["clipped"]] = clipped_C[:, None]
         return result_CV
+
+
+def weighted_numbers(layout: VoteLayout, counts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return voters' numbers as they stand in their vectors, by name, but for `clipped`.
+
+    Args:
+        layout: of the vectors.
+        counts: what adds up over ballots, (C, …) each, as of `ItemVotes.counts`.
+    """
+    squares = {"variance": counts["net"] ** 2, "squares": counts["votes"] ** 2}
+    there = {"voters": (counts["votes"] > 0.0).astype(np.float64)}
+    numbers = {**counts, **squares, **there}
+    return {name: layout.weights[name] * part for name, part in numbers.items()}
 
 
 def _factors(weighted: dict[str, np.ndarray], clipped: float, clip_norm: float) -> np.ndarray:
@@ -251,7 +271,19 @@ def item_votes(
         len(features.boards),
         judgements.kind,
         judgements.most_responses - 1,
+        period_J=_periods(judgements),
     )
+
+
+def _periods(judgements: Judgements) -> np.ndarray | None:
+    """Return in which period each ballot came, (J,) int32: by the number that its file is named by;
+    None where files are not named so."""
+    numbers = [name.partition(".")[0] for name in judgements.files]
+    if not numbers or not all(map(str.isdecimal, numbers)):
+        return None
+    if judgements.file_R is None:
+        return np.full(len(judgements), int(numbers[0]), dtype=np.int32)
+    return np.array([*map(int, numbers)], dtype=np.int32)[judgements.file_R]
 
 
 _NOTHING, _UNKNOWN = -2, -1

@@ -6,6 +6,9 @@
   alike, so that it is C long. The sum leaves.
 - *Server.* Adds Gaussian noise to the sum, once, and fits the board to it, which is post-processing
   (``preference.ranking``).
+- *Several releases.* Where votes keep coming, a round is one of so many releases, of what came up
+  to then. A node tells what voters add in it (``strategies.solved.vote_stream``), and the server's
+  noise is shared among the releases, which together cost what one does (``privacy.continual``).
 
 Formal guarantee: (epsilon, delta) for all votes of one user, under every adjacency. A vector is at
 most C long, so the sum moves by at most C where a user comes or goes, and by 2C where one takes
@@ -19,9 +22,10 @@ Legend: S sampled users, V coordinates of a vector, B boards, K items.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -36,9 +40,13 @@ from murmuration.preference.ranking.board import fit_board
 from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.preference.ranking.release import Pairing, RankingRelease
 from murmuration.preference.ranking.votes import ItemVotes
+from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.accounting.ledger_lines import NotRepeated
+from murmuration.privacy.continual.prefix_sums import PrefixSums
 from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.hold_out import charges_of
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.contributions import clip_of, sampled
@@ -48,6 +56,7 @@ from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.ranking import RankingSettings
 from murmuration.strategies.settings.run import Settings
+from murmuration.strategies.solved.vote_stream import VoteStream
 from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
     ALL,
@@ -56,6 +65,8 @@ from murmuration.strategies.spec import (
     RunContext,
     Strategy,
     clip_norm,
+    no_keys,
+    promise,
     sum_bytes,
     supported,
 )
@@ -67,6 +78,8 @@ from murmuration.strategies.sums import (
 
 #: Most ballots of a voter that count.
 DEFAULT_CAP = 10
+#: In a request: how many releases of the board there are, if there are several.
+RELEASES = "releases"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +87,7 @@ class RankingPlan(WholeCrowdPlan):
     """Everybody takes part once, with one vector that is ``layout.clip_norm`` long at most."""
 
     layout: VoteLayout
+    releases: int = 1
     discrete: Discrete = None
 
     @staticmethod
@@ -87,8 +101,8 @@ class RankingPlan(WholeCrowdPlan):
 
     @cached_property
     def clip(self) -> UserClip:
-        """Return the bound on a voter's vector."""
-        return UserClip(self.layout.clip_norm)
+        """Return the bound on a voter's vector, or on all that a voter adds in the releases."""
+        return UserClip(VoteStream(self.layout, self.releases).clip_norm)
 
     @cached_property
     def mechanism(self) -> GaussianSum:
@@ -97,13 +111,27 @@ class RankingPlan(WholeCrowdPlan):
             self.sampler, self.clip, self.noise_multiplier, self.adjacency, self.discrete
         )
 
+    @cached_property
+    def prefix_sums(self) -> PrefixSums:
+        """Return how all releases are made together."""
+        return PrefixSums(self.mechanism, self.releases)
+
+    @property
+    def charges(self) -> dict[Event, int]:
+        """Return what the board will cost: all releases together."""
+        if self.releases == 1:
+            return super().charges
+        return {**self.prefix_sums.charges, **self.besides, **charges_of(self.hold_out)}
+
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: the bound, the cap, and who chose the pairs."""
+        """Return what nodes are told of it: the bound, the cap, who chose the pairs, and how many
+        releases there are, if there are several."""
         return {
             "clip-norm": self.clip.norm,
             "group-size": self.layout.cap,
             "pairing": self.layout.pairing,
+            **({RELEASES: self.releases} if self.releases > 1 else {}),
         }
 
 
@@ -126,10 +154,15 @@ def client_update(
         kind=examples.kind,
         responses=examples.width + 1,
     )
-    clip = clip_of(work)
-    taken_N, taken_S = sampled(examples, work, keys_S, source)  # type: ignore[arg-type]
+    clip, releases = clip_of(work), int(work.parameters.get(RELEASES, 1))
+    if releases > 1:
+        stream, release = VoteStream(layout, releases), int(work.number("round"))
+        chunks = stream.added(examples, work.users_S, release, clip.norm)
+    else:
+        taken_N, taken_S = sampled(examples, work, keys_S, source)  # type: ignore[arg-type]
+        chunks = examples.vectors(layout, clip.norm, taken_N.numpy(), taken_S.numpy())
     total_V = torch.zeros(layout.size, dtype=torch.float64)
-    for chunk_CV in examples.vectors(layout, clip.norm, taken_N.numpy(), taken_S.numpy()):
+    for chunk_CV in chunks:
         total_V += clip.clip_sum(torch.from_numpy(chunk_CV))
     return {"sum": total_V.numpy()}
 
@@ -146,11 +179,17 @@ class Ranking(SumStrategy):
     covers = "vote sum"
 
     def __init__(
-        self, plan: RankingPlan, ledger: Ledger, names: ItemFeatures, **arguments: Any
+        self,
+        plan: RankingPlan,
+        ledger: Ledger,
+        names: ItemFeatures,
+        noise_keys: Callable[[int], Sequence[bytes]] = no_keys,
+        **arguments: Any,
     ) -> None:
         super().__init__(plan, ledger, **arguments)
-        self._names = names
-        self._noisy_V: np.ndarray | None = None
+        self._names, self._noise_keys = names, noise_keys
+        self._noisy_V: list[np.ndarray] = []  # of each release
+        self._keys_digest = b""
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """The one sum that a node answers with."""
@@ -158,52 +197,114 @@ class Ranking(SumStrategy):
 
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
         """Release the sum, charged to the ledger first, and fit each board to it."""
-        self._noisy_V = self.release(round_, totals)
+        if self.plan.releases > 1:
+            self._noisy_V.append(self._continued(round_, totals["sum"]))
+        else:
+            self._noisy_V = [self.release(round_, totals)]
         release = self.votes()
         boards = range(len(release.boards))
         scores = [fit_board(release.board(board)).scores_K for board in boards]
         return self.optimizer.set(np.concatenate(scores))
 
-    def votes(self) -> RankingRelease:
-        """Return what was released, as it is to be read.
+    def _continued(self, release: int, sum_V: np.ndarray) -> np.ndarray:
+        """Return a release of several, charged first.
+
+        Raises:
+            ValueError: the keys of the noise are not those of the releases before.
+            NotRepeated: it was released before, from other votes.
+        """
+        keys = self._noise_keys(release)
+        if self._noisy_V and _digest(keys[:-1]) != self._keys_digest:
+            raise ValueError(
+                "the kept noise is not that of the releases before: bring back an undamaged copy "
+                "of the run's private folder"
+            )
+        before_V = self._noisy_V[-1] if self._noisy_V else np.zeros_like(sum_V)
+        try:
+            noisy_V = self.plan.prefix_sums.release(
+                sum_V,
+                before_V,
+                release=release,
+                label=self.covers,
+                ledger=self.ledger,
+                keys=keys,
+                seeded=self.source.seeded,
+            )
+        except NotRepeated:
+            raise ValueError(
+                f"release {release} was made of other votes before: the same noise on both would "
+                "tell their difference, so it is made of those, or never again"
+            ) from None
+        self._keys_digest = _digest(keys)
+        return noisy_V
+
+    def votes(self, release: int = 0) -> RankingRelease:
+        """Return what was released last, or in one of several releases (from 1), as it is to be
+        read.
 
         Raises:
             ValueError: nothing was.
         """
-        if self._noisy_V is None:
+        if not self._noisy_V:
             raise ValueError("no votes have been released")
-        layout = self.plan.layout
+        layout, release = self.plan.layout, release or len(self._noisy_V)
+        several = self.plan.releases > 1
         return RankingRelease(
             items=self._names.items,
             boards=self._names.boards,
             pairing=layout.pairing,
-            noise=layout.noise(self.plan.mechanism.std),
+            noise=layout.noise(self.plan.prefix_sums.std(release) if several else self.plan.std),
             cap=layout.cap,
             clip_norm=layout.clip_norm,
             epsilon=self.plan.epsilon(),
             delta=self.plan.delta,
-            **cast(dict[str, Any], layout.read(self._noisy_V)),
+            **cast(dict[str, Any], layout.read(self._noisy_V[release - 1])),
         )
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return what each release showed of the board of all votes: strengths on the Elo scale and
+        half their intervals, in the order of the items, and numbers of votes and voters."""
+        boards = [
+            fit_board(self.votes(release + 1).overall()) for release in range(len(self._noisy_V))
+        ]
+        return [
+            {
+                "elo": board.elo_K.round(2).tolist(),
+                "error": board.error_K.round(2).tolist(),
+                "votes": board.votes,
+                "voters": board.voters,
+            }
+            for board in boards
+        ]
 
     def outcome(self) -> Mapping[str, Shown[object]]:
         """Return the release, for whoever draws a board from the result."""
-        if self._noisy_V is None:
+        if not self._noisy_V:
             return {}
-        return {"votes": self.ledger.released(self.votes().to_json())}
+        released = self.ledger.released
+        history = {"history": released(self.history())} if self.plan.releases > 1 else {}
+        return {"votes": released(self.votes().to_json()), **history}
 
     def state(self) -> dict[str, np.ndarray]:
-        """Also the sum that was released."""
-        noisy_V = np.zeros(0) if self._noisy_V is None else self._noisy_V
-        return {**super().state(), "votes": noisy_V}
+        """Also the sums that were released, one after the other, and of several releases a hash of
+        the keys of their noise."""
+        noisy = np.concatenate(self._noisy_V) if self._noisy_V else np.zeros(0)
+        digest = {"noise_keys": np.frombuffer(self._keys_digest, dtype=np.uint8)}
+        return {**super().state(), "votes": noisy, **(digest if self._keys_digest else {})}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from ``state()``."""
         super().restore(state)
-        self._noisy_V = state["votes"] if len(state["votes"]) else None
+        self._noisy_V = [*state["votes"].reshape(-1, self.plan.layout.size)]
+        self._keys_digest = state.get("noise_keys", np.zeros(0, dtype=np.uint8)).tobytes()
+
+
+def _digest(keys: Sequence[bytes]) -> bytes:
+    return hashlib.sha256(b"".join(keys)).digest()
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
-    """One noisy sum of votes, and a board."""
+    """One noisy sum of votes, and a board; or several, that share their noise."""
     config, own = context.config, context.config.of(RankingSettings)
     described = json.loads(context.features)
     if described["kind"] != ITEMS:
@@ -222,20 +323,44 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         kind=cast(Kind, config.schema.kind),
         responses=config.schema.responses,
     )
+    several = own.releases > 1
+    if several and not context.participants.registry.simulated:
+        raise InputError(
+            "--releases is not for separate machines: their owners' agents answer for one release "
+            "at a time; make a board of each period, whose costs add up"
+        )
+    if several and ledger.lost:
+        raise InputError(
+            f"{ledger.path} has lost lines, so what the board has released is not known, and it "
+            "cannot go on: begin another with another --out"
+        )
     plan = RankingPlan.for_epsilon(
-        config.epsilon, **context.sizes, layout=layout, discrete=context.noise.on(layout.size)
+        config.epsilon,
+        **context.sizes,
+        layout=layout,
+        releases=own.releases,
+        discrete=context.noise.on(layout.size),
     )
+    chosen = "the first" if several else "chosen at random"
     account = (
         f"The {len(names.items)} items are a public list. Everybody took part once, with one "
-        f"vector: at most {layout.cap} of their ballots, chosen at random, as wins less losses of "
+        f"vector: at most {layout.cap} of their ballots, {chosen}, as wins less losses of "
         "each item, with scaled counts and squares for intervals"
         + (" and counts of each pair" if layout.pairing == "voters" else "")
         + f". Votes whose vector was longer than {layout.clip_norm:.4g} weighed less, all alike. "
         f"Gaussian noise of {plan.noise_multiplier:.4g} times that per coordinate was added to "
         "the sum. The board was computed from it."
+        + (
+            f" It is released {own.releases} times while votes come; what a voter adds in all of "
+            f"them is bounded together, by {plan.clip.norm:.4g}, and the noise of the releases is "
+            "correlated, so that together they cost what one does."
+            if several
+            else ""
+        )
     )
-    return BuiltStrategy.of(
-        Ranking(plan, ledger, names, **context.arguments(SolvedModel(context.dimension))),
+    arguments = context.arguments(SolvedModel(context.dimension))
+    built = BuiltStrategy.of(
+        Ranking(plan, ledger, names, context.noise_keys, **arguments),
         plan,
         context,
         clip_norm=plan.clip.norm,
@@ -243,6 +368,10 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         bytes_per_user=4.0 * context.dimension + sum_bytes(context) * layout.size,
         account=account,
     )
+    if not several:
+        return built
+    guarantee = promise(config, own.releases)
+    return replace(built, guarantee=guarantee, releases=own.releases, release=own.release)
 
 
 def check(settings: Settings) -> None:
@@ -264,6 +393,27 @@ def check(settings: Settings) -> None:
         raise InputError(
             "--clip-norm follows from --max-votes and the number of items: leave it out"
         )
+    if own.release > own.releases:
+        raise InputError(
+            f"all {own.releases} releases of this board have been made: begin another with another "
+            "--out, which costs its voters an epsilon of its own"
+        )
+
+
+def _no_grid(settings: Settings) -> str:
+    """Why there is no noise on a grid, if that is so."""
+    return "boards of several releases, whose noise is correlated" if _several(settings) else ""
+
+
+def _no_shares(settings: Settings) -> str:
+    """Why nodes cannot add the noise, if that is so."""
+    if not _several(settings):
+        return ""
+    return "of several releases nodes would have to remember what they added: leave out --releases"
+
+
+def _several(settings: Settings) -> bool:
+    return settings.of(RankingSettings).releases > 1
 
 
 RANKING = Strategy(
@@ -273,9 +423,9 @@ RANKING = Strategy(
     node_halves={"ranking": NodeHalf(client_update, length=clip_norm, model=False)},
     settings=RankingSettings,
     adjacencies=ALL,
-    discrete=supported,
+    discrete=_no_grid,
     masks=supported,
-    node_noise=supported,
+    node_noise=_no_shares,
     rounds=(1,),
     check=check,
     solve=lambda query, adjacency: released_once(query, adjacency, (1,)),

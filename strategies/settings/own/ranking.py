@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from murmuration.preference.choices import PAIRINGS
 from murmuration.strategies.settings.declaration import AT_LEAST_ONE, setting
 
+#: Once a day for years.
+MOST_RELEASES = 1500
+
 
 @dataclass(frozen=True)
 class RankingSettings:
@@ -20,6 +23,20 @@ class RankingSettings:
     )
     max_votes: int = setting(
         0, "Most votes of a voter that count; which ones is chance. [default: 10]", **AT_LEAST_ONE
+    )
+    releases: int = setting(
+        1,
+        "How often the board is released while votes come, all for one --epsilon; then the first "
+        "--max-votes of a voter count.",
+        good=lambda value: 1 <= value <= MOST_RELEASES,
+        expected=f"a whole number from 1 to {MOST_RELEASES}",
+    )
+    release: int = setting(
+        1,
+        "Which of the --releases is made now; murmuration rank --continue counts them.",
+        good=lambda value: 1 <= value <= MOST_RELEASES,
+        expected=f"a whole number from 1 to {MOST_RELEASES}",
+        changeable=True,
     )
     pairing: str = setting(
         PAIRINGS[0],
