@@ -61,6 +61,7 @@ _CLIP = UserClip(0.1)
 #: Held out: where coins are known, what they were to save is what shows.
 _MOSTLY = 0.97
 _MANY = 10
+_FIFTY = 50
 #: How many times too long a fault lets vectors be. Of a few dozen users that go into directions of
 #: their own, sums are still shorter than so many honest users can make them.
 _LOOSE = 6
@@ -126,10 +127,10 @@ def _bounds_net_scores(
 def _bounds_each_vote(
     votes: ItemVotes, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
-    """The node half, to which each of a voter's first five votes is a voter."""
+    """The node half, to which each of a voter's first fifty votes is a voter."""
     alone = replace(votes.select(np.arange(1)), start_U=torch.arange(len(votes.board_J) + 1))
-    alone = alone.select(np.arange(5))
-    work, keys_S = replace(work, users_S=np.arange(5)), np.arange(5, dtype=np.uint64)
+    alone = alone.select(np.arange(_FIFTY))
+    work, keys_S = replace(work, users_S=np.arange(_FIFTY)), np.arange(_FIFTY, dtype=np.uint64)
     return client_update(alone, work, keys_S, source)
 
 
@@ -172,12 +173,12 @@ def _best_by_each_vote(
     return {"sum": 5 * sum_K}
 
 
-class _ScaleOfStd(LaplaceSum):
-    """Takes the scale that is needed for the standard deviation of the noise."""
+class _OneWayLaplace(LaplaceSum):
+    """The scale that suffices where users come or go, wherever."""
 
     @property
     def scale(self) -> Fraction:
-        return super().scale / Fraction(math.sqrt(2.0))
+        return super().scale / self.adjacency.vectors_changed
 
 
 def _forgets_earlier_periods(
@@ -438,11 +439,13 @@ FAULTS = {
         "the bound in ℓ1 is held by the object that knows the noise",
         trials=5_000,
     ),
-    "scale-of-std": Fault(
-        "Laplace noise whose standard deviation is what its scale should be",
-        partial(audit_pure_votes, make=_ScaleOfStd),
+    "one-way-laplace": Fault(
+        "Laplace noise of the scale for users who come or go, where one is swapped",
+        partial(audit_pure_votes, make=_OneWayLaplace),
         "tests/privacy/mechanisms/test_discrete_laplace.py::test_the_noise_is_that_of_the_bound",
-        trials=20_000,
+        "the scale follows from the adjacency, which the ledger must share",
+        adjacency=Adjacency.REPLACE,
+        trials=8_000,
     ),
     "best-by-votes": Fault(
         "a best item by five times what a voter may add",
