@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from murmuration.preference.estimation.survey import CONFIDENCE, Share, SurveyRelease
+from murmuration.privacy.accounting.terms import Trust
 from murmuration.privacy.durable_files import replace_file
 from murmuration.reporting.evidence import attack_rows
 from murmuration.reporting.facts import facts
@@ -108,7 +109,7 @@ def _in_numbers(share: Share) -> dict[str, Any]:
 
 def page(release: SurveyRelease, result: Mapping[str, Any]) -> str:
     """Return the page as HTML."""
-    run = facts(result)
+    run, promise = facts(result), result["promise"]
     return _PAGE.render(
         run,
         sections=sections(release),
@@ -120,6 +121,8 @@ def page(release: SurveyRelease, result: Mapping[str, Any]) -> str:
         questions=len(release.questionnaire.questions),
         attacker=attack_rows(run),
         confidence=CONFIDENCE,
+        promised=f"{promise['statement']}; caveats: {', '.join(promise['caveats']) or 'none'}",
+        trusted="; ".join(Trust(name).sentence for name in promise["trust"]),
     )
 
 

@@ -66,7 +66,7 @@ def pytest_report_header(config):
 def pytest_collection_modifyitems(config, items):
     """Marks what ``slow.txt`` lists, and which of the slow are in the tenth that is asked for.
 
-    A line about no test is an error where its file is read.
+    A line about no test is an error where its file is read, or is not there.
     """
     listed = {}
     for line in SLOW.read_text(encoding="utf-8").splitlines():
@@ -89,7 +89,11 @@ def pytest_collection_modifyitems(config, items):
         return
     read = {item.nodeid.split("::")[0] for item in items}
     named = {*listed, *(name + case for name, stays in listed.items() for case in stays)}
-    wrong = sorted(name for name in named - found if name.split("::")[0] in read)
+    wrong = sorted(
+        name
+        for name in named - found
+        if name.split("::")[0] in read or not Path(config.rootpath, name.split("::")[0]).exists()
+    )
     if wrong:
         raise pytest.UsageError(f"{SLOW.name}: there is no {', '.join(wrong)}")
 

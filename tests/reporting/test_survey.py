@@ -8,6 +8,7 @@ import pytest
 
 from murmuration.preference.estimation.survey import SurveyRelease
 from murmuration.preference.features.questionnaire import Questionnaire
+from murmuration.privacy.accounting.terms import Trust
 from murmuration.reporting.survey import in_numbers, page, quantile_lines, sections, write_survey
 
 HOSTILE = "<script>alert(1)</script>"
@@ -28,7 +29,12 @@ def released(noise=12.0, users=1000.0, topics=TOPICS):
 
 @pytest.fixture
 def result(make_result):
-    return make_result(epsilon=0.4999, warnings=["SIMULATION, SEED KNOWN: …"])
+    promise = {
+        "statement": "User-level DP: ε = 0.500, δ = 1e-5",
+        "caveats": ["seed known"],
+        "trust": ["server"],
+    }
+    return make_result(epsilon=0.4999, warnings=["SIMULATION, SEED KNOWN: …"], promise=promise)
 
 
 class Elements(HTMLParser):
@@ -59,7 +65,15 @@ def test_page_and_numbers_agree(tmp_path, result):
     raw = [answer["users"] for one in numbers["questions"] for answer in one["answers"]]
     assert raw == release.sum_V[1:].tolist() and min(raw) < 0
     text = Elements(path.read_text(encoding="utf-8")).text
-    for said in ("SIMULATION, SEED KNOWN", "ε = 0.500", result["guarantee"], "± 24 users", "1,100"):
+    for said in (
+        "SIMULATION, SEED KNOWN",
+        "ε = 0.500",
+        result["guarantee"],
+        "± 24 users",
+        "1,100",
+        "δ = 1e-5; caveats: seed known",
+        Trust.SERVER.sentence,
+    ):
         assert said in text, said
     shown = [share for shares in release.shares.values() for share in shares]
     for share in shown:

@@ -119,3 +119,22 @@ def test_a_policy_is_chosen_alike(choice_config, runtime):
         assert charge.replay is not None
         found.append((result["choice"], charge.replay, result["heldout_accuracy"]))
     assert found[0] == found[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "runtime", [pytest.param(Runtime.FLOWER, marks=pytest.mark.flower), Runtime.RAY]
+)
+def test_a_survey_is_the_same(data: str, tmp_path: Path, runtime: Runtime) -> None:
+    """From the same sums: a charge of a seeded run holds their keyed hash."""
+    released = []
+    for where in (Runtime.LOCAL, runtime):
+        config = RunConfig(
+            strategy="survey", data=data, heldout=0.0, epsilon=8.0, delta=1e-3, seed=5
+        )
+        config = replace(config, out=str(tmp_path / where))
+        result = execute(config, runtime=where, users_per_node=50)
+        (charge,) = read_charges(Path(config.out) / "ledger.jsonl")
+        assert charge.replay is not None
+        released.append((result["survey"], charge.replay, charge.event))
+    assert released[0] == released[1]

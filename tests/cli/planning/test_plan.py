@@ -182,7 +182,9 @@ def test_hold_outs_that_cannot_be(cli, options, said):
         ("adaptive", []),
     ],
 )
-def test_a_run_with_this_hold_out_has_the_planned_noise(cli, tmp_path, crowd, strategy, more):
+def test_a_run_with_this_hold_out_has_the_planned_noise(
+    cli, tmp_path, crowd, quick_runs, strategy, more
+):
     asked = ["--users", 2000, "--cohort", 100, "--rounds", 2, "--delta", 1e-5, "--epsilon", 1]
     asked += ["--strategy", strategy, "--heldout", 0.2, *more]
     code, stdout, lines = cli("plan", *asked, "--json")

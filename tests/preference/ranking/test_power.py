@@ -65,7 +65,7 @@ def test_a_difference_that_is_none_is_refused(points: float) -> None:
 
 def test_a_plan_says_what_the_page_says() -> None:
     """The table of docs/how-to/ranking.md: without privacy, 20 items, 7 votes of each."""
-    told = planned_power(8358, items=20, votes_each=7, net_std=0.0)
-    needed = [told[f"voters_for_{points}_points"] for points in (10, 20, 50)]
+    power = planned_power(8358, items=20, votes_each=7, net_std=0.0)
+    needed = [power[f"voters_for_{points}_points"] for points in (10, 20, 50)]
     assert needed == [33_432, 8_358, 1_338]
-    assert told["points_told_apart"] == pytest.approx(20, abs=0.01)
+    assert power["points_told_apart"] == pytest.approx(20, abs=0.01)

@@ -58,8 +58,8 @@ def test_boards_add_up_with_their_noise() -> None:
 
 def test_what_voters_are_in_all_boards_together_is_not_what_they_are_in_each() -> None:
     noise = replace(NOISE, overall_variance=20.0, overall_squares=50.0, overall_voters=70.0)
-    told = {"overall_variance_K": np.full(3, 99.0), "overall_squares": 98.0, "overall_voters": 9.5}
-    both = release(("de", "en"), noise=noise, **told)
+    more = {"overall_variance_K": np.full(3, 99.0), "overall_squares": 98.0, "overall_voters": 9.5}
+    both = release(("de", "en"), noise=noise, **more)
     whole = both.overall()
     assert (whole.variance_BK == 99.0).all()
     assert (whole.squares_B[0], whole.voters_B[0]) == (98.0, 9.5)

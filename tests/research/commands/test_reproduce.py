@@ -14,14 +14,14 @@ ROWS = [{"a": 1, "b": 0.123456}, {"a": 2, "b": None}, {"c": "other kind"}]
 
 @pytest.fixture
 def entry(monkeypatch):
-    asked = []
+    calls = []
 
     def compute(quick: bool) -> Reproduction:
-        asked.append(quick)
+        calls.append(quick)
         return Reproduction(ROWS, ["a [remark]"], {"answer": 42}, Figure())
 
     monkeypatch.setattr(registry, "ENTRIES", {"thing": Entry("about it", compute)})
-    return asked
+    return calls
 
 
 def test_list(cli, entry):

@@ -11,6 +11,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.sims.runtimes.execute import execute
 from murmuration.strategies.config import RunConfig
 
+pytestmark = pytest.mark.usefixtures("quick_runs")
 SMALL = ["--epsilon", 8, "--delta", 1e-3, "--rounds", 2, "--cohort", 10]
 
 

@@ -18,9 +18,9 @@ def base(language_model):
 
 
 def test_requests_are_the_public_questions():
-    found = requests(3)
-    assert len(found) == 3
-    assert all(one.endswith(argument_pool.REQUEST) for one in found)
+    three = requests(3)
+    assert len(three) == 3
+    assert all(one.endswith(argument_pool.REQUEST) for one in three)
 
 
 def test_a_pool_goes_on_where_it_was_interrupted(base, tmp_path):

@@ -68,12 +68,12 @@ def test_a_judge_is_a_row(result):
 
 def test_examples_are_the_best_of_the_private_reward(result):
     pool, judge, rewards = result
-    found = arguments._examples(rewards, {"hashing": judge}, pool, PLAN)
-    assert len(found) == 12
-    assert found[0]["prompt"] == "prompt 0"
+    examples = arguments._examples(rewards, {"hashing": judge}, pool, PLAN)
+    assert len(examples) == 12
+    assert examples[0]["prompt"] == "prompt 0"
     best = rewards["hashing"].rewards_SPN[3.0][0, 0].argmax()
-    assert found[0]["best"] == pool.others[0][best].response
-    assert found[0]["gains"] == {"hashing": judge.gain_PN[0, best]}
+    assert examples[0]["best"] == pool.others[0][best].response
+    assert examples[0]["gains"] == {"hashing": judge.gain_PN[0, best]}
 
 
 def test_a_panel_for_each_judge(result):

@@ -45,8 +45,8 @@ def test_four_policies_of_a_seed_have_the_same_pairs_and_coins(monkeypatch):
             return Won(0.5, 0.0)
 
     monkeypatch.setattr(finance, "Contest", Contest)
-    found = finance.one_seed(("base", 4, 4000, 7, {"χPO": 0.1, "Square-χPO": 0.05}))
-    assert [*found] == [*finance.PUBLISHED]
+    won = finance.one_seed(("base", 4, 4000, 7, {"χPO": 0.1, "Square-χPO": 0.05}))
+    assert [*won] == [*finance.PUBLISHED]
     truth_J = finance.finance_pairs(4000, 4).first_J
     (_, ctl_J, flip), (_, also_ctl_J, _), (_, ltc_J, _), (_, also_ltc_J, _) = told
     assert [name for name, _, _ in told] == ["chipo", "square-chipo"] * 2
@@ -92,17 +92,17 @@ def test_each_loss_has_the_step_that_wins_most_on_other_seeds():
 
 
 def test_steps_are_chosen_on_seeds_that_are_not_judged(monkeypatch):
-    asked = []
+    tasks = []
 
     def one_seed(task):
-        asked.append(task)
+        tasks.append(task)
         return {cell: Won(0.5, 0.0) for cell in finance.PUBLISHED}
 
     monkeypatch.setattr(finance, "in_processes", lambda _, tasks: map(one_seed, tasks))
     monkeypatch.setattr(finance, "reference", lambda texts: contextlib.nullcontext("base"))
     rows = finance.finance_ctl_ltc(seeds=4, tuning_seeds=2)
-    tuned = {task[1] for task in asked[: 2 * len(finance.STEPS)]}
-    judged = {task[1] for task in asked[2 * len(finance.STEPS) :]}
+    tuned = {task[1] for task in tasks[: 2 * len(finance.STEPS)]}
+    judged = {task[1] for task in tasks[2 * len(finance.STEPS) :]}
     assert len(tuned) == 2 and len(judged) == 4 and not tuned & judged
     assert sum("tuned_win_rate" in row for row in rows) == 2 * len(finance.STEPS)
 
