@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -31,6 +32,7 @@ _SETTINGS = frozenset(
         "one_user_per_row",
         "out",
         "pairing",
+        "releases",
         "responses",
         "resume",
         "secure_aggregation",
@@ -64,6 +66,16 @@ def rank(
             help=f"{help_of('delta')} 0: none, by votes bounded in ℓ1 and Laplace noise.",
             show_default=False,
             rich_help_panel=PROMISE,
+        ),
+    ] = None,
+    continued: Annotated[
+        Path | None,
+        typer.Option(
+            "--continue",
+            help="Folder of a board with --releases left: release it again, with the votes of "
+            "--data, which came since, and all settings that it was begun with.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     user_column: about_data.UserColumn = None,
@@ -104,10 +116,12 @@ def rank(
         ranking: boards.Ranking | boards.BestItem
         if best and by:
             raise InputError("--best chooses one item: leave out --by")
+        if best and continued:
+            raise InputError("--best chooses one item, once: leave out --continue")
         if best:
             ranking = boards.best_item(data, items, **where, **given)
         else:
-            ranking = boards.rank(data, items, by=by, **where, **given)
+            ranking = boards.rank(data, items, by=by, continued=continued, **where, **given)
     for note in {str(each.message): None for each in notes if each.category is UserWarning}:
         if note not in ranking.run.result["warnings"]:  # which the board itself says
             Terminal(stderr=True).print(f"note: {note}", markup=False)

@@ -8,7 +8,7 @@ Legend: N trials, T rounds.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -34,6 +34,7 @@ from murmuration.audits.votes import (
     PURE,
     audit_best_item,
     audit_pure_votes,
+    audit_releases,
     audit_votes,
 )
 from murmuration.preference.kinds.survey import SurveyAnswers
@@ -42,6 +43,7 @@ from murmuration.privacy.accounting.accountant import noise_multiplier_for
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import DELTA, Measured, Task
+from murmuration.privacy.continual.prefix_sums import PrefixSums
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.discrete_laplace import LaplaceSum
 from murmuration.privacy.mechanisms.exponential_mechanism import STEPS, ExponentialMechanism
@@ -59,6 +61,7 @@ _CLIP = UserClip(0.1)
 #: Held out: where coins are known, what they were to save is what shows.
 _MOSTLY = 0.97
 _MANY = 10
+_FIFTY = 50
 #: How many times too long a fault lets vectors be. Of a few dozen users that go into directions of
 #: their own, sums are still shorter than so many honest users can make them.
 _LOOSE = 6
@@ -124,10 +127,10 @@ def _bounds_net_scores(
 def _bounds_each_vote(
     votes: ItemVotes, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
-    """The node half, to which each of a voter's first five votes is a voter."""
+    """The node half, to which each of a voter's first fifty votes is a voter."""
     alone = replace(votes.select(np.arange(1)), start_U=torch.arange(len(votes.board_J) + 1))
-    alone = alone.select(np.arange(5))
-    work, keys_S = replace(work, users_S=np.arange(5)), np.arange(5, dtype=np.uint64)
+    alone = alone.select(np.arange(_FIFTY))
+    work, keys_S = replace(work, users_S=np.arange(_FIFTY)), np.arange(_FIFTY, dtype=np.uint64)
     return client_update(alone, work, keys_S, source)
 
 
@@ -150,6 +153,8 @@ class _OneQuestion(GaussianSum):
 
 def _noise_for_one_question(plan: SurveyPlan) -> GaussianSum:
     return _OneQuestion(plan.sampler, plan.clip, plan.noise_multiplier, plan.adjacency)
+
+
 def _bounds_in_l2(
     votes: ItemVotes, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
@@ -168,12 +173,50 @@ def _best_by_each_vote(
     return {"sum": 5 * sum_K}
 
 
-class _ScaleOfStd(LaplaceSum):
-    """Takes the scale that is needed for the standard deviation of the noise."""
+class _OneWayLaplace(LaplaceSum):
+    """The scale that suffices where users come or go, wherever."""
 
     @property
     def scale(self) -> Fraction:
-        return super().scale / Fraction(math.sqrt(2.0))
+        return super().scale / self.adjacency.vectors_changed
+
+
+def _forgets_earlier_periods(
+    votes: ItemVotes, work: TrainRequest, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """The node half, to which a voter of an earlier period is another one."""
+    assert votes.period_J is not None
+    mine_J = votes.period_J == work.number("round")
+    alone = replace(votes.select(np.arange(1)), start_U=torch.arange(len(mine_J) + 1))
+    alone = alone.select(np.flatnonzero(mine_J))
+    alone = replace(alone, start_U=torch.tensor([0, int(mine_J.sum())]))
+    return client_update(alone, work, keys_S, source)
+
+
+class _FreshNoise(PrefixSums):
+    """Adds noise of its own to each release, as much as that of the factor."""
+
+    def release(
+        self,
+        sum_D: np.ndarray,
+        before_D: np.ndarray,
+        *,
+        release: int,
+        label: str,
+        ledger: Ledger,
+        keys: Sequence[bytes],
+        seeded: bool,
+    ) -> np.ndarray:
+        """As of the real one."""
+        del seeded
+        ledger.charge([*self.charges][min(release - 1, 1)], round_=release, covers=label)
+
+        def noise_D(number: int) -> np.ndarray:
+            source = Randomness(int.from_bytes(keys[number - 1], "little"))
+            return self.std(number) * source.stream(label).standard_normal(sum_D.shape)
+
+        exact_D = before_D - noise_D(release - 1) if release > 1 else before_D
+        return exact_D + sum_D + noise_D(release)
 
 
 class _LetsNanThrough(UserClip):
@@ -396,11 +439,13 @@ FAULTS = {
         "the bound in ℓ1 is held by the object that knows the noise",
         trials=5_000,
     ),
-    "scale-of-std": Fault(
-        "Laplace noise whose standard deviation is what its scale should be",
-        partial(audit_pure_votes, make=_ScaleOfStd),
+    "one-way-laplace": Fault(
+        "Laplace noise of the scale for users who come or go, where one is swapped",
+        partial(audit_pure_votes, make=_OneWayLaplace),
         "tests/privacy/mechanisms/test_discrete_laplace.py::test_the_noise_is_that_of_the_bound",
-        trials=20_000,
+        "the scale follows from the adjacency, which the ledger must share",
+        adjacency=Adjacency.REPLACE,
+        trials=8_000,
     ),
     "best-by-votes": Fault(
         "a best item by five times what a voter may add",
@@ -416,6 +461,19 @@ FAULTS = {
         "the rate follows from the adjacency, which the ledger must share",
         adjacency=Adjacency.REPLACE,
         trials=12_000,
+    ),
+    "votes-of-each-period": Fault(
+        "a voter's votes are bounded in each period by themselves, and not in all together",
+        partial(audit_releases, node_half=_forgets_earlier_periods),
+        "tests/strategies/solved/test_vote_stream.py::test_the_first_votes_count_and_no_later_ones",
+        "votes of all periods are kept, and compared with their digests before each release",
+        trials=20_000,
+    ),
+    "fresh-noise": Fault(
+        "each release of a board that goes on has noise of its own, charged as shared noise is",
+        partial(audit_releases, mechanism=_FreshNoise, correlated=False),
+        "tests/privacy/continual/test_prefix_sums.py::test_noise_of_releases_is_shared_as_the_factor_says",
+        trials=100_000,
     ),
     "one-way-rate": Fault(
         "the exponential mechanism at the rate for users who come or go, where one is swapped",

@@ -118,6 +118,7 @@ def train(
         log=folder.log_private,
         grid=grid,
         once=folder.once,
+        noise_keys=folder.noise_keys,
     )
     ledger = folder.open_ledger(
         adjacency=Adjacency(config.adjacency),
@@ -131,11 +132,15 @@ def train(
         if config.private and not built.proven:
             ledger.note(Caveat.NOT_PROVEN)
         built.strategy.stated = StatedPlan.of(
-            folder.run_name, ledger.adjacency, ledger.delta, config.rounds, built.charges
+            folder.run_name,
+            ledger.adjacency,
+            ledger.delta,
+            built.releases or config.rounds,
+            built.charges,
         ).to_json()
         checkpoint = folder.load_checkpoint() if config.resume else None
         done = checkpoint.round if checkpoint else 0
-        if done < config.rounds:
+        if done < (built.release or config.rounds):
             check_refusals(grid, built.strategy, done + 1)
         folder.settle(built.charges)
         if (coins := context.hold_out) and not ledger.spent()[coins.coins]:
@@ -218,6 +223,7 @@ def _rounds(
     that runs rounds by itself.
     """
     strategy, optimizer = built.strategy, built.strategy.optimizer
+    rounds = built.release or config.rounds
     moves = ChargedMoves(config.strategy, optimizer, ledger)
     if checkpoint is not None:
         strategy.rounds_done = checkpoint.round
@@ -228,12 +234,12 @@ def _rounds(
     spending = Spending(ledger, built.charges)
     if built.charges and built.level != "item":
         spending.prepare()
-    every = max(1, config.rounds // (_FEW_EVALUATIONS if trains_layers(config) else _EVALUATIONS))
+    every = max(1, rounds // (_FEW_EVALUATIONS if trains_layers(config) else _EVALUATIONS))
 
     def epsilon(round_: int) -> float | None:
         if built.level == "item":
             return config.epsilon
-        return spending(exactly=round_ == config.rounds) if built.charges else None
+        return spending(exactly=round_ == rounds) if built.charges else None
 
     noise_norm = built.noise * math.sqrt(len(optimizer.theta))
     clock = _Clock(time.monotonic(), time.monotonic())
@@ -254,19 +260,19 @@ def _rounds(
                 **more,
             }
         )
-        if test is not None and (round_ % every == 0 or round_ == config.rounds):
+        if test is not None and (round_ % every == 0 or round_ == rounds):
             figure = on_test(optimizer.result_D, test)
             line["heldout_accuracy"] = released(figure.accuracy)
             if figure.loss is not None:
                 loss = figure.loss if math.isfinite(figure.loss) else None
                 line["heldout_loss"] = released(loss)
-        if round_ > config.rounds - config.keep_last:
+        if round_ > rounds - config.keep_last:
             folder.keep_iterate(round_, optimizer.theta_D)
         folder.note_head(round_)
         folder.add_metrics(line)  # first: after the checkpoint this round would not be run again
         on_metrics(line)
         now = time.monotonic()
-        last = round_ == config.rounds
+        last = round_ == rounds
         pause = max(SECONDS_BETWEEN_CHECKPOINTS, TIMES_ITS_WRITING * saving.seconds)
         if last or not strategy.source.seeded or now - clock.saved > pause:
             state = strategy.state()
@@ -288,7 +294,7 @@ def _rounds(
         try:
             strategy.start(
                 grid,
-                num_rounds=config.rounds,
+                num_rounds=rounds,
                 on_round=on_round,
                 before_round=before_round,
                 before_release=saving.wait,

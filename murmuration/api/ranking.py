@@ -16,7 +16,7 @@ from murmuration.api.training import train
 from murmuration.preference.data.label_meanings import NO_PROMPT
 from murmuration.preference.data.loading import placed_rows
 from murmuration.preference.data.rows import InputError
-from murmuration.preference.features.items import clean_name
+from murmuration.preference.features.items import clean_name, read_names
 from murmuration.sims.runtimes.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ def rank(
     categories: str | os.PathLike[str] | Sequence[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    continued: str | os.PathLike[str] | None = None,
     runtime: Runtime | str = Runtime.LOCAL,
     users_per_node: int | None = None,
     progress: bool | None = None,
@@ -141,7 +142,8 @@ def rank(
     """Rank items by people's votes, so that no voter can be read out of the board.
 
     All votes of a voter are one bounded vector; the sum of all is released once, with noise, and
-    the board is computed from that.
+    the board is computed from that. With ``releases=52`` it can be released as often while votes
+    come (``continued``), and all releases together cost one epsilon.
 
         >>> from murmuration import rank
         >>> votes = [
@@ -163,11 +165,14 @@ def rank(
         categories: The public list of categories, written like ``items``.
         out: Folder for the run and the board; without it one of its own below ``runs``.
         resume: Continue the run in ``out``, with its settings and data.
+        continued: Folder of a board with ``releases`` left: ``data`` are the votes that came since,
+            and all settings are those that it was begun with.
         runtime: As of ``train``.
         users_per_node: As of ``train``.
         progress: As of ``train``.
         **settings: As of ``train``. ``max_votes`` is the most votes of a voter that count;
-            ``pairing`` says who chose what is compared.
+            ``pairing`` says who chose what is compared; ``releases`` is how often the board will be
+            released.
 
     Returns:
         The board, and the run that it came from.
@@ -183,9 +188,21 @@ def rank(
     if given["strategy"] == _PURE or _is_zero(given.get("delta")):
         given["strategy"] = _PURE
         _leave_out_delta(given)
+    running: dict[str, Any] = {
+        "runtime": runtime,
+        "users_per_node": users_per_node,
+        "progress": progress,
+    }
     if categories is not None:
-        given["categories"] = _listed(categories)
-    run = _run(data, items, by, given, out, resume, runtime, users_per_node, progress)
+        given["categories"] = categories
+    if continued is not None:
+        if resume or out is not None:
+            raise InputError("--continue names the folder of the board: leave out --out, --resume")
+        if by is not None:
+            raise InputError("--by is that of the board, and cannot be changed: leave it out")
+        run = _continued(data, items, given, Path(continued).expanduser(), running)
+    else:
+        run = _run(data, items, by, given, out, resume, running)
     return Ranking(run, write_page(run))
 
 
@@ -256,7 +273,12 @@ def best_item(
     given: dict[str, Any] = {**settings, "strategy": _BEST}
     if _is_zero(given.get("delta")):
         _leave_out_delta(given)
-    run = _run(data, items, None, given, out, resume, runtime, users_per_node, progress)
+    running: dict[str, Any] = {
+        "runtime": runtime,
+        "users_per_node": users_per_node,
+        "progress": progress,
+    }
+    run = _run(data, items, None, given, out, resume, running)
     best = run.result["best"]
     return BestItem(run, best["item"], best["gap_at_most_in_19_of_20"])
 
@@ -282,57 +304,104 @@ def _run(
     given: dict[str, Any],
     out: str | os.PathLike[str] | None,
     resume: bool,
-    runtime: Runtime | str,
-    users_per_node: int | None,
-    progress: bool | None,
+    running: dict[str, Any],
 ) -> Run:
-    """Return the run of a board or of a choice; ``given`` are its settings, as far as asked for.
+    """Return the run of a board or of a choice.
+
+    Args:
+        data, items, by, out, resume: as of ``rank``.
+        given: its settings, as far as asked for.
+        running: how it runs, as of ``train``.
 
     Raises:
         InputError, RunAborted: as of ``rank``.
     """
     given.setdefault("heldout", 0.0)
-    if not resume:
-        if given.get("format") == "polis" and isinstance(data, str | os.PathLike):
-            items = _statements(os.fspath(data)) if items is None else items
-            if given["strategy"] != _BEST:
-                given.setdefault("pairing", "voters")
-        if data is None and items is None:
-            from murmuration.sims.population.arena import Arena
+    if resume:
+        _list_names(items, given)
+        return _trained(data, out=out, resume=True, **running, **given)
+    if given.get("format") == "polis" and isinstance(data, str | os.PathLike):
+        items = _statements(os.fspath(data)) if items is None else items
+        if given["strategy"] != _BEST:
+            given.setdefault("pairing", "voters")
+    if data is None and items is None:
+        from murmuration.sims.population.arena import Arena
 
-            data, items = EMBEDDED, Arena().names
-        if data is None or items is None:
-            missing = (
-                "--items, the public list of what is voted on" if data else "--data, the votes"
-            )
-            raise InputError(f"a board needs {missing}; without both there is the embedded arena")
-        given["items"] = _listed(items)
-        _check_categories(by, given.get("categories"))
-        if given.get("kind", "pairs") == "pairs":
-            given.setdefault("no_prompt", True)
-        else:
-            given.setdefault("model", "plackett-luce")
-        _read_as(data, by, given)
+        data, items = EMBEDDED, Arena().names
+    if data is None or items is None:
+        missing = "--items, the public list of what is voted on" if data else "--data, the votes"
+        raise InputError(f"a board needs {missing}; without both there is the embedded arena")
+    _check_categories(by, given.get("categories"))
+    if given.get("kind", "pairs") == "pairs":
+        given.setdefault("no_prompt", True)
+    else:
+        given.setdefault("model", "plackett-luce")
+    _read_as(data, by, given)
+    if given["strategy"] != _STRATEGY or int(given.get("releases", 1)) <= 1:
+        _list_names(items, given)
+        return _trained(data, out=out, resume=False, **running, **given)
+    from murmuration.api.config import run_folder
+    from murmuration.server.run_folder import check_free
+    from murmuration.sims.runtimes.vote_files import location, votes_added
+
+    _list_names(items, given, read=True)
+    folder = Path(os.path.realpath(Path(os.fspath(out or run_folder(None))).expanduser()))
+    check_free(folder)
+    with votes_added(folder, data):
+        return _trained(location(folder), out=folder, resume=False, **running, **given)
+
+
+def _continued(
+    data: Source | None,
+    items: str | os.PathLike[str] | Sequence[str] | None,
+    given: dict[str, Any],
+    folder: Path,
+    running: dict[str, Any],
+) -> Run:
+    """Return the run of a board that is released again, with the votes that came since.
+
+    Raises:
+        InputError, RunAborted: as of ``rank``.
+    """
+    from murmuration.sims.runtimes.vote_files import votes_added
+
+    if data is None:
+        raise InputError("--continue needs --data, the votes that came since")
+    _check_goes_on(folder)
+    given.setdefault("heldout", 0.0)
+    _list_names(items, given, read=True)
+    folder = Path(os.path.realpath(folder))
+    with votes_added(folder, data):
+        return _trained(None, out=folder, resume=True, **running, **given)
+
+
+def _trained(data: Source | None, **given: Any) -> Run:
+    """Return the run; warnings are those of ``train`` that are about votes."""
     notes: list[warnings.WarningMessage] = []
     try:
         with warnings.catch_warnings(record=True) as notes:
             warnings.simplefilter("always")
-            run = train(
-                data,
-                out=out,
-                resume=resume,
-                runtime=runtime,
-                users_per_node=users_per_node,
-                progress=progress,
-                **given,  # type: ignore[arg-type]
-            )
+            return train(data, **given)
     finally:
         for note in notes:
             if note.category is not UserWarning:
                 warnings.warn_explicit(note.message, note.category, note.filename, note.lineno)
             elif NO_PROMPT not in str(note.message):  # votes have none
-                warnings.warn(str(note.message), stacklevel=3)
-    return run
+                warnings.warn(str(note.message), stacklevel=4)
+
+
+def _check_goes_on(folder: Path) -> None:
+    """InputError unless there is a board in a folder that was begun with several releases."""
+    from murmuration.strategies.config import read_settings
+
+    settings = read_settings(folder / "config.json")
+    releases = int(settings.get("releases", 1))
+    if settings.get("strategy") != _STRATEGY or releases == 1:
+        raise InputError(
+            f"--continue {folder}: that is no board which was begun with --releases, so votes that "
+            "came since make another release, which costs an epsilon of its own: leave out "
+            "--continue, with another --out"
+        )
 
 
 #: What is ranked where nothing is named.
@@ -374,11 +443,24 @@ def _statements(data: str) -> list[str]:
     return list(dict.fromkeys(clean_name(text) for text in texts if isinstance(text, str)))
 
 
-def _listed(names: str | os.PathLike[str] | Sequence[str]) -> str:
-    """Return names as the setting has them: a file, or an array as JSON has it."""
-    if isinstance(names, str | os.PathLike):
-        return os.fspath(names)
-    return json.dumps([*names], ensure_ascii=False)
+def _list_names(
+    items: str | os.PathLike[str] | Sequence[str] | None, given: dict[str, Any], read: bool = False
+) -> None:
+    """Add the lists of items and categories to settings: files, or arrays as JSON has them; what
+    files hold, too, if they are to be ``read``, because they may change while a board goes on.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    for name, names in (("items", items), ("categories", given.get("categories"))):
+        if names is None:
+            continue
+        if isinstance(names, str | os.PathLike):
+            given[name] = os.fspath(names)
+            if not read:
+                continue
+            names = read_names(f"--{name}", given[name])
+        given[name] = json.dumps([*names], ensure_ascii=False)
 
 
 def _check_categories(by: str | None, categories: object) -> None:

@@ -30,6 +30,7 @@ class Row:
         whole: of texts that have no prompt but words that they share, the texts with these words.
         prompt_problem: why these share no words that could be their prompt, which is empty.
         place: file and line, where there is a problem.
+        file: that it stands in, where a source has several.
     """
 
     user_id: str
@@ -45,6 +46,7 @@ class Row:
     whole: tuple[str, ...] = field(default=(), compare=False)
     prompt_problem: str = field(default="", compare=False)
     place: str = field(default="", compare=False)
+    file: str = field(default="", compare=False)
 
     def for_user(self, user_id: str) -> "Row":
         """Return the same judgement of a user."""
@@ -62,6 +64,7 @@ class Row:
             self.whole,
             self.prompt_problem,
             self.place,
+            self.file,
         )
 
 

@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Any, Literal, NoReturn, Self, get_args
 
 import numpy as np
@@ -98,6 +99,8 @@ class Judgements:
             without ties. None: there are no ties.
         thumbs: of how many single ratings pairs were made (`preference.data.ratings`).
         thumbs_alone: how many of these are in no pair.
+        files: names of the files that rows stand in, in their order, where a source has several.
+        file_R: int32, in which of these each row stands; None where there is one alone.
     """
 
     user_ids: tuple[str, ...]
@@ -116,6 +119,8 @@ class Judgements:
     groups_R: Sequence[tuple[int, ...]] | None = None
     thumbs: int = 0
     thumbs_alone: int = 0
+    files: tuple[str, ...] = ()
+    file_R: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         rows = len(self.prompts)
@@ -214,6 +219,7 @@ class Judgements:
             y_R=self.y_R[rows],
             flip_R=None if self.flip_R is None else self.flip_R[rows],
             groups_R=None if self.groups_R is None else [self.groups_R[row] for row in rows],
+            file_R=None if self.file_R is None else self.file_R[rows],
             **changes,
         )
 
@@ -266,9 +272,11 @@ class Judgements:
         left_out, notes = LeftOut(on_bad_rows), Counter[str]()
         reader = RowReader(columns, schema, at_node=on_bad_rows == "isolate")
         result: dict[str, list[Row]] = {}
-        placed = iter(rows)
+        placed, files = iter(rows), dict[str, None]()
         for file, line, row in placed:
-            read = reader.read(row)
+            files.setdefault(file)
+            # Who names no file stands in the first.
+            read = reader.read(row, file if len(files) > 1 else "")
             if isinstance(read, tuple):
                 user, judged = read
                 if judged.label_problem or judged.prompt_problem:
@@ -316,7 +324,10 @@ class Judgements:
         if rows_read and not ordered:
             raise InputError(f"{source}: {_NO_PAIRS}")
         places = [judged.groups for judged in ordered]
-        flip_R = None
+        flip_R, file_R = None, None
+        if len(files) > 1:
+            place_of = {"": 0} | {file: place for place, file in enumerate(files)}
+            file_R = np.array([place_of[judged.file] for judged in ordered], dtype=np.int32)
         if schema.labels == "randomized":
             flip_R = np.array([judged.flip_probability for judged in ordered], dtype=np.float64)
         return cls(
@@ -338,6 +349,8 @@ class Judgements:
             groups_R=places if any(places) else None,
             thumbs=paired.thumbs,
             thumbs_alone=paired.alone,
+            files=tuple(Path(file).name for file in files),
+            file_R=file_R,
         )
 
 

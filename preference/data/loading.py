@@ -470,18 +470,23 @@ def _jsonl(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
         yield number, _row_of(line)
 
 
+<<<<<<< HEAD
+#: Reads the value of JSON that a text begins with, as ``json.loads``, which looks at what follows.
+_first_value = json.JSONDecoder().raw_decode
+=======
 #: Reads one value of JSON at a place in a text. ``json.loads`` does, and looks at what is around.
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # not in its stubs
+>>>>>>> integrate
 
 
 def _row_of(line: bytes) -> Row:
     # Undecodable bytes become lone surrogates, which are refused with the cell they are in.
     text = line.decode(errors="surrogateescape")
     try:
-        row, end = _scan(text, 0)
+        row, end = _first_value(text)
         if text[end:] in ("", "\n"):
             return row
-    except (StopIteration, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         pass  # blanks before it, or what is told next
     try:
         return json.loads(text)

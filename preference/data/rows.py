@@ -355,12 +355,17 @@ class RowReader:
         self._users: dict[str, str] = {}
         self._columns: dict[tuple[str, ...], tuple[str, list[str]]] = {}
         self._read: dict[tuple[object, ...], Row] = {}
+        self._file = ""
 
-    def read(self, row: Mapping[str, object] | BadRow) -> tuple[str, Row] | BadRow:
-        """Return whose a row is and its judgement, or why it is none.
+    def read(self, row: Mapping[str, object] | BadRow, file: str = "") -> tuple[str, Row] | BadRow:
+        """Return whose a row is and its judgement, which says in which ``file`` it stands, or why
+        it is none.
 
-        Rows that say the same are one object, which names no user; of thumbs each has its own.
+        Rows of a file that say the same are one object, which names no user; of thumbs each has its
+        own.
         """
+        if file != self._file:
+            self._file, self._read = file, {}
         user, key = self._known(row)
         judged = self._read.get(key) if key else None
         try:
@@ -426,6 +431,7 @@ class RowReader:
             judged,
             prompt=self._texts.setdefault(judged.prompt, judged.prompt),
             responses=tuple(self._texts.setdefault(text, text) for text in judged.responses),
+            file=self._file,
         )
         if key is not None and len(self._read) < _MOST_KEPT:
             judged = self._read[key] = replace(judged, user_id="")

@@ -9,7 +9,7 @@ Legend: J ballots, R pairs of ballots, U voters, S asked voters, N their ballots
 of these, C voters of a chunk, B boards, K items, V coordinates, W items of a ballot.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Self
@@ -24,6 +24,9 @@ from murmuration.preference.features.items import ItemFeatures
 from murmuration.preference.ranking.layout import VoteLayout, ballot_weight
 
 _CHUNK_NUMBERS = 2**21  # of voters' vectors that are there at a time
+#: Numbers of a vector that scale with the square of what votes weigh, and those that do not scale.
+_SQUARES = frozenset({"variance", "squares", "overall_variance", "overall_squares"})
+_THERE = frozenset({"voters", "overall_voters"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +44,7 @@ class ItemVotes:
         kind: of ballots.
         width: W − 1, as declared.
         flip_J: None; labels that went through randomized response are refused.
+        period_J: int32, in which period, from 1, a ballot came; None where there is one alone.
     """
 
     start_U: torch.Tensor
@@ -55,6 +59,7 @@ class ItemVotes:
     kind: Kind = "pairs"
     width: int = 1
     flip_J: None = None
+    period_J: np.ndarray | None = None
 
     network, choices, measures_loss, single_rows = None, 0, False, None
 
@@ -85,6 +90,7 @@ class ItemVotes:
             self.boards,
             self.kind,
             self.width,
+            period_J=None if self.period_J is None else self.period_J[ballots_N],
         )
 
     def in_public(self) -> Self:
@@ -149,15 +155,11 @@ class ItemVotes:
             user_N = np.repeat(np.arange(high - low), taken_S[low:high])
             yield self._vectors(layout, clip_norm, ballots, user_N, high - low)
 
-    def _vectors(
-        self,
-        layout: VoteLayout,
-        clip_norm: float,
-        ballots_N: np.ndarray,
-        user_N: np.ndarray,
-        voters: int,
-    ) -> np.ndarray:
-        """Return the vectors of so many voters, whose are the ballots, (C, V)."""
+    def counts(
+        self, layout: VoteLayout, ballots_N: np.ndarray, user_N: np.ndarray, voters: int
+    ) -> dict[str, np.ndarray]:
+        """Return what adds up over ballots, of so many voters, whose these are: net scores
+        (C, B·K), votes and ties (C, B) and, where they are released, counts of pairs (C, B·P)."""
         boards, items = self.boards, self.items
         pairs_Q, counts_N = _ranges(self.start_J, ballots_N)
         slot_Q = np.repeat(user_N * boards + self.board_J[ballots_N], counts_N)
@@ -171,26 +173,28 @@ class ItemVotes:
         decided_Q, nowhere_Q = weight_Q * ~tied_Q, np.zeros_like(slot_Q)
         net = added(better_Q, items, decided_Q) - added(worse_Q, items, decided_Q)
         votes = added(nowhere_Q, 1, weight_Q)
-        parts = {"net": net, "votes": votes, "ties": added(nowhere_Q, 1, weight_Q * tied_Q)}
+        result = {"net": net, "votes": votes, "ties": added(nowhere_Q, 1, weight_Q * tied_Q)}
         if layout.pairing == "voters":
             place_Q = layout.pair_place(better_Q, worse_Q)
-            parts["pair_counts"] = added(place_Q, layout.pairs, weight_Q)
-        squares = {"variance": net**2, "squares": votes**2}
-        there = {"voters": (votes > 0.0).astype(np.float64)}
-        if boards > 1:
-            all_votes = votes.sum(axis=1, keepdims=True)
-            squares["overall_variance"] = net.reshape(voters, boards, items).sum(axis=1) ** 2
-            squares["overall_squares"] = all_votes**2
-            there["overall_voters"] = (all_votes > 0.0).astype(np.float64)
-        weighted = {
-            name: layout.weights[name] * part for name, part in (parts | squares | there).items()
-        }
+            result["pair_counts"] = added(place_Q, layout.pairs, weight_Q)
+        return result
+
+    def _vectors(
+        self,
+        layout: VoteLayout,
+        clip_norm: float,
+        ballots_N: np.ndarray,
+        user_N: np.ndarray,
+        voters: int,
+    ) -> np.ndarray:
+        """Return the vectors of so many voters, whose are the ballots, (C, V)."""
+        weighted = weighted_numbers(layout, self.counts(layout, ballots_N, user_N, voters))
         factor_C = np.ones(voters)  # in ℓ1 all votes together are within the bound
         if layout.norm_order == 2:
-            factor_C = _factors(weighted, {*squares}, {*there}, layout, clip_norm)
+            factor_C = _factors(weighted, layout.weights["clipped"], clip_norm)
         result_CV = np.empty((voters, layout.size))
         for name, part in weighted.items():
-            power = 1 if name in parts else 2 if name in squares else 0
+            power = 2 if name in _SQUARES else 0 if name in _THERE else 1
             result_CV[:, layout.places[name]] = part * factor_C[:, None] ** power
         if layout.norm_order == 2:
             clipped_C = layout.weights["clipped"] * (factor_C < 1.0)
@@ -198,23 +202,33 @@ class ItemVotes:
         return result_CV
 
 
-def _factors(
-    weighted: dict[str, np.ndarray],
-    squares: set[str],
-    there: set[str],
-    layout: VoteLayout,
-    clip_norm: float,
-) -> np.ndarray:
+def weighted_numbers(layout: VoteLayout, counts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return voters' numbers as they stand in their vectors, by name, but for `clipped`.
+
+    Args:
+        layout: of the vectors.
+        counts: what adds up over ballots, (C, …) each, as of `ItemVotes.counts`.
+    """
+    net, votes = counts["net"], counts["votes"]
+    numbers = {**counts, "variance": net**2, "squares": votes**2, "voters": votes > 0.0}
+    if layout.boards > 1:
+        all_votes = votes.sum(axis=1, keepdims=True)
+        all_net = net.reshape(len(net), layout.boards, layout.items).sum(axis=1)
+        numbers |= {"overall_variance": all_net**2, "overall_squares": all_votes**2}
+        numbers["overall_voters"] = all_votes > 0.0
+    return {name: layout.weights[name] * part for name, part in numbers.items()}
+
+
+def _factors(weighted: dict[str, np.ndarray], clipped: float, clip_norm: float) -> np.ndarray:
     """Return what each voter's votes weigh, (C,): 1, or what makes the vector as long as may be.
 
     Counts scale with the factor f and squares with f², so f² solves a quadratic equation. That the
-    votes weigh less is told, too, and takes its part of the length, like what is ``there``.
+    votes weigh less is told, too, and takes its part of the length, like whether there are any.
     """
     length = {name: (part**2).sum(axis=1) for name, part in weighted.items()}
-    clipped = layout.weights["clipped"]
-    square_C = sum(length[name] for name in squares)
-    there_C = sum(length[name] for name in there)
-    linear_C = sum(part_C for name, part_C in length.items() if name not in squares | there)
+    square_C = sum(part_C for name, part_C in length.items() if name in _SQUARES)
+    there_C = sum(part_C for name, part_C in length.items() if name in _THERE)
+    linear_C = sum(part_C for name, part_C in length.items() if name not in _SQUARES | _THERE)
     whole_C = linear_C + square_C + there_C > clip_norm**2
     room_C = np.maximum(clip_norm**2 - clipped**2 - there_C, 0.0)
     # The root of square·f⁴ + linear·f² = room, in the form that does not cancel out.
@@ -265,7 +279,19 @@ def item_votes(
         len(features.boards),
         judgements.kind,
         judgements.most_responses - 1,
+        period_J=_periods(judgements),
     )
+
+
+def _periods(judgements: Judgements) -> np.ndarray | None:
+    """Return in which period each ballot came, (J,) int32: by the number that its file is named by;
+    None where files are not named so."""
+    numbers = [name.partition(".")[0] for name in judgements.files]
+    if not numbers or not all(map(str.isdecimal, numbers)):
+        return None
+    if judgements.file_R is None:
+        return np.full(len(judgements), int(numbers[0]), dtype=np.int32)
+    return np.array([*map(int, numbers)], dtype=np.int32)[judgements.file_R]
 
 
 _NOTHING, _UNKNOWN = -2, -1

@@ -59,6 +59,9 @@ _NO_LINE = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
 _MOST_TIMES = 2**53
 #: ``replay`` of what is released once in a run, whatever its draws come from.
 ONCE = "told once"
+#: How ``replay`` begins of a release whose noise has a key of its own, drawn from the operating
+#: system and kept: the same sum has the same noise again, without a seed.
+KEPT = "kept "
 
 
 def draw_of(replay: str | None) -> int:
@@ -112,7 +115,8 @@ class Account:
     def terms(self) -> RunTerms:
         """Return what the run says of itself, with every caveat that its lines show."""
         terms, seen = RunTerms.from_json(self.promise), set(self.noted)
-        if any(charge.replay for charge in self.charges if charge.replay != ONCE):
+        replays = {charge.replay or ONCE for charge in self.charges}
+        if not all(replay == ONCE or replay.startswith(KEPT) for replay in replays):
             seen.add(Caveat.SEEDED.value)
         if self.lost:
             seen.add(Caveat.LEDGER_LOST.value)

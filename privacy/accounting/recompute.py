@@ -35,6 +35,8 @@ RULES = {
     "told, or added up",
     "group-gaussian": "groups: the figure is of one example; that of a user with k is k epsilon at "
     "delta (exp(k epsilon) - 1) / (exp(epsilon) - 1), at the best point of the curve",
+    "continued-sum": "sums that grow: all releases are one Gaussian release, spread over time, "
+    "which is charged whole with the first",
     "unprotected": "releases without protection: their epsilon is infinite",
 }
 _WRAPPED = ("on-part", "on-grid")

@@ -40,8 +40,10 @@ from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.ray_grid import run_ray
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.sims.runtimes.shown_prompts import PLACE, keep
+from murmuration.sims.runtimes.vote_files import with_release
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
+from murmuration.strategies.settings.own.ranking import RankingSettings
 
 #: Hears a line that the operator should read.
 OnNote = Callable[[Public[str] | OperatorOnly], None]
@@ -68,6 +70,7 @@ def execute(
         RunAborted: a node failed.
     """
     folder = Path(config.out)
+    config = with_release(config)
     if not config.resume:
         with contextlib.suppress(OSError):  # which the run itself will name
             check_free(Path(os.path.realpath(folder)))  # before anything is loaded, or said
@@ -80,7 +83,8 @@ def execute(
                 return result
     has_head = bool(config.base) and config.train != "head" and config.task == "reward"
     lighter = int(config.head_first * config.rounds) if has_head else 0
-    live = LiveView(folder, RoundProgress(config.rounds, target, config.strategy, lighter))
+    rounds = max(config.rounds, config.of(RankingSettings).release)
+    live = LiveView(folder, RoundProgress(rounds, target, config.strategy, lighter))
     note = on_note or live.note
     try:
         with nullcontext() if quiet else live, nullcontext() if quiet else _pace(live):

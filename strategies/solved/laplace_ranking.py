@@ -32,7 +32,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import PlanQuery, attack_figures, pure_epsilon
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.own.ranking import RankingSettings
+from murmuration.strategies.settings.own.ranking import BoardSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved import ranking
 from murmuration.strategies.solved.ranking import VotePlan
@@ -190,7 +190,7 @@ LAPLACE_RANKING = Strategy(
     help="As ranking, at pure epsilon: votes bounded in ℓ1, discrete Laplace noise, delta 0.",
     build=build,
     node_halves={"laplace-ranking": NodeHalf(client_update, length=clip_norm, model=False)},
-    settings=RankingSettings,
+    settings=BoardSettings,
     adjacencies=ALL,
     masks=supported,
     rounds=(1,),

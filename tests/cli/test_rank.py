@@ -58,3 +58,17 @@ def test_the_best_item_and_a_board_without_a_delta(cli, files):
     assert code == 0 and json.loads(out)["votes"]["delta"] == 0.0
     code, _, error = cli("rank", *options, "--best", "--by", "city")
     assert code == 2 and "leave out --by" in error[-1]
+
+
+def test_a_board_goes_on(cli, files):
+    assert call(cli, files, "--releases", 2)[0] == 0
+    more = files["--data"].with_name("more.jsonl")
+    more.write_text('{"user_id": "u1", "chosen": "coffee", "rejected": "tea"}\n', encoding="utf-8")
+    for option, value, why in (("--epsilon", 3, "--epsilon was 20.0"), ("--out", "x", "leave out")):
+        code, _, error = cli("rank", "--continue", files["--out"], "--data", more, option, value)
+        assert code == 2 and why in error[-1]
+    code, out, _ = cli("rank", "--continue", files["--out"], "--data", more)
+    assert code == 0 and "board.html" in out
+    assert "release 2 of 2" in (files["--out"] / "board.html").read_text(encoding="utf-8")
+    code, _, error = cli("rank", "--continue", files["--out"], "--data", more)
+    assert code == 2 and "all 2 releases of this board have been made" in error[-1]

@@ -163,3 +163,63 @@ def test_many_items_have_the_strongest_on_the_page_and_no_matrix_in_numbers(resu
     assert in_numbers(board)["wins"] is None
     elements = Elements(page([board], one, result))
     assert elements.tags.count("svg") == 101 and "The strongest 12 of 101" in elements.text
+
+
+def continued(result, made: int, names: tuple[str, ...] = ()):
+    """A board of five items after so many of four releases, in which the second rises."""
+    one = replace(ONE, items=names or ONE.items)
+    rows = [
+        {
+            "elo": [1100.0, 900.0 + 100.0 * n, 1000.0, 950.0, 850.0],
+            "error": [900.0 / (n + 1)] * 5,
+            "votes": 100.0 * (n + 1),
+            "voters": 40.0,
+        }
+        for n in range(made)
+    ]
+    return one, {**result, "rounds": made, "rounds_planned": 4, "history": rows}
+
+
+def test_a_board_that_goes_on_shows_its_history(tmp_path, result) -> None:
+    one, after = continued(result, 3)
+    text = write_board(tmp_path, one, after).read_text(encoding="utf-8")
+    elements = Elements(text)
+    assert elements.tags.count("svg") == 10 and "Release by release" in elements.text
+    assert "This is release 3 of 4" in " ".join(elements.text.split())
+    assert "the first ones, in all 4 releases together" in elements.text
+    assert "900 → 1,100" in elements.text
+    history = json.loads((tmp_path / "board.json").read_text())["history"]
+    assert [row["release"] for row in history] == [1, 2, 3]
+    assert history[2]["items"][1] == {
+        "item": one.items[1],
+        "elo": 1100.0,
+        "elo_low": 800.0,
+        "elo_high": 1400.0,
+    }
+
+
+def test_lines_of_a_history_stay_in_their_box(result) -> None:
+    one, after = continued(result, 4)
+    paths = [
+        value
+        for name, value in Elements(page([fit_board(one.board(0))], one, after)).attributes
+        if name == "d" and value and "L" in value
+    ]
+    assert len(paths) == 10
+    for path in paths:
+        numbers = [float(part) for part in path.strip("MZ").replace("L", " ").split()]
+        assert all(0 <= x <= 1000 for x in numbers[::2]) and all(
+            0 <= y <= 60 for y in numbers[1::2]
+        )
+
+
+def test_a_first_release_has_no_history_yet(result) -> None:
+    one, after = continued(result, 1, (HOSTILE, "b", "c", "d", "e"))
+    elements = Elements(page([fit_board(one.board(0))], one, after))
+    assert "Release by release" not in elements.text and "release 1 of 4" in elements.text
+
+
+def test_hostile_names_in_a_history_are_texts(result) -> None:
+    one, after = continued(result, 2, (HOSTILE, "b", "c", "d", "e"))
+    elements = Elements(page([fit_board(one.board(0))], one, after))
+    assert "script" not in elements.tags and elements.text.count(HOSTILE) >= 3

@@ -1,0 +1,1 @@
+"""Sums that are released again and again while people add to them, under one promise."""

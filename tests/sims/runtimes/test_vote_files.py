@@ -1,0 +1,230 @@
+"""A board that goes on: the same promise however often it is released, resumed, killed or tampered
+with."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from murmuration import rank
+from murmuration.preference.data.errors import InputError
+from murmuration.privacy.accounting.events import ContinuedSum, PoissonGaussian
+from murmuration.privacy.accounting.ledger import Ledger, read_charges
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
+ITEMS = ["a", "b", "c"]
+BUDGET = {"epsilon": 20.0, "delta": 1e-3, "releases": 3}
+
+
+def week(number, users=40, better="b", worse="a"):
+    """Votes of one week, by some of last week's people and others."""
+    first = 20 * (number - 1)
+    return [
+        {"user_id": f"u{n}", "chosen": better, "rejected": worse}
+        for n in range(first, first + users)
+    ]
+
+
+@pytest.fixture
+def board(tmp_path):
+    """A board of three releases, of which one was made."""
+    folder = tmp_path / "board"
+    rank(week(1), ITEMS, out=folder, **BUDGET)
+    return folder
+
+
+def charges(folder):
+    return [(charge.round, charge.attempt) for charge in read_charges(folder / "ledger.jsonl")]
+
+
+def result(folder):
+    return json.loads((folder / "result.json").read_text(encoding="utf-8"))
+
+
+def test_all_releases_cost_what_one_does(board, tmp_path):
+    one = rank(week(1), ITEMS, out=tmp_path / "one", **{**BUDGET, "releases": 1})
+    second = rank(week(2), continued=board)
+    third = rank(week(3), continued=board)
+    sigma = one.run.result["noise_multiplier"]
+    assert [result(board)[name] for name in ("noise_multiplier", "rounds", "rounds_planned")] == [
+        sigma,
+        3,
+        3,
+    ]
+    spent = [charge.event for charge in read_charges(board / "ledger.jsonl")]
+    assert spent == [PoissonGaussian(1.0, sigma), ContinuedSum(sigma, 3), ContinuedSum(sigma, 3)]
+    assert third.run.result["epsilon"] == pytest.approx(one.run.result["epsilon"], rel=1e-6)
+    assert third.run.result["epsilon"] <= 20.0 and third.run.promise.private
+    assert "for all 3 models together" in third.run.result["guarantee"]
+    # Whoever votes counts once as a voter, and all votes are there.
+    assert second.release.votes_B[0] == pytest.approx(80, abs=5 * second.release.noise.votes)
+    assert third.release.voters_B[0] == pytest.approx(80, abs=5 * third.release.noise.voters)
+    assert third.release.net_BK[0, 1] == pytest.approx(120, abs=5 * third.release.noise.net)
+    assert len(third.run.result["history"]) == 3
+    assert third.release.clip_norm == one.release.clip_norm
+    with pytest.raises(InputError, match="all 3 releases of this board have been made"):
+        rank(week(4), continued=board)
+    assert charges(board) == [(1, 0), (2, 0), (3, 0)]
+    assert result(board) == third.run.result
+
+
+def test_a_seeded_board_repeats(tmp_path):
+    boards = []
+    for folder in (tmp_path / "x" / "board", tmp_path / "y" / "board"):
+        rank(week(1), ITEMS, out=folder, seed=5, **BUDGET)
+        boards.append(rank(week(2), continued=folder).release.to_json())
+    assert boards[0] == boards[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"items": ["a", "b", "d"]}, "--items was"),
+        ({"items": ["b", "a", "c"]}, "--items was"),
+        ({"epsilon": 21.0}, "--epsilon was 20.0 and is now 21.0"),
+        ({"max_votes": 11}, "--max-votes was 0 and is now 11"),
+        ({"releases": 4}, "--releases was 3 and is now 4"),
+        ({"adjacency": "replace"}, "--adjacency was"),
+        ({"by": "topic"}, "--by is that of the board"),
+        ({"out": "elsewhere"}, "leave out --out"),
+        ({"data": None}, "--continue needs --data"),
+        ({"data": "votes.html"}, "takes a file of votes"),
+        ({"data": [{"user_id": "u", "chosen": "a", "rejected": "zz"}]}, "'zz' is not in --items"),
+    ],
+)
+def test_what_a_board_cannot_go_on_with(board, changes, message):
+    """Nothing is charged and nothing is kept, so that the board can go on with what is right."""
+    given = {"data": week(2), **changes}
+    before = charges(board), result(board)
+    with pytest.raises(InputError, match=message):
+        rank(given.pop("data"), given.pop("items", None), continued=board, **given)
+    assert (charges(board), result(board)) == before
+    assert [path.name for path in (board / "private" / "votes").iterdir()] == ["0001.jsonl"]
+
+
+def test_a_week_without_votes_is_a_release_too(board):
+    rank([], continued=board)
+    third = rank(week(3), continued=board).release
+    assert third.net_BK[0, 1] == pytest.approx(80, abs=5 * third.noise.net)
+
+
+def test_what_is_no_board_that_goes_on(tmp_path):
+    rank(week(1), ITEMS, out=tmp_path / "r", **{**BUDGET, "releases": 1})
+    for folder in (tmp_path / "r", tmp_path / "nowhere"):
+        with pytest.raises(InputError, match=r"no board which was begun with|cannot be used"):
+            rank(week(2), continued=folder)
+
+
+@pytest.mark.parametrize("tampered", ["edited", "gone", "index"])
+def test_another_past_ends_the_board(board, tampered):
+    votes = board / "private" / "votes" / "0001.jsonl"
+    if tampered == "edited":
+        votes.write_bytes(votes.read_bytes().replace(b'"b"', b'"c"', 1))
+    elif tampered == "gone":
+        votes.unlink()
+    else:
+        (board / "private" / "votes.json").unlink()
+    with pytest.raises(InputError, match=r"not what was handed over|bring it back"):
+        rank(week(2), continued=board)
+    assert charges(board) == [(1, 0)]
+
+
+@pytest.mark.parametrize("lost", ["gone", "other"])
+def test_noise_that_was_lost_ends_the_board(board, lost):
+    keys = board / "private" / "noise.json"
+    if lost == "gone":
+        keys.unlink()
+    else:
+        keys.write_text(json.dumps({"keys": ["00" * 32]}))
+    with pytest.raises(InputError, match="bring back an undamaged copy"):
+        rank(week(2), continued=board)
+    assert charges(board) == [(1, 0)]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("moment", ["before", "after", "checkpoint", "result"])
+def test_a_release_that_was_killed_is_the_same_when_it_is_resumed(board, moment, monkeypatch):
+    """At every step: nothing that was released is missing on the ledger, and the release that is
+    there is made again bit for bit, from its own votes only, at no further cost."""
+    from murmuration.server.run_directory import RunDirectory
+
+    real = Ledger.charge
+
+    def dies(*_, **__):
+        raise Killed
+
+    def charge(ledger, *arguments, **options):
+        if moment == "before":
+            raise Killed
+        real(ledger, *arguments, **options)
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        if moment in ("before", "after"):
+            patched.setattr(Ledger, "charge", charge)
+        elif moment == "checkpoint":
+            patched.setattr(RunDirectory, "save_checkpoint", dies)
+        else:
+            patched.setattr("murmuration.server.run.write_report", dies)
+        with pytest.raises(Killed):
+            rank(week(2), continued=board)
+    if moment == "before":  # nothing is known of these votes: others can come in their place
+        assert charges(board) == [(1, 0)]
+        rank(week(2, users=30), continued=board)
+    else:
+        assert charges(board) == [(1, 0), (2, 0)]
+        with pytest.raises(InputError, match=r"release 2 of .* was begun, and not finished"):
+            rank(week(2, users=30), continued=board)
+        copy = board.with_name("copy")
+        shutil.copytree(board, copy)
+        releases = [rank(out=board, resume=True).release.to_json()]
+        shutil.rmtree(board)
+        copy.rename(board)
+        releases.append(rank(out=board, resume=True).release.to_json())
+        assert releases[0] == releases[1]
+    assert charges(board) == [(1, 0), (2, 0)]
+    assert result(board)["epsilon"] <= 20.0
+    assert rank(week(3), continued=board).run.result["rounds"] == 3
+
+
+def test_a_release_is_not_made_again_of_other_votes(board, monkeypatch):
+    """Even if votes and their digests are exchanged after it was charged."""
+    from murmuration.sims.runtimes import vote_files
+
+    monkeypatch.setattr("murmuration.server.run.write_report", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        rank(week(2), continued=board)
+    monkeypatch.undo()
+    (board / "checkpoint" / "state.safetensors").unlink()
+    votes = vote_files._Votes(board, vote_files._index(board))
+    votes.drop_after(1)
+    votes.add(week(2, users=39))
+    with pytest.raises(InputError, match="release 2 was made of other votes before"):
+        rank(out=board, resume=True)
+    assert charges(board) == [(1, 0), (2, 0)]
+
+
+def test_a_lost_ledger_ends_the_board(board):
+    ledger = board / "ledger.jsonl"
+    ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:1]))
+    with pytest.raises(InputError, match="was cut or rolled back: 1 lines are left of 2"):
+        rank(week(2), continued=board)
+    (board / "result.json").unlink()
+    with pytest.raises(InputError, match="what the board has released is not known"):
+        rank(out=board, resume=True, accept_ledger_loss=True)
+
+
+def test_who_has_used_up_their_votes_adds_nothing(tmp_path):
+    """All of a voter is bounded once: a second week of ten votes is worth nothing."""
+    crowd = week(1, users=60)
+    hostile = [{"user_id": "hostile", "chosen": "c", "rejected": "a"}] * 1000
+    folders = [tmp_path / "x" / "board", tmp_path / "y" / "board"]
+    for folder in folders:
+        rank(crowd + hostile, ITEMS, out=folder, seed=1, **BUDGET)
+    with_more = rank(week(2) + hostile, continued=folders[0]).release
+    without = rank(week(2), continued=folders[1]).release
+    np.testing.assert_array_equal(with_more.net_BK, without.net_BK)
