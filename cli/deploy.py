@@ -11,9 +11,9 @@ from murmuration.cli.deployments.client import client
 from murmuration.cli.deployments.init import init
 from murmuration.cli.deployments.run import run
 from murmuration.deploy.certificates import write_new
+from murmuration.deploy.commands import client_units
 from murmuration.deploy.doctor import examine_until_well
 from murmuration.deploy.register import register
-from murmuration.deploy.templates import client_units
 from murmuration.preference.data.judgements import InputError
 
 deploy = typer.Typer(

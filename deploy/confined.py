@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from murmuration.client.isolated import passed_on
-from murmuration.deploy.templates import NODE_ENVIRONMENT, programs
+from murmuration.deploy.commands import NODE_ENVIRONMENT, programs
 
 
 def node_environment(work: Path) -> dict[str, str]:

@@ -18,11 +18,11 @@ from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 
 from murmuration.deploy.certificates import days_left
 from murmuration.deploy.client import Client, connection, server_certificate
+from murmuration.deploy.commands import EXECUTOR_SECRET, STATE_FILE
 from murmuration.deploy.handed_over import SETTINGS
 from murmuration.deploy.init import REGISTRATION, deployed_address
 from murmuration.deploy.outsider import REFUSED, RUNTIME, tried, tried_as
 from murmuration.deploy.register import public_keys
-from murmuration.deploy.templates import EXECUTOR_SECRET, STATE_FILE
 from murmuration.preference.data.judgements import InputError
 from murmuration.server.registration import read_registration
 

@@ -7,9 +7,10 @@ interface share one TCP port there. The fleet interface asks SuperNodes for a si
 interface asks nobody for anything; in the runtime interface, who has an app's token (which stands
 in that app's command line, for every account to see) speaks for the app. So here everything but the
 fleet interface is answered to the account alone that the program runs as, on this machine; whose a
-connection is the kernel says (``deploy.peer``). A SuperNode's port answers nobody else at all.
-The SuperLink's fleet interface is answered to registered keys, within bounds, and no body is read
-before (``deploy.front_door``); so are connections bounded (``deploy.connections``).
+connection is the kernel says (``deploy.guard.peer``). A SuperNode's port answers nobody else at
+all. The SuperLink's fleet interface is answered to registered keys, within bounds, and no body is
+read before (``deploy.guard.front_door``); so are connections bounded
+(``deploy.guard.connections``).
 
 It is done here, and not by a proxy in front or by the firewall, because either would leave the port
 behind it to the other accounts of the machine, or need root. It relies on Flower's serving its
@@ -17,7 +18,7 @@ interfaces with uvicorn, so another version of Flower than was tried is not star
 
 The program's files are for its account alone (umask). What nodes sent is erased from the
 SuperLink's state when a run ends, and when it starts and ends itself
-(``deploy.server_state``).
+(``deploy.guard.server_state``).
 """
 
 import ctypes
@@ -35,14 +36,14 @@ from typing import cast
 import uvicorn
 from flwr.server.superlink.linkstate import LinkStateFactory
 
-from murmuration.deploy import peer
-from murmuration.deploy.connections import (
+from murmuration.deploy.guard import peer
+from murmuration.deploy.guard.connections import (
     CONNECTION,
     CONNECTIONS,
     BoundedConnection,
     FewRefusals,
 )
-from murmuration.deploy.front_door import (
+from murmuration.deploy.guard.front_door import (
     FLEET,
     App,
     FrontDoor,
@@ -51,7 +52,7 @@ from murmuration.deploy.front_door import (
     Send,
     refuse,
 )
-from murmuration.deploy.server_state import erase_leftovers, start_erasing
+from murmuration.deploy.guard.server_state import erase_leftovers, start_erasing
 from murmuration.preference.data.judgements import InputError
 
 TRIED = ("1.41.", "1.42.")

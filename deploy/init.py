@@ -18,7 +18,7 @@ from pathlib import Path
 
 import tomli_w
 
-from murmuration.deploy import handed_over, templates
+from murmuration.deploy import commands, handed_over
 from murmuration.deploy.certificates import (
     Authority,
     certificate_pem,
@@ -27,6 +27,7 @@ from murmuration.deploy.certificates import (
     key_pem,
     write_new,
 )
+from murmuration.deploy.commands import EXECUTOR_SECRET
 from murmuration.deploy.handed_over import (
     AUTHORITY,
     KEY,
@@ -36,7 +37,6 @@ from murmuration.deploy.handed_over import (
     SETTINGS,
     fingerprint_of,
 )
-from murmuration.deploy.templates import EXECUTOR_SECRET
 from murmuration.deploy.terms import RUN, Terms
 from murmuration.preference.data.judgements import InputError
 
@@ -157,7 +157,7 @@ def _write(folder: Path, deployment: Deployment) -> list[Path]:
         "server/flwr/config.toml": _connection(server, deployment),
         f"server/{RUN}": run,
     }
-    for name, text in templates.server_files(server, deployment.bind, deployment.port).items():
+    for name, text in commands.server_files(server, deployment.bind, deployment.port).items():
         files[f"server/{name}"] = text
     registered = {}
     for name in deployment.clients:
@@ -172,14 +172,14 @@ def _write(folder: Path, deployment: Deployment) -> list[Path]:
             SETTINGS: tomli_w.dumps(settings).encode(),
             RUN: run.encode(),
             POLICY: deployment.usual.policy_text().encode(),
-            README: templates.client_readme(name, address).encode(),
+            README: commands.client_readme(name, address).encode(),
         }
         own |= handed_over.signed(own, authority.key)
         files |= {f"clients/{name}/{file}": content for file, content in own.items()}
     files |= {
-        f"server/{REGISTRATION}": templates.REGISTRATION + tomli_w.dumps(registered),
-        "server/register.sh": templates.register(folder),
-        "README.md": templates.readme(
+        f"server/{REGISTRATION}": commands.template("nodes.toml") + tomli_w.dumps(registered),
+        "server/register.sh": commands.register(folder),
+        "README.md": commands.readme(
             address,
             deployment.hosts,
             deployment.clients,

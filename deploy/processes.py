@@ -18,11 +18,11 @@ from typing import Any, BinaryIO
 import psutil
 
 from murmuration.client.isolated import owners_environment, python
-from murmuration.deploy import templates
+from murmuration.deploy import commands
 from murmuration.deploy.certificates import executor_secret, make_folders, write_new
+from murmuration.deploy.commands import EXECUTOR_SECRET
 from murmuration.deploy.confined import in_namespace, node_environment
 from murmuration.deploy.handed_over import AUTHORITY, KEY
-from murmuration.deploy.templates import EXECUTOR_SECRET
 from murmuration.preference.data.judgements import InputError
 from murmuration.sims.runtimes.process_reaper import descendants, keeping
 
@@ -164,8 +164,8 @@ def node_programs(
     """
     new_secret(place)
     how = {"environment": node_environment(place), "cwd": place, "user": user}
-    node = templates.supernode(place, address, str(socket), port)
-    executor = templates.node_executor(place, port)  # whose children are the server's code
+    node = commands.supernode(place, address, str(socket), port)
+    executor = commands.node_executor(place, port)  # whose children are the server's code
     return {
         "node": {"command": node, **how},
         "executor": {"command": executor, "confined": True, **how},
@@ -252,12 +252,12 @@ def ended_by_signals() -> Iterator[None]:
 
 def environment_of(server: Path) -> dict[str, str]:
     """The variables of a program on the server's side."""
-    return _environment() | templates.server_environment(server)
+    return _environment() | commands.server_environment(server)
 
 
 def _environment() -> dict[str, str]:
     """This process's variables; programs find each other and our packages by them."""
     return os.environ | {
-        "PATH": os.pathsep.join([str(templates.programs()), os.environ.get("PATH", "")]),
+        "PATH": os.pathsep.join([str(commands.programs()), os.environ.get("PATH", "")]),
         "PYTHONUNBUFFERED": "1",
     }

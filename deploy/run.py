@@ -22,7 +22,7 @@ from typing import Any
 from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest, StopRunRequest
 from flwr.supercore.control import ControlHttpClient
 
-from murmuration.deploy import templates
+from murmuration.deploy import commands
 from murmuration.deploy.init import CONNECTION, REGISTRATION
 from murmuration.deploy.processes import environment_of
 from murmuration.deploy.terms import RUN, usual_run, with_usual
@@ -105,7 +105,7 @@ def run_deployed(
             config, resume=begun, accept_ledger_loss=accept, registration=registration
         )
         (out / "aborted.json").unlink(missing_ok=True)  # of an attempt before
-        home = Path(templates.server_environment(server)["FLWR_HOME"])
+        home = Path(commands.server_environment(server)["FLWR_HOME"])
         with handed_over(settings.to_run_config(), home) as run_config:
             with tempfile.TemporaryDirectory(prefix="mm-") as scratch:
                 app = write_bundle(Path(scratch) / "app", run_config, app_dir=app_dir)
@@ -138,7 +138,7 @@ def run_deployed(
 def flwr(server: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Flower's command line, against the SuperLink of a deployment's ``server`` folder."""
     return subprocess.run(
-        [templates.tool("flwr"), *arguments],
+        [commands.tool("flwr"), *arguments],
         env=environment_of(server),
         stdin=subprocess.DEVNULL,
         capture_output=True,

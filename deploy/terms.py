@@ -17,6 +17,7 @@ from typing import Any
 import tomli_w
 
 from murmuration.client.agent.policy import Policy
+from murmuration.deploy.commands import template
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.toml_text import parse_toml
 from murmuration.strategies.config import SETTINGS, RunConfig, by_field
@@ -98,11 +99,13 @@ class Terms:
 
     def run_text(self) -> str:
         """``run.toml``."""
-        return _RUN + tomli_w.dumps(self.settings)
+        return template("run.toml") + tomli_w.dumps(self.settings)
 
     def policy_text(self) -> str:
         """``policy.toml``: the rules with what each of them means."""
-        return _POLICY.format(**{**asdict(self.policy), "strategy": self.policy.strategies[0]})
+        return template("policy.toml").format(
+            **{**asdict(self.policy), "strategy": self.policy.strategies[0]}
+        )
 
 
 def usual_run(settings: dict[str, Any]) -> RunConfig:
@@ -159,31 +162,3 @@ def parse_settings(texts: list[str]) -> dict[str, Any]:
         if kind is bool and value not in ("true", "false"):
             raise InputError(f"--set {text}: {name} is true or false")
     return result
-
-
-_RUN = """\
-# A run of this deployment, unless `murmuration deploy run --set name=value` says otherwise.
-# policy.toml of every client was written from the same numbers.
-
-"""
-
-_POLICY = """\
-# What may leave this machine, whatever the server asks for. Every rule that is left out allows
-# nothing, or next to nothing. `murmuration deploy client DIR --check` says what this comes to.
-# These rules fit one run by the numbers in run.toml, and no second one.
-
-strategies = ["{strategy}"]  # whose requests are answered
-adjacency = "{adjacency}"  # what their guarantee must protect against
-max_epsilon = {max_epsilon}  # over the life of this machine, of what servers state and promise,
-delta = {delta}  #   at this delta
-max_clip = {max_clip}  # length of your part in one answer
-max_group_size = {max_group_size}  # judgements of yours that count in one round
-max_rounds = {max_rounds}  # answers in all
-max_repeats = {max_repeats}  # of the same round, where a server crashed
-max_evaluations = {max_evaluations}  # how often a model is right about your judgements
-features = ["hashing"]
-
-# Randomized labels instead (strategies = []): spent here, on this machine, by its own coins.
-# label_epsilon = 1.0  # all labels of one user together; a server must ask with just this
-# public_items = true  # prompts and responses may be sent: they must be public for this
-"""

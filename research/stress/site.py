@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from murmuration.client.agent.unix_socket import answers
-from murmuration.deploy import templates
+from murmuration.deploy import commands
 from murmuration.deploy.handed_over import AUTHORITY, KEY, POLICY
 from murmuration.deploy.init import Deployment
 from murmuration.deploy.processes import (
@@ -47,7 +47,7 @@ class Site:
 
     def start_superlink(self) -> Program:
         """The SuperLink, listening."""
-        command = templates.superlink(self.server, self.deployment.bind, self.deployment.port)
+        command = commands.superlink(self.server, self.deployment.bind, self.deployment.port)
         program = self.start("superlink", command, environment=environment_of(self.server))
         wait_for(
             lambda: listens(program.process.pid, self.deployment.port),
@@ -59,7 +59,7 @@ class Site:
 
     def start_superexec(self) -> Program:
         """Return what starts ServerApps."""
-        command = templates.superexec(self.server, self.deployment.port)
+        command = commands.superexec(self.server, self.deployment.port)
         return self.start("superexec", command, environment=environment_of(self.server))
 
     def register(self) -> None:

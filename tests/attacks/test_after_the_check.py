@@ -15,7 +15,7 @@ from deployment import free_port
 from murmuration.client.agent.identity import Identity
 from murmuration.client.agent.ledger import OwnLedger
 from murmuration.deploy import client as deploy_client
-from murmuration.deploy import templates
+from murmuration.deploy import commands
 from murmuration.deploy.client import Client, run_client, run_node
 from murmuration.deploy.init import Deployment, write_deployment
 from murmuration.preference.data.judgements import InputError
@@ -50,8 +50,8 @@ def nodes(monkeypatch):
         seen.append({path.name: path.read_bytes() for path in place.iterdir()})
         return ["true"]
 
-    monkeypatch.setattr(templates, "supernode", supernode)
-    monkeypatch.setattr(templates, "node_executor", lambda *_: ["true"])
+    monkeypatch.setattr(commands, "supernode", supernode)
+    monkeypatch.setattr(commands, "node_executor", lambda *_: ["true"])
     monkeypatch.setattr(deploy_client, "RESTART_SECONDS", 0.0)
     return seen
 

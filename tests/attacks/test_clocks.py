@@ -17,7 +17,7 @@ from murmuration.client.agent.agent import MOST_QUESTIONS, QUESTIONS, Agent
 from murmuration.client.agent.ledger import OwnLedger
 from murmuration.client.agent.policy import PolicyRefusal
 from murmuration.client.store import UserStore
-from murmuration.deploy import front_door
+from murmuration.deploy.guard import front_door
 from murmuration.preference.data.judgements import Judgements
 from murmuration.strategies.protocol import plan_query
 from murmuration.strategies.protocol.stated_plan import PARAMETER

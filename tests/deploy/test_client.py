@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from murmuration.client.agent.identity import Identity
 from murmuration.client.agent.ledger import OwnLedger
 from murmuration.deploy import client as deploy_client
-from murmuration.deploy import plan, templates
+from murmuration.deploy import commands, plan
 from murmuration.deploy.client import Client, server_certificate
 from murmuration.deploy.disclosure import checks, describe, server_line, spent
 from murmuration.deploy.handed_over import FILES, SIGNATURE, SUMS, signed
@@ -236,7 +236,7 @@ def test_what_has_left_is_told(server):
 def as_nobody(server, monkeypatch):
     """A client whose executor is an attack program, run as another user; a file of root's."""
     monkeypatch.setattr(deploy_client, "_check_user", lambda user: None)
-    monkeypatch.setattr(templates, "supernode", lambda *_: ["sleep", "60"])
+    monkeypatch.setattr(commands, "supernode", lambda *_: ["sleep", "60"])
     monkeypatch.setattr(deploy_client, "RESTART_SECONDS", 0.0)
     with tempfile.TemporaryDirectory(prefix="mm-victim-") as folder:
         Path(folder).chmod(0o755)
@@ -250,7 +250,7 @@ def as_nobody(server, monkeypatch):
 def test_what_an_app_leaves_in_its_folder_is_not_followed_by_root(as_nobody, monkeypatch):
     client, victim = as_nobody
     attack = ["/bin/sh", str(victim.parent / "links.sh"), str(victim)]
-    monkeypatch.setattr(templates, "node_executor", lambda *_: attack)
+    monkeypatch.setattr(commands, "node_executor", lambda *_: attack)
     said = []
 
     def twice():
@@ -266,7 +266,7 @@ def test_what_an_app_leaves_in_its_folder_is_not_followed_by_root(as_nobody, mon
 
 def test_a_node_whose_agent_runs_by_itself_keeps_who_signed_its_folder(server, monkeypatch):
     for program in ("supernode", "node_executor"):
-        monkeypatch.setattr(templates, program, lambda *_: ["sleep", "60"])
+        monkeypatch.setattr(commands, program, lambda *_: ["sleep", "60"])
     monkeypatch.setattr(deploy_client, "RESTART_SECONDS", 0.0)
     enough = iter([False, True, True, True]).__next__
     client = Client.load(server / "clients" / "alice")

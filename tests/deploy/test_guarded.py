@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import pytest
 import uvicorn
 
-from murmuration.deploy import guarded, peer
+from murmuration.deploy import guarded
+from murmuration.deploy.guard import peer
 from murmuration.deploy.outsider import as_account
 from murmuration.preference.data.judgements import InputError
 

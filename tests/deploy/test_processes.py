@@ -18,7 +18,7 @@ import psutil
 import pytest
 from deployment import POLICY, World, free_port, seeded_app
 
-from murmuration.deploy import templates
+from murmuration.deploy import commands
 from murmuration.deploy.certificates import client_key, write_new
 from murmuration.deploy.client import Client, run_client
 from murmuration.deploy.confined import node_environment
@@ -205,7 +205,7 @@ def start_stranger(world: World, site: Site, name: str) -> Program:
     place = world.folder / name
     shutil.copytree(world.client("a"), place)
     new_secret(place)
-    command = templates.supernode(
+    command = commands.supernode(
         place, world.deployment.address, str(site.socket("a")), free_port()
     )
     if name == "unregistered":
@@ -376,7 +376,7 @@ def test_two_hosts(tmp_path, monkeypatch):
                 in subprocess.run([*server, "ss", "-ltn"], capture_output=True, check=True).stdout
             ),
         )
-        monkeypatch.setattr("murmuration.deploy.templates.tool", _wrapped(tmp_path, server, "flwr"))
+        monkeypatch.setattr("murmuration.deploy.commands.tool", _wrapped(tmp_path, server, "flwr"))
         with world.running() as site:
             config = world.config("run", rounds=1, cohort=6, users=8)
             code = (
@@ -399,7 +399,7 @@ def test_two_hosts(tmp_path, monkeypatch):
 
 def _wrapped(folder: Path, host: list[str], name: str):
     """``deploy_texts.tool``, with one program run inside a namespace."""
-    real = templates.tool
+    real = commands.tool
     script = folder / name
     script.write_text(f'#!/bin/sh\nexec {" ".join(host)} {real(name)} "$@"\n')
     script.chmod(0o755)

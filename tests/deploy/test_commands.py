@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from murmuration.deploy import templates
+from murmuration.deploy import commands
 
 
 def option(command, name):
@@ -14,7 +14,7 @@ def option(command, name):
 
 
 def test_the_superlink_authenticates_and_survives(tmp_path):
-    command = templates.superlink(tmp_path, "0.0.0.0", 8100)
+    command = commands.superlink(tmp_path, "0.0.0.0", 8100)
     assert "--enable-supernode-auth" in command
     assert "--insecure" not in command
     assert option(command, "--isolation") == "process"
@@ -23,7 +23,7 @@ def test_the_superlink_authenticates_and_survives(tmp_path):
 
 
 def test_a_supernode_is_told_nothing_but_its_agent(tmp_path):
-    command = templates.supernode(tmp_path, "server:8100", "/run/a.sock", 9094)
+    command = commands.supernode(tmp_path, "server:8100", "/run/a.sock", 9094)
     assert option(command, "--node-config") == 'agent="/run/a.sock"'
     assert option(command, "--host") == "127.0.0.1"
     assert "--insecure" not in command
@@ -34,16 +34,16 @@ def test_a_supernode_is_told_nothing_but_its_agent(tmp_path):
 def test_no_task_without_the_secret(tmp_path, side):
     programs = {
         "server": (
-            templates.superlink(tmp_path, "0.0.0.0", 8100),
-            templates.superexec(tmp_path, 8100),
+            commands.superlink(tmp_path, "0.0.0.0", 8100),
+            commands.superexec(tmp_path, 8100),
         ),
         "client": (
-            templates.supernode(tmp_path, "server:8100", "/run/a.sock", 9094),
-            templates.node_executor(tmp_path, 9094),
+            commands.supernode(tmp_path, "server:8100", "/run/a.sock", 9094),
+            commands.node_executor(tmp_path, 9094),
         ),
     }[side]
     for command in programs:
-        secret = str(tmp_path / templates.EXECUTOR_SECRET)
+        secret = str(tmp_path / commands.EXECUTOR_SECRET)
         assert option(command, "--superexec-auth-secret-file") == secret
     # Flower ignores the secret under its other kind of isolation.
     assert option(programs[0], "--isolation") == "process"
@@ -51,18 +51,18 @@ def test_no_task_without_the_secret(tmp_path, side):
 
 
 def test_no_dependencies_are_installed_from_an_app(tmp_path):
-    environment = templates.server_environment(tmp_path)
+    environment = commands.server_environment(tmp_path)
     assert environment["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"] == "1"
     assert environment["FLWR_HOME"] == str(tmp_path / "flwr")
 
 
 def test_the_two_services_of_a_client_are_two_users():
-    files = templates.client_units()
+    files = commands.client_units()
     agent, node = files["murmuration-agent.service"], files["murmuration-node.service"]
     assert "User=murmuration-agent" in agent
     assert "User=murmuration-node" in node
-    assert templates.DATA in agent
-    assert templates.DATA not in node
+    assert commands.DATA in agent
+    assert commands.DATA not in node
     assert "Restart=always" in agent
     assert "Restart=always" in node
     for unit in (agent, node):  # by the owner's installation, and not by what lies about
@@ -73,8 +73,8 @@ def test_the_two_services_of_a_client_are_two_users():
 
 
 def test_scripts_are_scripts(tmp_path):
-    files = templates.server_files(tmp_path, "0.0.0.0", 8100)
-    files["register.sh"] = templates.register(tmp_path / "a b")
+    files = commands.server_files(tmp_path, "0.0.0.0", 8100)
+    files["register.sh"] = commands.register(tmp_path / "a b")
     for name, text in files.items():
         if name.endswith(".sh"):
             (tmp_path / name).write_text(text)
@@ -84,7 +84,7 @@ def test_scripts_are_scripts(tmp_path):
 
 def test_flowers_programs_are_found_whatever_environment_is_active(tmp_path):
     """The SuperExec starts flwr-serverapp by its name."""
-    files = templates.server_files(tmp_path, "0.0.0.0", 8100)
+    files = commands.server_files(tmp_path, "0.0.0.0", 8100)
     text = files["superexec.sh"].partition("\nexec ")[0] + "\ncommand -v flwr-serverapp\n"
     found = subprocess.run(
         ["/bin/sh", "-c", text],
@@ -93,15 +93,15 @@ def test_flowers_programs_are_found_whatever_environment_is_active(tmp_path):
         text=True,
         check=False,
     )
-    assert Path(found.stdout.strip()) == Path(templates.tool("flwr-serverapp"))
-    folder = str(Path(templates.tool("flwr-serverapp")).parent)
+    assert Path(found.stdout.strip()) == Path(commands.tool("flwr-serverapp"))
+    folder = str(Path(commands.tool("flwr-serverapp")).parent)
     assert f'Environment="PATH={folder}:' in files["murmuration-superexec.service"]
 
 
 @pytest.mark.parametrize("name", ["murmuration-agent.service", "murmuration-node.service"])
 def test_units_are_units(tmp_path, name):
     path = tmp_path / name
-    path.write_text(templates.client_units()[name])
+    path.write_text(commands.client_units()[name])
     for section in ("[Unit]", "[Service]", "[Install]"):
         assert section in path.read_text()
     if not Path("/usr/bin/systemd-analyze").exists():

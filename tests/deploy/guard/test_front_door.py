@@ -20,7 +20,7 @@ from flwr.supercore.date import now
 from flwr.supercore.error import FlowerError
 from superlink import PROTOBUF, Node, SuperLink, sent_until_refused, served, status_of, superlink
 
-from murmuration.deploy import front_door
+from murmuration.deploy.guard import front_door
 
 __all__ = ["served", "superlink"]
 

@@ -10,8 +10,8 @@ from flwr.common.constant import SubStatus
 from flwr.proto.message_pb2 import ObjectTree
 from superlink import served, superlink
 
-from murmuration.deploy import server_state
-from murmuration.deploy.server_state import erase_finished, erase_leftovers
+from murmuration.deploy.guard import server_state
+from murmuration.deploy.guard.server_state import erase_finished, erase_leftovers
 
 __all__ = ["served", "superlink"]
 

@@ -24,6 +24,7 @@ STATE_FILE = "state.db"
 DATA, STATE, ETC = "/var/lib/murmuration/judgements.jsonl", "/var/lib/murmuration/state", "/etc"
 #: What a SuperNode keeps that is a system service: its logs.
 NODE_STATE = "/var/lib/murmuration-node"
+_TEXTS = Path(__file__).with_name("templates")
 
 
 def server_environment(server: Path) -> dict[str, str]:
@@ -146,7 +147,7 @@ def client_units() -> dict[str, str]:
 
 def client_readme(name: str, address: str) -> str:
     """Return what is in a client's folder, for its owner to read."""
-    return CLIENT.format(name=name, address=address)
+    return template("client.md").format(name=name, address=address)
 
 
 def register(folder: Path) -> str:
@@ -162,7 +163,12 @@ def readme(address: str, hosts: Sequence[str], clients: Sequence[str], fingerpri
     """Return what was written, and what to do next."""
     listed = "\n".join(f"   - `clients/{name}/` → {name}'s machine" for name in clients)
     names = {"address": address, "hosts": ", ".join(hosts), "fingerprint": fingerprint}
-    return SERVER.format(**names, listed=listed)
+    return template("server.md").format(**names, listed=listed)
+
+
+def template(name: str) -> str:
+    """Return what stands in a file of this room, with places for what is put in."""
+    return (_TEXTS / name).read_text(encoding="utf-8")
 
 
 def tool(name: str) -> str:
@@ -201,80 +207,12 @@ def _unit(
     variables = "".join(f'Environment="{name}={v}"\n' for name, v in environment.items())
     of_group = f"Group={group}\n" if group else ""
     # In a unit a percent sign introduces a specifier; ours are written as they are.
-    return f"""[Unit]
-Description={description}
-Wants=network-online.target
-After=network-online.target
-{more}
-[Service]
-User={user}
-{of_group}{service}{variables}ExecStart={shlex.join(command)}
-Restart=always
-RestartSec=5
-UMask=0077
-NoNewPrivileges=yes
-ProtectSystem=full
-PrivateTmp=yes
-
-[Install]
-WantedBy=multi-user.target
-"""
-
-
-REGISTRATION = """\
-# Whom each client's key may host. What a node claims beyond this does not count: the number of its
-# users is its influence on the model. Runs read this file when they begin and at each refresh.
-#
-# users = 200                     # at most so many, whoever they are
-# user-ids = ["ann", "bert"]      # these and nobody else; no other node may claim them
-
-"""
-
-SERVER = """\
-# A deployment of murmuration
-
-The SuperLink is reached at **{address}** (certificate for {hosts}, and the loopback address).
-
-1. `authority/ca.key` can make certificates that every client here believes. Move it off this
-   machine; it is only needed to renew `server/server.crt`, which lasts 825 days.
-2. Hand each client their folder over a channel you trust, then delete it here but for `node.pub`;
-   better, let them make a key of their own (`ssh-keygen -t ecdsa -b 384 -N "" -f node.key`) and
-   send you the `.pub`:
-{listed}
-   The folders are signed. Tell each client, by another channel than the folder takes (on the
-   telephone, say), whose signature it must be, for `--fingerprint`:
-   {fingerprint}
-3. Start `server/superlink.sh` and `server/superexec.sh` (or install the two units), then
-   `server/register.sh`: it waits for the SuperLink, and does no harm a second time. Only keys that
-   are registered are let in, and each counts for as many users as `server/nodes.toml` says.
-4. `murmuration deploy doctor .` says who is reachable, registered and of the right version
-   (`--wait 300`: as soon as all are).
-5. `murmuration deploy run . --out FOLDER` starts a run by the numbers in `server/run.toml`, which
-   every client's `policy.toml` was written to fit, and, if it breaks, resumes it.
-
-The SuperLink has one HTTPS port for everything, and may be reached from anywhere: what clients need
-(`/v1/fleet/`) asks for their keys, and everything else is answered to programs of this account on
-this machine alone. So run steps 3 to 5 as the account that the SuperLink runs as, and never forward
-connections to that port from this account (`ssh -R`, a reverse proxy): whoever came through would
-be taken for you. What a hostile app can and cannot do to a client is in
-docs/explanation/deployments.md.
-"""
-
-CLIENT = """\
-# {name}: a client of a murmuration
-
-| file | what it is |
-|---|---|
-| `node.key`, `node.pub` | your key, which stays secret, and the half that the server knows |
-| `ca.crt` | the server at {address} must show a certificate signed by this; no other is believed |
-| `policy.toml` | what may leave your machine. Yours to edit: the server cannot change it |
-| `run.toml` | what the operator says a run will be; `--check` compares it with the policy |
-| `client.toml` | where the server is, and how many users count here |
-| `SHA256SUMS`, `SHA256SUMS.sig` | digests of all these, and the operator's signature |
-
-Nothing else may be in this folder, and nothing in it is ever run. What is yours (ledger, keys,
-logs) is kept beside it, in a folder that nobody hands you.
-
-`murmuration deploy client FOLDER --data YOUR-FILE --check` says what would leave. How to go on,
-and how to run it as two system services, is in docs/how-to/deploying.md of murmuration itself.
-"""
+    return template("unit.service").format(
+        description=description,
+        more=more,
+        user=user,
+        of_group=of_group,
+        service=service,
+        variables=variables,
+        command=shlex.join(command),
+    )

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from murmuration.deploy import peer
+from murmuration.deploy.guard import peer
 from murmuration.deploy.outsider import as_account
 
 pytestmark = pytest.mark.skipif(not peer.can_tell(), reason="the kernel does not say")

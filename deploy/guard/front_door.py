@@ -34,7 +34,7 @@ from flwr.superlink.routers.fleet.node_auth import authenticate_node
 from google.protobuf.message import DecodeError
 from starlette.datastructures import Headers
 
-from murmuration.deploy.connections import CONNECTION, BoundedConnection
+from murmuration.deploy.guard.connections import CONNECTION, BoundedConnection
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -7,8 +7,8 @@ import time
 import pytest
 from superlink import sent_until_refused, served, status_of, superlink
 
-from murmuration.deploy import connections
-from murmuration.deploy.connections import FewRefusals
+from murmuration.deploy.guard import connections
+from murmuration.deploy.guard.connections import FewRefusals
 
 __all__ = ["served", "superlink"]
 
