@@ -474,9 +474,9 @@ def _jsonl(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
 #: Reads the value of JSON that a text begins with, as ``json.loads``, which looks at what follows.
 _first_value = json.JSONDecoder().raw_decode
 =======
-#: Reads one value of JSON at a place in a text. ``json.loads`` does, and looks at what is around.
-_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # not in its stubs
->>>>>>> integrate
+#: Reads the value of JSON that a text begins with, as ``json.loads``, which looks at what follows.
+_first_value = json.JSONDecoder().raw_decode
+>>>>>>> rank-merge
 
 
 def _row_of(line: bytes) -> Row:
