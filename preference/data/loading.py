@@ -470,13 +470,8 @@ def _jsonl(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
         yield number, _row_of(line)
 
 
-<<<<<<< HEAD
 #: Reads the value of JSON that a text begins with, as ``json.loads``, which looks at what follows.
 _first_value = json.JSONDecoder().raw_decode
-=======
-#: Reads the value of JSON that a text begins with, as ``json.loads``, which looks at what follows.
-_first_value = json.JSONDecoder().raw_decode
->>>>>>> rank-merge
 
 
 def _row_of(line: bytes) -> Row:
