@@ -126,7 +126,7 @@ def page(boards: Sequence[Board], release: RankingRelease, result: Mapping[str, 
 
 @dataclass(frozen=True)
 class Course:
-    """How an item stood in each release so far: lines in a box of 1000 by 60."""
+    """An item in each release so far: lines in a box of 1000 by 60."""
 
     name: str
     first: str

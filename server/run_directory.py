@@ -345,7 +345,7 @@ class RunDirectory(RunFolder):
                 "--resume with another class of policies than the run was begun with: bring it "
                 "back, or begin again with another --out"
             )
-        if (dtype := before.get("dtype", now["dtype"])) != now["dtype"]:
+        if (dtype := before.get("dtype", now.get("dtype"))) != now.get("dtype"):
             raise InputError(
                 f"--resume: --base computes in {now['dtype']} on this machine, and the run was "
                 f"begun with {dtype}: continue it on a machine where that is chosen, too"

@@ -176,6 +176,18 @@ def crowd_test(tmp_path_factory):
     return str(path)
 
 
+@pytest.fixture
+def few_people(monkeypatch):
+    """The embedded population has 100 users, and 30 in each other split."""
+    from murmuration.client import store
+    from murmuration.sims.population.population import Population
+
+    monkeypatch.setattr(Population, "_user_count", lambda _, split: 100 if split == "train" else 30)
+    store.load.cache_clear()  # a process keeps what it read
+    yield
+    store.load.cache_clear()
+
+
 @pytest.fixture(scope="session")
 def crowd_texts(tmp_path_factory):
     """A file with texts of 50 users: what they chose, one of them long."""

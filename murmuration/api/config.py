@@ -16,6 +16,7 @@ from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.sources import absolute, parse_source
 from murmuration.preference.features.hashing import AUTO, chosen_features, parse_features
 from murmuration.preference.features.items import is_listed
+from murmuration.preference.gguf import SMOLLM2, is_gguf
 from murmuration.preference.online import is_of_hub, is_online
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies import registry
@@ -97,7 +98,11 @@ def make_config(given: Mapping[str, Any]) -> RunConfig:
         named = chosen_features(chosen["features"]).strip()
         if chosen["features"].strip() == AUTO:
             print(f"--features auto: {named}", file=sys.stderr)
-        chosen["features"] = parse_features(named).get("path", named)
+        path = parse_features(named).get("path", named)
+        # Of a GGUF file the name says that states are read, where its folder is an encoder's.
+        if is_gguf(named):
+            path = named if named == SMOLLM2 else absolute(named)
+        chosen["features"] = path
     if resume:
         if not out:
             raise InputError("--resume needs --out, the folder of the run to continue")

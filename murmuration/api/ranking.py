@@ -114,6 +114,7 @@ class Ranking:
         lines = [
             "",
             str(self.run.promise),
+            *([] if self.release.delta else [str(self.run.result["guarantee"])]),
             *(f"! {text}" for text in summary["warnings"]),
             str(self.page),
         ]

@@ -470,7 +470,7 @@ def _jsonl(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
         yield number, _row_of(line)
 
 
-#: Reads the value of JSON that a text begins with, as ``json.loads``, which looks at what follows.
+#: Reads the value of JSON that a text begins with; ``json.loads`` looks at what follows, too.
 _first_value = json.JSONDecoder().raw_decode
 
 

@@ -56,8 +56,8 @@ class SurveyAnswers:
 
     def select(self, users_S: np.ndarray) -> Self:
         """Return the answers of some users, in the given order."""
-        start_U = self.start_U.tolist()
-        ranges = [np.arange(start_U[user], start_U[user + 1]) for user in users_S.tolist()]
+        starts = self.start_U.tolist()
+        ranges = [np.arange(starts[user], starts[user + 1]) for user in users_S.tolist()]
         rows_N = np.concatenate([np.arange(0), *ranges])
         start_S = torch.from_numpy(np.cumsum([0, *map(len, ranges)]))
         return replace(self, start_U=start_S, place_JQ=self.place_JQ[rows_N])

@@ -128,8 +128,8 @@ class LaplaceSum:
 
     Formal guarantee: one release is the event ``self.event`` under ``adjacency``, so (c /
     ``noise_multiplier``, 0)-DP with c vectors changed, provided that every user's vector passed
-    through ``clip``. It holds as computed: sums, noise and its probabilities are exact (Dwork,
-    McSherry, Nissim and Smith 2006; Canonne, Kamath and Steinke 2020).
+    through ``clip``. It holds as computed: sums, noise and its probabilities are exact (Dwork and
+    Roth 2014; Canonne, Kamath and Steinke 2020).
     """
 
     clip: AbsoluteClip

@@ -13,7 +13,7 @@ swapped moves weights both ways, and the rate must be ε/(2·span). Both are att
 
 *Permute-and-flip* (McKenna and Sheldon 2020) takes choices in random order, and each with
 probability exp(−rate · (loss − least loss)), until one is taken. That is the choice whose loss less
-exponential noise is least (Ding et al. 2021), so the same rates give the same ε, and it never
+exponential noise is least, so the same rates give the same ε, and it never
 loses more in expectation than the exponential mechanism, which is the same with choices put back.
 
 Decisions:

@@ -5,9 +5,7 @@ from murmuration.research.reproductions import (
     aup_tables,
     btl_compare,
     hostile_users,
-    label_dp_fig1,
     membership,
-    rr_vs_m,
 )
 from murmuration.research.reproductions.alignment import (
     arguments,
@@ -17,8 +15,9 @@ from murmuration.research.reproductions.alignment import (
     synthetic_pairs,
     wins,
 )
-from murmuration.research.reproductions.bandits import ctl_vs_ltc, pessimism
+from murmuration.research.reproductions.bandits import ctl_vs_ltc, pessimism, square_chipo_rates
 from murmuration.research.reproductions.entry import Entry, of_rows
+from murmuration.research.reproductions.label_dp import figure_1, rates, rr_vs_m
 from murmuration.research.reproductions.policies import (
     chipo_cdp,
     chipo_toy,
@@ -81,7 +80,11 @@ ENTRIES = {
     ),
     "label-dp-fig1": Entry(
         "error against n behind randomized response, in the middle, and without privacy",
-        of_rows(label_dp_fig1.label_dp_fig1, label_dp_fig1.remarks, label_dp_fig1.plot),
+        of_rows(figure_1.label_dp_fig1, figure_1.remarks, figure_1.plot),
+    ),
+    "label-dp-bounds": Entry(
+        "exponents of n, d and ε in the error, beside those of L's Theorems 3.1 to 5.3",
+        of_rows(rates.label_dp_bounds, rates.remarks, rates.plot),
     ),
     "rr-vs-m": Entry(
         "many judgements of each user: randomized response against ULS and AUP, at equal ε",
@@ -90,6 +93,14 @@ ENTRIES = {
     "ctl-ltc-linear": Entry(
         "labels corrupted before or after they are randomized: square loss against log losses",
         of_rows(ctl_vs_ltc.ctl_ltc, ctl_vs_ltc.remarks, ctl_vs_ltc.plot),
+    ),
+    "square-chipo-rates": Entry(
+        "exponents of n, c(ε) and α in Square-χPO's error, beside those of S's Theorem 3.5",
+        of_rows(
+            square_chipo_rates.square_chipo_rates,
+            square_chipo_rates.remarks,
+            square_chipo_rates.plot,
+        ),
     ),
     "chipo-toy": Entry(
         "DPO and χPO where some responses are hardly ever judged, on a problem with a known best",

@@ -7,8 +7,8 @@
 Formal guarantee: (epsilon, 0) for all votes of one user, under every adjacency. A vector is at most
 C long in ℓ1, so the sum moves by at most C where a user comes or goes, and by 2C where one takes
 another's place or changes labels. It holds as computed: sums, noise and its probabilities are
-exact. Trusted: the nodes' clipping, and the server with the sum before noise. Source: Dwork,
-McSherry, Nissim and Smith 2006.
+exact. Trusted: the nodes' clipping, and the server with the sum before noise. Source: Dwork
+and Roth 2014, Theorem 3.6.
 """
 
 from __future__ import annotations

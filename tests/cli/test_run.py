@@ -380,6 +380,7 @@ def write(tmp_path):
     return write
 
 
+@pytest.mark.usefixtures("quick_runs")
 @pytest.mark.parametrize("kind", BROUGHT)
 def test_every_kind_that_people_have(cli, write, tmp_path, kind):
     row, options, said = BROUGHT[kind]
@@ -391,6 +392,7 @@ def test_every_kind_that_people_have(cli, write, tmp_path, kind):
         assert text in shown
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_odd_columns_and_broken_rows(cli, write, tmp_path):
     """A stranger's file: names of its own, and one row in twenty that cannot be used."""
     rows = [
@@ -417,6 +419,7 @@ def test_odd_columns_and_broken_rows(cli, write, tmp_path):
     assert "who judged is read from the column 'worker' (76 rows)" in shown
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_one_user_who_owns_half_of_the_rows(cli, write, tmp_path):
     """A stranger's file: the best of several, of different numbers, half of them one person's."""
     rows = [

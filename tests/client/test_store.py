@@ -205,7 +205,7 @@ def test_a_file_that_was_written_anew_is_read_anew_by_the_next_run(write_rows, m
     assert len(store_for(here).judgements) == 6
 
 
-def test_a_source_that_is_no_file_is_kept():
+def test_a_source_that_is_no_file_is_kept(few_people):
     source = "murmuration.population:train"
     store.forget_changed(source)
     first = store.load(source, "", "refuse")

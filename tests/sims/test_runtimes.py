@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from murmuration import rank
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.sims.population.population import Population, own_texts, write
@@ -77,32 +76,6 @@ def test_language_models_are_trained_alike(data, language_model, tmp_path, runti
     assert np.abs(found[0][0]).max() > 0
     np.testing.assert_allclose(found[0][0], found[1][0], atol=1e-4, rtol=0)
     assert found[0][1] == pytest.approx(found[1][1], abs=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "runtime", [pytest.param(Runtime.FLOWER, marks=pytest.mark.flower), Runtime.RAY]
-)
-@pytest.mark.parametrize("masked", [False, True])
-def test_a_board_is_made_alike(tmp_path, runtime, masked):
-    """To the last digit, released once or twice, with masks or without."""
-    votes = [
-        [
-            {"user_id": f"v{n}", "chosen": "ab"[n % 3 > 0], "rejected": "ab"[n % 3 == 0]}
-            for n in range(first, first + 40)
-        ]
-        for first in (0, 20)
-    ]
-    settings = {"epsilon": 8.0, "delta": 1e-3, "seed": 5, "adjacency": "zero-out"}
-    settings |= {"secure_aggregation": masked, "users_per_node": 8}
-    found = []
-    for where in (Runtime.LOCAL, runtime):
-        out, twice = tmp_path / where / "once", tmp_path / where / "twice"
-        once = rank(votes[0], ["a", "b"], out=out, runtime=where, **settings)
-        rank(votes[0], ["a", "b"], out=twice, runtime=where, releases=2, **settings)
-        again = rank(votes[1], continued=twice, runtime=where)
-        found.append((once.release.to_json(), again.release.to_json(), again.run.result["history"]))
-    assert found[0] == found[1]
 
 
 @pytest.mark.slow

@@ -222,6 +222,7 @@ BAD = {
     "timeout": [-1.0, math.inf, math.nan],
     "estimator": ["best"],
     "level": ["house"],
+    "choice_rule": ["gumbel"],
     "label_cap": [-1],
     "judgement_cap": [-1],
     "label_delta": [-0.1, 1e-4, math.nan],

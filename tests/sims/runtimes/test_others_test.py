@@ -62,7 +62,7 @@ def test_a_row_that_is_in_both_is_refused_where_rows_are_users(
     assert "has rows of --data (operator only: 1 of 4)" in refused(data, test, "--one-user-per-row")
 
 
-def test_the_embedded_populations_own_test_is_no_others(tmp_path):
+def test_the_embedded_populations_own_test_is_no_others(tmp_path, few_people):
     config = RunConfig(
         data="murmuration.population:train", test="murmuration.population:test",
         epsilon=8.0, delta=1e-5, rounds=1, cohort=20, out=str(tmp_path / "run"),

@@ -171,7 +171,7 @@ def test_run_says_who_paid_before_and_ledger_all_adds_it_up(cli, crowd, tmp_path
             assert b"paid before" not in path.read_bytes()
 
 
-def test_made_up_people_pay_nothing(cli, tmp_path, quick_runs):
+def test_made_up_people_pay_nothing(cli, tmp_path, quick_runs, few_people):
     options = ("--rounds", 2, "--users", 4000, "--epsilon", 1, "--features", "hashing:64")
     assert cli("run", *options, "--out", tmp_path / "runs" / "demo")[0] == 0
     kept = json.loads((tmp_path / "runs" / "demo" / PLACE).read_text())

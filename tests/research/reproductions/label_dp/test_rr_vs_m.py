@@ -2,8 +2,8 @@
 
 import pytest
 
-from murmuration.research.reproductions import rr_vs_m
-from murmuration.research.reproductions.rr_vs_m import DEBIASED, LIKELIHOOD
+from murmuration.research.reproductions.label_dp import rr_vs_m
+from murmuration.research.reproductions.label_dp.rr_vs_m import DEBIASED, LIKELIHOOD
 
 
 @pytest.fixture(scope="module")

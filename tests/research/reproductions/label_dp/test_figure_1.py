@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.research.reproductions import label_dp_fig1
-from murmuration.research.reproductions.label_dp_fig1 import (
+from murmuration.research.reproductions.label_dp import figure_1
+from murmuration.research.reproductions.label_dp.figure_1 import (
     DEBIASED,
     MLE,
     NON_PRIVATE,
@@ -31,7 +31,7 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def rows():
-    return label_dp_fig1.label_dp_fig1(**SMALL)
+    return figure_1.label_dp_fig1(**SMALL)
 
 
 def error(rows, epsilon, estimator, size):
@@ -67,13 +67,13 @@ def test_labels_taken_as_true_pull_towards_zero(rows):
 
 
 def test_remarks_follow_from_the_rows(rows):
-    text = " ".join(label_dp_fig1.remarks(rows))
+    text = " ".join(figure_1.remarks(rows))
     assert re.search(r"ε = 1: non-private [^:]* in 1 of 2 cases, not at d = 3, n = 500\.", text)
     assert "ε = 0.1: non-private" in text
     assert f"{SGD_PUBLISHED}, ε = 1" in text
     turned = [row | {"error_mean": 9.0} if row["estimator"] == OBJECTIVE else row for row in rows]
     assert "in 0 of 2 cases, not at d = 3, n = 500; d = 3, n = 2,000." in " ".join(
-        label_dp_fig1.remarks(turned)
+        figure_1.remarks(turned)
     )
 
 
@@ -87,8 +87,8 @@ def test_the_notebooks_estimates_are_those_of_a_loop_like_its_own():
     draws = {"dtype": torch.float64, "generator": generator}
     truth_PD, x_PJD = torch.randn(2, 3, **draws), torch.randn(2, 8, 3, **draws)
     first_PJ, coins_PJ = torch.rand(2, 8, **draws) < 0.5, torch.rand(2, 8, **draws)
-    task = label_dp_fig1._Task(3, (5, 8), (1.0,), 2, seed=0)
-    result = label_dp_fig1.notebook(
+    task = figure_1._Task(3, (5, 8), (1.0,), 2, seed=0)
+    result = figure_1.notebook(
         x_PJD, first_PJ, coins_PJ, truth_PD, task, lambda *shape: torch.ones(shape)
     )
     truthful = 1 / (1 + np.exp(-1.0))
@@ -128,8 +128,8 @@ def test_quick_is_less_of_the_same_in_any_number_of_tasks(monkeypatch):
             for size in task.sizes
         }
 
-    monkeypatch.setattr(label_dp_fig1, "in_processes", lambda _, tasks, workers: map(found, tasks))
-    rows = label_dp_fig1.label_dp_fig1(True, workers=1)
+    monkeypatch.setattr(figure_1, "in_processes", lambda _, tasks, workers: map(found, tasks))
+    rows = figure_1.label_dp_fig1(True, workers=1)
     assert [task.repetitions for task in seen] == [10, 10]
     assert len({task.seed for task in seen}) == 2
     assert [row["n"] for row in rows] == [1000, 2000, 4000]
@@ -141,13 +141,13 @@ def test_the_plot_has_every_line():
         for d in (3, 5)
         for n in (1000, 2000)
         for e, name in (
-            (None, label_dp_fig1.NON_PRIVATE),
-            (0.1, label_dp_fig1.SGD),
-            (1.0, label_dp_fig1.SGD),
-            (1.0, label_dp_fig1.MLE),
+            (None, figure_1.NON_PRIVATE),
+            (0.1, figure_1.SGD),
+            (1.0, figure_1.SGD),
+            (1.0, figure_1.MLE),
         )
     ]
-    figure = label_dp_fig1.plot(rows)
+    figure = figure_1.plot(rows)
     assert len(figure.axes) == 4
     drawn = [[len(line.get_xdata()) for line in axes.lines] for axes in figure.axes]
     assert [sum(points > 0 for points in panel) for panel in drawn] == [2, 3, 2, 3]

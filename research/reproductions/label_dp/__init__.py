@@ -1,0 +1,1 @@
+"""Chowdhury et al. 2024: its figure, its rates, and many labels of each user."""

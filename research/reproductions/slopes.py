@@ -1,0 +1,73 @@
+"""Exponents: how a measured error goes with n, d or ε, beside what a theorem's rate says.
+
+Every seed has errors at all points, and a slope of its own: of log error against log x, by least
+squares. Seeds are independent, so their slopes give Student's interval of the mean slope.
+
+The rule, fixed before anything was run. A rate holds up to a constant, so it speaks of where x
+leads: of large n, d or c(ε), or of small α. ``AGREES``: the interval comes within 0.1 of the
+exponent of a bound. Where it does not, an error may be better or worse than an upper bound's
+exponent: ``BELOW``, which the bound allows, or ``DIFFERS``. A lower bound is of the hardest
+population: an error that is worse is ``ABOVE``, one that is better ``EASIER``, which says that the
+population is not the hardest, and contradicts nothing. ``UNCLEAR``: the interval would agree, but
+is wider than 0.5 in all, and agrees with too much.
+
+Legend: R seeds, X points.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+MARGIN, WIDEST = 0.1, 0.5
+AGREES, DIFFERS = "agrees", "differs"
+UNCLEAR = "cannot be compared: interval too wide"
+BELOW, ABOVE, EASIER = "better than it", "worse than it", "easier than its hardest case"
+
+
+@dataclass(frozen=True)
+class Slope:
+    """The mean slope over seeds, and its 95 % interval; infinite of one seed."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def fitted(cls, x: Sequence[float], error_RX: np.ndarray) -> "Slope":
+        """Return the slope of log error against log x.
+
+        Raises:
+            ValueError: fewer than two points, or an error that is not positive.
+        """
+        if len(x) < 2:
+            raise ValueError("a slope needs two points")
+        if not (error_RX > 0.0).all():
+            raise ValueError("only positive errors have a logarithm")
+        log_X = np.log(np.asarray(x, dtype=np.float64))
+        off_X = log_X - log_X.mean()
+        slope_R = np.log(error_RX) @ off_X / (off_X @ off_X)
+        mean, half = float(slope_R.mean()), float("inf")
+        if len(slope_R) > 1:
+            deviation = slope_R.std(ddof=1) / np.sqrt(len(slope_R))
+            half = float(stats.t.ppf(0.975, len(slope_R) - 1) * deviation)
+        return cls(mean, mean - half, mean + half)
+
+    def verdict(
+        self, exponent: float, side: Literal["upper", "lower"], *, towards_zero: bool = False
+    ) -> str:
+        """Return what the rule says of a bound whose exponent this is.
+
+        Args:
+            exponent: of x in the bound.
+            side: of the bound.
+            towards_zero: whether the bound is about small x; otherwise about large ones.
+        """
+        if self.low - MARGIN <= exponent <= self.high + MARGIN:
+            return AGREES if self.high - self.low <= WIDEST else UNCLEAR
+        worse = (self.mean > exponent) != towards_zero
+        if side == "upper":
+            return DIFFERS if worse else BELOW
+        return ABOVE if worse else EASIER
