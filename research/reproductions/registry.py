@@ -20,6 +20,7 @@ from murmuration.research.reproductions.entry import Entry, of_rows
 from murmuration.research.reproductions.label_dp import figure_1, rates, rr_vs_m
 from murmuration.research.reproductions.policies import (
     chipo_cdp,
+    chipo_selfplay,
     chipo_toy,
     finance_ctl_ltc,
     label_private,
@@ -109,6 +110,10 @@ ENTRIES = {
     "chipo-cdp": Entry(
         "the exponential mechanism over policies: what it misses against n and ε, at two levels",
         of_rows(chipo_cdp.chipo_cdp, chipo_cdp.remarks, chipo_cdp.plot),
+    ),
+    "chipo-selfplay": Entry(
+        "self-play on preferences that go in circles, from protected judgements: the duality gap",
+        of_rows(chipo_selfplay.chipo_selfplay, chipo_selfplay.remarks, chipo_selfplay.plot),
     ),
     "finance-ctl-ltc": Entry(
         "a policy that writes, from labels corrupted before or after they are randomized",
