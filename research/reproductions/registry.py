@@ -8,6 +8,7 @@ from murmuration.research.reproductions import (
     membership,
 )
 from murmuration.research.reproductions.alignment import (
+    accuracies,
     arguments,
     frontier,
     judgements_each,
@@ -126,6 +127,10 @@ ENTRIES = {
     "ranking": Entry(
         "boards from votes on items of known strengths: users, votes or answers protected, or none",
         of_rows(arenas.ranking, arenas.remarks, arenas.plot),
+    ),
+    "aup-accuracy": Entry(
+        "AUP-RLHF's two settings: how often private rewards are right about others, at equal ε",
+        of_rows(accuracies.accuracies, accuracies.remarks),
     ),
     "aup-time": Entry(
         "Table 6 of AUP-RLHF: how long a step of each strategy takes, as ratios",
