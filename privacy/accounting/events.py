@@ -277,7 +277,7 @@ class LaplaceNoise:
 
     Formal guarantee: with c of the lengths between neighbours (c / ``noise_multiplier``, 0)-DP. Its
     loss is that of a single coordinate which moves all the way, by s = c / ``noise_multiplier``
-    scales: δ(ε) = 1 − e^((ε − s)/2) for |ε| ≤ s. *Nothing that moves by s in all loses more.* With
+    scales: δ(ε) = 1 − e^((ε − s)/2) for −s ≤ ε ≤ s. *What moves by s in all never loses more.* With
     discrete noise in steps, q = e^(−1/scale), a move by m steps has δ = 1 − q^(m−k) at each
     ε = (2k − m)/scale, and is linear in e^ε between. With independent noise on two coordinates that
     move by m₁ + m₂ = m it is less at these ε, by (sum over the first one's losses)

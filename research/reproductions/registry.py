@@ -8,6 +8,7 @@ from murmuration.research.reproductions import (
     membership,
 )
 from murmuration.research.reproductions.alignment import (
+    accuracies,
     arguments,
     frontier,
     judgements_each,
@@ -20,6 +21,7 @@ from murmuration.research.reproductions.entry import Entry, of_rows
 from murmuration.research.reproductions.label_dp import figure_1, rates, rr_vs_m
 from murmuration.research.reproductions.policies import (
     chipo_cdp,
+    chipo_selfplay,
     chipo_toy,
     finance_ctl_ltc,
     label_private,
@@ -110,6 +112,10 @@ ENTRIES = {
         "the exponential mechanism over policies: what it misses against n and ε, at two levels",
         of_rows(chipo_cdp.chipo_cdp, chipo_cdp.remarks, chipo_cdp.plot),
     ),
+    "chipo-selfplay": Entry(
+        "self-play on preferences that go in circles, from protected judgements: the duality gap",
+        of_rows(chipo_selfplay.chipo_selfplay, chipo_selfplay.remarks, chipo_selfplay.plot),
+    ),
     "finance-ctl-ltc": Entry(
         "a policy that writes, from labels corrupted before or after they are randomized",
         of_rows(finance_ctl_ltc.finance_ctl_ltc, finance_ctl_ltc.remarks, finance_ctl_ltc.plot),
@@ -121,6 +127,10 @@ ENTRIES = {
     "ranking": Entry(
         "boards from votes on items of known strengths: users, votes or answers protected, or none",
         of_rows(arenas.ranking, arenas.remarks, arenas.plot),
+    ),
+    "aup-accuracy": Entry(
+        "AUP-RLHF's two settings: how often private rewards are right about others, at equal ε",
+        of_rows(accuracies.accuracies, accuracies.remarks),
     ),
     "aup-time": Entry(
         "Table 6 of AUP-RLHF: how long a step of each strategy takes, as ratios",

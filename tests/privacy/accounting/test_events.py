@@ -165,10 +165,10 @@ TERMS = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-6, "interval": 1e-3}
 
 def test_epsilon_is_that_of_the_conversion():
     event = GroupGaussian(2.0, 3, 0.05)
-    found = accountant.epsilon([(event, 40)], **TERMS)
+    epsilon = accountant.epsilon([(event, 40)], **TERMS)
     example = [(PoissonGaussian(0.05, 2.0), 40)]
-    assert found == group_epsilon(example, group_size=3, **TERMS)
-    assert found > 3 * accountant.epsilon(example, **TERMS)
+    assert epsilon == group_epsilon(example, group_size=3, **TERMS)
+    assert epsilon > 3 * accountant.epsilon(example, **TERMS)
 
 
 def test_two_kinds_of_rounds_with_one_group_size_are_converted_together():

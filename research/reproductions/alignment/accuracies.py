@@ -1,0 +1,81 @@
+"""How often private rewards are right about others, in AUP-RLHF's two settings: no text is written.
+
+What rewards come to in use (``frontier``, ``wins``) takes a reference and half an hour; how often
+they prefer what people did who were not trained on takes minutes, and orders strategies nearly
+alike. Settings and readings are those of ``alignment.rewards``.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from murmuration.research.reproductions.alignment.claims import mean_interval
+from murmuration.research.reproductions.alignment.frontier import EPSILONS, rewards_of_seeds
+from murmuration.research.reproductions.alignment.rewards import (
+    AS_RUN,
+    BASELINES,
+    NONPRIVATE,
+    Sizes,
+)
+from murmuration.research.reproductions.entry import Row, Rows, distinct, where
+
+#: By the paper's task.
+SETTINGS = {
+    "film reviews": Sizes(users=2500, each=10),
+    "TL;DR": Sizes(users=1800, each=50, cohort_as_run=100),
+}
+
+
+def accuracies(
+    quick: bool = False,
+    *,
+    epsilons: Sequence[float] = EPSILONS,
+    seeds: int = 3,
+) -> list[dict[str, Any]]:
+    """Rows ``task, strategy, epsilon, accuracy_mean, accuracy_interval, rounds``, the last from
+    first to last seed. ``quick``: two seeds of few users of the first task."""
+    settings = SETTINGS
+    if quick:
+        settings, seeds = {"film reviews": Sizes(300, 10)}, 2
+    rows = []
+    for task, sizes in settings.items():
+        learnt = rewards_of_seeds(sizes, epsilons, seeds)
+        for strategy, epsilon in learnt[0]:
+            same = [rewards[strategy, epsilon] for rewards in learnt]
+            rows.append(
+                {
+                    "task": task,
+                    "strategy": strategy,
+                    "epsilon": epsilon,
+                    **mean_interval("accuracy", [one.accuracy for one in same]),
+                    "rounds": "/".join(str(one.rounds) for one in same),
+                }
+            )
+    return rows
+
+
+def remarks(rows: Rows) -> list[str]:
+    """Return, for AUP as run, which baselines it is below beyond the intervals of both."""
+    result = []
+    for task in distinct(rows, "task"):
+        for epsilon in distinct(where(rows, task=task), "epsilon"):
+            same = where(rows, task=task, epsilon=epsilon)
+            (aup,) = where(same, strategy=AS_RUN)
+            baselines = where(same, strategy=BASELINES)
+            below = [row["strategy"] for row in baselines if _high(aup) < _low(row)]
+            near = [row["strategy"] for row in baselines if row["strategy"] not in below]
+            result.append(
+                f"{task}, ε = {epsilon:g}: {AS_RUN} {aup['accuracy_mean']:.3f}, below "
+                f"{', '.join(below) or 'none'}; not told from {', '.join(near) or 'none'}."
+            )
+    clean = ", ".join(
+        f"{row['task']} {row['accuracy_mean']:.3f}" for row in where(rows, strategy=NONPRIVATE)
+    )
+    return [*result, f"Without privacy: {clean}."]
+
+
+def _high(row: Row) -> float:
+    return row["accuracy_mean"] + (row["accuracy_interval"] or 0.0)
+
+
+def _low(row: Row) -> float:
+    return row["accuracy_mean"] - (row["accuracy_interval"] or 0.0)

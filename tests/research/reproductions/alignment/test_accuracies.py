@@ -1,0 +1,53 @@
+"""How often rewards are right about others: rows of each strategy, and what is said of AUP."""
+
+import numpy as np
+import pytest
+
+from murmuration.research.reproductions.alignment import accuracies
+from murmuration.research.reproductions.alignment.rewards import (
+    AS_RUN,
+    GROUP,
+    NONPRIVATE,
+    PRIVATE,
+    USERWISE,
+    Learnt,
+)
+
+
+@pytest.fixture
+def rows(monkeypatch):
+    """Rows of two seeds, in which AUP as run is near group privacy and far from the rest."""
+
+    def rewards(sizes, epsilons, seeds):
+        right = {AS_RUN: 0.60, GROUP: 0.605, NONPRIVATE: 0.77}
+        keys = [(name, e) for name in PRIVATE for e in epsilons] + [(NONPRIVATE, None)]
+        return [
+            {key: Learnt(np.zeros(2), right.get(key[0], 0.74) + 0.001 * seed, 7 + seed)
+             for key in keys}
+            for seed in range(seeds)
+        ]  # fmt: skip
+
+    monkeypatch.setattr(accuracies, "rewards_of_seeds", rewards)
+    return accuracies.accuracies(True)
+
+
+def test_every_strategy_has_a_row_at_every_epsilon(rows):
+    assert len(rows) == 2 * len(PRIVATE) + 1
+    row = next(row for row in rows if row["strategy"] == USERWISE)
+    assert row["accuracy_mean"] == pytest.approx(0.7405) and row["rounds"] == "7/8"
+    assert row["accuracy_interval"] == pytest.approx(12.706 * 0.0005, rel=1e-3)
+
+
+def test_what_is_within_the_intervals_is_not_told_apart(rows):
+    low, high, clean = accuracies.remarks(rows)
+    assert low.startswith("film reviews, ε = 3: AUP, as run 0.601, below user-wise DP-SGD")
+    assert low.endswith("not told from group privacy.")
+    assert high.startswith("film reviews, ε = 8") and clean == (
+        "Without privacy: film reviews 0.770."
+    )
+
+
+def test_the_settings_are_the_papers():
+    films, tldr = accuracies.SETTINGS.values()
+    assert (films.users, films.each, films.cohort, films.cohort_as_run) == (2500, 10, 50, 50)
+    assert (tldr.users, tldr.each, tldr.cohort, tldr.cohort_as_run) == (1800, 50, 50, 100)
