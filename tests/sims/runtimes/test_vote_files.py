@@ -31,7 +31,8 @@ def board(tmp_path):
     """A board of three releases, of which one was made."""
     folder = tmp_path / "board"
     rank(week(1), ITEMS, out=folder, **BUDGET)
-    return folder
+    yield folder
+    shutil.rmtree(folder)  # runs look at those beside them, and a damaged one stops them
 
 
 def charges(folder):
