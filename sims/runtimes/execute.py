@@ -40,7 +40,7 @@ from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.ray_grid import run_ray
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.sims.runtimes.shown_prompts import PLACE, keep
-from murmuration.sims.runtimes.vote_files import with_release
+from murmuration.sims.runtimes.vote_files import check_periods, with_release
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.settings.own.ranking import RankingSettings
@@ -219,6 +219,7 @@ def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, note
         raise InputError(f"{config.data}: every judgement is a tie, there is nothing to learn")
     if data.thumbs and Adjacency(config.adjacency).counts_are_public:
         raise InputError(f"{config.data}: {THUMBS_TELL}")
+    check_periods(config, data)
     check_others(config, data)
     for warning in as_published(config):
         note(Public(warning))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from murmuration.client.labels.private_file import PrivateFile
 from murmuration.preference.data.in_memory import Source, row_lines
+from murmuration.preference.data.loading import Data
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.sources import kind_of
 from murmuration.privacy.accounting.ledger import LedgerError, read_charges
@@ -84,6 +85,19 @@ def with_release(config: RunConfig) -> RunConfig:
                 "bring back an undamaged copy"
             )
     return config.changed(release=len(digests))
+
+
+def check_periods(config: RunConfig, data: Data) -> None:
+    """InputError for votes that are in no period of their own, where a board has several releases.
+
+    Pairs of single ratings are those: what is said later makes pairs with what was said before, so
+    votes of periods that are released already would change.
+    """
+    if data.thumbs and config.of(RankingSettings).releases > 1:
+        raise InputError(
+            f"{config.data}: these are single ratings, and pairs of two of them belong to no "
+            "period: a board with --releases takes pairs, rankings or the best of several"
+        )
 
 
 class _Votes:

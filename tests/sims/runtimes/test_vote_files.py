@@ -103,6 +103,18 @@ def test_what_a_board_cannot_go_on_with(board, changes, message):
     assert [path.name for path in (board / "private" / "votes").iterdir()] == ["0001.jsonl"]
 
 
+def test_pairs_of_single_ratings_are_in_no_week(tmp_path):
+    """One that is given later would make a pair with one whose week was released."""
+    ratings = [
+        {"user_id": f"u{n}", "completion": item, "label": liked}
+        for n in range(40)
+        for item, liked in (("a", 1), ("b", 0))
+    ]
+    with pytest.raises(InputError, match="pairs of two of them belong to no period"):
+        rank(ratings, ITEMS, out=tmp_path / "board", **BUDGET)
+    assert not (tmp_path / "board").exists()
+
+
 def test_a_week_without_votes_is_a_release_too(board):
     rank([], continued=board)
     third = rank(week(3), continued=board).release
