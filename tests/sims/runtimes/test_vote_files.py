@@ -115,6 +115,22 @@ def test_pairs_of_single_ratings_are_in_no_week(tmp_path):
     assert not (tmp_path / "board").exists()
 
 
+def test_rows_of_a_week_cannot_become_unreadable(tmp_path):
+    """One voter's word for the first of two would leave out all votes of the week before, and
+    with them what their voters have used up."""
+    with pytest.raises(InputError, match="votes of a release that was made must stay"):
+        rank(week(1), ITEMS, out=tmp_path / "board", on_bad_rows="skip", **BUDGET)
+
+    def vote(user, winner):
+        return {"user_id": user, "response_a": "a", "response_b": "b", "winner": winner}
+
+    rank([vote(f"u{n}", "left") for n in range(40)], ITEMS, out=tmp_path / "other", **BUDGET)
+    later = [vote(f"v{n}", "response_a") for n in range(1200)] + [vote("x", "first")]
+    with pytest.raises(InputError, match=r"0001.jsonl:1: 'winner' must name the side"):
+        rank(later, continued=tmp_path / "other")
+    assert charges(tmp_path / "other") == [(1, 0)]
+
+
 def test_a_week_without_votes_is_a_release_too(board):
     rank([], continued=board)
     third = rank(week(3), continued=board).release
