@@ -247,6 +247,7 @@ class Ledger:
             NotRepeated: a seeded round that was charged before does not repeat exactly. Nothing was
                 written and nothing may be released.
             LedgerError: a loss was not settled; as above.
+            ValueError: a release that an earlier one should have paid for, and has not.
             BudgetExceeded: the composition with this event and what is planned would exceed the
                 budget. Nothing was written and nothing may be released.
             OSError: the line may not be on disk, so nothing may be released.
@@ -267,6 +268,7 @@ class Ledger:
                 f"{self.path}: round {round_} was released before with another sum; a seeded run "
                 "can be resumed only where it repeats exactly: choose another --out"
             )
+        self._account.check_paid(event, round_, covers)
         self._check_budget(event)
         charge = Charge(event, round_, covers, attempt=len(same), replay=replay)
         self._write(charge)

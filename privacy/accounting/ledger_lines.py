@@ -20,7 +20,12 @@ from typing import Any
 
 from murmuration.privacy.accounting import chained_record, events
 from murmuration.privacy.accounting.chained_record import Contents
-from murmuration.privacy.accounting.events import Event
+from murmuration.privacy.accounting.events import (
+    ContinuedSum,
+    Event,
+    ParallelEvent,
+    PoissonGaussian,
+)
 from murmuration.privacy.accounting.terms import Caveat, RunTerms, printable
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
@@ -148,8 +153,25 @@ class Account:
                 attempt=int(line["attempt"]),
                 replay=line["replay"],
             )
+            self.check_paid(charge.event, charge.round, charge.covers)
             self.charges.append(charge)
             self.spent[charge.event] += 1
+
+    def check_paid(self, event: Event, round_: int, label: str) -> None:
+        """ValueError for a release that an earlier one should have paid for, and has not."""
+        if isinstance(event, ParallelEvent) and isinstance(event.event, ContinuedSum):
+            raise ValueError(f"release {round_} is of everybody, and not of a part")
+        if not isinstance(event, ContinuedSum):
+            return
+        first = PoissonGaussian(1.0, event.noise_multiplier)
+        before = [charge for charge in self.charges if charge.covers == label]
+        if not any(charge.round == 1 and charge.event == first for charge in before):
+            raise ValueError(f"release {round_} without the first, which pays")
+        if not 2 <= round_ <= event.releases or round_ in (charge.round for charge in before):
+            raise ValueError(f"release {round_} of {event.releases}, or a second time")
+        others = {c.event for c in before if isinstance(c.event, ContinuedSum)} - {event}
+        if others:
+            raise ValueError(f"one of {event.releases} releases, and others are of other ones")
 
     def first_uncharged(self) -> int:
         """The first round, from 1, that has no charge."""

@@ -4,13 +4,15 @@
     python recompute.py             # or: python recompute.py events.json
 
 ``murmuration ledger FOLDER --events`` writes both files. Prints a JSON line, and exits with 1 if
-the two differ by more than ``TOLERANCE``. What dp-accounting has no event for is left out of the
-comparison, and named with the rule by which Murmuration counts it (``RULES``).
+the two differ by more than ``TOLERANCE``, or a release counts as paid for and is not. What
+dp-accounting has no event for is left out of the comparison, and named with the rule by which
+Murmuration counts it (``RULES``).
 """
 
 import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -79,6 +81,18 @@ def training(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[Charges]:
             if event["kind"] in _COMPUTED:
                 of_part.append((event, times))
         result.append(of_part)
+    return result
+
+
+def unpaid(charges: Iterable[tuple[Mapping[str, Any], int]]) -> int:
+    """Return how many releases of sums that grow were charged to no first one of theirs."""
+    charges, paid, result = list(charges), Counter[float](), 0
+    for event, times in charges:
+        if event["kind"] == "poisson-gaussian" and event["probability"] == 1.0:
+            paid[event["noise_multiplier"]] += times
+    for event, times in charges:
+        if event["kind"] == "continued-sum":
+            result += max(0, times - (event["releases"] - 1) * paid[event["noise_multiplier"]])
     return result
 
 
@@ -154,8 +168,10 @@ def main(path: str) -> int:
         "whole_epsilon_by_murmuration": stated["epsilon"],
         "not_by_dp_accounting": by_our_rules(charges),
     }
+    if without := unpaid(charges):
+        report["releases_that_nothing_paid_for"] = without
     print(json.dumps(report))
-    return 1 if apart is not None and not apart <= TOLERANCE else 0
+    return 1 if without or (apart is not None and not apart <= TOLERANCE) else 0
 
 
 if __name__ == "__main__":

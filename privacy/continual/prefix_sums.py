@@ -17,8 +17,10 @@ every path (Denisov, McMahan, Rush, Smith and Thakurta 2022, section 2, for lowe
 factors; Smith and Thakurta 2022 for Gaussian filters).
 
 What it rests on: the noise of a release is drawn once. Each has a key of its own, which is on disk
-before the release is charged, and by which the same sum has the same noise again. A release that
-was charged before and now meets another sum is refused: their difference would be exact.
+before the release is charged, and is drawn by that key and the keyed hash of the sum in the ledger:
+the same sum has the same noise again, and another one, as in a copy of the run that goes on by
+itself with the same key, noise of its own. A release that was charged before and now meets another
+sum is refused all the same.
 
 Legend: D dimensions.
 """
@@ -92,7 +94,7 @@ class PrefixSums:
             seeded: whether the keys follow from a simulation's seed.
 
         Raises:
-            ValueError: the sum is not finite, there are fewer or more keys, the first release was
+            ValueError: the sum is not finite, there are fewer or more keys, a release before was
                 not charged, or there is no such release.
             NotRepeated: it was released before from another sum; nothing is released.
             BudgetExceeded: the ledger refuses; nothing is released.
@@ -105,18 +107,21 @@ class PrefixSums:
             raise ValueError(
                 f"the ledger is for {ledger.adjacency}, the plan for {self.whole.adjacency}"
             )
-        paid = any(one.event == self._event(1) and one.round == 1 for one in ledger.charges)
-        if release > 1 and not paid:
-            raise ValueError(f"{ledger.path}: release {release} without the first, which pays")
+        before = {one.round for one in ledger.charges if one.covers == label}
+        if missing := set(range(1, release)) - before:
+            which = "the first, which pays" if 1 in missing else "those before"
+            raise ValueError(f"{ledger.path}: release {release} without {which}")
         sources = [Randomness(int.from_bytes(key, "little")) for key in keys]
         replay = fingerprint(sum_D, self.whole.std, release, label, sources[-1])
         replay = replay if seeded else f"{KEPT}{replay}"
         ledger.charge(self._event(release), round_=release, covers=label, replay=replay)
+        replays = {one.round: one.replay for one in ledger.charges if one.covers == label}
         noise_D = np.zeros_like(sum_D, dtype=np.float64)
         row, above = self.root.coefficients_W[:release][::-1], np.zeros(release)
         above[:-1] = self.root.coefficients_W[: release - 1][::-1]
         for place, source in enumerate(sources):
-            draw_D = source.stream(f"noise {label}", place + 1).standard_normal(sum_D.shape)
+            coins = source.stream(f"noise {label} {replays[place + 1]}", place + 1)
+            draw_D = coins.standard_normal(sum_D.shape)
             noise_D += (row[place] - above[place]) * draw_D
         return before_D + (sum_D + self.whole.std * noise_D)
 

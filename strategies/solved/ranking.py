@@ -595,6 +595,12 @@ def _check_with_releases(settings: Settings) -> None:
     """InputError for settings that no board can be made by, once or several times."""
     check(settings)
     own = settings.of(RankingSettings)
+    if own.releases > 1 and settings.on_bad_rows != "refuse":
+        raise InputError(
+            f"--on-bad-rows {settings.on_bad_rows}: which rows can be read may depend on rows that "
+            "come later, and votes of a release that was made must stay what they were: a board "
+            "with --releases takes no bad rows; leave them out of the file"
+        )
     if own.release > own.releases:
         raise InputError(
             f"all {own.releases} releases of this board have been made: begin another with another "

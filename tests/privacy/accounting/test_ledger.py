@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,14 +16,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murmuration.privacy.accounting import accountant, chained_record
+from murmuration.privacy.accounting import accountant, chained_record, events
 from murmuration.privacy.accounting.chained_record import ChainedRecord
-from murmuration.privacy.accounting.events import Event, PoissonGaussian, PureDp, Unprotected
+from murmuration.privacy.accounting.events import (
+    ContinuedSum,
+    Event,
+    ParallelEvent,
+    PoissonGaussian,
+    PureDp,
+    Unprotected,
+)
 from murmuration.privacy.accounting.ledger import (
     BudgetExceeded,
     Ledger,
     LedgerError,
     LedgerLoss,
+    read_account,
     read_charges,
     read_spent,
 )
@@ -617,3 +626,43 @@ def test_a_killed_process_leaves_its_charges_and_no_lock(path: Path) -> None:
         child.communicate()
     with promise(path) as ledger:
         assert [charge.event for charge in ledger.charges] == [EVENT]
+
+
+WHOLE, REST = PoissonGaussian(1.0, 4.0), ContinuedSum(4.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("charges", "message"),
+    [
+        ([(REST, 2, "sum")], "release 2 without the first"),
+        ([(WHOLE, 1, "votes"), (REST, 2, "sum")], "release 2 without the first"),
+        ([(WHOLE, 2, "sum"), (REST, 3, "sum")], "release 3 without the first"),
+        ([(WHOLE, 1, "sum"), (ContinuedSum(0.1, 3), 2, "sum")], "without the first"),
+        ([(WHOLE, 1, "sum"), (REST, 2, "sum"), (REST, 2, "sum")], "a second time"),
+        ([(WHOLE, 1, "sum"), (REST, 4, "sum")], "release 4 of 3"),
+        ([(WHOLE, 1, "sum"), (REST, 2, "sum"), (ContinuedSum(4.0, 9), 3, "sum")], "other ones"),
+        ([(WHOLE, 1, "sum"), (ParallelEvent(1, REST), 2, "sum")], "not of a part"),
+    ],
+)
+def test_what_costs_nothing_was_paid_for(path, charges, message):
+    """Nobody hides a release behind an event of no cost: neither by charging it nor by hand."""
+    *before, (event, round_, label) = charges
+    with promise(path) as ledger:
+        for each, number, name in before:
+            ledger.charge(each, round_=number, covers=name)
+        with pytest.raises(ValueError, match=message):
+            ledger.charge(event, round_=round_, covers=label)
+        assert len(ledger.charges) == len(before)
+        line = {"event": events.to_json(event), "round": round_, "covers": label}
+    with closing(ChainedRecord(path, read_account(path)[1].lines[0])) as record:
+        record.append({**line, "attempt": 0, "replay": None})
+    with pytest.raises(LedgerError, match=message):
+        read_charges(path)
+
+
+def test_what_was_paid_for_costs_nothing(path):
+    with promise(path) as ledger:
+        ledger.charge(WHOLE, round_=1, covers="sum")
+        for number in (2, 3):
+            ledger.charge(REST, round_=number, covers="sum")
+    assert read_spent(path) == Counter({WHOLE: 1, REST: 2})

@@ -8,6 +8,7 @@ import pytest
 
 from murmuration.privacy.accounting import accountant, recompute, second_opinion
 from murmuration.privacy.accounting.events import (
+    ContinuedSum,
     DiscretizedGaussian,
     GroupGaussian,
     HoldOut,
@@ -154,3 +155,11 @@ def test_what_is_written_names_the_events_and_both_figures(tmp_path):
     written = second_opinion.write_events(tmp_path, unprotected, adjacency=ADD, delta=DELTA)
     assert json.loads(written[0].read_text())["epsilon"] is None
     assert recompute.main(str(written[0])) == 0
+
+
+@pytest.mark.parametrize(("releases", "code"), [(2, 0), (3, 1)])
+def test_releases_that_nothing_paid_for_are_told(tmp_path, capsys, releases, code):
+    charges = [(PoissonGaussian(1.0, 4.0), 1), (ContinuedSum(4.0, 3), releases)]
+    written = second_opinion.write_events(tmp_path, charges, adjacency=ADD, delta=DELTA)
+    assert recompute.main(str(written[0])) == code
+    assert ("releases_that_nothing_paid_for" in capsys.readouterr().out) == bool(code)

@@ -64,11 +64,9 @@ def test_noise_of_releases_is_shared_as_the_factor_says(checks):
 def test_releases_are_prefix_sums():
     sums = [np.arange(3.0) * number for number in range(1, 5)]
     with scratch_ledger(ADJACENCY) as ledger:
-        with_noise = released(sums, ledger)
-    with scratch_ledger(ADJACENCY) as ledger:
-        noise = released([np.zeros(3)] * 4, ledger)
+        nearly = released(sums, ledger, mechanism(4, sigma=1e-9))
     for number in range(4):
-        np.testing.assert_allclose(with_noise[number] - noise[number], sum(sums[: number + 1]))
+        np.testing.assert_allclose(nearly[number], sum(sums[: number + 1]), atol=1e-7)
 
 
 def test_all_releases_cost_what_one_does(tmp_path):
@@ -110,6 +108,34 @@ def test_the_same_noise_is_never_on_another_sum(number):
         with pytest.raises(NotRepeated):
             released(sums, ledger)
         assert len(ledger.charges) == 2
+
+
+@pytest.mark.parametrize("seeded", [False, True])
+def test_copies_of_a_run_that_have_one_key_and_other_sums_have_other_noise(seeded):
+    """Their ledgers know nothing of each other, and the same noise would tell the difference."""
+    difference = np.array([0.0, 0.0, 5.0])
+    copies = []
+    for second in (np.ones(3), np.ones(3) + difference):
+        with scratch_ledger(ADJACENCY) as ledger:
+            copies.append(released([np.ones(3), second], ledger, seeded=seeded))
+    assert copies[0][0].tolist() == copies[1][0].tolist()
+    apart = copies[1][1] - copies[0][1] - difference
+    assert (abs(apart) > 1e-6).all()
+
+
+def test_no_release_is_left_out():
+    with scratch_ledger(ADJACENCY) as ledger:
+        released([np.ones(2)], ledger, mechanism(4))
+        with pytest.raises(ValueError, match="release 3 without those before"):
+            mechanism(4).release(
+                np.ones(2),
+                np.zeros(2),
+                release=3,
+                label="sum",
+                ledger=ledger,
+                keys=keys(3),
+                seeded=False,
+            )
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from murmuration import rank
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.events import ContinuedSum, PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger, read_charges
+from murmuration.sims.runtimes import vote_files
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 ITEMS = ["a", "b", "c"]
@@ -102,6 +103,34 @@ def test_what_a_board_cannot_go_on_with(board, changes, message):
         rank(given.pop("data"), given.pop("items", None), continued=board, **given)
     assert (charges(board), result(board)) == before
     assert [path.name for path in (board / "private" / "votes").iterdir()] == ["0001.jsonl"]
+
+
+def test_pairs_of_single_ratings_are_in_no_week(tmp_path):
+    """One that is given later would make a pair with one whose week was released."""
+    ratings = [
+        {"user_id": f"u{n}", "completion": item, "label": liked}
+        for n in range(40)
+        for item, liked in (("a", 1), ("b", 0))
+    ]
+    with pytest.raises(InputError, match="made of ratings of single items become others"):
+        rank(ratings, ITEMS, out=tmp_path / "board", **BUDGET)
+    assert not (tmp_path / "board").exists()
+
+
+def test_rows_of_a_week_cannot_become_unreadable(tmp_path):
+    """One voter's word for the first of two would leave out all votes of the week before, and
+    with them what their voters have used up."""
+    with pytest.raises(InputError, match="votes of a release that was made must stay"):
+        rank(week(1), ITEMS, out=tmp_path / "board", on_bad_rows="skip", **BUDGET)
+
+    def vote(user, winner):
+        return {"user_id": user, "response_a": "a", "response_b": "b", "winner": winner}
+
+    rank([vote(f"u{n}", "left") for n in range(40)], ITEMS, out=tmp_path / "other", **BUDGET)
+    later = [vote(f"v{n}", "response_a") for n in range(1200)] + [vote("x", "first")]
+    with pytest.raises(InputError, match=r"0001.jsonl:1: 'winner' must name the side"):
+        rank(later, continued=tmp_path / "other")
+    assert charges(tmp_path / "other") == [(1, 0)]
 
 
 def test_a_week_without_votes_is_a_release_too(board):
@@ -232,20 +261,20 @@ def test_ratings_of_single_items_make_no_board_that_goes_on(tmp_path):
     assert not (tmp_path / "board").exists()
 
 
-def test_votes_that_later_ones_would_give_another_meaning_end_the_board(tmp_path):
-    """Beside `first` nobody knows what `left` stands for, so that a vote of the first week would be
-    left out now."""
+def test_votes_that_are_read_in_another_way_than_they_were_end_the_board(tmp_path):
+    """What each week was read as is kept, and compared before anything is charged."""
     folder = tmp_path / "board"
-
-    def votes(*winners):
-        sides = {"response_a": "a", "response_b": "b"}
-        return [{"user_id": f"u{n}", **sides, "winner": won} for n, won in enumerate(winners)]
-
-    rank(votes(*["tie"] * 90, "left"), ITEMS, out=folder, on_bad_rows="skip", **BUDGET)
+    rank(week(1), ITEMS, out=folder, **BUDGET)
+    readings = vote_files._readings(folder)
+    with readings.locked():
+        (digest,) = readings.read()["sha256"]
+        readings.write({"sha256": [digest[::-1]]})
     with pytest.raises(InputError, match="votes of release 1 are read in another way"):
-        rank(votes("first"), continued=folder)
+        rank(week(2), continued=folder)
     assert charges(folder) == [(1, 0)]
-    rank(votes("right"), continued=folder)
+    with readings.locked():
+        readings.write({"sha256": [digest]})
+    rank(week(2), continued=folder)
     assert charges(folder) == [(1, 0), (2, 0)]
 
 
