@@ -157,14 +157,14 @@ class Account:
             self.charges.append(charge)
             self.spent[charge.event] += 1
 
-    def check_paid(self, event: Event, round_: int, covers: str) -> None:
+    def check_paid(self, event: Event, round_: int, label: str) -> None:
         """ValueError for a release that an earlier one should have paid for, and has not."""
         if isinstance(event, ParallelEvent) and isinstance(event.event, ContinuedSum):
             raise ValueError(f"release {round_} is of everybody, and not of a part")
         if not isinstance(event, ContinuedSum):
             return
         first = PoissonGaussian(1.0, event.noise_multiplier)
-        before = [charge for charge in self.charges if charge.covers == covers]
+        before = [charge for charge in self.charges if charge.covers == label]
         if not any(charge.round == 1 and charge.event == first for charge in before):
             raise ValueError(f"release {round_} without the first, which pays")
         if not 2 <= round_ <= event.releases or round_ in (charge.round for charge in before):

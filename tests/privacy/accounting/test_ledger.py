@@ -646,14 +646,14 @@ WHOLE, REST = PoissonGaussian(1.0, 4.0), ContinuedSum(4.0, 3)
 )
 def test_what_costs_nothing_was_paid_for(path, charges, message):
     """Nobody hides a release behind an event of no cost: neither by charging it nor by hand."""
-    *before, (event, round_, covers) = charges
+    *before, (event, round_, label) = charges
     with promise(path) as ledger:
         for each, number, name in before:
             ledger.charge(each, round_=number, covers=name)
         with pytest.raises(ValueError, match=message):
-            ledger.charge(event, round_=round_, covers=covers)
+            ledger.charge(event, round_=round_, covers=label)
         assert len(ledger.charges) == len(before)
-        line = {"event": events.to_json(event), "round": round_, "covers": covers}
+        line = {"event": events.to_json(event), "round": round_, "covers": label}
     with closing(ChainedRecord(path, read_account(path)[1].lines[0])) as record:
         record.append({**line, "attempt": 0, "replay": None})
     with pytest.raises(LedgerError, match=message):
