@@ -45,7 +45,7 @@ def plan(
         str,
         of_setting("adaptation"),
     ] = "quantile",
-    items: Annotated[
+    board_size: Annotated[
         int | None,
         typer.Option(
             help="ranking: how many items a board has, to be told how many voters tell apart 10, "
@@ -55,9 +55,7 @@ def plan(
     ] = None,
     max_votes: Annotated[
         int | None,
-        typer.Option(
-            help=r"ranking: most votes of a voter that count. \[default: 10]", show_default=False
-        ),
+        of_setting("max_votes"),
     ] = None,
     votes_each: Annotated[
         float | None,

@@ -35,7 +35,7 @@ def plan(
     sampling_probability: float | None = None,
     variant: str = "centred",
     adaptation: str = "quantile",
-    items: int | None = None,
+    board_size: int | None = None,
     max_votes: int | None = None,
     votes_each: float | None = None,
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
@@ -81,8 +81,8 @@ def plan(
         sampling_probability: els, group: probability of each kept judgement to be in a round.
         variant: aup: variant.
         adaptation: aup centred: how the radius adapts.
-        items: ranking: how many items a board has; then it is told how many voters tell apart 10,
-            20 and 50 points.
+        board_size: ranking: how many items a board has; then it is told how many voters tell
+            apart 10, 20 and 50 points.
         max_votes: ranking: most votes of a voter that count.
         votes_each: ranking: how many of a voter's votes count, on average; without it the most.
         adjacency: Which data sets are neighbours.
@@ -119,7 +119,7 @@ def plan(
         ("rounds", rounds),
         ("group_size", group_size),
         ("compute", compute),
-        ("items", items),
+        ("board_size", board_size),
         ("max_votes", max_votes),
     ):
         if value is not None and type(value) is not int:
@@ -148,8 +148,10 @@ def plan(
             raise InputError(f"--{name} must be one of {', '.join(choices)}; got {value!r}")
         if value != OWN_SETTINGS[name][0].default and strategy not in OWN_SETTINGS[name][1]:
             raise InputError(f"--{name} is for --strategy aup, not {strategy}")
-    if strategy not in _BOARDS and {items, max_votes, votes_each} != {None}:
-        raise InputError(f"--items, --max-votes and --votes-each are for {' and '.join(_BOARDS)}")
+    if strategy not in _BOARDS and {board_size, max_votes, votes_each} != {None}:
+        raise InputError(
+            f"--board-size, --max-votes and --votes-each are for {' and '.join(_BOARDS)}"
+        )
     if strategy == "nonprivate":
         raise InputError("--strategy nonprivate promises nothing: there is nothing to plan")
     numeric_delta = None if delta is None else parse_delta(str(delta))
@@ -178,7 +180,7 @@ def plan(
             coins,
             variant,
             adaptation,
-            items,
+            board_size,
             max_votes,
             votes_each,
         )

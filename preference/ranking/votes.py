@@ -279,11 +279,11 @@ def item_votes(
         len(features.boards),
         judgements.kind,
         judgements.most_responses - 1,
-        period_J=_periods(judgements),
+        period_J=periods_of(judgements),
     )
 
 
-def _periods(judgements: Judgements) -> np.ndarray | None:
+def periods_of(judgements: Judgements) -> np.ndarray | None:
     """Return in which period each ballot came, (J,) int32: by the number that its file is named by;
     None where files are not named so."""
     numbers = [name.partition(".")[0] for name in judgements.files]

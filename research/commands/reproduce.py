@@ -28,8 +28,8 @@ def reproduce(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of people's judgements, as examples/ukp_judgements.py makes it. For "
-            "`arguments`."
+            help="The judgements (or other rows) to read. For `arguments`: the folder that "
+            "examples/ukp_judgements.py makes."
         ),
     ] = None,
     as_json: Annotated[

@@ -40,7 +40,7 @@ from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.ray_grid import run_ray
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.sims.runtimes.shown_prompts import PLACE, keep
-from murmuration.sims.runtimes.vote_files import with_release
+from murmuration.sims.runtimes.vote_files import check_past, with_release
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.settings.own.ranking import RankingSettings
@@ -214,6 +214,7 @@ def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, note
     """Return how many nodes host the users (0: one for each worker); loads and checks their
     data."""
     data = _load(config)
+    check_past(config, data)
     thumbs = config.kind == "thumbs"
     if config.task == "reward" and not (thumbs or data.decided):
         raise InputError(f"{config.data}: every judgement is a tie, there is nothing to learn")

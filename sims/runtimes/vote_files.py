@@ -4,6 +4,10 @@
 SHA-256 of each, in its order. What a voter may still add follows from what they gave before, so all
 of them are compared each time, and one that was changed ends the board. Votes whose release was not
 charged have told nothing to anybody: they are dropped, and others can come in their place.
+
+What a row says can depend on others: on what labels there are, or on ratings that it makes pairs
+with. So `private/votes-read.json` has the SHA-256 of what the votes of each period were read as.
+Ratings are refused, and so are new votes beside which former ones would be read in another way.
 """
 
 import hashlib
@@ -13,10 +17,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
 from murmuration.client.labels.private_file import PrivateFile
 from murmuration.preference.data.in_memory import Source, row_lines
+from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.data.loading import Data
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.sources import kind_of
+from murmuration.preference.ranking.votes import periods_of
 from murmuration.privacy.accounting.ledger import LedgerError, read_charges
 from murmuration.privacy.durable_files import replace_file
 from murmuration.strategies.config import RunConfig
@@ -86,6 +95,54 @@ def with_release(config: RunConfig) -> RunConfig:
     return config.changed(release=len(digests))
 
 
+def check_past(config: RunConfig, data: Data) -> None:
+    """Note what the votes of each period are read as, where there are several releases.
+
+    Raises:
+        InputError: pairs are made of ratings, or votes of a release that was made are read in
+            another way than they were then.
+    """
+    if config.of(RankingSettings).releases == 1:
+        return
+    judgements = data.as_judgements("--releases takes votes")
+    if judgements.thumbs:
+        raise InputError(
+            "--releases takes votes that compare items: pairs that are made of ratings of single "
+            "items become others when more come, and a board cannot go on with another past"
+        )
+    readings = _readings(Path(config.out))
+    release = config.of(RankingSettings).release
+    digests = _digests(judgements, release)
+    with readings.locked():
+        before = readings.read().get("sha256", [])[: release - 1]
+        changed = [place for place, digest in enumerate(before) if digests[place] != digest]
+        if changed:
+            raise InputError(
+                f"votes of release {changed[0] + 1} are read in another way beside those that came "
+                "since: a board cannot go on with another past; write the new ones as those were"
+            )
+        readings.write({"sha256": digests})
+
+
+def _digests(judgements: Judgements, releases: int) -> list[str]:
+    """Return a hash of what the votes of each period say, in their order."""
+    hashes = [hashlib.sha256() for _ in range(releases)]
+    user_R = np.repeat(np.arange(len(judgements.user_ids)), judgements.counts_U)
+    period_R = periods_of(judgements)
+    if period_R is None:  # of nobody's votes
+        period_R = np.ones(len(judgements), dtype=np.int32)
+    for row, user in enumerate(user_R.tolist()):
+        vote = (
+            judgements.user_ids[user],
+            judgements.prompts[row],
+            judgements.responses[row],
+            float(judgements.y_R[row]),
+            judgements.groups_R[row] if judgements.groups_R else (),
+        )
+        hashes[period_R[row] - 1].update(repr(vote).encode())
+    return [each.hexdigest() for each in hashes]
+
+
 class _Votes:
     """The files, while they are locked."""
 
@@ -126,8 +183,9 @@ class _Votes:
             (location(self._folder) / name).unlink(missing_ok=True)
         self._digests = remaining
         if not remaining and not (self._folder / "config.json").exists():
-            self._index.path.unlink(missing_ok=True)
-            self._index.lock_path.unlink(missing_ok=True)
+            for file in (self._index, _readings(self._folder)):
+                file.path.unlink(missing_ok=True)
+                file.lock_path.unlink(missing_ok=True)
             for empty in (location(self._folder), self._index.path.parent, self._folder):
                 if not empty.is_dir() or any(empty.iterdir()):
                     break
@@ -136,6 +194,10 @@ class _Votes:
 
 def _index(folder: Path) -> PrivateFile:
     return PrivateFile(location(folder).with_name("votes.json"))
+
+
+def _readings(folder: Path) -> PrivateFile:
+    return PrivateFile(location(folder).with_name("votes-read.json"))
 
 
 def _read(data: Source) -> tuple[bytes, str]:

@@ -546,14 +546,14 @@ def with_power(
     """
     if query.items is None:
         if query.max_votes or query.votes_each:
-            raise InputError("--max-votes and --votes-each are about a board: add --items")
+            raise InputError("--max-votes and --votes-each are about a board: add --board-size")
         return numbers
     cap = query.max_votes or DEFAULT_CAP
     each = query.votes_each or float(cap)
     if query.items < 2 or cap < 1 or not 0.0 < each <= cap:
         raise InputError(
-            "a board has at least 2 --items, and of each voter at least one vote counts, on "
-            "average at most --max-votes"
+            "a board has a --board-size of at least 2, and of each voter at least one vote counts, "
+            "on average at most --max-votes"
         )
     layout = VoteLayout(items=query.items, cap=cap, norm_order=norm_order)
     figures = planned_power(

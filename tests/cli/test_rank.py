@@ -72,3 +72,24 @@ def test_a_board_goes_on(cli, files):
     assert "release 2 of 2" in (files["--out"] / "board.html").read_text(encoding="utf-8")
     code, _, error = cli("rank", "--continue", files["--out"], "--data", more)
     assert code == 2 and "all 2 releases of this board have been made" in error[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--delta", 0, "--releases", 2), "--releases is for --strategy ranking, not laplace"),
+        (("--best", "--releases", 2), "--releases is for --strategy ranking, not best-item"),
+        (("--best", "--continue", "board"), "leave out --continue"),
+    ],
+)
+def test_what_is_released_once_alone(cli, files, options, message):
+    votes = [part for name in ("--items", "--data") for part in (name, files[name])]
+    code, _, error = cli("rank", *votes, "--epsilon", 1, *options)
+    assert code == 2 and len(error) == 1 and message in error[0]
+
+
+def test_a_board_with_a_delta_does_not_go_on_without(cli, files):
+    assert call(cli, files, "--releases", 2)[0] == 0
+    again = ("--continue", files["--out"], "--data", files["--data"], "--delta", 0)
+    code, _, error = cli("rank", *again)
+    assert code == 2 and "--releases is for --strategy ranking" in error[-1]

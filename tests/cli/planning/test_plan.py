@@ -256,7 +256,7 @@ def test_public_rows_are_read_by_their_scale(tmp_path, cli):
 def test_the_power_of_a_board(strategy, more):
     """The noise of the plan enters: fewer voters are needed at a larger epsilon, and never fewer
     than without noise."""
-    board = {"strategy": strategy, "users": 3000, "items": 20, "votes_each": 7.0, **more}
+    board = {"strategy": strategy, "users": 3000, "board_size": 20, "votes_each": 7.0, **more}
     small, large = (plan(epsilon=epsilon, **board) for epsilon in (0.25, 4.0))
     for points, least in ((10, 33_432), (20, 8_358), (50, 1_338)):
         name = f"voters_for_{points}_points"
@@ -272,11 +272,11 @@ def test_the_power_of_a_board(strategy, more):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"items": 1}, "at least 2 --items"),
-        ({"items": 5, "votes_each": 11.0}, "at most --max-votes"),
-        ({"max_votes": 4}, "add --items"),
-        ({"items": 5, "strategy": "uls", "rounds": 3}, "are for ranking and laplace-ranking"),
-        ({"items": 5, "strategy": "laplace-ranking"}, "has no --delta"),
+        ({"board_size": 1}, "--board-size of at least 2"),
+        ({"board_size": 5, "votes_each": 11.0}, "at most --max-votes"),
+        ({"max_votes": 4}, "add --board-size"),
+        ({"board_size": 5, "strategy": "uls", "rounds": 3}, "are for ranking and laplace-ranking"),
+        ({"board_size": 5, "strategy": "laplace-ranking"}, "has no --delta"),
     ],
 )
 def test_boards_that_cannot_be_planned(changes, message):

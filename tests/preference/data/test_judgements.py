@@ -30,6 +30,19 @@ def test_groups_by_user_in_order_of_first_appearance():
     assert judgements.channel is CLEAN
 
 
+def test_rows_that_say_the_same_keep_their_files_and_their_order():
+    """Each is read once for a file, and kept once; which file a row stands in is not lost."""
+    yes, no = row(), row(chosen="no", rejected="yes")
+    files = {"1.csv": [yes, no, yes], "2.csv": [no, yes], "3.csv": [yes]}
+    placed = [(file, line, each) for file, rows in files.items() for line, each in enumerate(rows)]
+    judgements = Judgements.from_placed_rows([*placed, ("1.csv", 9, no)])
+    assert judgements.files == ("1.csv", "2.csv", "3.csv")
+    assert judgements.file_R.tolist() == [0, 0, 0, 1, 1, 2, 0]
+    says_yes = [first == "yes" for first, _ in judgements.responses]
+    assert says_yes == [True, False, True, False, True, True, False]
+    assert judgements.keep(np.arange(7) % 2 == 1).file_R.tolist() == [0, 1, 2]
+
+
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.randoms(use_true_random=False))
 def test_select_gives_each_chosen_user_their_own_rows(users, random):
     judgements = Judgements.from_rows(row(f"u{u}", f"text {i}") for i, u in enumerate(users))

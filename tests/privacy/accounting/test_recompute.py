@@ -87,7 +87,7 @@ def test_what_has_no_event_there_is_left_out_and_named():
         (TestedGaussian(0.2, 4.0, 1e-9), 5),
         (GroupGaussian(4.0, 3, 0.2), 5),
         (RandomizedLabels(0.1), 1),
-        (ContinuedSum(4.0, 3), 2),
+        (ContinuedSum(4.0, 9), 8),
         (Unprotected(), 1),
     ]
     plain = told((GAUSSIAN, 5))

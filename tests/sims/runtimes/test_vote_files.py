@@ -31,7 +31,8 @@ def board(tmp_path):
     """A board of three releases, of which one was made."""
     folder = tmp_path / "board"
     rank(week(1), ITEMS, out=folder, **BUDGET)
-    return folder
+    yield folder
+    shutil.rmtree(folder)  # runs look at those beside them, and a damaged one stops them
 
 
 def charges(folder):
@@ -216,6 +217,36 @@ def test_a_lost_ledger_ends_the_board(board):
     (board / "result.json").unlink()
     with pytest.raises(InputError, match="what the board has released is not known"):
         rank(out=board, resume=True, accept_ledger_loss=True)
+
+
+RATINGS = [
+    {"user_id": "u1", "prompt": "Good?", "completion": item, "label": item == "b"}
+    for item in ITEMS[:2]
+]
+
+
+def test_ratings_of_single_items_make_no_board_that_goes_on(tmp_path):
+    """A rating that comes later would make pairs with earlier ones."""
+    with pytest.raises(InputError, match="takes votes that compare items"):
+        rank(RATINGS, ITEMS, out=tmp_path / "board", **BUDGET)
+    assert not (tmp_path / "board").exists()
+
+
+def test_votes_that_later_ones_would_give_another_meaning_end_the_board(tmp_path):
+    """Beside `first` nobody knows what `left` stands for, so that a vote of the first week would be
+    left out now."""
+    folder = tmp_path / "board"
+
+    def votes(*winners):
+        sides = {"response_a": "a", "response_b": "b"}
+        return [{"user_id": f"u{n}", **sides, "winner": won} for n, won in enumerate(winners)]
+
+    rank(votes(*["tie"] * 90, "left"), ITEMS, out=folder, on_bad_rows="skip", **BUDGET)
+    with pytest.raises(InputError, match="votes of release 1 are read in another way"):
+        rank(votes("first"), continued=folder)
+    assert charges(folder) == [(1, 0)]
+    rank(votes("right"), continued=folder)
+    assert charges(folder) == [(1, 0), (2, 0)]
 
 
 def test_who_has_used_up_their_votes_adds_nothing(tmp_path):

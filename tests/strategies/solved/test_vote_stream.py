@@ -19,11 +19,12 @@ ballots = st.tuples(
 streams = st.lists(st.lists(ballots, max_size=12), min_size=1, max_size=3)
 
 
-def votes_of(voters, until=99):
-    """The votes of voters in the periods up to one; who has none by then is there."""
-    kept = [[ballot for ballot in mine if ballot[0] <= until] for mine in voters]
-    flat = [ballot for mine in kept for ballot in mine]
-    counts = [len(mine) for mine in kept]
+def votes_of(voters, until=99, boards=1):
+    """The votes of voters in the periods up to one, ties on the last board and all others on the
+    first; who has none by then is there."""
+    ballots_U = [[ballot for ballot in mine if ballot[0] <= until] for mine in voters]
+    flat = [ballot for mine in ballots_U for ballot in mine]
+    counts = [len(mine) for mine in ballots_U]
     better, worse = np.array([pair for _, pair, _ in flat], dtype=np.int32).reshape(-1, 2).T
     return ItemVotes(
         torch.tensor(np.cumsum([0, *counts])),
@@ -32,16 +33,17 @@ def votes_of(voters, until=99):
         worse,
         np.ones(len(flat), dtype=np.float32),
         np.array([tied for _, _, tied in flat], dtype=bool),
-        np.zeros(len(flat), dtype=np.int32),
+        np.array([tied * (boards - 1) for _, _, tied in flat], dtype=np.int32),
         ITEMS,
-        1,
+        boards,
         period_J=np.array([period for period, _, _ in flat], dtype=np.int32),
     )
 
 
 def added(stream, voters, release):
-    """What all of these voters add in a period, as it is computed then: without later votes."""
-    votes = votes_of(voters, until=release)
+    """Return the sum of what these voters add in a period, as it is computed then: without later
+    votes."""
+    votes = votes_of(voters, until=release, boards=stream.layout.boards)
     clip = UserClip(stream.clip_norm)
     total_V = np.zeros(stream.layout.size)
     for chunk_CV in stream.added(votes, np.arange(len(voters)), release, clip.norm):
@@ -55,12 +57,12 @@ def all_added(stream, voters):
     return np.stack([added(stream, voters, w + 1) for w in range(stream.releases)])
 
 
-@pytest.mark.parametrize("pairing", ["public", "voters"])
+@pytest.mark.parametrize(("pairing", "boards"), [("public", 1), ("voters", 1), ("public", 2)])
 @settings(max_examples=60, deadline=None)
 @given(voter=st.lists(ballots, max_size=14), cap=st.integers(1, 8))
-def test_whatever_a_voter_gives_and_when_it_is_within_the_bound(pairing, voter, cap):
+def test_whatever_a_voter_gives_and_when_it_is_within_the_bound(pairing, boards, voter, cap):
     """By brute force: the joint length of R x, which is what the noise is made for."""
-    stream = VoteStream(VoteLayout(items=ITEMS, cap=cap, pairing=pairing), 4)
+    stream = VoteStream(VoteLayout(items=ITEMS, cap=cap, pairing=pairing, boards=boards), 4)
     added_WV = all_added(stream, [voter])
     assert np.linalg.norm(stream.root.matrix_WW @ added_WV) <= stream.clip_norm
     for whole_V in np.cumsum(added_WV, axis=0):  # of each release
@@ -109,11 +111,12 @@ def test_what_was_added_does_not_change_when_more_comes(voters):
         )
 
 
-def test_votes_that_no_bound_touches_are_those_of_one_board():
+@pytest.mark.parametrize("boards", [1, 2])
+def test_votes_that_no_bound_touches_are_those_of_one_release(boards):
     """All periods together are the vector of all votes: squares and whether somebody voted, too."""
-    layout = VoteLayout(items=ITEMS, cap=10, pairing="voters")
+    layout = VoteLayout(items=ITEMS, cap=10, pairing="voters", boards=boards)
     voter = [(1, (0, 1), False), (2, (0, 2), True), (4, (0, 1), False)]
-    votes = votes_of([voter])
+    votes = votes_of([voter], boards=boards)
     (whole_CV,) = votes.vectors(layout, layout.clip_norm, np.arange(3), np.array([3]))
     added_WV = all_added(VoteStream(layout, 4), [voter])
     np.testing.assert_allclose(added_WV.sum(axis=0), whole_CV[0], atol=1e-7)

@@ -67,7 +67,7 @@ def test_a_reward_that_says_nothing_is_neither_below_nor_above():
         [(name, epsilon) for name in PRIVATE for epsilon in (3.0, 8.0)], [0.1 + 0.2] * 5
     )
     said = {claim.said: claim.verdict for claim in wins.claims(nothing, 0.3)}
-    assert len(said) == 18 + 6 + 6 + 3
+    assert len(said) == 4 * 2 * 4 + 8 + 8 + 4
     assert set(said.values()) == {OPEN}
 
 

@@ -1,0 +1,78 @@
+"""docs/research/papers.md: every item of the four papers has a row that says how it is known."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from murmuration.audits.targets import TARGETS
+from murmuration.research.reproductions.registry import ENTRIES
+
+PAGE = Path(__file__).parents[2] / "docs" / "research" / "papers.md"
+
+
+def numbered(kind: str, last: int) -> list[str]:
+    return [f"{kind} {number}" for number in range(1, last + 1)]
+
+
+#: What the papers have, counted in them; lemmas and corollaries of proofs left out.
+ITEMS = {
+    "A": {
+        *numbered("Algorithm", 4), *numbered("Theorem", 6), "Corollary 1",
+        *numbered("Table", 8), *numbered("Figure", 6),
+    },
+    "L": {
+        *numbered("Algorithm", 2), "Figure 1", "Corollary 4.3", "Corollary 5.4",
+        *(f"Theorem {number}" for number in (
+            "3.1", "3.2", "4.1", "4.2", "4.5", "5.1", "5.2", "5.3", "C.2", "D.3", "D.5", "E.1",
+        )),
+    },
+    "S": {
+        *numbered("Algorithm", 3), "Table 1",
+        *(f"Theorem {number}" for number in ("3.5", "3.7", "4.4", "C.1", "D.1", "D.3")),
+    },
+    "U": {
+        *numbered("Algorithm", 3), *numbered("Theorem", 3), "Conjecture 1", "Lemma 1",
+        *numbered("Table", 2), *numbered("Figure", 16),
+    },
+}  # fmt: skip
+STATUS = re.compile(r"(full|quick)(, 20\d\d-\d\d-\d\d)?|audit|evaluated|not run: .+")
+
+
+def rows(paper: str) -> list[list[str]]:
+    """Return the cells of the first table under a paper's heading."""
+    text = PAGE.read_text(encoding="utf-8").partition(f"\n## {paper}: ")[2].partition("\n## ")[0]
+    table = text.partition("\n|---|---|---|---|\n")[2].partition("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()]
+
+
+@pytest.mark.parametrize("paper", ITEMS)
+def test_every_item_has_one_row(paper):
+    items = [row[0].strip("| ") for row in rows(paper)]
+    assert len(items) == len(set(items))
+    assert set(items) == ITEMS[paper]
+
+
+@pytest.mark.parametrize("paper", ITEMS)
+def test_a_row_has_a_command_and_a_verdict_or_says_why_not(paper):
+    for item, command, verdict, status in rows(paper):
+        assert STATUS.fullmatch(status.strip("| ")), item
+        assert status.startswith("not run") == (command == "–") == (verdict == "–"), item
+        assert verdict
+
+
+@pytest.mark.parametrize("paper", ITEMS)
+def test_commands_name_what_there_is_and_fit_what_is_known(paper):
+    for item, command, _, status in rows(paper):
+        if command == "–":
+            continue
+        kind, *rest = command.strip("`").removeprefix("murmuration ").split()
+        expected = {"reproduce": ENTRIES, "audit": TARGETS}.get(kind)
+        assert expected is None or rest[0] in expected, item
+        known = {"reproduce": ("full", "quick"), "audit": ("audit",), "bounds": ("evaluated",)}
+        assert status.startswith(known[kind]), item
+
+
+def test_the_page_is_in_the_readme():
+    readme = (PAGE.parents[2] / "README.md").read_text(encoding="utf-8")
+    assert "](docs/research/papers.md)" in readme
