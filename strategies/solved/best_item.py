@@ -167,7 +167,13 @@ class BestItem(ExactChoice):
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
-    """One choice of an item."""
+    """One choice of an item.
+
+    Raises:
+        InputError: settings that it has no use for; or a choice that would be as good as a guess,
+            which is known before anything is spent.
+        ValueError: more users than sums are exact for.
+    """
     laplace_ranking.check_nobody_held_out(context)
     names = ranking.names_of(context)
     layout = VoteLayout(
@@ -181,6 +187,13 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     # N is nominal: twice as many may turn up.
     if not mechanism.is_valid(np.zeros(mechanism.choices), 2 * context.users):
         raise ValueError(f"votes of {context.users:,} users leave the range of exact sums")
+    gap, most = mechanism.gap_bound(0.05), context.users * mechanism.span
+    if gap >= most:
+        raise InputError(
+            f"nothing would be learnt: at --epsilon {context.config.epsilon:g} the item that is chosen "
+            f"may be {gap:,.0f} net scores below the best, and {context.users:,} users tell apart "
+            f"{most:,.0f} at most; nothing was spent. It takes a larger epsilon, or more people"
+        )
     arguments = context.arguments(SolvedModel(mechanism.choices))
     return BuiltStrategy(
         strategy=BestItem(plan, ledger, names.items, **arguments),

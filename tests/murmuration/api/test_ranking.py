@@ -9,6 +9,7 @@ import pytest
 from murmuration import Ranking, best_item, rank
 from murmuration.api.ranking import released_votes
 from murmuration.preference.data.errors import InputError
+from murmuration.privacy.accounting.ledger import read_charges
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 BUDGET = {"epsilon": 20.0, "delta": 1e-3, "seed": 1}
@@ -129,6 +130,14 @@ def conversation(folder):
         for voter in range(40):
             table.writerows([2, place, voter, 1 - 2 * (place > voter % 2)] for place in range(3))
     return texts
+
+
+def test_a_choice_as_good_as_a_guess_is_refused_before_anything_is_spent(tmp_path):
+    rows = [{"user_id": f"u{n}", "chosen": "a", "rejected": "b"} for n in range(8)]
+    with pytest.raises(InputError, match="nothing would be learnt: .* nothing was spent"):
+        best_item(rows, ["a", "b"], epsilon=0.01, users=8, out=tmp_path / "board")
+    ledger = tmp_path / "board" / "ledger.jsonl"
+    assert not ledger.exists() or not read_charges(ledger)
 
 
 def test_a_polis_conversation_is_ranked_as_it_is(tmp_path):
