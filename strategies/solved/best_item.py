@@ -190,8 +190,8 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     gap, most = mechanism.gap_bound(0.05), context.users * mechanism.span
     if gap >= most:
         raise InputError(
-            f"nothing would be learnt: at --epsilon {context.config.epsilon:g} the item that is chosen "
-            f"may be {gap:,.0f} net scores below the best, and {context.users:,} users tell apart "
+            f"nothing would be learnt: at --epsilon {context.config.epsilon:g} the item that is "
+            f"chosen may be {gap:,.0f} net scores below the best, and {context.users:,} users tell apart "
             f"{most:,.0f} at most; nothing was spent. It takes a larger epsilon, or more people"
         )
     arguments = context.arguments(SolvedModel(mechanism.choices))

@@ -134,7 +134,7 @@ def conversation(folder):
 
 def test_a_choice_as_good_as_a_guess_is_refused_before_anything_is_spent(tmp_path):
     rows = [{"user_id": f"u{n}", "chosen": "a", "rejected": "b"} for n in range(8)]
-    with pytest.raises(InputError, match="nothing would be learnt: .* nothing was spent"):
+    with pytest.raises(InputError, match=r"nothing would be learnt: .* nothing was spent"):
         best_item(rows, ["a", "b"], epsilon=0.01, users=8, out=tmp_path / "board")
     ledger = tmp_path / "board" / "ledger.jsonl"
     assert not ledger.exists() or not read_charges(ledger)
