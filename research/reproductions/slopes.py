@@ -5,11 +5,11 @@ squares. Seeds are independent, so their slopes give Student's interval of the m
 
 The rule, fixed before the full runs, and amended after quick ones. A rate holds up to a constant,
 so it speaks of where x leads: of large n, d or c(ε), or of small α. ``AGREES``: the interval comes
-within 0.1 of the exponent of a bound. Where it does not, an error may be better or worse than an upper bound's
-exponent: ``BELOW``, which the bound allows, or ``DIFFERS``. A lower bound is of the hardest
-population: an error that is worse is ``ABOVE``, one that is better ``EASIER``, which says that the
-population is not the hardest, and contradicts nothing. ``UNCLEAR``: the interval would agree, but
-is wider than 0.5 in all, and agrees with too much.
+within 0.1 of the exponent of a bound. Where it does not, an error may be better or worse than an
+upper bound's exponent: ``BELOW``, which the bound allows, or ``DIFFERS``. A lower bound is of the
+hardest population: an error that is worse is ``ABOVE``, one that is better ``EASIER``, which says
+that the population is not the hardest, and contradicts nothing. ``UNCLEAR``: the interval would
+agree, but is wider than 0.5 in all, and agrees with too much.
 
 Legend: R seeds, X points.
 """

@@ -192,7 +192,8 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         raise InputError(
             f"nothing would be learnt: at --epsilon {context.config.epsilon:g} the item that is "
             f"chosen may be {gap:,.0f} net scores below the best, and {context.users:,} users tell "
-            f"apart {most:,.0f} at most; nothing was spent. It takes a larger epsilon, or more people"
+            f"apart {most:,.0f} at most; nothing was spent. It takes a larger epsilon, or more "
+            "people"
         )
     arguments = context.arguments(SolvedModel(mechanism.choices))
     return BuiltStrategy(
