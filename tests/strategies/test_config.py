@@ -110,7 +110,7 @@ def test_everybody_takes_part_where_there_are_no_cohorts():
 
 def test_immutable_is_what_decides_the_result_or_its_cost():
     changeable = {"out", "resume", "accept_ledger_loss", "timeout", "seed", "min_nodes"}
-    changeable |= {"registration"}
+    changeable |= {"registration", "release"}
     for strategy in registry.OURS:
         own = {field.name for field in declared(strategy.settings)}
         every = {field.name for field in declared(Settings)}
@@ -163,7 +163,7 @@ def test_the_least_share_that_can_be_held_out():
 
 THUMBS = {"kind": "thumbs", "model": "thumbs"}
 BAD = {
-    "scale": ["5..1", "1", "a..b"],
+    "scale": ["5..5", "1", "a..b"],
     "positive_from": ["high"],
     "task": ["", "write"],
     "train": ["half"],
@@ -201,6 +201,9 @@ BAD = {
     "local_steps": [-1],
     "local_rate": [-0.1, math.nan, math.inf],
     "variant": ["", "best"],
+    "reading": ["", "literal"],
+    "releases": [0, 1501],
+    "release": [0, 1501],
     "adaptation": ["", "guess"],
     "quantile": [-0.1, 1.0, math.nan],
     "ridge": [-0.1, math.nan, math.inf],
@@ -256,7 +259,7 @@ def test_every_option_with_limits_is_tested_here():
     free = {"secure_aggregation", "sum_zero", "as_published", "exact_heldout"}
     free |= {"data", "test", "columns", "format", "features", "normalized", "out", "resume"}
     free |= {"base", "lora_targets", "responses", "accept_ledger_loss", "batch_users"}
-    free |= {"one_user_per_row", "no_prompt", "items", "categories"}
+    free |= {"one_user_per_row", "no_prompt", "items", "categories", "topics"}
     free |= {"checkpointing", "tf32", "policies"}
     free |= {"registration", "base_privacy", "population", "disjoint"}
     assert SETTINGS.keys() - free == set(BAD)
@@ -341,7 +344,8 @@ def test_options_that_a_strategy_does_not_have(settings, message):
         ({"adjacency": "replace-labels"}, "--task {} looks at no label"),
         # The last of them says first what it cannot do without.
         *(({"strategy": name, "adjacency": "replace-labels"}, "learns from labels")
-          for name in registry.solved() - {"exponential"}),
+          for name in registry.solved() - {"exponential", "survey"}),
+        ({"strategy": "survey"}, "learns no model: leave out --base"),
         ({"strategy": "exponential"}, "chooses a policy: name --task policy"),
     ],
 )  # fmt: skip

@@ -20,6 +20,7 @@ from murmuration.strategies.dp_fedavg import FedAvgPlan
 from murmuration.strategies.els import ElsPlan, GroupPlan
 from murmuration.strategies.solved.label_moment import LabelMomentPlan
 from murmuration.strategies.solved.objective_perturbation import ObjectivePlan
+from murmuration.strategies.solved.laplace_ranking import LaplacePlan
 from murmuration.strategies.solved.ranking import RankingPlan
 from murmuration.strategies.solved.survey import SurveyPlan
 from murmuration.strategies.sums import CohortPlan, SumPlan, check_vectors_fit, noise_for_users
@@ -41,6 +42,7 @@ PLANS = {
     LabelMomentPlan: {**LABELS, "rounds": 1},
     ObjectivePlan: LABELS,
     RankingPlan: {**SIZES, "rounds": 1, "layout": VoteLayout(items=4, cap=3)},
+    LaplacePlan: {**SIZES, "rounds": 1, "layout": VoteLayout(items=4, cap=3, norm_order=1)},
     SurveyPlan: {**SIZES, "rounds": 1, "questionnaire": Questionnaire()},
 }
 
