@@ -19,8 +19,8 @@ from murmuration.strategies.aup.threshold import ThresholdPlan
 from murmuration.strategies.dp_fedavg import FedAvgPlan
 from murmuration.strategies.els import ElsPlan, GroupPlan
 from murmuration.strategies.solved.label_moment import LabelMomentPlan
-from murmuration.strategies.solved.objective_perturbation import ObjectivePlan
 from murmuration.strategies.solved.laplace_ranking import LaplacePlan
+from murmuration.strategies.solved.objective_perturbation import ObjectivePlan
 from murmuration.strategies.solved.ranking import RankingPlan
 from murmuration.strategies.solved.survey import SurveyPlan
 from murmuration.strategies.sums import CohortPlan, SumPlan, check_vectors_fit, noise_for_users
