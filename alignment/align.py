@@ -294,13 +294,13 @@ def _learnt(
         result = {"demonstrations": len(demonstrations), "loss": loss, "dimension": base.dimension}
         _write(file, json_lines([result]))
         origin = origin_of(Path(base.settings.path))
-        told = {**config, "learnt": result, "origin": origin}
+        described = {**config, "learnt": result, "origin": origin}
         with writing(out / "sft"):
             save_language_model(
                 out / "sft",
                 base,
                 theta_D,
-                options=_options(learnt_card(told, promise), promise),
+                options=_options(learnt_card(described, promise), promise),
             )
     return json.loads(file.read_text(encoding="utf-8"))
 

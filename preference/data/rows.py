@@ -565,7 +565,7 @@ def _judgement(row: Mapping[str, object], layout: Layout, declared: Kind) -> Row
     elif layout.form == "list":
         judged = _listed(row, columns, declared)
     else:
-        asked, response, prompt_problem = _rated(row, layout)
+        prompt, response, prompt_problem = _rated(row, layout)
         label, problem = label_text(row[columns["label"]]), ""
         try:
             y = float(flag_cell(row[columns["label"]], columns["label"]))
@@ -574,7 +574,7 @@ def _judgement(row: Mapping[str, object], layout: Layout, declared: Kind) -> Row
                 raise
             y, problem = math.nan, str(reason)
         judged = Row(
-            *("", asked, (response,), y, "thumbs", None),
+            *("", prompt, (response,), y, "thumbs", None),
             label=label,
             label_problem=problem,
             whole=(response,) if prompt_problem else (),

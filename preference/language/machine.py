@@ -78,9 +78,9 @@ def _out_of_memory(error: BaseException) -> bool:
     processor, whose error has no type of its own."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    said = str(error)
-    return "DefaultCPUAllocator" in said and (
-        "can't allocate memory" in said or "not enough memory" in said
+    message = str(error)
+    return "DefaultCPUAllocator" in message and (
+        "can't allocate memory" in message or "not enough memory" in message
     )
 
 

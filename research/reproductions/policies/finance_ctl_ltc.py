@@ -163,9 +163,9 @@ def one_seed(
 ) -> dict[tuple[str, str], Won]:
     """Return what policies of each setting and loss win: of a reference's folder, a seed, how many
     pairs, how many prompts, and each loss's step."""
-    path, seed, count, asked, steps = task
+    path, seed, count, prompts, steps = task
     pairs = finance_pairs(count, seed)
-    contest = Contest(path, pairs, finance_prompts(asked, seed), CAUTIOUS, seed)
+    contest = Contest(path, pairs, finance_prompts(prompts, seed), CAUTIOUS, seed)
     result = {}
     for setting, corruption in SETTINGS.items():
         stated_J = corruption.stated(pairs.first_J, np.random.default_rng([seed, _LABELS]))
