@@ -230,8 +230,8 @@ def with_user(present: Iterable[str], names: Mapping[str, str]) -> dict[str, str
     """
     if names.get("user_id") != "user_id" or "user_id" in present:
         return {**names}
-    there = [column for column in USER_COLUMNS if column in present]
-    there = [column for column in there if column not in names.values()]
+    taken = names.values()
+    there = [column for column in USER_COLUMNS if column in present and column not in taken]
     if len(there) > 1:
         raise BadRow(
             f"columns {', '.join(map(repr, there))} may each say who judged: name the one with "

@@ -16,6 +16,7 @@ from rich.table import Table
 from murmuration.preference.language.checkpoint import MINILM
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.research.bench import accounting as bench_accounting
+from murmuration.research.bench import board as bench_board
 from murmuration.research.bench import breakdown, growth, kept_states, language_model
 from murmuration.research.bench import encoder as bench_encoder
 from murmuration.research.bench import memory as bench_memory
@@ -131,6 +132,20 @@ def memory(as_json: _Json = False, quick: _Quick = False) -> None:
     columns = ("users", "cohort", "d", "round_ms", "seconds", "peak_mib", "own_mib")
     console.print(_plain("whole runs, each in a process of its own", columns, rows))
     _end(as_json, "memory", about, rows=rows)
+
+
+@bench.command()
+def board(as_json: _Json = False, quick: _Quick = False) -> None:
+    """How long murmuration rank takes as voters grow, over reading the file of their votes."""
+    console, about = _begin(as_json)
+    rows = []
+    for voters, form in product(bench_board.VOTERS[: 1 if quick else None], bench_board.FORMS):
+        with console.status(f"{voters:,} voters, {form}"):
+            rows.append(bench_board.measure(voters, form))
+    columns = ("form", "voters", "votes", "items", "seconds", "cpu_seconds", "peak_mib")
+    title = "whole commands, each in a process of its own"
+    console.print(_plain(title, (*columns, "floor_seconds", "over_floor"), rows))
+    _end(as_json, "board", about, rows=rows)
 
 
 @bench.command()

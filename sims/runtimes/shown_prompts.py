@@ -37,7 +37,7 @@ def keep(run: Path, prompts: Iterable[str]) -> None:
     """
     former = read_json(run / PLACE, "key", "hashes")
     key = former.get("key") or secrets.token_hex(32)
-    hashes = {*former.get("hashes", ()), *_hashes(key, prompts)}
+    hashes = {*former.get("hashes", ()), *_hashes(key, {*prompts})}
     # Sorted: the order of a file would say who was shown what beside whom.
     text = json.dumps({"key": key, "hashes": sorted(hashes)})
     replace_file(run / PLACE, text.encode(), mode=0o600)

@@ -25,7 +25,7 @@ class Format:
         name: as `--format` names it.
         forms: the sets of columns that a row may have; it needs all of one set. Of ``of_all`` the
             sets of which each must be there in some row.
-        of_row: yields what becomes of one row.
+        of_row: yields what becomes of one row, of which it gets the cells of ``columns`` alone.
         of_all: yields what becomes of all rows together, each with the place, in the sequence, of
             the row that it belongs to.
         also: other columns that are read where they are there.

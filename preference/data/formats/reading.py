@@ -20,6 +20,8 @@ from murmuration.preference.data.sources import Placed, Row
 #: A row with its place, and the one that it was made of; None for what is no row.
 Made = tuple[str, int, Cells | None, Row]
 _MOST_UNREAD = 0.05  # of what a format makes
+#: Rows that are remembered, for others that say the same: votes on few items are alike.
+_MOST_REMEMBERED = 2**14
 
 
 @dataclass(frozen=True)
@@ -84,23 +86,48 @@ class Formatted:
 
     def _of_row(self, of_row: OfRow, placed: Iterable[Placed]) -> Iterator[Made]:
         seen = False
+        layouts: dict[tuple[str, ...], tuple[str, ...]] = {}
+        remembered: dict[tuple[object, ...], list[Cells | BadRow]] = {}
         for place, number, row in placed:
-            if not isinstance(row, Mapping):
+            if type(row) is not dict and not isinstance(row, Mapping):  # the first takes no time
                 yield place, number, None, row
                 continue
-            if missing := self.form.missing(row):
-                if not (seen or self.isolate):
-                    raise InputError(f"{place}: {self._lacking(missing)}")
-                yield place, number, row, BadRow(self._lacking(missing))
-                continue
+            present = tuple(row)
+            names = layouts.get(present)
+            if names is None:
+                if missing := self.form.missing(row):
+                    if not (seen or self.isolate):
+                        raise InputError(f"{place}: {self._lacking(missing)}")
+                    yield place, number, row, BadRow(self._lacking(missing))
+                    continue
+                names = tuple(name for name in present if name in self.form.columns)
+                if len(layouts) < _MOST_REMEMBERED:
+                    layouts[present] = names
             seen = True
-            try:
-                for each in of_row(row):
-                    yield place, number, row, each
-            except BadRow as reason:
-                yield place, number, row, reason
-            except Exception as error:  # a cell may hold anything
-                yield place, number, row, self._unreadable(error)
+            cells = [row[name] for name in names]
+            # A format sees no other columns, so these cells say all that it makes of them; those
+            # that are no text may be equal and not the same, as 1 and True are.
+            key = (present, *cells) if {*map(type, cells)} == {str} else None
+            made = remembered.get(key) if key else None
+            if made is None:
+                made = self._read(of_row, dict(zip(names, cells, strict=True)))
+                lasting = not any(isinstance(each, BadRow) for each in made)
+                if key and lasting and len(remembered) < _MOST_REMEMBERED:
+                    remembered[key] = made
+            for each in made:
+                yield place, number, row, each
+
+    def _read(self, of_row: OfRow, row: Cells) -> list[Cells | BadRow]:
+        """Return what becomes of a row, up to what cannot be read."""
+        made: list[Cells | BadRow] = []
+        try:
+            for each in of_row(row):
+                made.append(each)
+        except BadRow as reason:
+            made.append(reason)
+        except Exception as error:  # a cell may hold anything
+            made.append(self._unreadable(error))
+        return made
 
     def _of_all(self, of_all: OfAll, placed: Iterable[Placed]) -> Iterator[Made]:
         places, rows = [], []

@@ -666,6 +666,53 @@ def test_splitting_by_user_writes_our_own_form(tmp_path):
     assert not {*both[0].user_ids} & {*both[1].user_ids}
 
 
+def _counting_format(monkeypatch, columns, made):
+    """A format of another package, and the rows that it was given."""
+    given = []
+
+    def rows(row):
+        given.append(row)
+        yield made(row)
+
+    form = Format("mine", forms=(columns,), of_row=rows, isolates=True)
+    monkeypatch.setattr(READERS, "names", lambda: ("mine",))
+    monkeypatch.setattr(READERS, "load", lambda name: form)
+    return given
+
+
+def test_rows_that_say_the_same_are_made_once_and_stay_everybodys_own(monkeypatch, read):
+    given = _counting_format(
+        monkeypatch, ("one", "two", "best"), lambda r: pair("Q", r["one"], r["two"], 1.0)
+    )
+    vote = {"one": "A", "two": "B", "best": "1"}
+    result = read("mine", [{"rater": name, **vote} for name in "abcabd"])
+    assert result == [(name, "Q", ("A", "B"), 1.0) for name in "aabbcd"]
+    assert given == [vote]
+
+
+def test_cells_that_are_equal_and_not_the_same_are_not_taken_for_each_other(monkeypatch, read):
+    """1 == True == 1.0: a format may tell them apart, whichever comes first."""
+    _counting_format(
+        monkeypatch,
+        ("one", "two", "best"),
+        lambda r: pair("Q", r["one"], r["two"], 1.0 if r["best"] is True else 0.0),
+    )
+    rows = [{"rater": "r", "one": "A", "two": "B", "best": best} for best in (1, True, 1.0, True)]
+    assert [each[2][0] for each in read("mine", rows)] == ["B", "A", "B", "A"]
+
+
+def test_a_format_sees_the_columns_that_it_declares(monkeypatch, read):
+    """What it makes of a row is a function of these alone, so nobody's can become another's."""
+    given = _counting_format(
+        monkeypatch,
+        ("one", "two", "best"),
+        lambda r: pair(r["secret"], r["one"], r["two"], 1.0),
+    )
+    row = {"rater": "r", "one": "A", "two": "B", "best": "1", "secret": "of a user"}
+    assert "cannot read (KeyError)" in refusal(read, "mine", [row])
+    assert given == [{"one": "A", "two": "B", "best": "1"}]
+
+
 def test_a_format_of_another_package(monkeypatch, read):
     def rows(row):
         if row["best"] not in (1, 2):
