@@ -21,6 +21,7 @@ _SETTINGS = frozenset(
         "adjacency",
         "categories",
         "columns",
+        "covariates",
         "data",
         "epsilon",
         "format",

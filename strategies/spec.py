@@ -140,6 +140,7 @@ class Strategy:
         chooses: whether it chooses one of ``--policies`` instead of training, by exact coins.
         features: from settings to the description of features of its own, for
             ``preference.bases.base_of``; None where it learns on what --base or --features name.
+        covariates: whether it holds --covariates alike.
         exact_draw: the name of what it draws with whole numbers instead of Gaussian noise; empty:
             it adds Gaussian noise.
     """
@@ -162,6 +163,7 @@ class Strategy:
     local: bool = False
     chooses: bool = False
     features: Callable[[Settings], dict[str, Any] | None] = as_the_settings_say
+    covariates: bool = False
     exact_draw: str = ""
 
     @property

@@ -31,6 +31,7 @@ class Row:
         prompt_problem: why these share no words that could be their prompt, which is empty.
         place: file and line, where there is a problem.
         file: that it stands in, where a source has several.
+        covariates: by how much the first response has more of each, where any are declared.
     """
 
     user_id: str
@@ -47,6 +48,7 @@ class Row:
     prompt_problem: str = field(default="", compare=False)
     place: str = field(default="", compare=False)
     file: str = field(default="", compare=False)
+    covariates: tuple[float, ...] = ()
 
     def for_user(self, user_id: str) -> "Row":
         """Return the same judgement of a user."""
@@ -65,6 +67,7 @@ class Row:
             self.prompt_problem,
             self.place,
             self.file,
+            self.covariates,
         )
 
 

@@ -101,6 +101,8 @@ class Judgements:
         thumbs_alone: how many of these are in no pair.
         files: names of the files that rows stand in, in their order, where a source has several.
         file_R: int32, in which of these each row stands; None where there is one alone.
+        covariates_RC: float64, by how much the first response has more of each covariate; None
+            where none are declared.
     """
 
     user_ids: tuple[str, ...]
@@ -121,6 +123,7 @@ class Judgements:
     thumbs_alone: int = 0
     files: tuple[str, ...] = ()
     file_R: np.ndarray | None = None
+    covariates_RC: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         rows = len(self.prompts)
@@ -220,6 +223,7 @@ class Judgements:
             flip_R=None if self.flip_R is None else self.flip_R[rows],
             groups_R=None if self.groups_R is None else [self.groups_R[row] for row in rows],
             file_R=None if self.file_R is None else self.file_R[rows],
+            covariates_RC=None if self.covariates_RC is None else self.covariates_RC[rows],
             **changes,
         )
 
@@ -324,7 +328,10 @@ class Judgements:
         if rows_read and not ordered:
             raise InputError(f"{source}: {_NO_PAIRS}")
         places = [judged.groups for judged in ordered]
-        flip_R, file_R = None, None
+        flip_R, file_R, covariates_RC = None, None, None
+        if names := schema.covariate_names:
+            covariates_RC = np.array([judged.covariates for judged in ordered], dtype=np.float64)
+            covariates_RC = covariates_RC.reshape(len(ordered), len(names))
         if len(files) > 1:
             place_of = {"": 0} | {file: place for place, file in enumerate(files)}
             file_R = np.array([place_of[judged.file] for judged in ordered], dtype=np.int32)
@@ -351,6 +358,7 @@ class Judgements:
             thumbs_alone=paired.alone,
             files=tuple(Path(file).name for file in files),
             file_R=file_R,
+            covariates_RC=covariates_RC,
         )
 
 

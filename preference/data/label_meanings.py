@@ -133,7 +133,8 @@ def first_preferred(row: Row, y: float) -> Row:
     if y == 1.0 == row.y:
         return row
     if y == 0.0:
-        row = replace(row, responses=row.responses[::-1], whole=row.whole[::-1])
+        against = tuple(-covariate for covariate in row.covariates)
+        row = replace(row, responses=row.responses[::-1], whole=row.whole[::-1], covariates=against)
     return replace(row, y=0.5 if y == 0.5 else 1.0, label_problem="")
 
 

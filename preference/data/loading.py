@@ -40,6 +40,7 @@ from murmuration.preference.data.cells import (
     shared_words,
 )
 from murmuration.preference.data.columnar import ColumnarReader, NotReadable
+from murmuration.preference.data.covariates import covariate_columns
 from murmuration.preference.data.errors import BadRow, InputError, first_line
 from murmuration.preference.data.formats.format import Format
 from murmuration.preference.data.formats.reading import Formatted
@@ -341,8 +342,10 @@ def _declared_rows(
         InputError: the format is unknown, or does not go with what else is declared.
     """
     isolate = on_bad_rows == "isolate"
+    of_covariates = covariate_columns(schema.covariate_names)
     if not schema.format:
-        return _rows(source, isolate, _KNOWN.union(map(str, columns.values()))), columns, schema
+        wanted = _KNOWN.union(map(str, columns.values()), of_covariates)
+        return _rows(source, isolate, wanted), columns, schema
     form = format_named(schema.format)
     if isolate and not form.isolates:
         raise InputError(
@@ -355,6 +358,10 @@ def _declared_rows(
             f"{', '.join(sorted(others))}"
         )
     user = columns.get("user_id", "")
+    if of_covariates and not form.styles:
+        raise InputError(f"--format {form.name} tells of no covariates: leave out --covariates")
+    if of_covariates:
+        form = replace(form, also=(*form.also, *form.styles, *sorted(of_covariates)))
     wanted = form.columns.union(USER_COLUMNS, ("user_id", user))
     scale = Schema(scale=form.scale).bounds if form.scale and not schema.scale else None
     formatted = Formatted(form, source, user, schema.one_user_per_row, isolate, scale)

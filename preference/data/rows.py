@@ -50,6 +50,7 @@ from murmuration.preference.data.cells import (
     side_cell,
     user_cell,
 )
+from murmuration.preference.data.covariates import SIDES, covariate_columns, covariates_of
 from murmuration.preference.data.errors import BadRow as BadRow
 from murmuration.preference.data.errors import InputError as InputError
 from murmuration.preference.data.judgement_row import OtherKind, Row, check_count, check_row
@@ -354,6 +355,10 @@ class RowReader:
         # Votes on few items are alike: what was read is not read again.
         self._users: dict[str, str] = {}
         self._columns: dict[tuple[str, ...], tuple[str, list[str]]] = {}
+        self._covariates = schema.covariate_names
+        self._known_columns = KNOWN_COLUMNS.union(
+            PROMPT_COLUMNS, self._names.values(), covariate_columns(self._covariates)
+        )
         self._read: dict[tuple[object, ...], Row] = {}
         self._file = ""
 
@@ -396,7 +401,7 @@ class RowReader:
             parts = self._columns.get(present)
             if parts is None:
                 column = with_user(present, self._names)["user_id"]
-                known = KNOWN_COLUMNS.union(PROMPT_COLUMNS, self._names.values())
+                known = self._known_columns
                 parts = column, [each for each in present if each in known and each != column]
                 if len(self._columns) < _MOST_KEPT:
                     self._columns[present] = parts
@@ -423,7 +428,10 @@ class RowReader:
         Raises:
             BadRow: it is none.
         """
-        judged = self._declared(draft_row(row, self._names, self._schema.kind))
+        draft = draft_row(row, self._names, self._schema.kind)
+        if self._covariates:
+            draft = replace(draft, covariates=self._read_covariates(row, draft))
+        judged = self._declared(draft)
         check_row(judged, self._schema)
         if judged.kind != self._schema.kind and self._at_node:
             raise BadRow(_NOT_AT_NODES)
@@ -436,6 +444,22 @@ class RowReader:
         if key is not None and len(self._read) < _MOST_KEPT:
             judged = self._read[key] = replace(judged, user_id="")
         return judged
+
+    def _read_covariates(self, row: Mapping[str, object] | BadRow, draft: Row) -> tuple[float, ...]:
+        """Return those of the first response of a pair, in the order of its columns."""
+        assert not isinstance(row, BadRow)  # of which there is no draft
+        layout = layout_of(row, self._names)
+        if layout.form not in ("pair", "sides"):
+            raise BadRow("--covariates are of pairs in two columns")
+        sides = SIDES[0]
+        if layout.form == "sides":
+            first, second = (
+                layout.columns[each].rpartition("_")[2] for each in ("response_a", "response_b")
+            )
+            sides = first, second
+        result = covariates_of(row, self._covariates, sides)
+        same = draft.responses[0] == draft.responses[1]
+        return (0.0,) * len(result) if same else result
 
     def _declared(self, judged: Row) -> Row:
         """A row with what is declared of its label and its prompt; BadRow for a label that is not

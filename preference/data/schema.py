@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 from murmuration.preference.choices import MOST_RESPONSES, Kind
+from murmuration.preference.data.covariates import covariate_names
 from murmuration.preference.data.errors import InputError
 
 #: What `--kind` and `--labels` may name.
@@ -45,6 +46,8 @@ class Schema:
         positive_from: the least number that is a thumb up, if it is not what lies above the middle.
         no_prompt: whether pairs have no prompt.
         format: of the system that exported the rows (`preference.data.formats`); empty: ours.
+        covariates: names of what is held alike when pairs are compared, comma-separated
+            (`preference.data.covariates`); empty: nothing.
     """
 
     kind: Kind = "pairs"
@@ -57,6 +60,7 @@ class Schema:
     positive_from: str = ""
     no_prompt: bool = False
     format: str = ""
+    covariates: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -79,6 +83,8 @@ class Schema:
         if self.labels == "randomized" and self.kind in ("ranking", "thumbs"):
             what = "rankings" if self.kind == "ranking" else "thumbs"
             raise InputError(f"--labels randomized is about single choices, not about {what}")
+        if self.covariate_names and self.kind != "pairs":
+            raise InputError(f"--covariates are of pairs: leave them out, or --kind {self.kind}")
         for name in ("max_judgements", "max_characters"):
             if getattr(self, name) < 1:
                 option = f"--{name.replace('_', '-')}"
@@ -96,6 +102,11 @@ class Schema:
                 f"--positive-from is a least number, and on --scale {self.scale} less is better: "
                 "leave one out"
             )
+
+    @property
+    def covariate_names(self) -> tuple[str, ...]:
+        """Return the names of the covariates."""
+        return covariate_names(self.covariates)
 
     @property
     def bounds(self) -> tuple[float, float]:

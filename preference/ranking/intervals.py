@@ -69,14 +69,24 @@ def covariance(
         response_KE: by ``response``.
         ridge: that they were fitted with.
     """
-    items = len(fitted.theta_K)
-    effects_K = design_effects(fitted, release, pairs_KK)
-    root_E = np.sqrt(np.append(effects_K, effects_K.mean())[: items + bool(fitted.tie)])
-    votes_EE = independent_covariance(fitted, pairs_KK, release.pairing == "public")
-    votes_EE = votes_EE * np.outer(root_E, root_E)
+    votes_EE = voter_covariance(fitted, release, pairs_KK)
     noise_EE = noise_covariance(fitted, release, pairs_KK, pairs_std)
-    ridge_EE = (ridge * PRIOR_STD) ** 2 * np.eye(len(root_E))
+    ridge_EE = (ridge * PRIOR_STD) ** 2 * np.eye(len(votes_EE))
     return response_KE @ (votes_EE + noise_EE + ridge_EE) @ response_KE.T
+
+
+def voter_covariance(
+    fitted: Strengths, release: RankingRelease, pairs_KK: np.ndarray
+) -> np.ndarray:
+    """Return V, (E, E): of the equations, by which voters came; arguments as ``covariance``.
+
+    Net scores stand in the equations by half.
+    """
+    effects_K = design_effects(fitted, release, pairs_KK)
+    numbers = len(effects_K) + bool(fitted.tie)
+    root_E = np.sqrt(np.append(effects_K, effects_K.mean())[:numbers])
+    votes_EE = independent_covariance(fitted, pairs_KK, release.pairing == "public")
+    return votes_EE * np.outer(root_E, root_E)
 
 
 def count_doubt(votes: float, std: float, variance_K: np.ndarray) -> float:

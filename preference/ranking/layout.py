@@ -13,7 +13,7 @@ bound is 1.2 times the root of that, or √2·M where that is less. Who exceeds 
 With Laplace noise it is the ℓ1 norm that counts. Votes hardly cancel out there: the bound is what M
 votes can come to at most, 2·M of single pairs, and nobody's votes weigh less.
 
-Legend: B boards, K items, P pairs, V coordinates, M the cap.
+Legend: B boards, K items, P pairs, C covariates, V coordinates, M the cap.
 """
 
 import math
@@ -45,6 +45,15 @@ _SHARES_OF_SUM = {
     "ties": 0.03,
     "voters": 0.02,
 }
+#: The same of covariates, where votes have any.
+_SHARES_OF_COVARIATES = {
+    "covariate_net": 0.05,
+    "covariate_items": 0.15,
+    "covariate_squares": 0.03,
+    "covariate_variance": 0.03,
+}
+#: By how much answers usually differ: more of a voter's votes then take from what they may weigh.
+_USUAL_COVARIATE = 0.5
 #: Numbers that are not the sums of those of several boards, where voters are in several.
 _OF_ALL_BOARDS = ("variance", "squares", "voters")
 _PAIR_WEIGHT = 0.5
@@ -64,8 +73,9 @@ class VoteLayout:
     """Coordinates of a voter's vector, in this order: of each board and item net scores, then their
     squares; of each board votes, squares of votes, ties, and whether there are any; of several
     boards together the squares of net scores, and of votes, and whether there are any; in ℓ2
-    whether the votes weigh less; and of each board and pair the votes on it, where voters chose the
-    pairs.
+    whether the votes weigh less; of covariates the sums by who was preferred and by item, their
+    products, and squares of the first; and of each board and pair the votes on it, where voters
+    chose the pairs.
 
     Attributes:
         items: K.
@@ -75,6 +85,7 @@ class VoteLayout:
         kind: of ballots.
         responses: most items of a ballot.
         norm_order: of the norm that bounds the whole vector.
+        covariates: C, of votes on pairs.
     """
 
     items: int
@@ -84,6 +95,11 @@ class VoteLayout:
     kind: Kind = "pairs"
     responses: int = 2
     norm_order: NormOrder = 2
+    covariates: int = 0
+
+    def __post_init__(self) -> None:
+        if self.covariates and (self.kind != "pairs" or self.boards > 1 or self.norm_order == 1):
+            raise ValueError("covariates are of pairs, on one board, with Gaussian noise")
 
     @property
     def pairs(self) -> int:
@@ -125,6 +141,10 @@ class VoteLayout:
         else:
             most_boards = math.sqrt(min(self.boards, self.cap))
             largest |= {"variance": net**2 / math.sqrt(2.0), "voters": most_boards, "clipped": 1.0}
+        much = _USUAL_COVARIATE * math.sqrt(self.covariates)
+        largest |= {"covariate_net": much * votes, "covariate_items": much * net}
+        largest |= {"covariate_squares": much**2 * votes}
+        largest |= {"covariate_variance": (much * votes) ** 2}
         largest |= {f"overall_{name}": largest[name] for name in _OF_ALL_BOARDS}
         largest["overall_voters"] = 1.0
         share = {name: part ** (1 / self.norm_order) for name, part in self._shares.items()}
@@ -136,6 +156,8 @@ class VoteLayout:
         """Return the shares of the bound, squared in ℓ2, of all numbers beside net scores."""
         shares = _SHARES if self.norm_order == 2 else _SHARES_OF_SUM
         several = _OF_ALL_BOARDS if self.boards > 1 else ()
+        if self.covariates:
+            shares = shares | _SHARES_OF_COVARIATES
         return shares | {f"overall_{name}": shares[name] for name in several}
 
     @cached_property
@@ -157,6 +179,9 @@ class VoteLayout:
         if b > 1:
             sizes |= {"overall_variance": k, "overall_squares": 1, "overall_voters": 1}
         sizes |= {"clipped": 1 if self.norm_order == 2 else 0}
+        if c := self.covariates:
+            sizes |= {"covariate_net": b * c, "covariate_items": b * k * c}
+            sizes |= {"covariate_squares": b * c * (c + 1) // 2, "covariate_variance": b * c}
         sizes |= {"pair_counts": b * self.pairs if self.pairing == "voters" else 0}
         ends = np.cumsum([0, *sizes.values()]).tolist()
         return {
@@ -193,9 +218,20 @@ class VoteLayout:
             row_P, column_P = np.triu_indices(k, 1)
             counts_BKK[:, row_P, column_P] = numbers["pair_counts"].reshape(b, -1)
             counts_BKK += counts_BKK.transpose(0, 2, 1)
-        overall = {}
-        if b > 1:
+        overall: dict[str, np.ndarray | float | None] = {}
+        if c := self.covariates:
+            squares_BCC = np.zeros((b, c, c))
+            row, column = np.triu_indices(c)
+            squares_BCC[:, row, column] = numbers["covariate_squares"].reshape(b, -1)
+            squares_BCC[:, column, row] = squares_BCC[:, row, column]
             overall = {
+                "covariate_net_BC": numbers["covariate_net"].reshape(b, c),
+                "covariate_items_BKC": numbers["covariate_items"].reshape(b, k, c),
+                "covariate_squares_BCC": squares_BCC,
+                "covariate_variance_BC": numbers["covariate_variance"].reshape(b, c),
+            }
+        if b > 1:
+            overall |= {
                 "overall_variance_K": numbers["overall_variance"],
                 "overall_squares": float(numbers["overall_squares"][0]),
                 "overall_voters": float(numbers["overall_voters"][0]),

@@ -90,6 +90,13 @@ class DataConfig:
         "There are no prompts. [default: recognised where no row has one; not at nodes]",
         panel=DATA,
     )
+    covariates: str = setting(
+        "",
+        "What a board holds alike, comma-separated: of each the columns NAME_a and NAME_b, or "
+        "NAME_chosen and NAME_rejected, have a number, as a length. Of texts in an arena's export "
+        "length, headers, lists and bold are counted.",
+        panel=DATA,
+    )
     heldout: float = setting(
         0.2,
         "Share of users held out when there is no --test; 0: nobody, and no accuracy is measured. "

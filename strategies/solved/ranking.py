@@ -220,6 +220,7 @@ def _requested_layout(
         kind=examples.kind,
         responses=examples.width + 1,
         norm_order=norm_order,
+        covariates=examples.covariates,
     )
 
 
@@ -245,10 +246,15 @@ class Ranking(SumStrategy):
     covers = "vote sum"
 
     def __init__(
-        self, plan: VotePlan, ledger: Ledger, names: ItemFeatures, **arguments: Any
+        self,
+        plan: VotePlan,
+        ledger: Ledger,
+        names: ItemFeatures,
+        covariates: tuple[str, ...] = (),
+        **arguments: Any,
     ) -> None:
         super().__init__(plan, ledger, **arguments)
-        self._names = names
+        self._names, self._covariates = names, covariates
         self._noisy_V: list[np.ndarray] = []  # of each release
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
@@ -286,6 +292,7 @@ class Ranking(SumStrategy):
         return RankingRelease(
             items=self._names.items,
             boards=self._names.boards,
+            covariates=self._covariates,
             pairing=layout.pairing,
             noise=layout.noise(self.std(release)),
             cap=layout.cap,
@@ -327,10 +334,11 @@ class ContinuedRanking(Ranking):
         plan: RankingPlan,
         ledger: Ledger,
         names: ItemFeatures,
+        covariates: tuple[str, ...] = (),
         noise_keys: Callable[[int], Sequence[bytes]] = no_keys,
         **arguments: Any,
     ) -> None:
-        super().__init__(plan, ledger, names, **arguments)
+        super().__init__(plan, ledger, names, covariates, **arguments)
         self._noise_keys = noise_keys
         self._keys_digest = b""
 
@@ -436,6 +444,7 @@ def layout_of(context: RunContext, names: ItemFeatures, norm_order: NormOrder = 
         kind=cast(Kind, context.config.schema.kind),
         responses=context.config.schema.responses,
         norm_order=norm_order,
+        covariates=len(context.config.schema.covariate_names),
     )
 
 
@@ -457,6 +466,7 @@ def built(
         f"The {layout.items} items are a public list. Everybody took part once, with one "
         f"vector: at most {layout.cap} of their ballots, {counted}, as wins less losses of "
         "each item, with scaled counts and squares for intervals"
+        + (", sums of covariates" if layout.covariates else "")
         + (" and counts of each pair" if layout.pairing == "voters" else "")
         + f". {noise} was added to the sum. The board was computed from it."
     )
@@ -486,6 +496,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         discrete=context.noise.on(layout.size),
     )
     arguments = context.arguments(SolvedModel(context.dimension))
+    arguments["covariates"] = context.config.schema.covariate_names
     weighed = f"Votes whose vector was longer than {layout.clip_norm:.4g} weighed less, all alike."
     if releases == 1:
         noise = f"{weighed} Gaussian noise of {plan.noise_multiplier:.4g} times that per coordinate"
@@ -496,7 +507,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         f"{last:.4g} in the last,"
     )
     result = built(
-        ContinuedRanking(plan, ledger, names, context.noise_keys, **arguments),
+        ContinuedRanking(plan, ledger, names, noise_keys=context.noise_keys, **arguments),
         plan,
         context,
         noise,
@@ -581,6 +592,11 @@ def check(settings: Settings) -> None:
             "--kind top-1: which pairs a vote for the best of several compares depends on the "
             "vote, so their counts must be released: add --pairing voters"
         )
+    if settings.covariates and own.categories:
+        raise InputError(
+            "--covariates are held alike on one board: leave out --categories, or rank the votes "
+            "of one category alone"
+        )
     if settings.labels != "true":
         raise InputError(
             f"--strategy {settings.strategy} takes true labels: --labels randomized are protected"
@@ -648,4 +664,5 @@ RANKING = Strategy(
     check=_check_with_releases,
     solve=solve,
     features=features,
+    covariates=True,
 )

@@ -34,6 +34,8 @@ class Format:
         unmistakable: whether the columns alone tell that it is this one.
         nobody: why no column says who judged, where that is so.
         scale: of labels that are numbers, where none is declared.
+        styles: columns of which covariates are made, and which are read only where any are
+            declared; the rows that it yields then hold these by `chosen` and `rejected`.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Format:
     unmistakable: bool = True
     nobody: str = ""
     scale: str = ""
+    styles: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.of_row is None) == (self.of_all is None):
