@@ -22,6 +22,13 @@ def population(
             show_default=False,
         ),
     ] = None,
+    length_points: Annotated[
+        float,
+        typer.Option(
+            help="With --arena: by how many points an answer twice as long is ahead; its lengths "
+            "are columns, for rank --covariates length."
+        ),
+    ] = 0.0,
 ) -> None:
     """Write train, test and unseen-topic judgements of a synthetic population, and its truth.
 
@@ -29,7 +36,9 @@ def population(
     """
     try:
         if arena is not None:
-            write_arena(out, Arena(voters=users, seed=seed, items=arena))
+            write_arena(
+                out, Arena(voters=users, seed=seed, items=arena, length_points=length_points)
+            )
         else:
             write(out, Population(users=users, seed=seed))
     except (ValueError, OSError) as error:

@@ -47,8 +47,8 @@ from murmuration.deploy.processes import (
 )
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.schema import PAIRS, Schema
-from murmuration.preference.data.toml_text import parse_toml
 from murmuration.privacy.durable_files import replace_file
+from murmuration.strategies.settings.toml_text import parse_toml
 
 RESTART_SECONDS = 5.0
 #: Of a host, or of an IPv6 address in brackets, and a port.

@@ -21,10 +21,10 @@ from flwr.superlink.grid.http_grid import HttpGrid
 from murmuration.preference.data.cells import user_cell
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.rows import BadRow
-from murmuration.preference.data.toml_text import parse_toml
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.registration import Hosted, Registration
+from murmuration.strategies.settings.toml_text import parse_toml
 
 _FIELDS = {"key", "users", "user-ids"}
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from murmuration.preference.choices import JUDGED
 from murmuration.preference.data.rows import InputError
-from murmuration.preference.data.toml_text import parse_toml
 from murmuration.preference.models import check_model
 from murmuration.preference.policy_losses import (
     BOUNDED_LOSSES,
@@ -39,6 +38,7 @@ from murmuration.strategies.settings.declaration import (
 from murmuration.strategies.settings.privacy import parse_delta
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.settings.sampling import ROUNDS
+from murmuration.strategies.settings.toml_text import parse_toml
 from murmuration.strategies.spec import Strategy, check_masks, check_noise
 
 #: In a ``config.json``, beside the settings: what ties them to the run's secret keys

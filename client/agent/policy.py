@@ -28,7 +28,6 @@ from flwr.app import RecordDict
 
 from murmuration.client import secure
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.data.toml_text import parse_toml
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
@@ -36,6 +35,7 @@ from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum
 from murmuration.strategies import registry
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.stated_plan import MOST_SHARE, PARAMETER, StatedPlan
+from murmuration.strategies.settings.toml_text import parse_toml
 from murmuration.strategies.spec import NodeHalf
 
 #: Tasks (``preference.data.loading``) of nodes that host judgements.

@@ -69,9 +69,8 @@ def _number(row: Mapping[str, object], column: str) -> float:
 
 
 def _more(first: float, second: float) -> float:
-    most = max(first, second)
-    # Scaled first: the sum of two large numbers may be infinite.
-    return (first / most - second / most) / (first / most + second / most) if most else 0.0
+    total = first / 2 + second / 2  # halved first: the sum of two large numbers may be infinite
+    return (first / 2 - second / 2) / total if total else 0.0
 
 
 #: What can be counted in a text in Markdown.

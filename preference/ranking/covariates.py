@@ -25,13 +25,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from murmuration.preference.ranking.bradley_terry import Strengths, laplacian
+from murmuration.preference.ranking.bradley_terry import PRIOR_STD, Strengths, laplacian
 from murmuration.preference.ranking.release import RankingRelease
 
 #: The standard deviation of the prior of effects: of an answer that has all of it, 174 points.
 _PRIOR_STD = 1.0
 #: Less than this a covariate does not vary within pairs: then nothing is known of its effect.
 _LEAST_VARIANCE = 1e-3
+#: More is impossible.
+_MOST_VARIANCE = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +78,12 @@ def controlled(
     sums_KC, noise = release.covariate_items_BKC[0], release.noise
     votes, items = pairs_KK.sum() / 2, len(net_K)
     inverse_KK = np.linalg.pinv(laplacian(pairs_KK), rcond=1e-9, hermitian=True)
-    a_KC = inverse_KK @ sums_KC
+    a_KC = np.clip(inverse_KK @ sums_KC, -1.0, 1.0)  # as means of what is within
     # Noise adds to what means seem to explain, the same to each covariate.
     by_noise_CC = noise.covariate_items**2 * np.trace(inverse_KK) * np.eye(len(q_C))
     within_CC = release.covariate_squares_BCC[0] - (a_KC.T @ sums_KC - by_noise_CC)
-    spread_CC = _at_least(within_CC / votes, max(_LEAST_VARIANCE, noise.covariate_squares / votes))
+    least = max(_LEAST_VARIANCE, noise.covariate_squares / votes)
+    spread_CC = _within(within_CC / votes, min(least, _MOST_VARIANCE), _MOST_VARIANCE)
     decided_KK = fitted.win_KK + fitted.win_KK.T
     free = (pairs_KK * (decided_KK - fitted.margin_KK**2)).sum() / 2
     slope = free / 2
@@ -115,9 +118,13 @@ def controlled(
     result_KK += noise.covariate_items**2 * np.einsum("ikd,jkd->ij", direct_KKC, direct_KKC)
     result_KK += crossed_KK + crossed_KK.T + by_net_KK + by_net_KK.T
     centre_KK = np.eye(items) - 1.0 / items
+    result_KK = flat**2 * centre_KK @ result_KK @ centre_KK
+    # Where noise leaves nothing, an interval is as wide as the prior, as without covariates.
+    most = max(PRIOR_STD**2, float(covariance_KK.diagonal().max()))
+    result_KK *= min(1.0, most / float(result_KK.diagonal().max()))
     return Controlled(
         theta_K=theta_K - theta_K.mean(),
-        covariance_KK=flat**2 * centre_KK @ result_KK @ centre_KK,
+        covariance_KK=result_KK,
         effect_C=flat * beta_C,
         effect_std_C=flat * np.sqrt(np.maximum(beta_CC.diagonal(), 0.0)),
     )
@@ -147,7 +154,7 @@ def _sampled(
     return independent_CC * np.outer(root_C, root_C)
 
 
-def _at_least(matrix_CC: np.ndarray, least: float) -> np.ndarray:
-    """Return the symmetric part of a matrix with no eigenvalue below ``least``."""
+def _within(matrix_CC: np.ndarray, least: float, most: float) -> np.ndarray:
+    """Return the symmetric part of a matrix with all eigenvalues between two."""
     values_C, vectors_CC = np.linalg.eigh((matrix_CC + matrix_CC.T) / 2)
-    return (vectors_CC * np.maximum(values_C, least)) @ vectors_CC.T
+    return (vectors_CC * np.clip(values_C, least, most)) @ vectors_CC.T
