@@ -58,7 +58,7 @@ def test_all_releases_cost_what_one_does(board, tmp_path):
     assert spent == [PoissonGaussian(1.0, sigma), ContinuedSum(sigma, 3), ContinuedSum(sigma, 3)]
     assert third.run.result["epsilon"] == pytest.approx(one.run.result["epsilon"], rel=1e-6)
     assert third.run.result["epsilon"] <= 20.0 and third.run.promise.private
-    assert "for all 3 models together" in third.run.result["guarantee"]
+    assert "for all 3 boards together" in third.run.result["guarantee"]
     # Whoever votes counts once as a voter, and all votes are there.
     assert second.release.votes_B[0] == pytest.approx(80, abs=5 * second.release.noise.votes)
     assert third.release.voters_B[0] == pytest.approx(80, abs=5 * third.release.noise.voters)
