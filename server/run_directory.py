@@ -300,7 +300,7 @@ class RunDirectory(RunFolder):
         if before != nodes and self._seed is not None:
             raise InputError(
                 f"--resume with other settings: the users were on {before} nodes and are now on "
-                f"{nodes}, which a seeded run cannot repeat; use the same --users-per-node"
+                f"{nodes}, which a seeded run cannot repeat; leave out --users-per-node"
             )
         self.write_private("nodes.json", {"nodes": nodes})
 

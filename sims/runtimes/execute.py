@@ -69,8 +69,19 @@ def execute(
         FlowerRunFailed: Flower could not complete the run.
         RunAborted: a node failed.
     """
+    with with_release(config) as config:
+        return _execute(config, runtime, users_per_node, workers, quiet, on_note)
+
+
+def _execute(
+    config: RunConfig,
+    runtime: Runtime,
+    users_per_node: int | None,
+    workers: Workers,
+    quiet: bool,
+    on_note: OnNote | None,
+) -> dict[str, Any]:
     folder = Path(config.out)
-    config = with_release(config)
     if not config.resume:
         with contextlib.suppress(OSError):  # which the run itself will name
             check_free(Path(os.path.realpath(folder)))  # before anything is loaded, or said

@@ -13,7 +13,8 @@ Ratings are refused, and so are new votes beside which former ones would be read
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,8 +49,7 @@ def votes_added(folder: Path, data: Source) -> Iterator[None]:
         InputError: they are no file and no rows, of another kind than those before, or cannot be
             copied; or the release before was not finished.
     """
-    index = _index(folder)
-    with index.locked():
+    with _held(folder) as index:
         charged = _charged(folder)
         if _finished(folder) < charged:
             raise InputError(
@@ -66,19 +66,27 @@ def votes_added(folder: Path, data: Source) -> Iterator[None]:
             raise
 
 
-def with_release(config: RunConfig) -> RunConfig:
-    """Return the settings of a run with the release that its votes are for, where there are
-    several.
+@contextmanager
+def with_release(config: RunConfig) -> Iterator[RunConfig]:
+    """Yield the settings of a run with the release that its votes are for, where there are several;
+    the votes stay what they are inside, which is where that release is made.
 
     Raises:
         InputError: votes are elsewhere, or were changed.
     """
-    folder = Path(config.out)
     if config.of(RankingSettings).releases == 1:
-        return config
-    digests = _index(folder).read().get("sha256", {})
-    if not digests:
+        yield config
+    elif not _index(Path(config.out)).lock_path.exists():
         raise InputError("--releases is for murmuration rank, which keeps the votes of each period")
+    else:
+        with _held(Path(config.out)) as index:
+            digests = index.read().get("sha256", {})
+            _check_same(config, digests)
+            yield config.changed(release=len(digests))
+
+
+def _check_same(config: RunConfig, digests: Mapping[str, str]) -> None:
+    folder = Path(config.out)
     if Path(config.data) != location(folder):
         raise InputError(f"a board with --releases goes on where it was begun, in {config.data}")
     for name, digest in digests.items():
@@ -92,7 +100,6 @@ def with_release(config: RunConfig) -> RunConfig:
                 f"{path} is not what was handed over: a board cannot go on with another past; "
                 "bring back an undamaged copy"
             )
-    return config.changed(release=len(digests))
 
 
 def check_past(config: RunConfig, data: Data) -> None:
@@ -192,6 +199,26 @@ class _Votes:
                 if not empty.is_dir() or any(empty.iterdir()):
                     break
                 empty.rmdir()
+
+
+#: Whose votes are held in this process, and by which thread.
+_holders: dict[Path, int] = {}
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[PrivateFile]:
+    """Hold the votes of a run's folder, against other processes and threads, and yield their index;
+    inside once more, where a thread holds them already."""
+    index, thread = _index(folder), threading.get_ident()
+    if _holders.get(index.path) == thread:
+        yield index
+        return
+    with index.locked():
+        _holders[index.path] = thread
+        try:
+            yield index
+        finally:
+            del _holders[index.path]
 
 
 def _index(folder: Path) -> PrivateFile:

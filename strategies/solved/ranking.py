@@ -12,10 +12,11 @@
 
 Formal guarantee: (epsilon, delta) for all votes of one user, under every adjacency. A vector is at
 most C long, so the sum moves by at most C where a user comes or goes, and by 2C where one takes
-another's place or changes labels (attained: votes on one pair, and the opposite). Items and
-categories are public lists: a vote on anything else never reaches a sum. Trusted: the nodes'
-clipping, and the server with the sum before noise. Source: net scores are sufficient for
-Bradley–Terry; private rankings are analysed in Cai, Chakraborty and Wang (2507.09388).
+another's place or changes labels (of votes on one pair, and the opposite, by up to 1.85C: counts
+do not turn round). Items and categories are public lists: a vote on anything else never reaches a
+sum. Trusted: the nodes' clipping, and the server with the sum before noise. Source: net scores are
+sufficient for Bradley–Terry; private rankings are analysed in Cai, Chakraborty and Wang
+(2507.09388).
 
 Legend: S sampled users, V coordinates of a vector, B boards, K items.
 """
@@ -500,7 +501,8 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     weighed = f"Votes whose vector was longer than {layout.clip_norm:.4g} weighed less, all alike."
     if releases == 1:
         noise = f"{weighed} Gaussian noise of {plan.noise_multiplier:.4g} times that per coordinate"
-        return built(Ranking(plan, ledger, names, **arguments), plan, context, noise)
+        board = Ranking(plan, ledger, names, **arguments)
+        return built(board, plan, context, noise, promise(context.config, "the board"))
     first, last = plan.prefix_sums.std(1), plan.prefix_sums.std(releases)
     noise = (
         f"{weighed} Gaussian noise of {first:.4g} per coordinate in the first release, and up to "
@@ -511,7 +513,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         plan,
         context,
         noise,
-        promise(context.config, f"all {releases} models together"),
+        promise(context.config, f"all {releases} boards together"),
         counted="the first",
     )
     account = (

@@ -29,6 +29,13 @@ def written(make_result):
     return write
 
 
+def test_one_round_has_no_course(written):
+    several, one = written(), written(rounds=1, rounds_planned=1)
+    assert "Over the rounds" in several and "for all rounds' models taken together" in several
+    assert "Over the rounds" not in one and "rounds' models" not in one
+    assert "This holds whatever else is known" in one
+
+
 class Parsed(HTMLParser):
     VOID = frozenset({"meta", "img", "source"})
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from deployment import World
 
-from murmuration import Ranking
+from murmuration import Ranking, Survey
 from murmuration.client.agent.ledger import OwnLedger
 from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.privacy.accounting.events import PoissonGaussian
@@ -78,3 +78,60 @@ def test_owners_add_the_noise_and_the_board_is_right(tmp_path):
     for name in CLIENTS:
         own = OwnLedger.read(world.state(name) / "own-ledger.jsonl")
         assert own.answered["train"] == 1
+
+
+EVERYTHING = f"""\
+strategies = ["ranking", "laplace-ranking", "best-item", "survey"]
+features = ["items", "survey"]
+adjacency = "zero-out"
+max_epsilon = 40.0
+delta = 1e-3
+max_clip = {VoteLayout(items=3, cap=10, norm_order=1).clip_norm + 0.01:.2f}
+max_rounds = 4
+"""
+
+
+@pytest.mark.timeout(1800)
+def test_boards_a_best_item_and_a_survey_of_the_same_owners(tmp_path):
+    """One after the other, with the server's noise; each owner's agent charges all four."""
+    world = World(tmp_path, ("a", "b"), users=40, policy=EVERYTHING)
+    for name in ("a", "b"):
+        users = {json.loads(line)["user_id"] for line in world.data(name).read_text().splitlines()}
+        vote = {"prompt": "?", "chosen": "trams", "rejected": "parking"}
+        rows = [{"user_id": user, **vote} for user in sorted(users)]
+        rows.append({"user_id": "nobody's", **vote, "chosen": "a voter's own words"})
+        world.data(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    common = {
+        "heldout": 0.0,
+        "adjacency": "zero-out",
+        "epsilon": 8.0,
+        "delta": 1e-3,
+        "users": 40,
+        "min_nodes": 2.0,
+        "timeout": 120.0,
+    }
+    votes = {"items": json.dumps(ITEMS)}
+    kinds = {"ranking": votes, "laplace-ranking": votes, "best-item": votes, "survey": {}}
+    results = {}
+    with world.running() as site:
+        for kind, own in kinds.items():
+            out = {"strategy": kind, "out": str(tmp_path / kind)}
+            config = RunConfig.from_run_config({**common, **own, **out})
+            results[kind] = world.run(site, config)
+    for kind, result in results.items():
+        (charge,) = read_charges(tmp_path / kind / "ledger.jsonl")
+        assert 7.5 < result["epsilon"] <= 8.0
+        assert charge.covers
+        assert (tmp_path / kind / "report.html").exists()
+    for kind in ("ranking", "laplace-ranking"):
+        ranking = Ranking.load(tmp_path / kind)
+        expected_K = np.array([40.0, 0.0, -40.0])
+        assert np.abs(ranking.release.net_BK[0] - expected_K).max() < 6 * ranking.release.noise.net
+        assert ranking.page.exists()
+    assert results["best-item"]["best"]["item"] == "trams"
+    survey = Survey.load(tmp_path / "survey")
+    assert abs(survey.release.users - 42) < 6 * survey.release.noise
+    for name in ("a", "b"):
+        own = OwnLedger.read(world.state(name) / "own-ledger.jsonl")
+        assert own.answered["train"] == 4
+        assert len(own.plans) == 4

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from murmuration import best_item, rank
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.sims.population.population import Population, own_texts, write
@@ -110,4 +111,45 @@ def test_a_survey_is_the_same(data: str, tmp_path: Path, runtime: Runtime) -> No
         (charge,) = read_charges(Path(config.out) / "ledger.jsonl")
         assert charge.replay is not None
         released.append((result["survey"], charge.replay, charge.event))
+    assert released[0] == released[1]
+
+
+#: Ways to make a board of items, as options of ``rank``.
+BOARDS = {
+    "ranking": {"delta": 1e-3},
+    "ranking by category": {"delta": 1e-3, "categories": ["x", "y"], "by": "prompt"},
+    "laplace-ranking": {"delta": 0},
+    "several releases": {"delta": 1e-3, "releases": 3},
+    "best-item": None,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "runtime", [pytest.param(Runtime.FLOWER, marks=pytest.mark.flower), Runtime.RAY]
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("board", BOARDS)
+def test_a_board_is_the_same(tmp_path: Path, runtime: Runtime, board: str) -> None:
+    """Bit for bit, from the same sums: a charge of a seeded run holds their keyed hash."""
+    names = ["a", "b", "c"]
+    votes = [
+        {"user_id": f"v{n}", "prompt": "xy"[n % 2], "chosen": names[n % 2], "rejected": "c"}
+        for n in range(90)
+    ]
+    released = []
+    for where in (Runtime.LOCAL, runtime):
+        options = {"epsilon": 4.0, "seed": 5, "out": tmp_path / where}
+        how = {"runtime": where, "users_per_node": 20}
+        if BOARDS[board] is None:
+            shown = [best_item(votes, names, **options, **how).run.result["best"]]
+        else:
+            ranking = rank(votes[:60], names, **options, **BOARDS[board], **how)
+            if board == "several releases":
+                ranking = rank(votes[60:], continued=tmp_path / where, runtime=where)
+                assert len(ranking.run.result["history"]) == 2
+            shown = [ranking.release.to_json(), ranking.run.result.get("history")]
+        charges = read_charges(tmp_path / where / "ledger.jsonl")
+        assert all(charge.replay for charge in charges)
+        released.append((shown, [(charge.replay, charge.event) for charge in charges]))
     assert released[0] == released[1]

@@ -2,7 +2,14 @@
 with."""
 
 import json
+import multiprocessing
+import os
+import re
 import shutil
+import signal
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -58,7 +65,7 @@ def test_all_releases_cost_what_one_does(board, tmp_path):
     assert spent == [PoissonGaussian(1.0, sigma), ContinuedSum(sigma, 3), ContinuedSum(sigma, 3)]
     assert third.run.result["epsilon"] == pytest.approx(one.run.result["epsilon"], rel=1e-6)
     assert third.run.result["epsilon"] <= 20.0 and third.run.promise.private
-    assert "for all 3 models together" in third.run.result["guarantee"]
+    assert "for all 3 boards together" in third.run.result["guarantee"]
     # Whoever votes counts once as a voter, and all votes are there.
     assert second.release.votes_B[0] == pytest.approx(80, abs=5 * second.release.noise.votes)
     assert third.release.voters_B[0] == pytest.approx(80, abs=5 * third.release.noise.voters)
@@ -288,3 +295,129 @@ def test_who_has_used_up_their_votes_adds_nothing(tmp_path):
     with_more = rank(week(2) + hostile, continued=folders[0]).release
     without = rank(week(2), continued=folders[1]).release
     np.testing.assert_array_equal(with_more.net_BK, without.net_BK)
+
+
+FORKED = multiprocessing.get_context("fork")
+
+
+def ends_before(step: int, folder: Path, **how):
+    """The exit status of a process that releases a board, and is killed before the so-manyth time
+    that it opens something in the folder to write, or renames something into it."""
+
+    def release():
+        left = [step]
+
+        def hook(name, given):
+            writes = (name == "open" and given[2] & (os.O_WRONLY | os.O_RDWR)) or name in (
+                "os.rename",
+                "os.remove",
+            )
+            if writes and str(folder) in str(given[0]):
+                left[0] -= 1
+                if not left[0]:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(hook)
+        rank(**how)
+        os._exit(0)
+
+    process = FORKED.Process(target=release)
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def shown(folder):
+    """The last release that anything in the folder for release tells of."""
+    metrics = folder / "metrics.jsonl"
+    lines = metrics.read_text().splitlines() if metrics.exists() else []
+    rounds = [json.loads(line)["round"] for line in lines if line.endswith("}")]
+    return max([*rounds, result(folder)["rounds"]], default=0)
+
+
+@pytest.mark.slow
+def test_wherever_it_is_killed_it_costs_what_was_released_and_goes_on(board):
+    """By a signal that nothing can catch, before each of its writes; then the same command again,
+    or what its message says."""
+    steps, resumed, before = 0, 0, board.with_name("elsewhere") / "before"
+    shutil.copytree(board, before)
+    while True:
+        steps += 1
+        shutil.rmtree(board)
+        shutil.copytree(before, board)
+        status = ends_before(steps, board, data=week(2), continued=board)
+        assert status in (0, -signal.SIGKILL)
+        charged = charges(board)
+        assert shown(board) <= max(round_ for round_, _ in charged)
+        if (2, 0) in charged:
+            assert (board / "private" / "votes" / "0002.jsonl").exists()
+        if status == 0:
+            break
+        try:
+            released = rank(week(2, users=30), continued=board)
+        except InputError as error:
+            assert re.search(r"release 2 of .* was begun, and not finished", str(error))
+            released, resumed = rank(out=board, resume=True), resumed + 1
+        # Whoever was killed when all was done has the third release.
+        assert charges(board)[:2] == [(1, 0), (2, 0)] and len(charges(board)) <= 3
+        assert released.run.result["epsilon"] <= 20.0
+        assert rank(out=board, resume=True).release.to_json() == released.release.to_json()
+    assert steps > 15 and resumed > 3
+
+
+def in_process(**how):
+    """A process that releases a board; its exit status is 1 for an error of input."""
+
+    def release():
+        try:
+            rank(**how)
+        except InputError as error:
+            print(error)
+            os._exit(1)
+        os._exit(0)
+
+    process = FORKED.Process(target=release)
+    process.start()
+    return process
+
+
+def test_two_at_once_take_turns(board):
+    """Votes of two files that come at the same time are two releases, each with its own."""
+    processes = [in_process(data=week(2), continued=board) for _ in range(2)]
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert charges(board) == [(1, 0), (2, 0), (3, 0)]
+    assert result(board)["rounds"] == 3
+    third = rank(out=board, resume=True).release
+    assert third.net_BK[0, 1] == pytest.approx(40 + 2 * 40, abs=5 * third.noise.net)
+
+
+def test_what_is_resumed_keeps_its_votes_from_others(board, monkeypatch):
+    """Votes of a release that was killed before it was charged can be replaced, but not while
+    somebody makes that release of them: the past of those who come later would be another."""
+    real = vote_files._Votes.drop_after
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "charge", lambda *_, **__: 1 / 0)
+        patched.setattr(vote_files._Votes, "drop_after", lambda self, releases: None)
+        with pytest.raises(ZeroDivisionError):  # killed: nothing is cleaned up
+            rank(week(2), continued=board)
+    assert vote_files._Votes.drop_after is real
+    mine = (board / "private" / "votes" / "0002.jsonl").read_bytes()
+    slow, charge = FORKED.Event(), Ledger.charge
+
+    def waits(ledger, *arguments, **options):
+        slow.set()
+        time.sleep(2)
+        return charge(ledger, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "charge", waits)
+        first = in_process(out=board, resume=True)
+    slow.wait()
+    second = in_process(data=week(2, better="a", worse="b"), continued=board)
+    first.join()
+    second.join()
+    assert [first.exitcode, second.exitcode] == [0, 0]
+    assert charges(board) == [(1, 0), (2, 0), (3, 0)]
+    assert (board / "private" / "votes" / "0002.jsonl").read_bytes() == mine
