@@ -11,31 +11,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from murmuration.preference.data.cells import number_cell
-from murmuration.preference.data.errors import BadRow, InputError
+from murmuration.preference.data.errors import BadRow
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
-#: So many are enough for style, and each takes part of what a voter's vector may be long.
-MOST = 4
 #: By what columns of answers end, the first of two sides and the second.
 SIDES = (("chosen", "rejected"), ("a", "b"), ("0", "1"), ("1", "2"))
-
-
-def covariate_names(listed: str) -> tuple[str, ...]:
-    """Return the names in a list, as `--covariates` is written.
-
-    Raises:
-        InputError: it is no list of names, or one stands there twice.
-    """
-    names = tuple(name.strip() for name in listed.split(",")) if listed else ()
-    wrong = next((name for name in names if not _NAME.fullmatch(name)), None)
-    if wrong is not None:
-        raise InputError(
-            f"--covariates takes names in small letters, comma-separated, as length,bold; got "
-            f"{wrong!r}"
-        )
-    if len(set(names)) < len(names) or len(names) > MOST:
-        raise InputError(f"--covariates takes at most {MOST} different names; got {listed!r}")
-    return names
 
 
 def covariate_columns(names: Sequence[str]) -> frozenset[str]:

@@ -16,12 +16,14 @@ from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 from murmuration.preference.choices import MOST_RESPONSES, Kind
-from murmuration.preference.data.covariates import covariate_names
 from murmuration.preference.data.errors import InputError
 
 #: What `--kind` and `--labels` may name.
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LABELS = ("true", "randomized")
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+#: So many are enough for style, and they share a part of what a voter's vector may be long.
+MOST_COVARIATES = 4
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _SCALE = re.compile(rf"{_NUMBER.pattern}\.\.{_NUMBER.pattern}")
 
@@ -83,7 +85,17 @@ class Schema:
         if self.labels == "randomized" and self.kind in ("ranking", "thumbs"):
             what = "rankings" if self.kind == "ranking" else "thumbs"
             raise InputError(f"--labels randomized is about single choices, not about {what}")
-        if self.covariate_names and self.kind != "pairs":
+        names = self.covariate_names
+        if not all(map(_NAME.fullmatch, names)) or len({*names}) < len(names):
+            raise InputError(
+                "--covariates must be different names in small letters, comma-separated, as "
+                f"length,bold; got {self.covariates!r}"
+            )
+        if len(names) > MOST_COVARIATES:
+            raise InputError(
+                f"--covariates must be at most {MOST_COVARIATES} names; got {self.covariates!r}"
+            )
+        if names and self.kind != "pairs":
             raise InputError(f"--covariates are of pairs: leave them out, or --kind {self.kind}")
         for name in ("max_judgements", "max_characters"):
             if getattr(self, name) < 1:
@@ -106,7 +118,7 @@ class Schema:
     @property
     def covariate_names(self) -> tuple[str, ...]:
         """Return the names of the covariates."""
-        return covariate_names(self.covariates)
+        return tuple(each.strip() for each in self.covariates.split(",")) if self.covariates else ()
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""How far one voter moves a board: at most by what its noise is made for, and that far if they try.
+"""One voter moves a board at most by what its noise is made for, and that far if they try.
 
 Two crowds that differ in one hostile voter go through whole runs, from a file of votes to the
 result. A seeded run draws the same noise whatever the votes, so the difference of two released sums
@@ -208,7 +208,7 @@ def test_rankings_and_votes_for_the_best_of_three(tmp_path, kind, pairing):
 
 @pytest.mark.parametrize("how", EVERYWHERE[:3])
 def test_the_choice_of_the_best_is_moved_by_the_span(tmp_path, monkeypatch, how):
-    """Of a choice nothing but the item is released: here the mechanism notes what it is given."""
+    """Nothing but the item of a choice is released: here the mechanism notes what it is given."""
     choose, given = ExponentialMechanism.choose, []
 
     def noting(self, sum_P, **more):

@@ -80,7 +80,9 @@ def _said_by_model(conversation: object) -> str:
     for turn in turns:
         content: object = turn
         if isinstance(turn, Mapping):
-            content = turn.get("content") if turn.get("role") == "assistant" else ""
+            if turn.get("role") != "assistant":
+                continue
+            content = turn.get("content")
         if isinstance(content, list):
             content = "\n".join(str(part.get("text", "")) for part in content)
         if not isinstance(content, str):

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from murmuration.preference.data.covariates import (
     STYLES,
     covariate_columns,
-    covariate_names,
     covariates_of,
 )
 from murmuration.preference.data.errors import InputError
@@ -20,11 +19,11 @@ LENGTH = Schema(no_prompt=True, covariates="length")
 
 
 def test_names_are_a_list():
-    assert covariate_names("") == ()
-    assert covariate_names("length, bold_words") == ("length", "bold_words")
+    assert Schema().covariate_names == ()
+    assert Schema(covariates="length, bold_words").covariate_names == ("length", "bold_words")
     for wrong in ("Length", "length,", "length,length", "a,b,c,d,e", "0a", "a-b"):
-        with pytest.raises(InputError, match="--covariates takes"):
-            covariate_names(wrong)
+        with pytest.raises(InputError, match="--covariates must be"):
+            Schema(covariates=wrong)
     assert "length_a" in covariate_columns(["length"])
     assert covariate_columns(()) == frozenset()
 

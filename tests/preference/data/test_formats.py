@@ -94,10 +94,10 @@ def test_arena_models_are_what_is_compared(read, cells, better_first):
 def test_arena_models_are_compared_beside_what_they_wrote(tmp_path, winner, chosen):
     """Columns come first; else it is counted in what a model said, and in nothing that it was
     asked."""
-    said = ("**Yes.**\n- one", [{"type": "text", "text": "No, " * 10}])
+    answers = ("**Yes.**\n- one", [{"type": "text", "text": "No, " * 10}])
     row = {"judge": "j", "model_a": "m1", "model_b": "m2", "winner": winner, "words_a": 2}
     row |= {"words_b": 6}
-    for side, content in zip("ab", said, strict=True):
+    for side, content in zip("ab", answers, strict=True):
         turns = [{"role": "user", "content": "long " * 99}, {"role": "assistant"}]
         turns[1]["content"] = content
         row[f"conversation_{side}"] = turns
@@ -106,7 +106,7 @@ def test_arena_models_are_compared_beside_what_they_wrote(tmp_path, winner, chos
     schema = Schema(format="arena-models", covariates="words,length,bold,lists")
     judgements = load_judgements(str(path), schema=schema)
     assert judgements.covariates_RC is not None
-    first = [each * (1 - 2 * chosen) for each in (-0.5, (15 - 40) / 55, 1.0, 1.0)]
+    first = [each * (1 - 2 * chosen) for each in (-0.5, (14 - 40) / 54, 1.0, 1.0)]
     assert judgements.covariates_RC[0].tolist() == pytest.approx(first)
     with pytest.raises(InputError, match="tells of no covariates"):
         load_judgements(str(path), schema=Schema(format="arena", covariates="length"))
@@ -724,7 +724,7 @@ def test_cells_that_are_equal_and_not_the_same_are_not_taken_for_each_other(monk
 
 
 def test_a_format_sees_the_columns_that_it_declares(monkeypatch, read):
-    """What it makes of a row is a function of these alone, so nobody's can become another's."""
+    """A row is a function of these alone, so nobody's can become another's."""
     given = _counting_format(
         monkeypatch,
         ("one", "two", "best"),
