@@ -2,6 +2,7 @@
 
 from murmuration.research.reproductions import (
     accuracy_by_users,
+    aup_kwise,
     aup_tables,
     btl_compare,
     hostile_users,
@@ -43,6 +44,10 @@ ENTRIES = {
     "aup-tables": Entry(
         "Tables 1 and 2 of AUP-RLHF: in which unit they are, and what one accountant makes of them",
         of_rows(aup_tables.aup_tables, lambda rows: aup_tables.REMARKS, aup_tables.plot),
+    ),
+    "aup-kwise": Entry(
+        "Theorem 5 of A: how the error of a reward from rankings goes with K",
+        of_rows(aup_kwise.aup_kwise, aup_kwise.remarks, aup_kwise.plot),
     ),
     "btl-compare": Entry(
         "error of the strategies on synthetic judgements at equal ε, beside a tuned grid",

@@ -80,7 +80,7 @@ def build_published(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures; what it promises is not proven.
 
     Raises:
-        ValueError: another optimizer than the paper's was participations for.
+        ValueError: another optimizer than the paper's was asked for.
     """
     config = context.config
     if config.optimizer not in ("", "sgd"):
