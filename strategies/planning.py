@@ -26,7 +26,8 @@ class PlanQuery:
 
     ``hold_out`` is how users are held out, if they are; ``variant`` and ``adaptation`` are those
     of ``aup``. Of a board ``items`` is how many items it has, ``max_votes`` the most votes of a
-    voter that count, and ``votes_each`` how many that is on average.
+    voter that count, ``votes_each`` how many that is on average, and ``releases`` how often it is
+    released.
     """
 
     strategy: str
@@ -44,6 +45,7 @@ class PlanQuery:
     items: int | None = None
     max_votes: int | None = None
     votes_each: float | None = None
+    releases: int | None = None
 
     def refuse_examples(self) -> None:
         """InputError for what has a meaning only where single judgements are sampled."""

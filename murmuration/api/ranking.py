@@ -18,6 +18,7 @@ from murmuration.preference.data.loading import placed_rows
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.items import clean_name, read_names
 from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.strategies.settings.privacy import is_zero
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -189,7 +190,7 @@ def rank(
     given: dict[str, Any] = {"strategy": _STRATEGY, **settings}
     if given["strategy"] not in (_STRATEGY, _PURE):
         raise InputError("a board is made by --strategy ranking: leave out --strategy")
-    if given["strategy"] == _PURE or _is_zero(given.get("delta")):
+    if given["strategy"] == _PURE or is_zero(given.get("delta")):
         given["strategy"] = _PURE
         _leave_out_delta(given)
     running: dict[str, Any] = {
@@ -275,7 +276,7 @@ def best_item(
         InputError, RunAborted: as of ``rank``.
     """
     given: dict[str, Any] = {**settings, "strategy": _BEST}
-    if _is_zero(given.get("delta")):
+    if is_zero(given.get("delta")):
         _leave_out_delta(given)
     running: dict[str, Any] = {
         "runtime": runtime,
@@ -287,17 +288,10 @@ def best_item(
     return BestItem(run, best["item"], best["gap_at_most_in_19_of_20"])
 
 
-def _is_zero(delta: object) -> bool:
-    try:
-        return delta is not None and float(str(delta)) == 0.0
-    except ValueError:
-        return False
-
-
 def _leave_out_delta(given: dict[str, Any]) -> None:
     """Take a delta of 0 from settings: strategies without a delta promise it by themselves, and
     what a ledger composes them with has the usual one."""
-    if _is_zero(given.get("delta")):
+    if is_zero(given.get("delta")):
         del given["delta"]
 
 

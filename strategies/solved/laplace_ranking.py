@@ -133,6 +133,8 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
         InputError: not epsilon or the noise multiplier alone is given, or a number that cannot be.
     """
     query.refuse_examples()
+    if query.releases:
+        raise InputError("--releases is for boards with a delta: leave it out, or --delta 0")
     if query.cohort is not None or query.rounds not in (None, 1) or not query.users:
         raise InputError(
             "--strategy laplace-ranking takes everybody, once: give --users, and no --cohort"

@@ -59,7 +59,12 @@ from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import PlanQuery, released_once
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.own.ranking import BoardSettings, RankingSettings, VotedItems
+from murmuration.strategies.settings.own.ranking import (
+    MOST_RELEASES,
+    BoardSettings,
+    RankingSettings,
+    VotedItems,
+)
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.vote_stream import VoteStream
 from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
@@ -309,6 +314,21 @@ class Ranking(SumStrategy):
             return {}
         return {"votes": self.ledger.released(self.votes().to_json())}
 
+    def notes(self) -> list[str]:
+        """Return that nothing was learnt, where that is so."""
+        if not self._noisy_V:
+            return super().notes()
+        votes = self.votes()
+        boards = [fit_board(votes.board(place)) for place in range(len(votes.boards))]
+        if any(board.better_KK.any() for board in boards):
+            return super().notes()
+        return [
+            *super().notes(),
+            "NOTHING WAS LEARNT of the order: no two items can be told apart beyond doubt. More "
+            "voters, or a larger epsilon, would tell; murmuration plan --strategy "
+            f"{self.name} --board-size {len(votes.items)} says how many.",
+        ]
+
     def state(self) -> dict[str, np.ndarray]:
         """Also the sums that were released, one after the other."""
         noisy = np.concatenate(self._noisy_V) if self._noisy_V else np.zeros(0)
@@ -496,8 +516,10 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         releases=releases,
         discrete=context.noise.on(layout.size),
     )
-    arguments = context.arguments(SolvedModel(context.dimension))
-    arguments["covariates"] = context.config.schema.covariate_names
+    arguments = {
+        "covariates": context.config.schema.covariate_names,
+        **context.arguments(SolvedModel(context.dimension)),
+    }
     weighed = f"Votes whose vector was longer than {layout.clip_norm:.4g} weighed less, all alike."
     if releases == 1:
         noise = f"{weighed} Gaussian noise of {plan.noise_multiplier:.4g} times that per coordinate"
@@ -558,8 +580,10 @@ def with_power(
         InputError: numbers that no board can have.
     """
     if query.items is None:
-        if query.max_votes or query.votes_each:
-            raise InputError("--max-votes and --votes-each are about a board: add --board-size")
+        if query.max_votes or query.votes_each or query.releases:
+            raise InputError(
+                "--max-votes, --votes-each and --releases are about a board: add --board-size"
+            )
         return numbers
     cap = query.max_votes or DEFAULT_CAP
     each = query.votes_each or float(cap)
@@ -576,9 +600,19 @@ def with_power(
 
 
 def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
-    """Return all numbers of a plan of one Gaussian sum, with the power of its board."""
+    """Return all numbers of a plan of one Gaussian sum, or of several releases that share one, with
+    the power of the last board."""
     numbers = released_once(query, adjacency, (1,))
-    return with_power(numbers, query, lambda layout: numbers["noise_multiplier"] * layout.clip_norm)
+    releases = 1 if query.releases is None else query.releases
+    if not 1 <= releases <= MOST_RELEASES:
+        raise InputError(f"--releases must be from 1 to {MOST_RELEASES}; got {releases}")
+
+    def std_of(layout: VoteLayout) -> float:
+        stream = VoteStream(layout, releases)
+        return numbers["noise_multiplier"] * stream.clip_norm * stream.root.row_norm(releases)
+
+    several = {"releases": releases} if releases > 1 else {}
+    return {**with_power(numbers, query, std_of), **several}
 
 
 def check(settings: Settings) -> None:

@@ -236,6 +236,14 @@ def test_boards_are_of_their_votes(board):
 
 
 @pytest.mark.usefixtures("quick_runs")
+def test_a_board_that_noise_made_says_that_nothing_was_learnt(board):
+    _, drowned = board(seed=3, epsilon=0.01)
+    assert any("NOTHING WAS LEARNT" in warning for warning in drowned["warnings"])
+    _, clear = board(seed=3, epsilon=200.0)
+    assert not any("NOTHING WAS LEARNT" in warning for warning in clear["warnings"])
+
+
+@pytest.mark.usefixtures("quick_runs")
 def test_what_is_held_alike_is_in_the_same_release_and_costs_the_same(board):
     """Here the better item always has the longer answer: nobody can tell which of the two it is."""
     without, plain = board(seed=3, epsilon=200.0)
