@@ -27,6 +27,8 @@ _SETTINGS = frozenset(
         "format",
         "items",
         "kind",
+        "max_characters",
+        "max_judgements",
         "max_votes",
         "noise",
         "on_bad_rows",

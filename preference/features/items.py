@@ -1,8 +1,9 @@
 """One feature an item: for rewards of what is on a public list, and of nothing else.
 
 The list is public, and fixed before anybody looks at votes: an item that only a vote knows would
-give away that somebody voted for it. Two names that differ in case alone, or in characters that
-look the same, are refused: a vote for one would be taken for a vote for the other.
+give away that somebody voted for it. Two names that differ in case alone, in characters that look
+the same or in some that cannot be seen are refused: a vote for one would be taken for a vote for
+the other. So are characters that end or turn round what stands beside them.
 
 Shape suffixes: R texts, D dimensions, B boards, K items.
 """
@@ -19,6 +20,10 @@ import numpy as np
 from murmuration.preference.data.errors import InputError
 
 KIND = "items"
+#: Above it a fit, which compares each item with each other one, takes minutes and gigabytes.
+MOST_ITEMS = 5_000
+#: Of Unicode, those that turn the direction of what follows.
+_TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e")
 #: A board that is the only one has no name.
 ONE_BOARD = ("",)
 
@@ -33,7 +38,8 @@ class ItemFeatures:
             at.
 
     Raises:
-        InputError: fewer than two items, or names that cannot be told apart.
+        InputError: fewer than two items or more than `MOST_ITEMS`, or names that cannot be told
+            apart.
     """
 
     items: tuple[str, ...]
@@ -43,6 +49,11 @@ class ItemFeatures:
         object.__setattr__(self, "items", checked_names("item", self.items))
         if len(self.items) < 2:
             raise InputError(f"a board needs at least two items, and there are {len(self.items)}")
+        if len(self.items) > MOST_ITEMS:
+            raise InputError(
+                f"a board has at most {MOST_ITEMS:,} items, and there are {len(self.items):,}: "
+                "leave out those that few were shown, or make several boards"
+            )
         if tuple(self.boards) != ONE_BOARD:
             object.__setattr__(self, "boards", checked_names("category", self.boards))
         object.__setattr__(self, "boards", tuple(self.boards) or ONE_BOARD)
@@ -113,25 +124,33 @@ def clean_name(written: str) -> str:
 
 def looks_like(name: str) -> str:
     """Return what names have in common that are taken for each other: case and width of letters,
-    and runs of blanks do not count."""
-    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+    runs of blanks, and what cannot be seen do not count."""
+    seen = "".join(each for each in name if unicodedata.category(each) != "Cf")
+    return " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
 
 
 def checked_names(what: str, names: Iterable[str]) -> tuple[str, ...]:
     """Return names, clean.
 
     Raises:
-        InputError: one is empty or no text, or two look alike.
+        InputError: one is empty or no text, has characters that are no part of a name, or two look
+            alike.
     """
     result: dict[str, str] = {}
     for written in names:
-        if not isinstance(written, str) or not (name := clean_name(written)):
+        if not isinstance(written, str) or not looks_like(name := clean_name(written)):
             raise InputError(f"{written!r} is no name: each {what} needs one")
+        if not _TURNING.isdisjoint(name) or any(map(_controls, name)):
+            raise InputError(f"the {what} {name!a} has a control character: leave it out")
         if other := result.get(looks_like(name)):
             differ = "stands there twice" if other == name else f"looks like {other!r}"
             raise InputError(f"the {what} {name!r} {differ}: give each a name of its own, once")
         result[looks_like(name)] = name
     return tuple(result.values())
+
+
+def _controls(character: str) -> bool:
+    return unicodedata.category(character) == "Cc" and not character.isspace()
 
 
 def read_names(option: str, source: str) -> tuple[str, ...]:

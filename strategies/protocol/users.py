@@ -123,6 +123,7 @@ class Registry:
                     reason = str(reply.error.reason)
                     if absent is None and messages.OWNER_REFUSES in reason:
                         raise failed_node(reason, simulated=False, node=node)
+                    reason = reason.removeprefix("InputError: ")
                     raise RegistryError(f"a node did not register: {reason}")
                 entries[node] = messages.read_registry(reply.content)
                 slow.discard(node)

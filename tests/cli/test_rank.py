@@ -93,3 +93,48 @@ def test_a_board_with_a_delta_does_not_go_on_without(cli, files):
     again = ("--continue", files["--out"], "--data", files["--data"], "--delta", 0)
     code, _, error = cli("rank", *again)
     assert code == 2 and "--releases is for --strategy ranking" in error[-1]
+
+
+def vote(better, worse="coffee", **more):
+    return json.dumps({"user_id": "mallory", "chosen": better, "rejected": worse, **more})
+
+
+HOSTILE = {
+    "an item on no list": (vote("z"), "'z' is not in --items"),
+    "alike but for case": (vote("TEA"), "'TEA' is not in --items, and 'tea' is"),
+    "alike but for what cannot be seen": (vote("tea\u200b"), "and 'tea' is"),
+    "no item": (vote(""), "votes.jsonl:561: 'chosen' is empty"),
+    "against itself": (vote("coffee"), "it compares an item with itself"),
+    "no tie": (vote("tea", tie="maybe"), "votes.jsonl:561: 'tie' must be true or false"),
+    "nobody": (json.dumps({"chosen": "tea", "rejected": "coffee"}), "votes.jsonl:561"),
+    "an endless text": (vote("tea" * 100_000), "raise --max-characters"),
+    "no end of brackets": ("[" * 100_000, "votes.jsonl:561"),
+    "another kind": (json.dumps({"user_id": "m", "responses": ["tea"], "best": 0}), "561"),
+    "a broken row": (vote("tea")[:-9], "votes.jsonl:561"),
+    "more than there can be": ("\n".join([vote("tea")] * 10_001), "raise --max-judgements"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_row_gets_one_clear_line_or_is_left_out(cli, files, name):
+    """Left out it moves nobody else's votes: of a seeded board only its voter's share is other."""
+    row, message = HOSTILE[name]
+    assert call(cli, {**files, "--out": files["--out"].with_name("before")})[0] == 0
+    with files["--data"].open("a", encoding="utf-8") as file:
+        file.write(row + "\n")
+    code, _, error = call(cli, files)
+    assert code == 2 and message in error[-1] and "Traceback" not in "".join(error)
+    assert call(cli, files, "--on-bad-rows", "skip", "--users", 61)[0] == 0
+    before, after = (
+        json.loads((folder / "result.json").read_text(encoding="utf-8"))["votes"]
+        for folder in (files["--out"].with_name("before"), files["--out"])
+    )
+    moved = abs(after["net_BK"][0][0] - before["net_BK"][0][0])
+    assert moved <= 10.0 if name == "more than there can be" else moved == 0.0
+
+
+def test_a_voter_with_more_votes_than_usual_is_read_if_that_is_asked_for(cli, files):
+    with files["--data"].open("a", encoding="utf-8") as file:
+        file.write((vote("tea") + "\n") * 10_001)
+    code, out, _ = call(cli, files, "--max-judgements", 20_000, "--max-characters", 10, "--json")
+    assert code == 0 and json.loads(out)["board"][0]["item"] == "tea"

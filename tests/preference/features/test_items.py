@@ -44,6 +44,11 @@ def test_what_is_on_no_list_has_no_features(prompt, response, message):
         (["gpt-4", "gpt-\uff14"], "looks like"),  # a wide digit
         (["one"], "at least two items"),
         (["a", 3], "is no name"),
+        (["a", "a\u200b"], "looks like 'a'"),  # a blank of no width
+        (["a", "\u200b"], "is no name"),
+        (["a", "\u202egnp.exe"], r"'\\u202egnp.exe' has a control character"),
+        (["a", "b\x1b[2J"], r"'b\\x1b\[2J' has a control character"),
+        ([*map(str, range(5_001))], "at most 5,000 items, and there are 5,001"),
     ],
 )
 def test_names_that_cannot_be_told_apart(names, message, tmp_path):
