@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from murmuration.preference.estimation.survey import interval
 from murmuration.preference.ranking.board import CONFIDENCE, Board, fit_board
-from murmuration.preference.ranking.release import RankingRelease
+from murmuration.preference.ranking.release import Noise, RankingRelease
 from murmuration.privacy.durable_files import replace_file
 from murmuration.reporting.evidence import attack_rows
 from murmuration.reporting.facts import facts
@@ -127,7 +128,7 @@ def page(boards: Sequence[Board], release: RankingRelease, result: Mapping[str, 
     run = facts(result)
     return _PAGE.render(
         run,
-        shown=[_shown(board) for board in boards],
+        shown=[_shown(board, release.noise) for board in boards],
         attacker=attack_rows(run),
         cap=release.cap,
         public_pairing=release.pairing == "public",
@@ -246,7 +247,7 @@ class Shown:
     effects: Sequence[tuple[str, str, str]]
 
 
-def _shown(board: Board) -> Shown:
+def _shown(board: Board, noise: Noise) -> Shown:
     order, (best_K, worst_K) = board.order, board.ranks
     elo_K, error_K = board.elo_K, board.error_K
     low, high = float((elo_K - error_K).min()), float((elo_K + error_K).max())
@@ -275,8 +276,8 @@ def _shown(board: Board) -> Shown:
         ticks=[(place(float(tick)), f"{tick:,.0f}") for tick in ticks],
         names=[_plain(board.items[k]) for k in order[:_MATRIX_ON_PAGE]],
         matrix=_matrix(board),
-        votes=round_digits(max(board.votes, 0.0)),
-        voters=round_digits(max(board.voters, 0.0)),
+        votes=_with_error(board.votes, noise.votes),
+        voters=_with_error(board.voters, noise.voters),
         sway=round_digits(board.sway),
         tie=board.tie > 0,
         effects=[
@@ -284,6 +285,12 @@ def _shown(board: Board) -> Shown:
             for each in board.effects
         ],
     )
+
+
+def _with_error(number: float, noise: float) -> str:
+    """Return a number of people or votes, with half of the 95 % interval that its noise makes."""
+    error = f" ± {round_digits(interval(noise))}" if noise else ""
+    return f"{round_digits(max(number, 0.0))}{error}"
 
 
 def _headline(board: Board) -> str:
@@ -294,6 +301,9 @@ def _headline(board: Board) -> str:
     if len(may_be_first) == len(board.items):
         return f"Nobody is ahead: any of {len(board.items)} may be first"
     leader = _plain(board.items[board.order[0]])
+    if len(may_be_first) == 2:
+        (other,) = {*may_be_first} - {board.items[board.order[0]]}
+        return f"{leader} leads; {_plain(other)} may be first, too"
     return f"{leader} leads; any of {len(may_be_first)} may be first"
 
 

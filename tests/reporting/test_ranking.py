@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from murmuration.preference.ranking.board import fit_board
 from murmuration.preference.ranking.layout import VoteLayout
+from murmuration.reporting.figures import round_digits
 from murmuration.reporting.ranking import in_numbers, page, table, write_board
 from murmuration.research.reproductions.ranking.released import item_votes, release
 from murmuration.sims.population.arena import Arena
@@ -122,6 +124,17 @@ def _result(result):
     RESULT.update(result)
 
 
+def test_numbers_of_people_have_their_error(result) -> None:
+    one = released(epsilon=1.0)
+    board = replace(fit_board(one.board(0)), votes=840.0, voters=-3.0)
+    error = {name: round_digits(1.96 * getattr(one.noise, name)) for name in ("votes", "voters")}
+    text = " ".join(page([board], one, result).split())
+    assert f"About 840 ± {error['votes']} votes of 0 ± {error['voters']} voters (numbers" in text
+    exact = released(epsilon=None)
+    text = " ".join(page([fit_board(exact.board(0))], exact, result).split())
+    assert re.search(r"About [\d,]+ votes of [\d,]+ voters \(numbers", text)
+
+
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x", "\t=1", " =1", "\r1"])
 def test_no_cell_begins_a_formula(name: str) -> None:
     one = replace(ONE, items=(name, "b", "c", "d", "e"), boards=(name,))
@@ -145,6 +158,8 @@ def test_a_headline_claims_no_more_than_ranks_do(result) -> None:
     board = fit_board(alike.board(0))
     assert (board.ranks[0] == 1).all()
     assert "Nobody is ahead: any of 5 may be first" in page([board], alike, result)
+    two = replace(board, scores_K=np.array([5.0, 4.9, -3.0, -3.0, -3.9]), covariance_KK=np.eye(5))
+    assert f"{two.items[0]} leads; {two.items[1]} may be first, too" in page([two], alike, result)
     apart = released(points=400.0, epsilon=None, taste=0.0)
     board = fit_board(apart.board(0))
     first = board.items[board.order[0]]
