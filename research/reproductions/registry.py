@@ -33,6 +33,8 @@ from murmuration.research.reproductions.uls import (
     conjecture,
     group_cohort,
     mean_estimation,
+    median_rule,
+    personal,
     variance,
 )
 
@@ -80,6 +82,14 @@ ENTRIES = {
     "uls-mean": Entry(
         "Figure 7 of U: a mean estimated by sampled examples or users, best of one sweep for each",
         of_rows(mean_estimation.mean_estimation, mean_estimation.remarks, mean_estimation.plot),
+    ),
+    "uls-median": Entry(
+        "Figures 9 and 10 of U: the loss of ELS against group size, and whether the median suits",
+        of_rows(median_rule.median_rule, median_rule.remarks, median_rule.plot),
+    ),
+    "uls-personal": Entry(
+        "Figure 16 of U: models of ELS and ULS, tuned on half of each user's judgements",
+        of_rows(personal.personal, personal.remarks, personal.plot),
     ),
     "membership": Entry(
         "which users were trained on: two attacks on reward models, beside what ε allows",

@@ -1,0 +1,232 @@
+"""Figures 9 and 10 of Charles et al. 2024: which group size suits ELS, and does the median?
+
+Source: "U", Appendix H. ELS keeps at most G judgements of a user: with few it trains on little of
+what there is, with many it needs more noise, and busy users count for more. The paper fine-tunes
+language models at several ε and G, and finds that the median number of examples of a user "works
+well". Here it is a linear reward, of users with a heavy tail of judgements, all of one mind, or
+each with an own θ; test users count alike, whatever they gave, as in the paper's evaluation by
+users. At every G a round has as many judgements, and the step size is the best of the same parts of
+the default, by the loss of other users.
+
+The rule, fixed before the full run: with the regret of a G, its loss above that of the best G, the
+median *agrees* where its regret is at most a fifth of the worst's, on average over seeds.
+
+Legend: U users, J judgements of all users, D dimensions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from scipy.special import expit
+
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.research.reproductions.alignment.claims import mean_interval
+from murmuration.research.reproductions.btl import NORM, Training
+from murmuration.research.reproductions.entry import (
+    Rows,
+    distinct,
+    in_processes,
+    tracked,
+    where,
+)
+from murmuration.research.reproductions.plots import legend_below, line, open_corner
+from murmuration.research.reproductions.uls.personal import models
+from murmuration.strategies.config import RunConfig
+
+GROUP_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+EPSILONS = (1.0, 3.0, 8.0)
+DEVIATIONS = (0.0, 2.0)
+#: Judgements of a user are lognormal, and limited.
+MEDIAN, SPREAD = 8, 1.0
+#: Of the worst regret.
+LITTLE = 0.2
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many users, also for the test, and how many judgements a round has."""
+
+    users: int = 2000
+    test_users: int = 500
+    dimension: int = 16
+    rounds: int = 200
+    batch: int = 1600
+
+
+@dataclass(frozen=True, eq=False)
+class Users:
+    """Judgements as differences of features, the preferred response first, grouped by user."""
+
+    x_JD: np.ndarray
+    counts_U: np.ndarray
+
+    @classmethod
+    def draw(
+        cls, seed: int, users: int, deviation: float, truth_D: np.ndarray, most: int
+    ) -> "Users":
+        """Users with a θ of their own each, who judge by Bradley, Terry and Luce."""
+        generator = np.random.default_rng([2027, seed])
+        counts_U = MEDIAN * np.exp(SPREAD * generator.standard_normal(users))
+        counts_U = np.clip(np.round(counts_U), 1, most).astype(np.int64)
+
+        def directions(rows: int) -> np.ndarray:
+            drawn = generator.standard_normal((rows, len(truth_D)))
+            return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+
+        own_JD = np.repeat(truth_D + deviation * directions(users), counts_U, axis=0)
+        x_JD = directions(len(own_JD)) - directions(len(own_JD))
+        agrees_J = generator.random(len(x_JD)) < expit((x_JD * own_JD).sum(axis=1))
+        return cls(np.where(agrees_J[:, None], x_JD, -x_JD), counts_U)
+
+    def examples(self) -> PairExamples:
+        """As strategies train on them."""
+        start_U = torch.from_numpy(np.concatenate([[0], np.cumsum(self.counts_U)]))
+        x_RD = torch.tensor(self.x_JD, dtype=torch.float32)
+        return PairExamples(x_RD, torch.ones(len(x_RD)), start_U)
+
+    def loss(self, theta_D: np.ndarray) -> float:
+        """The mean over users of their mean log loss."""
+        loss_J = np.logaddexp(0.0, -self.x_JD @ theta_D)
+        user_J = np.repeat(np.arange(len(self.counts_U)), self.counts_U)
+        return float((np.bincount(user_J, loss_J) / self.counts_U).mean())
+
+
+def settings(epsilon: float, group_size: int, sizes: Sizes, counts_U: np.ndarray) -> RunConfig:
+    """Return those of a run in which a round has ``batch`` judgements, or all that there are."""
+    kept = int(np.minimum(counts_U, group_size).sum())
+    return RunConfig.from_run_config(
+        {
+            "strategy": "els",
+            "epsilon": epsilon,
+            "delta": 1e-5,
+            "adjacency": "add-remove",
+            "test": "other users",
+            "rounds": sizes.rounds,
+            "cohort": min(sizes.users, sizes.batch),
+            "group_size": group_size,
+            "sampling_probability": min(1.0, sizes.batch / kept),
+        }
+    )
+
+
+def one_seed(
+    task: tuple[int, Sizes, float, Sequence[float], Sequence[int]],
+) -> dict[tuple[float, int], float]:
+    """Return the test users' loss by ε and G."""
+    seed, sizes, deviation, epsilons, group_sizes = task
+    generator = np.random.default_rng([2027, seed, 1])
+    truth_D = generator.standard_normal(sizes.dimension)
+    truth_D *= NORM / np.linalg.norm(truth_D)
+    trained, tuned, tested = (
+        Users.draw(10 * seed + place, users, deviation, truth_D, max(group_sizes))
+        for place, users in enumerate((sizes.users, sizes.test_users, sizes.test_users))
+    )
+    training = Training(trained.examples(), Randomness(seed))
+    return {
+        (epsilon, group_size): tested.loss(
+            min(
+                models(training, settings(epsilon, group_size, sizes, trained.counts_U)),
+                key=tuned.loss,
+            )
+        )
+        for epsilon in epsilons
+        for group_size in group_sizes
+    }
+
+
+def median_rule(
+    quick: bool = False,
+    *,
+    sizes: Sizes = Sizes(),
+    group_sizes: Sequence[int] = GROUP_SIZES,
+    deviations: Sequence[float] = DEVIATIONS,
+    epsilons: Sequence[float] = EPSILONS,
+    seeds: int = 5,
+    workers: int | None = None,
+) -> list[dict[str, Any]]:
+    """Rows ``deviation, epsilon, group_size, loss, regret`` (means and intervals over seeds), then
+    ``deviation, epsilon, median_regret, worst_regret, verdict``. ``quick``: two seeds of few users,
+    one deviation, two ε, four group sizes."""
+    if quick:
+        sizes, seeds = Sizes(users=300, test_users=100, rounds=40, batch=240), 2
+        deviations, epsilons, group_sizes = deviations[-1:], epsilons[::2], (1, MEDIAN, 32, 128)
+    tasks = [
+        (seed, sizes, deviation, tuple(epsilons), tuple(group_sizes))
+        for deviation in deviations
+        for seed in range(seeds)
+    ]
+    results = tracked(in_processes(one_seed, tasks, workers), "group sizes", len(tasks))
+    by_task = dict(zip(tasks, results, strict=True))
+    rows: list[dict[str, Any]] = []
+    verdicts: list[dict[str, Any]] = []
+    for deviation in deviations:
+        same = [by_task[task] for task in tasks if task[2] == deviation]
+        for epsilon in epsilons:
+            mean = {g: float(np.mean([each[epsilon, g] for each in same])) for g in group_sizes}
+            best = min(mean, key=lambda g: mean[g])
+            for group_size in group_sizes:
+                losses = [each[epsilon, group_size] for each in same]
+                regrets = [each[epsilon, group_size] - each[epsilon, best] for each in same]
+                rows.append(
+                    {
+                        "deviation": deviation,
+                        "epsilon": epsilon,
+                        "group_size": group_size,
+                        **mean_interval("loss", losses),
+                        **mean_interval("regret", regrets),
+                    }
+                )
+            worst = max(mean.values()) - mean[best]
+            own = mean[MEDIAN] - mean[best]
+            verdicts.append(
+                {
+                    "deviation": deviation,
+                    "epsilon": epsilon,
+                    "best": best,
+                    "median_regret": own,
+                    "worst_regret": worst,
+                    "verdict": "agrees" if own <= LITTLE * worst else "DIFFERS",
+                }
+            )
+    return rows + verdicts
+
+
+def remarks(rows: Rows) -> list[str]:
+    """Return a sentence for every ε and deviation."""
+    return [
+        f"Users differ by {row['deviation']:g}, ε = {row['epsilon']:g}: the best group size is "
+        f"{row['best']}, the median, {MEDIAN}, loses {row['median_regret']:.4f} against it, the "
+        f"worst {row['worst_regret']:.4f}: {row['verdict']}."
+        for row in rows
+        if "verdict" in row
+    ]
+
+
+def plot(rows: Rows) -> Figure:
+    """Loss against group size, a panel for each deviation, a line for each ε; the median is
+    marked."""
+    measured = [row for row in rows if "group_size" in row]
+    deviations = distinct(measured, "deviation")
+    figure = Figure(figsize=(3.9 * len(deviations) + 0.4, 3.6), layout="constrained")
+    panels = figure.subplots(1, len(deviations), squeeze=False)[0]
+    for axes, deviation in zip(panels, deviations, strict=True):
+        for i, epsilon in enumerate(distinct(measured, "epsilon")):
+            same = where(measured, deviation=deviation, epsilon=epsilon)
+            label = f"ε = {epsilon:g}"
+            line(axes, same, "group_size", "loss_mean", "o-", color=f"C{i}", ms=4, label=label)
+        axes.axvline(MEDIAN, color="0.6", ls=":", lw=1, label="median of users")
+        sizes = distinct(measured, "group_size")
+        axes.set_xscale("log")
+        axes.set_xticks(sizes, [str(size) for size in sizes])
+        axes.minorticks_off()
+        axes.set(
+            title=f"users differ by {deviation:g}", xlabel="group size, G", ylabel="loss of a user"
+        )
+        open_corner(axes)
+    legend_below(figure, 4)
+    return figure

@@ -1,0 +1,50 @@
+"""Figures 9 and 10 of Charles et al. 2024: heavy tails, equal rounds, regrets and the rule."""
+
+import numpy as np
+import pytest
+
+from murmuration.research.reproductions.uls import median_rule
+from murmuration.research.reproductions.uls.median_rule import MEDIAN, Sizes, Users
+from murmuration.strategies.settings.own.els import ElsSettings
+
+SMALL = Sizes(users=60, test_users=40, dimension=3, rounds=6, batch=50)
+TRUTH_D = np.array([2.0, 0.0, 0.0])
+
+
+def test_users_have_a_heavy_tail_about_the_median():
+    users = Users.draw(0, 4000, 0.0, TRUTH_D, 128)
+    assert abs(np.median(users.counts_U) - MEDIAN) <= 1
+    assert users.counts_U.max() > 10 * MEDIAN and users.counts_U.min() == 1
+    assert len(users.x_JD) == users.counts_U.sum() == len(users.examples().y_R)
+
+
+def test_loss_counts_users_alike():
+    two = Users(np.array([[1.0], [1.0], [1.0], [-1.0]]), np.array([3, 1]))
+    theta_D = np.array([1.0])
+    expected = (np.log1p(np.exp(-1.0)) + np.log1p(np.exp(1.0))) / 2
+    assert two.loss(theta_D) == pytest.approx(expected)
+
+
+def test_a_round_has_as_many_judgements_at_every_group_size():
+    users = Users.draw(0, 2000, 0.0, TRUTH_D, 128)
+    for group_size in median_rule.GROUP_SIZES:
+        config = median_rule.settings(3.0, group_size, Sizes(), users.counts_U)
+        kept = np.minimum(users.counts_U, group_size).sum()
+        share = config.of(ElsSettings).sampling_probability
+        assert share * kept == pytest.approx(1600)
+        assert config.group_size == group_size
+
+
+def test_rows_have_regrets_against_the_best_and_the_rule_is_applied():
+    rows = median_rule.median_rule(
+        sizes=SMALL, group_sizes=(1, MEDIAN), deviations=(0.0,), epsilons=(8.0,), seeds=2, workers=1
+    )
+    one, median, verdict = rows
+    assert min(one["regret_mean"], median["regret_mean"]) == 0.0
+    worst = max(one["loss_mean"], median["loss_mean"]) - min(one["loss_mean"], median["loss_mean"])
+    assert verdict["worst_regret"] == pytest.approx(worst)
+    assert verdict["median_regret"] == pytest.approx(median["regret_mean"])
+    # Of two the median is the best or the worst.
+    assert (verdict["verdict"] == "agrees") == (verdict["best"] == MEDIAN)
+    assert len(median_rule.remarks(rows)) == 1
+    assert len(median_rule.plot(rows).axes) == 1
