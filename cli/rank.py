@@ -11,7 +11,7 @@ from murmuration.cli import about_data
 from murmuration.cli.options import JSON, WHERE, add_parameters, help_of
 from murmuration.cli.setting_options import setting_parameters
 from murmuration.preference.data.errors import InputError
-from murmuration.reporting.live.terminal import Terminal
+from murmuration.reporting.live.terminal import Terminal, print_notes
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.declaration import DATA, OUTPUT, PROMISE, RUNTIME
 
@@ -125,9 +125,7 @@ def rank(
             ranking = boards.best_item(data, items, **where, **given)
         else:
             ranking = boards.rank(data, items, by=by, continued=continued, **where, **given)
-    for note in {str(each.message): None for each in notes if each.category is UserWarning}:
-        if note not in ranking.run.result["warnings"]:  # which the board itself says
-            Terminal(stderr=True).print(f"note: {note}", markup=False)
+    print_notes(notes, ranking.run.result["warnings"])
     if as_json:
         print(json.dumps(ranking.to_json()))
     elif isinstance(ranking, boards.BestItem):

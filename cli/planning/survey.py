@@ -9,7 +9,7 @@ import typer
 from murmuration.cli import about_data
 from murmuration.cli.options import JSON, WHERE, add_parameters
 from murmuration.cli.setting_options import setting_parameters
-from murmuration.reporting.live.terminal import Terminal
+from murmuration.reporting.live.terminal import Terminal, print_notes
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.declaration import OUTPUT, RUNTIME
 
@@ -83,9 +83,7 @@ def survey(
             progress=True,
             **given,
         )
-    for note in {str(each.message): None for each in notes if each.category is UserWarning}:
-        if note not in result.run.result["warnings"]:  # which the survey itself says
-            Terminal(stderr=True).print(f"note: {note}", markup=False)
+    print_notes(notes, result.run.result["warnings"])
     if as_json:
         print(json.dumps(result.to_json()))
     else:

@@ -7,8 +7,9 @@ tables and bars, which need control characters of their own (``Terminal``).
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import IO, Any
+from warnings import WarningMessage
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -41,6 +42,13 @@ class Terminal(Console):
                 text = visible(text)
                 style = style.update_link(None) if style and style.link else style
             yield Segment(text, style, control)
+
+
+def print_notes(caught: Iterable[WarningMessage], shown: Collection[str]) -> None:
+    """Print warnings for users to standard error, each once, but for those shown otherwise."""
+    for text in {str(each.message): None for each in caught if each.category is UserWarning}:
+        if text not in shown:
+            Terminal(stderr=True).print(f"note: {text}", markup=False)
 
 
 class Guarded:

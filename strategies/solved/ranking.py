@@ -67,7 +67,7 @@ from murmuration.strategies.settings.own.ranking import (
 )
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.vote_stream import VoteStream
-from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
+from murmuration.strategies.solved.whole_crowd import GaussianCrowdPlan, WholeCrowdPlan
 from murmuration.strategies.spec import (
     ALL,
     BuiltStrategy,
@@ -80,11 +80,7 @@ from murmuration.strategies.spec import (
     sum_bytes,
     supported,
 )
-from murmuration.strategies.sums import (
-    Discrete,
-    SumStrategy,
-    check_vectors_fit,
-)
+from murmuration.strategies.sums import SumStrategy
 
 #: Most ballots of a voter that count.
 DEFAULT_CAP = 10
@@ -124,32 +120,20 @@ class VotePlan(WholeCrowdPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankingPlan(VotePlan):
+class RankingPlan(GaussianCrowdPlan, VotePlan):
     """A plan of Gaussian noise, with vectors bounded in ℓ2, of so many ``releases``."""
 
     releases: int = 1
-    discrete: Discrete = None
 
     @staticmethod
     def declared() -> Strategy:
         """Return the strategy that it is the plan of."""
         return RANKING
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_vectors_fit(self.users, self.clip)
-
     @cached_property
     def clip(self) -> UserClip:
         """Return the bound on a voter's vector, or on all that a voter adds in the releases."""
         return UserClip(VoteStream(self.layout, self.releases).clip_norm)
-
-    @cached_property
-    def mechanism(self) -> GaussianSum:
-        """Return what the round runs and charges: a Gaussian sum over everybody."""
-        return GaussianSum(
-            self.sampler, self.clip, self.noise_multiplier, self.adjacency, self.discrete
-        )
 
     @cached_property
     def prefix_sums(self) -> PrefixSums:

@@ -34,7 +34,6 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.contributions import clip_of
 from murmuration.strategies.optimizers import SolvedModel
@@ -43,7 +42,7 @@ from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.survey import SurveySettings
 from murmuration.strategies.settings.run import Settings
-from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
+from murmuration.strategies.solved.whole_crowd import GaussianCrowdPlan
 from murmuration.strategies.spec import (
     ALL,
     BuiltStrategy,
@@ -55,36 +54,24 @@ from murmuration.strategies.spec import (
     sum_bytes,
     supported,
 )
-from murmuration.strategies.sums import Discrete, SumStrategy, check_vectors_fit
+from murmuration.strategies.sums import SumStrategy
 
 
 @dataclass(frozen=True, kw_only=True)
-class SurveyPlan(WholeCrowdPlan):
+class SurveyPlan(GaussianCrowdPlan):
     """Everybody takes part once, with one vector that is ``questionnaire.longest`` at most."""
 
     questionnaire: Questionnaire
-    discrete: Discrete = None
 
     @staticmethod
     def declared() -> Strategy:
         """Return the strategy that it is the plan of."""
         return SURVEY
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_vectors_fit(self.users, self.clip)
-
     @cached_property
     def clip(self) -> UserClip:
         """Return the bound on a user's vector."""
         return UserClip(self.questionnaire.longest)
-
-    @cached_property
-    def mechanism(self) -> GaussianSum:
-        """Return what the round runs and charges: a Gaussian sum over everybody."""
-        return GaussianSum(
-            self.sampler, self.clip, self.noise_multiplier, self.adjacency, self.discrete
-        )
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.strategies.spec import Strategy
-from murmuration.strategies.sums import SumPlan, noise_for_users
+from murmuration.strategies.sums import Discrete, SumPlan, check_vectors_fit, noise_for_users
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,3 +51,26 @@ class WholeCrowdPlan(SumPlan):
     def gradients(self) -> float:
         """Expected number of users' vectors computed in the whole run."""
         return self.rounds * self.users
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianCrowdPlan(WholeCrowdPlan):
+    """One with Gaussian noise, and vectors bounded in ℓ2 by what the plan's other fields fix."""
+
+    discrete: Discrete = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_vectors_fit(self.users, self.clip)
+
+    @property
+    @abstractmethod
+    def clip(self) -> UserClip:
+        """Return the bound on all that a user adds."""
+
+    @cached_property
+    def mechanism(self) -> GaussianSum:
+        """Return what the round runs and charges: a Gaussian sum over everybody."""
+        return GaussianSum(
+            self.sampler, self.clip, self.noise_multiplier, self.adjacency, self.discrete
+        )

@@ -5,12 +5,13 @@ import json
 import re
 import subprocess
 import sys
+import warnings
 
 import pytest
 from rich.table import Table
 from rich.text import Text
 
-from murmuration.reporting.live.terminal import Guarded, Terminal
+from murmuration.reporting.live.terminal import Guarded, Terminal, print_notes
 
 NASTY = "\x1b[2J\x1b]52;c;aGk=\x07\x1b]8;;http://x.example\x07\r\u202e[link=http://x.example]"
 ESCAPED = r"\x1b[2J\x1b]52;c;aGk=\x07\x1b]8;;http://x.example\x07\r\u202e[link=http://x.example]"
@@ -114,3 +115,15 @@ def test_an_unforeseen_error_prints_no_escape():
         [sys.executable, "-c", code, NASTY], capture_output=True, text=True, timeout=120
     )
     assert "RuntimeError" in found.stderr and harmless(found.stderr)
+
+
+def test_notes_are_printed_once_and_not_what_is_shown_otherwise(capsys):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for text in ("few voters", "few voters", "on the page"):
+            warnings.warn(text, UserWarning, stacklevel=1)
+        warnings.warn("of a library", DeprecationWarning, stacklevel=1)
+    print_notes(caught, ["on the page"])
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == "note: few voters\n"
