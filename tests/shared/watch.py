@@ -301,15 +301,15 @@ def _noise_alone(patched: pytest.MonkeyPatch, seen: Seen) -> None:
 
     laplace, choose = LaplaceSum.release, ExponentialMechanism.choose
 
-    def call_laplace(self, sum_D, *, round_, covers, **more):
-        norm = self.clip.norm
-        seen.given[round_, covers] = Given(np.array(sum_D), norm, 2 * norm, power=1)
-        return laplace(self, np.zeros_like(sum_D), round_=round_, covers=covers, **more)
+    def call_laplace(self, sum_D, **more):
+        bound, turn = self.clip.norm, (more["round_"], more["covers"])
+        seen.given[turn] = Given(np.array(sum_D), bound, 2 * bound, power=1)
+        return laplace(self, np.zeros_like(sum_D), **more)
 
-    def call_choose(self, sum_P, *, round_, covers, **more):
-        spans_P, most = sum_P / CHOICE_STEPS, float(self.choices - 1)
-        seen.given[round_, covers] = Given(spans_P, most, 2 * most, power=1)
-        return choose(self, np.zeros_like(sum_P), round_=round_, covers=covers, **more)
+    def call_choose(self, sum_P, **more):
+        bound, turn = float(self.choices - 1), (more["round_"], more["covers"])
+        seen.given[turn] = Given(sum_P / CHOICE_STEPS, bound, 2 * bound, power=1)
+        return choose(self, np.zeros_like(sum_P), **more)
 
     patched.setattr(LaplaceSum, "release", call_laplace)
     patched.setattr(ExponentialMechanism, "choose", call_choose)
