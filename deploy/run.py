@@ -9,6 +9,7 @@ online is the SuperLink's. Which owners would refuse stands in the private log, 
 """
 
 import json
+import os
 import re
 import subprocess
 import tempfile
@@ -27,6 +28,7 @@ from murmuration.deploy.init import CONNECTION, REGISTRATION
 from murmuration.deploy.processes import environment_of
 from murmuration.deploy.terms import RUN, usual_run, with_usual
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features.items import is_listed, read_names
 from murmuration.reporting.figures import counted, share_text
 from murmuration.reporting.live.progress import RoundProgress, Tail
 from murmuration.reporting.run_files import handed_over
@@ -36,6 +38,7 @@ from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig, refuse_seed
 from murmuration.strategies.protocol.availability import Reason
 from murmuration.strategies.protocol.node_texts import shortened
+from murmuration.strategies.settings.own.ranking import RankingSettings
 
 _POLL = 0.5
 _REFRESH = 10  # rounds after which nodes are asked again, where the strategy takes more than two
@@ -54,7 +57,7 @@ def deployed_config(server: Path, options: dict[str, Any], settings: dict[str, A
     Raises:
         InputError: there is no such run, or it would be refused when it begins.
     """
-    settings = with_usual(server / RUN, settings)
+    settings = _without_a_model(_with_lists(with_usual(server / RUN, settings)))
     solved = settings.get("strategy") in registry.solved()
     config = usual_run({"refresh": 0 if solved else _REFRESH, **options, **settings})
     if config.strategy == "els" and not config.group_size:
@@ -62,10 +65,36 @@ def deployed_config(server: Path, options: dict[str, Any], settings: dict[str, A
             "--set strategy=els: owners' agents tell nobody how many judgements users have, so the "
             "group size cannot be chosen from that; add --set group_size=N"
         )
+    if config.of(RankingSettings).releases > 1:
+        raise InputError(
+            "--set releases: a board that goes on is for simulations, since agents answer for one "
+            "release at a time; make a board of each period, whose costs add up"
+        )
     config = replace(config, registration=config.registration or str(server / REGISTRATION))
     refuse_seed(config)
     registration_for(config)
     return config
+
+
+def _with_lists(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with the whole paths of the public lists that they name, which the server's
+    app reads elsewhere; InputError for one that cannot be read."""
+    lists = dict[str, str]()
+    for name in ("items", "categories", "topics"):
+        source = str(settings.get(name, ""))
+        if source and not is_listed(source):
+            lists[name] = os.path.abspath(Path(source).expanduser())  # noqa: PTH100
+            read_names(f"--{name}", lists[name])
+    return {**settings, **lists}
+
+
+def _without_a_model(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings in which nobody is held out, where that was not asked for and there is no
+    model that could be measured on them."""
+    strategy = settings.get("strategy", RunConfig.strategy)
+    halves = registry.named(strategy).node_halves if strategy in registry.solved() else {}
+    models = [half for half in halves.values() if half.model]
+    return settings if models or not halves else {"heldout": 0.0, **settings}
 
 
 def run_deployed(

@@ -1,5 +1,6 @@
 """``murmuration deploy run``: a run on a deployment, followed until it is over."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -69,4 +70,20 @@ def run(
     with ended_by_signals(), tracked(config.out, report_to, run_name, resume=config.resume):
         result = run_deployed(server, address, config, attempts=attempts, say=say)
     for name in ("epsilon", "rounds", "heldout_accuracy", "heldout_error", "out"):
-        typer.echo(f"{name:<18} {result.get(name)}")
+        if name in result and result[name] is not None:
+            typer.echo(f"{name:<18} {result[name]}")
+    for name, text in _released(result).items():
+        typer.echo(f"{name:<18} {text}")
+
+
+def _released(result: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a run without a model released, by name; pages are written beside its report."""
+    if "votes" in result:
+        from murmuration.api.ranking import Ranking
+
+        return {"page": str(Ranking.load(result["out"]).page)}
+    if "survey" in result:
+        from murmuration.api.surveying import Survey
+
+        return {"page": str(Survey.load(result["out"]).page)}
+    return {"best": result["best"]["item"]} if "best" in result else {}

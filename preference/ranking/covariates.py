@@ -14,9 +14,12 @@ what z varies by within a pair is taken for the same in all pairs:
 - *Effects.* The expectation of q − aᵀnet is Vβ times the summed slope of the expected net scores
   (Stein's identity), so β follows, and θ is what is left of the marginal strengths.
 
-That is consistent where z is normal within pairs and independent of who votes, and close to it
-otherwise; coverage is measured in docs/research/ranking.md. Errors are those of ``intervals``, and
-of q by the voters' own squares, and the noise of all sums, to first order.
+That is consistent where z is normal within pairs, spread alike in all of them and independent of
+who votes. Elsewhere strengths were close to it, and effects off by up to a tenth, however many
+voters there were: where the items whose answers are longer are also the stronger ones, or lengths
+of some spread more than of others. So an effect's error has a part that is proportional to it.
+Other errors are those of ``intervals``, and of q by the voters' own squares, and the noise of all
+sums, to first order. Coverage is measured in docs/research/ranking.md.
 
 Legend: B boards, K items, C covariates, E numbers of the equations without covariates.
 """
@@ -30,6 +33,8 @@ from murmuration.preference.ranking.release import RankingRelease
 
 #: The standard deviation of the prior of effects: of an answer that has all of it, 174 points.
 _PRIOR_STD = 1.0
+#: The standard deviation of what the form of the fit makes an effect wrong by, as a part of it.
+_FORM_ERROR = 0.06
 #: Less than this a covariate does not vary within pairs: then nothing is known of its effect.
 _LEAST_VARIANCE = 1e-3
 #: More is impossible.
@@ -126,7 +131,8 @@ def controlled(
         theta_K=theta_K - theta_K.mean(),
         covariance_KK=result_KK,
         effect_C=flat * beta_C,
-        effect_std_C=flat * np.sqrt(np.maximum(beta_CC.diagonal(), 0.0)),
+        effect_std_C=flat
+        * np.sqrt(np.maximum(beta_CC.diagonal(), 0.0) + (_FORM_ERROR * beta_C) ** 2),
     )
 
 

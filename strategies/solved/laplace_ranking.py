@@ -166,6 +166,12 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
 
 def check_pure(settings: Settings) -> None:
     """InputError for noise that has no place in a promise without a delta."""
+    if settings.noise == "distributed":
+        raise InputError(
+            f"--noise distributed: --strategy {settings.strategy} draws exactly, which the server "
+            "does, and it sees the sum before. Leave it out (--secure-aggregation hides sums of "
+            "single nodes), or make a board with a delta: --strategy ranking"
+        )
     if settings.noise == "gaussian":
         raise InputError(
             f"--noise gaussian: --strategy {settings.strategy} draws with whole numbers; leave it "

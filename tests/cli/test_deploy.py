@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from murmuration import best_item, rank, survey
 from murmuration.cli.deployments import run as deploy_run
 from murmuration.deploy import doctor
 from murmuration.deploy.doctor import Finding
@@ -32,6 +33,24 @@ def configs(monkeypatch):
         lambda server, address, config, **_: found.append(config) or {},
     )
     return found
+
+
+@pytest.mark.usefixtures("quick_runs")
+def test_what_is_released_without_a_model_is_printed(cli, tmp_path, monkeypatch, configs):
+    """A board and a survey end with their pages, a choice with what was chosen."""
+    init = ("deploy", "init", tmp_path / "d", "--host", "127.0.0.1", "--clients", "a:9")
+    assert cli(*init)[0] == 0
+    vote = {"prompt": "?", "chosen": "trams", "rejected": "parking"}
+    votes = [{"user_id": f"v{n}", **vote} for n in range(60)]
+    budget = {"epsilon": 20.0, "delta": 1e-3, "seed": 1, "users": 60}
+    for shown, run in (
+        ("board.html", rank(votes, ["trams", "parking"], out=tmp_path / "r", **budget).run),
+        ("survey.html", survey(votes, out=tmp_path / "s", **budget).run),
+        ("best  ", best_item(votes, ["trams", "parking"], epsilon=2, out=tmp_path / "b").run),
+    ):
+        monkeypatch.setattr(deploy_run, "run_deployed", lambda *_, r=run.result, **__: r)
+        code, out, _ = cli("deploy", "run", tmp_path / "d", "--out", tmp_path / "run")
+        assert code == 0 and shown in out and "None" not in out
 
 
 def test_a_run_is_by_the_numbers_of_init_unless_told_otherwise(cli, tmp_path, configs):

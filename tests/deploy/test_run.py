@@ -13,8 +13,9 @@ from types import SimpleNamespace
 import pytest
 
 from murmuration.deploy import run
+from murmuration.deploy.init import Deployment, write_deployment
 from murmuration.deploy.processes import ended_by_signals
-from murmuration.deploy.run import Watch, run_deployed
+from murmuration.deploy.run import Watch, deployed_config, run_deployed
 from murmuration.preference.data.judgements import InputError
 from murmuration.reporting.run_files import SETTINGS_FILE, settings_of
 from murmuration.strategies.config import RunConfig
@@ -260,3 +261,39 @@ def test_rounds_that_a_resumed_run_keeps_are_not_told_again(tmp_path):
     write(metrics, {"round": 2, "epsilon": None})
     watch.look(SuperLink())
     assert said == ["0 of 0 nodes online", "round 2 of 3, 0 of 0 nodes online"]
+
+
+@pytest.fixture
+def server(tmp_path):
+    """The server's folder of a deployment of two clients."""
+    made = Deployment(("127.0.0.1",), 8100, ("a", "b"), {"a": 40, "b": 40})
+    write_deployment(tmp_path / "d", made)
+    return tmp_path / "d" / "server"
+
+
+def test_boards_and_surveys_hold_nobody_out_and_name_whole_paths(server, tmp_path, monkeypatch):
+    """The server's app runs in another folder, and gives up only when all nodes are there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "items.txt").write_text("trams\nparks\n")
+    out = {"out": str(tmp_path / "run")}
+    for strategy in ("ranking", "laplace-ranking", "best-item", "survey"):
+        own = {} if strategy == "survey" else {"items": "items.txt"}
+        config = deployed_config(server, out, {"strategy": strategy, **own})
+        assert (config.heldout, config.rounds, config.users) == (0.0, 1, 80)
+        listed = config.to_run_config().get("items", "")
+        assert listed == ("" if strategy == "survey" else str(tmp_path / "items.txt"))
+    assert deployed_config(server, out, {"strategy": "uls"}).heldout > 0
+    here = deployed_config(server, out, {"strategy": "ranking", "items": '["a", "b"]'})
+    assert here.to_run_config()["items"] == '["a", "b"]'
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"items": "nowhere.txt"}, r"--items .*nowhere.txt cannot be used"),
+        ({"items": '["a", "b"]', "releases": 3}, "--set releases: a board that goes on is for"),
+    ],
+)
+def test_a_board_that_cannot_be_is_refused_before_anything_is_sent(server, settings, message):
+    with pytest.raises(InputError, match=message):
+        deployed_config(server, {"out": "run"}, {"strategy": "ranking", **settings})

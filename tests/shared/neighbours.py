@@ -17,6 +17,8 @@ TEXT = (
     "one . bet on it , live now , save or spend all of it ."
 )
 WORDS = TEXT.split()
+#: What is voted on.
+ITEMS = ["put", "save", "spend"]
 USERS = 12
 NODES = (1, 2, 3)
 #: Whom hypothesis changes: first and last of a node in the order of files, and one in the middle.
@@ -32,6 +34,10 @@ def row(kind: str, user: str, draws: np.random.Generator) -> dict:
     if kind == "text":
         return {"user_id": user, "text": text(draws)}
     found = {"user_id": user, "prompt": text(draws)}
+    if kind == "votes":
+        chosen, rejected = draws.choice(ITEMS, 2, replace=False).tolist()
+        vote = {**found, "chosen": chosen, "rejected": rejected}
+        return {**vote, "tie": True} if draws.random() < 0.2 else vote
     if kind == "pairs":
         found |= {"chosen": text(draws), "rejected": text(draws)}
         return {**found, "tie": True} if draws.random() < 0.2 else found
@@ -111,10 +117,11 @@ DECLARED: dict[str, dict] = {
     "best of two": {"kind": "top-1", "responses": 4, "model": "plackett-luce"},
     "ranking": {"kind": "ranking", "responses": 4, "model": "plackett-luce"},
     "thumbs": {"kind": "thumbs", "model": "thumbs"},
+    "votes": {"items": json.dumps(ITEMS)},
 }
 OTHER = {
     "pairs": "top-1", "top-1": "ranking", "ranking": "pairs", "best of two": "ranking",
-    "text": "pairs", "thumbs": "pairs",
+    "text": "pairs", "thumbs": "pairs", "votes": "top-1",
 }  # fmt: skip
 
 
@@ -125,7 +132,9 @@ def named(kind: str) -> dict[str, Change]:
     good = [line(row(kind, CHANGED, draws)) for _ in range(200)]
     asked, answer = (
         "prompt",
-        {"pairs": "chosen", "text": "text", "thumbs": "completion"}.get(kind, "responses"),
+        {"pairs": "chosen", "votes": "chosen", "text": "text", "thumbs": "completion"}.get(
+            kind, "responses"
+        ),
     )
     own = (lambda text: [text, "b"]) if answer == "responses" else (lambda text: text)
     if kind == "text":

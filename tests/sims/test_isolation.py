@@ -39,13 +39,20 @@ def test_named_changes(watch, name):
     assert_none(compare(watch, {}, named("pairs")[name]))
 
 
+@pytest.mark.parametrize("strategy", ["ranking", "laplace-ranking", "best-item"])
+@pytest.mark.parametrize("name", named("votes"))
+def test_named_changes_of_votes(watch, strategy, name):
+    options, kind, _ = STRATEGIES[strategy]
+    assert_none(compare(watch, options, named("votes")[name], kind=kind))
+
+
 ANY = ("add-remove", "zero-out", "replace", "replace-labels")
 COMES_OR_GOES = ("add-remove", "zero-out")
 
 #: Of a small cohort no filtered mean could be released.
 LARGER = {"users": 24, "cohort": 18}
 
-#: Of a survey, which measures nobody.
+#: Of a survey and of boards, which measure nobody.
 ASKED_ONCE = {"rounds": 1, "test": "", "heldout": 0.0, "features": "hashing"}
 
 #: Options, kind of judgements, adjacencies.
@@ -78,6 +85,9 @@ STRATEGIES: dict[str, tuple[dict, str, tuple[str, ...]]] = {
     ),
     "survey": ({"strategy": "survey", **ASKED_ONCE}, "pairs", ANY),
     "survey of rankings": ({"strategy": "survey", **ASKED_ONCE}, "ranking", ANY),
+    "ranking": ({"strategy": "ranking", **ASKED_ONCE}, "votes", ANY),
+    "laplace-ranking": ({"strategy": "laplace-ranking", **ASKED_ONCE}, "votes", ANY),
+    "best-item": ({"strategy": "best-item", **ASKED_ONCE}, "votes", ANY),
 }  # fmt: skip
 
 

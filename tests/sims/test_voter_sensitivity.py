@@ -208,7 +208,7 @@ def test_rankings_and_votes_for_the_best_of_three(tmp_path, kind, pairing):
 
 @pytest.mark.parametrize("how", EVERYWHERE[:3])
 def test_the_choice_of_the_best_is_moved_by_the_span(tmp_path, monkeypatch, how):
-    """Nothing but the item of a choice is released: here the mechanism notes what it is given."""
+    """Nothing but the item is released: here the mechanism notes what it is given."""
     choose, given = ExponentialMechanism.choose, []
 
     def noting(self, sum_P, **more):

@@ -63,7 +63,7 @@ def _covariates(row: Cells) -> dict[str, tuple[object, object]]:
     if texts is not None:
         first, second = (_said_by_model(row[column]) for column in texts)
         counted = {name: (count(first), count(second)) for name, count in STYLES.items()}
-    skipped = {column for both in (*_MODELS, *_ANSWERS) for column in both}
+    skipped = {*_ONE_HOT, *(column for both in (*_MODELS, *_ANSWERS) for column in both)}
     names = [each[:-2] for each in row if each.endswith("_a") and each not in skipped]
     given = [name for name in names if f"{name}_b" in row]
     return counted | {name: (row[f"{name}_a"], row[f"{name}_b"]) for name in given}

@@ -76,6 +76,7 @@ def test_the_plan_costs_its_epsilon(adjacency, epsilon):
         ({"labels": "randomized"}, "--strategy best-item takes true labels"),
         ({"clip_norm": 1.0}, "--clip-norm follows"),
         ({"noise": "gaussian"}, "draws with whole numbers"),
+        ({"noise": "distributed"}, "draws exactly, which the server does"),
     ],
 )
 def test_settings_by_which_no_item_is_chosen(changes, message):

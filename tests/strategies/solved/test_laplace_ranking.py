@@ -91,6 +91,7 @@ def test_a_voter_is_worth_the_same_in_any_company():
     ("changes", "message"),
     [
         ({"noise": "gaussian"}, "draws with whole numbers"),
+        ({"noise": "distributed"}, "draws exactly, which the server does"),
         ({"noise": "discrete"}, "--noise discrete is not for --strategy laplace-ranking"),
         ({"kind": "thumbs", "model": "thumbs"}, "--kind thumbs rates single ones"),
         ({"labels": "randomized"}, "--strategy laplace-ranking takes true labels"),
