@@ -1,4 +1,4 @@
-"""How long ``murmuration rank`` takes, and its memory, as voters grow.
+"""Time and memory of ``murmuration rank`` as voters grow.
 
 Votes are those of a synthetic arena: ten a voter in the middle, written as an arena's export
 (``user, model_a, model_b, winner``) and as rows in this library's own form. The whole command runs,

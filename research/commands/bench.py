@@ -136,7 +136,7 @@ def memory(as_json: _Json = False, quick: _Quick = False) -> None:
 
 @bench.command()
 def board(as_json: _Json = False, quick: _Quick = False) -> None:
-    """How long murmuration rank takes as voters grow, over reading the file of their votes."""
+    """Time murmuration rank as voters grow, over reading the file of their votes."""
     console, about = _begin(as_json)
     rows = []
     for voters, form in product(bench_board.VOTERS[: 1 if quick else None], bench_board.FORMS):

@@ -49,7 +49,7 @@ LITTLE = 0.2
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many users, also for the test, and how many judgements a round has."""
+    """Numbers of users, also for the test, and of judgements in a round."""
 
     users: int = 2000
     test_users: int = 500
@@ -98,7 +98,7 @@ class Users:
 
 def settings(epsilon: float, group_size: int, sizes: Sizes, counts_U: np.ndarray) -> RunConfig:
     """Return those of a run in which a round has ``batch`` judgements, or all that there are."""
-    kept = int(np.minimum(counts_U, group_size).sum())
+    number = int(np.minimum(counts_U, group_size).sum())
     return RunConfig.from_run_config(
         {
             "strategy": "els",
@@ -109,7 +109,7 @@ def settings(epsilon: float, group_size: int, sizes: Sizes, counts_U: np.ndarray
             "rounds": sizes.rounds,
             "cohort": min(sizes.users, sizes.batch),
             "group_size": group_size,
-            "sampling_probability": min(1.0, sizes.batch / kept),
+            "sampling_probability": min(1.0, sizes.batch / number),
         }
     )
 

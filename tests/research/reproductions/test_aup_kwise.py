@@ -19,7 +19,7 @@ SETTINGS = replace(aup_kwise._SETTINGS, rounds=6, cohort=60, epsilon=50.0)
 
 
 def test_the_first_of_a_ranking_is_as_likely_as_the_model_says():
-    """Of Gumbel noise it is the softmax: summed over judgements, chances and firsts agree."""
+    """Gumbel noise makes it the softmax: summed over judgements, chances and firsts agree."""
     people = Rankings.draw(3, 4, users=500, each=10, dimension=5)
     x_JWD = people.examples.x_RD.double().numpy().reshape(-1, 3, 5)
     # Rewards of the others less the first's, which is zero.

@@ -29,9 +29,9 @@ def test_a_round_has_as_many_judgements_at_every_group_size():
     users = Users.draw(0, 2000, 0.0, TRUTH_D, 128)
     for group_size in median_rule.GROUP_SIZES:
         config = median_rule.settings(3.0, group_size, Sizes(), users.counts_U)
-        kept = np.minimum(users.counts_U, group_size).sum()
+        number = np.minimum(users.counts_U, group_size).sum()
         share = config.of(ElsSettings).sampling_probability
-        assert share * kept == pytest.approx(1600)
+        assert share * number == pytest.approx(1600)
         assert config.group_size == group_size
 
 
