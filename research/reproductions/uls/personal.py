@@ -5,9 +5,10 @@ further on half of every test user's examples (four epochs of SGD, the step size
 measures the loss on the other half: both gain about the same, so that who is ahead stays ahead.
 Here it is a linear reward, of pairs with features of length one, and users who differ: a user's own
 θ is the crowd's, of length two, plus a deviation of a length that is stated. Compute is equal: as
-many gradients of single judgements in a round. The step size of training is the best of the same
-parts of its default for ELS and for ULS, the personal one the best of a grid for each model, both
-by the loss of other users, and uncharged, as the paper's; clip norms are the defaults.
+many gradients of single judgements in a round. Clip norm and step size of
+training are the best of the same multiples of their defaults for ELS and for ULS, the personal step
+size the best of a grid for each model, all by the loss of other users, and uncharged, as the
+paper's.
 
 The paper has means. Who is harmed is asked besides: the share of users whose loss rises, and the
 deciles of what they gain.
@@ -47,6 +48,7 @@ from murmuration.research.reproductions.entry import (
 )
 from murmuration.research.reproductions.plots import legend_below, line, open_corner
 from murmuration.strategies.config import RunConfig
+from murmuration.strategies.uls import DEFAULT_CLIP
 
 USERS, EACH, DIMENSION, ROUNDS = 2000, 32, 16, 200
 EPSILONS = (1.0, 3.0, 8.0)
@@ -55,8 +57,8 @@ DEVIATIONS = (0.5, 2.0)
 #: Users in a round of ULS, and judgements of each; ELS has as many judgements in a round.
 COHORT, GROUP_SIZE = 200, 8
 EPOCHS = 4
-#: Of a strategy's default step size.
-RATES = (1.0, 1 / 4, 1 / 16, 1 / 64, 1 / 256)
+#: Of a strategy's default step size, and of the default clip norm.
+RATES, CLIPS = (1.0, 1 / 8, 1 / 64), (1.0, 8.0)
 STEPS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)
 ELS, ULS, NONE = "ELS", "ULS", "no privacy"
 
@@ -133,16 +135,18 @@ def settings(strategy: str, epsilon: float | None, sizes: Sizes, seed: int) -> R
 
 
 def models(training: Training, config: RunConfig) -> Iterator[np.ndarray]:
-    """Yield the model of a run with each part of its default step size; of one without privacy
-    that of the default."""
-    strategy, _ = training.run(config)
-    yield strategy.optimizer.result_D.astype(np.float64)
-    if config.strategy == "nonprivate":
-        return
-    rate = strategy.optimizer.settings.rate
-    for part in RATES[1:]:
-        strategy, _ = training.run(config.changed(learning_rate=part * rate))
+    """Yield the model of a run with each multiple of its default clip norm and step size; of one
+    without privacy that of the defaults."""
+    for clip in CLIPS if config.strategy != "nonprivate" else (0.0,):
+        clipped = config.changed(clip_norm=clip * DEFAULT_CLIP)
+        strategy, _ = training.run(clipped)
         yield strategy.optimizer.result_D.astype(np.float64)
+        if not clip:
+            return
+        rate = strategy.optimizer.settings.rate
+        for part in RATES[1:]:
+            strategy, _ = training.run(clipped.changed(learning_rate=part * rate))
+            yield strategy.optimizer.result_D.astype(np.float64)
 
 
 def one_seed(
