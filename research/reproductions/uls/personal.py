@@ -48,6 +48,7 @@ from murmuration.research.reproductions.entry import (
 )
 from murmuration.research.reproductions.plots import legend_below, line, open_corner
 from murmuration.strategies.config import RunConfig
+from murmuration.strategies.optimizers import ServerOptimizer
 from murmuration.strategies.uls import DEFAULT_CLIP
 
 USERS, EACH, DIMENSION, ROUNDS = 2000, 32, 16, 200
@@ -143,6 +144,7 @@ def models(training: Training, config: RunConfig) -> Iterator[np.ndarray]:
         yield strategy.optimizer.result_D.astype(np.float64)
         if not clip:
             return
+        assert isinstance(strategy.optimizer, ServerOptimizer)
         rate = strategy.optimizer.settings.rate
         for part in RATES[1:]:
             strategy, _ = training.run(clipped.changed(learning_rate=part * rate))
