@@ -19,7 +19,7 @@ from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit, 
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Disclosure, Public, Shown
 from murmuration.privacy.mechanisms.distributed import against_server
-from murmuration.privacy.promise import Promise
+from murmuration.privacy.promise import Promise, delta_text
 from murmuration.reporting.facts import in_words, of_rows
 from murmuration.reporting.provenance import name_of
 from murmuration.server.evaluation import HeldOut
@@ -214,8 +214,8 @@ def _guarantee(built: BuiltStrategy, ledger: Ledger) -> str:
     if not ledger.lost or not built.charges or built.level == "item":
         return built.guarantee
     return (
-        f"User-level ({ledger.epsilon():.4g}, {ledger.delta:g})-differential privacy under "
-        f"{ledger.adjacency} adjacency, which is more than the budget: charges were lost and "
+        f"User-level ({ledger.epsilon():.4g}, {delta_text(ledger.delta)})-differential privacy "
+        f"under {ledger.adjacency} adjacency, which is more than the budget: charges were lost and "
         f"counted again. {ledger.adjacency.sentence}"
     )
 

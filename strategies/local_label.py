@@ -41,6 +41,7 @@ from murmuration.privacy.accounting.ledger_lines import ONCE
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.promise import delta_text
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import label_queries, messages
@@ -502,8 +503,8 @@ def _guarantee(promise: LabelPromise) -> str:
             f"judgements are public. {local}"
         )
     return (
-        f"User-level local ({promise.epsilon:g}, {promise.delta:g})-differential privacy of all "
-        f"labels of a user together. {sentence} {local}"
+        f"User-level local ({promise.epsilon:g}, {delta_text(promise.delta)})-differential "
+        f"privacy of all labels of a user together. {sentence} {local}"
     )
 
 

@@ -28,6 +28,7 @@ from murmuration.privacy.mechanisms.discrete_gaussian import (
 from murmuration.privacy.mechanisms.distributed import DistributedNoise
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.promise import delta_text
 from murmuration.privacy.secure_aggregation import party
 from murmuration.strategies.base import CohortStrategy, Participants, PrivateLog
 from murmuration.strategies.optimizers import (
@@ -611,7 +612,7 @@ def promise(config: Settings, released: str = "") -> str:
     adjacency = Adjacency(config.adjacency)
     models = "its one model" if config.rounds == 1 else f"all {config.rounds} models together"
     return (
-        f"User-level ({config.epsilon:g}, {config.delta:g})-differential privacy under "
+        f"User-level ({config.epsilon:g}, {delta_text(config.delta)})-differential privacy under "
         f"{adjacency} adjacency for {released or models}. {adjacency.sentence}"
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.promise import delta_text
 from murmuration.strategies import adaptive, uls
 from murmuration.strategies.adaptive import (
     DEFAULT_START,
@@ -106,7 +107,7 @@ def build_published(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         noise=plan.noise,
         guarantee=(
             f"As published; not proven: the paper claims user-level ({config.epsilon:g}, "
-            f"{config.delta:g})-differential privacy, and its proof does not hold."
+            f"{delta_text(config.delta)})-differential privacy, and its proof does not hold."
         ),
         gradients=participations,
         bytes_per_user=participations / context.users * 2 * 4 * context.dimension,
