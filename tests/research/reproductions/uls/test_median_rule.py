@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from murmuration.research.reproductions.uls import median_rule
+from murmuration.research.reproductions.uls import median_rule, personal
 from murmuration.research.reproductions.uls.median_rule import MEDIAN, Sizes, Users
 from murmuration.strategies.settings.own.els import ElsSettings
 
@@ -35,7 +35,9 @@ def test_a_round_has_as_many_judgements_at_every_group_size():
         assert config.group_size == group_size
 
 
-def test_rows_have_regrets_against_the_best_and_the_rule_is_applied():
+def test_rows_have_regrets_against_the_best_and_the_rule_is_applied(monkeypatch):
+    monkeypatch.setattr(personal, "CLIPS", (1.0,))
+    monkeypatch.setattr(personal, "RATES", (1.0, 0.5))
     rows = median_rule.median_rule(
         sizes=SMALL, group_sizes=(1, MEDIAN), deviations=(0.0,), epsilons=(8.0,), seeds=2, workers=1
     )
