@@ -60,7 +60,7 @@ def test_corrected(made):
     assert built.charges == plan.charges and built.noise == plan.noise
     assert built.clip_norm is None and built.proven
     assert 0.999 < plan.epsilon() <= 1.0
-    assert "(1, 0.0001)-differential privacy under zero-out" in built.guarantee
+    assert "(1, 1e-4)-differential privacy under zero-out" in built.guarantee
     assert built.gradients == 6 * 300
 
 
