@@ -66,6 +66,7 @@ from murmuration.preference.model_folder import SaveOptions
 from murmuration.privacy.disclosure import Disclosure
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.promise import Promise
+from murmuration.reporting.figures import duration
 from murmuration.reporting.promise import details
 from murmuration.reporting.run_files import read_json
 from murmuration.server.lineage import files_of, mark_of
@@ -73,6 +74,7 @@ from murmuration.server.run_folder import RunFolder, check_place
 
 FORMAT = "murmuration-aligned-1"
 _ANSWERS = 4  # of the reference to each prompt, for guards
+EVALUATE_ON = 50
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ class Alignment:
         supervised: what is learnt first; the reference is what comes of that.
         steps, sampling, guards: how it climbs, writes, and is kept from gaming the reward.
         lora_rank, lora_alpha, lora_targets, max_tokens: as of `BaseSettings`.
+        lora_layers: as its ``layers``.
         evaluate_every: steps between evaluations.
         evaluate_on: prompts that are held out for them.
         kl_budget: nats; 0 for none.
@@ -107,9 +110,10 @@ class Alignment:
     lora_rank: int = 16
     lora_alpha: int = 32
     lora_targets: str = ""
+    lora_layers: str = BaseSettings.layers
     max_tokens: int = BaseSettings.max_tokens
     evaluate_every: int = 10
-    evaluate_on: int = 200
+    evaluate_on: int = EVALUATE_ON
     kl_budget: float = 0.0
     seed: PublicSeed = field(default_factory=PublicSeed)
 
@@ -172,8 +176,9 @@ def align(
         return finished
     order = np.random.default_rng([alignment.seed.value, 0]).permutation(len(distinct)).tolist()
     held = [distinct[place] for place in order[: alignment.evaluate_on]]
-    # No more than the steps will ask: for each of them the reference answers four times.
-    most = alignment.evaluate_on + alignment.steps.steps * of_a_step
+    # For each the reference answers four times: asked twice, it writes half of what steps do.
+    needed = max(of_a_step, -(-alignment.steps.steps * of_a_step // 2))
+    most = alignment.evaluate_on + needed
     trained = [distinct[place] for place in order[alignment.evaluate_on : most]]
     on_status("loading")
     reward = AnswerReward.load(alignment.reward, iterates=alignment.guards.pessimism > 0)
@@ -201,6 +206,7 @@ def align(
         watch = _Watch(alignment, base, evaluator, out, mark, on_status, sofar)
         watch.start()
         if not watch.stopped:  # as it may have by a crash
+            watch.pace.begin()
             train_policy(
                 base,
                 trained,
@@ -211,6 +217,7 @@ def align(
                 out / "checkpoints",
                 watch,
                 alignment.evaluate_every,
+                watch.step_done,
             )
         chosen = watch.chosen()
         if not chosen.step:
@@ -264,6 +271,7 @@ def _base(alignment: Alignment, path: str, task: str) -> LanguageBase:
             rank=alignment.lora_rank,
             alpha=alignment.lora_alpha,
             targets=alignment.lora_targets,
+            layers=alignment.lora_layers,
             max_tokens=alignment.max_tokens,
             dtype="float32",
         )
@@ -399,6 +407,37 @@ class _SoFar:
         self._began -= float(before["seconds"])
 
 
+class Pace:
+    """How long a training will take yet, by the steps and evaluations of this process.
+
+    Args:
+        steps: how many there are.
+        every: steps between evaluations; the last step is followed by one, too.
+        clock: seconds, only ever more.
+    """
+
+    def __init__(self, steps: int, every: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._steps, self._every, self._clock = steps, every, clock
+        self._evaluation = 0.0
+        self.begin()
+
+    def begin(self) -> None:
+        """Count steps from now on."""
+        self._began, self._done, self._evaluating = self._clock(), 0, 0.0
+
+    def evaluated(self, seconds: float) -> None:
+        """Take note of how long an evaluation took."""
+        self._evaluating, self._evaluation = self._evaluating + seconds, seconds
+
+    def left(self, step: int) -> float:
+        """Return how many seconds are left after a step of training."""
+        self._done += 1
+        each = (self._clock() - self._began - self._evaluating) / self._done
+        ahead = range(step, self._steps + 1)  # a step is evaluated after this was asked
+        evaluations = sum(at % self._every == 0 or at == self._steps for at in ahead)
+        return each * (self._steps - step) + self._evaluation * evaluations
+
+
 class _Watch:
     """Evaluates, keeps what was evaluated, and says when to stop."""
 
@@ -416,6 +455,12 @@ class _Watch:
         self._out, self._mark, self._on_status, self._sofar = out, mark, on_status, sofar
         self.evaluations: list[Evaluation] = []
         self.stopped = ""
+        self.pace = Pace(alignment.steps.steps, alignment.evaluate_every)
+
+    def step_done(self, step: int) -> None:
+        """Say how far the training is."""
+        left, steps = duration(self.pace.left(step)), self._alignment.steps.steps
+        self._on_status(f"step {step:,} of {steps:,}: about {left} left")
 
     def start(self) -> None:
         """Evaluate the reference, or read what was evaluated up to the last checkpoint."""
@@ -435,6 +480,7 @@ class _Watch:
 
     def __call__(self, step: int) -> bool:
         """Evaluate the policy as it is; whether to stop."""
+        began = time.monotonic()
         result = self._evaluator(
             step, lambda done, of: self._on_status(f"step {step}: {done:,} of {of:,} answers")
         )
@@ -447,6 +493,7 @@ class _Watch:
         self._add(result)
         _write(self._out / "metrics.jsonl", json_lines(one.to_json() for one in self.evaluations))
         self._on_status(self._status_text(result))
+        self.pace.evaluated(time.monotonic() - began)
         return bool(self.stopped)
 
     def _add(self, one: Evaluation) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from murmuration.alignment.likelihoods import AnswerLikelihoods
 from murmuration.alignment.rewards import AnswerReward, Scores
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import LanguageBase
@@ -207,43 +208,25 @@ def divergences(
     bias if they were drawn from everything (top-p 1); a single one can be negative. At temperature
     0 nothing is drawn, and temperature 1 is taken.
     """
-    temperature = sampling.temperature or 1.0
-    policy_P = _log_likelihoods(base, openings, answers, temperature)
+    likelihoods = AnswerLikelihoods(base, sampling.temperature or 1.0)
     network: Any = base.model
-    with network.disable_adapter():
-        return policy_P - _log_likelihoods(base, openings, answers, temperature)
+    apart_P = np.zeros(len(openings))
+    lengths_P = np.array([len(o) + len(a) for o, a in zip(openings, answers, strict=True)])
+    most = min(base.batch_tokens, max(1, base.most_logits // base.words))
+    for places in length_batches(lengths_P, most):
+        rows = [openings[place] for place in places], [answers[place] for place in places]
+        with torch.inference_mode():
+            policy_R = likelihoods(*rows).double().sum(1)
+            with network.disable_adapter():
+                apart_P[places] = (policy_R - likelihoods(*rows).double().sum(1)).cpu().numpy()
+        likelihoods.forget()
+    return apart_P
 
 
 def kl_is(sampling: Sampling) -> str:
     """Return what the mean of `divergences` estimates: the divergence only where everything was
     drawn from."""
     return "KL" if sampling.top_p == 1 else "mean log-ratio"
-
-
-def _log_likelihoods(
-    base: LanguageBase,
-    openings: Sequence[list[int]],
-    answers: Sequence[list[int]],
-    temperature: float,
-) -> np.ndarray:
-    """Of each answer after its opening, (P,) float64."""
-    whole = [[*opening, *answer] for opening, answer in zip(openings, answers, strict=True)]
-    found_P = np.zeros(len(whole))
-    pad = base.tokenizer.pad_token_id
-    most = min(base.batch_tokens, max(1, base.most_logits // base.words))
-    for places in length_batches(np.array([len(ids) for ids in whole]), most):
-        length = max(len(whole[place]) for place in places)
-        ids_RL = torch.tensor(
-            [whole[place] + [pad] * (length - len(whole[place])) for place in places],
-            device=base.device,
-        )
-        with torch.inference_mode(), base.computing():
-            logits_RLV = base.model(input_ids=ids_RL).logits
-        for row, place in enumerate(places.tolist()):
-            first, end = len(openings[place]), len(whole[place])
-            log_LV = (logits_RLV[row, first - 1 : end - 1].double() / temperature).log_softmax(1)
-            found_P[place] = float(log_LV.gather(1, ids_RL[row, first:end, None]).sum())
-    return found_P
 
 
 def check_readable(evaluation: Evaluation, base: str) -> None:

@@ -3,7 +3,8 @@
 What is TRL's: sampling, advantages, the KL penalty, the optimizer, checkpoints. What is ours: how
 prompts are written down (`preference.language.tokens`, as in every other training and use of the
 model; TRL would hand the prompt's text to the tokenizer as it stands), how answers are read off the
-tokens, and the reward.
+tokens, the reward, and how likely answers are (`alignment.likelihoods`): TRL would compute all
+layers three times for each, and on a processor the words' numbers of each prompt's tokens, too.
 
 PPO, which papers name, is left out: TRL has no trainer of it any more. RLOO (Ahmadian et al. 2024)
 takes the same reward with the same penalty β on log π − log π_ref, and the mean of the prompt's
@@ -20,16 +21,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
+from murmuration.alignment.likelihoods import AnswerLikelihoods
 from murmuration.alignment.rewards import Scores
 from murmuration.alignment.writing import writing
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import LanguageBase
 from murmuration.preference.language.generation import Sampling
+from murmuration.preference.language.loading import trained_layers
 
 METHODS = ("rloo", "grpo")
 #: Numbers in the states of a step's texts, of all layers, at a time: some 2 GiB with what is kept.
 _STATES = 2**24
+#: What of TRL's trainers is replaced.
+_OURS = ("_tokenize_prompts", "_get_per_token_logps_and_entropies")
 OPTIMIZERS = ("rmsprop", "adamw_torch")
 
 
@@ -51,8 +57,8 @@ class Steps:
     """
 
     method: str = "rloo"
-    steps: int = 100
-    batch: int = 64
+    steps: int = 20
+    batch: int = 32
     answers: int = 4
     rate: float = 1e-3
     beta: float = 0.15
@@ -92,6 +98,7 @@ def train_policy(
     folder: Path,
     on_step: Callable[[int], bool],
     every: int,
+    progress: Callable[[int], None] = lambda done: None,
 ) -> None:
     """Train the LoRA layers of ``base`` in place.
 
@@ -106,6 +113,7 @@ def train_policy(
         on_step: called every ``every`` steps and after the last, with how many are done, before a
             checkpoint is written; training ends where it says True.
         every: also how often a checkpoint is written.
+        progress: called after each step, with how many are done.
 
     Raises:
         InputError: TRL is not installed, there are fewer prompts than a step takes, or a step is
@@ -132,16 +140,42 @@ def train_policy(
         "rloo": (RLOOTrainer, RLOOConfig),
         "grpo": (GRPOTrainer, GRPOConfig),
     }[steps.method]
-    if not hasattr(trainer_class, "_tokenize_prompts"):
+    if not all(hasattr(trainer_class, name) for name in _OURS):
         raise InputError(
-            "this version of trl writes prompts down in another way than is known here: "
+            "this version of trl does what is ours in another way than is known here: "
             "pip install 'murmuration-rlhf[align]' takes one that fits"
         )
-    texts = base.texts
+    texts, likelihoods = base.texts, AnswerLikelihoods(base, sampling.temperature)
 
-    class OurTemplating(trainer_class):  # type: ignore[misc, valid-type]
+    class OurTrainer(trainer_class):  # type: ignore[misc, valid-type]
         def _tokenize_prompts(self, prompts: list[str]) -> tuple[list[list[int]], None, dict]:
+            likelihoods.forget()  # what was written in the step before
             return texts.openings(prompts, sampling.max_new_tokens), None, {}
+
+        def _get_per_token_logps_and_entropies(
+            self,
+            model: Any,
+            input_ids: torch.Tensor,
+            attention_mask: torch.Tensor,
+            logits_to_keep: int,
+            batch_size: int | None = None,
+            **_: Any,
+        ) -> tuple[torch.Tensor, torch.Tensor, None]:
+            """As TRL's: (R, K), zero beyond an answer's end. Entropies, which nothing is made of,
+            are said to be zero."""
+            there_RL = attention_mask.bool()
+            log_RK = torch.zeros(len(input_ids), logits_to_keep, device=input_ids.device)
+            for at in range(0, len(input_ids), batch_size or len(input_ids)):
+                part = slice(at, at + (batch_size or len(input_ids)))
+                both = (slice(None, -logits_to_keep), slice(-logits_to_keep, None))
+                rows = [
+                    [ids_L[there_L].tolist() for ids_L, there_L in zip(
+                        input_ids[part, side], there_RL[part, side], strict=True)]
+                    for side in both
+                ]  # fmt: skip
+                own_RK = likelihoods(*rows)
+                log_RK[part, : own_RK.shape[1]] = own_RK
+            return log_RK, torch.zeros_like(log_RK), None
 
         def _save_checkpoint(self, *given: Any) -> None:
             with writing(folder):
@@ -169,6 +203,7 @@ def train_policy(
 
         def on_step_end(self, args, state, control, **kwargs):  # type: ignore[override]
             done = state.global_step
+            progress(done)
             if done % every == 0 or done == steps.steps:
                 base.model.eval()
                 control.should_training_stop = on_step(done) or control.should_training_stop
@@ -182,7 +217,9 @@ def train_policy(
         parameter.requires_grad_(True)
     ordered = _in_order(list(prompts), steps, seed)
     longest = max(map(len, texts.openings(ordered, sampling.max_new_tokens)))
-    together = answers_together(steps.batch, longest + sampling.max_new_tokens, network.config)
+    together = answers_together(
+        steps.batch, longest + sampling.max_new_tokens, sampling.max_new_tokens, base
+    )
     quiet: dict[str, Any] = {"report_to": [], "disable_tqdm": True, "logging_strategy": "steps"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of libraries, about each other
@@ -210,7 +247,7 @@ def train_policy(
             save_total_limit=1,
             **quiet,
         )
-        trainer = OurTemplating(
+        trainer = OurTrainer(
             model=base.model,
             reward_funcs=rewards,
             args=config,
@@ -234,18 +271,24 @@ def train_policy(
         network.delete_adapter("ref")
 
 
-def answers_together(batch: int, tokens: int, shape: Any) -> int:
+def answers_together(batch: int, tokens: int, new_tokens: int, base: LanguageBase) -> int:
     """Return how many of a step's answers go through the network at a time: a divisor of ``batch``.
 
     Their gradients are added up, so a step is the same but for roundings. What they need at a time
-    follows from their states, of which each layer keeps some tens for the way back.
+    follows from their states, of which each layer that is gone back through keeps some tens, and
+    from the numbers of all words for each of their tokens.
 
     Args:
         batch: answers of a step.
         tokens: the most of a prompt with its answer.
-        shape: the network's config.
+        new_tokens: the most of an answer.
+        base: the policy.
     """
-    most = max(1, _STATES // (tokens * shape.hidden_size * shape.num_hidden_layers))
+    network: Any = base.model
+    config, layers = network.config, trained_layers(network, base.settings.layers, "--base")
+    trained = config.num_hidden_layers if layers is None else len(layers)
+    states = tokens * config.hidden_size * trained
+    most = max(1, min(_STATES // states, base.most_logits // (new_tokens * base.words)))
     return max(each for each in range(1, batch + 1) if batch % each == 0 and each <= most)
 
 

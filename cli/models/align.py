@@ -46,6 +46,9 @@ def align(
         float | None, typer.Option(help=f"{meaning('epsilon')} Of that reward.")
     ] = None,
     delta: Annotated[str, typer.Option(help=f"{meaning('delta')} Of that reward.")] = "1e-5",
+    features: Annotated[
+        str, typer.Option(help=f"{help_of('features')} Of that reward.")
+    ] = "hashing",
     users: Annotated[
         int, typer.Option(help=f"{meaning('users')} Of that reward.", min=0, show_default=False)
     ] = 0,
@@ -87,6 +90,7 @@ def align(
         judgements=judgements,
         epsilon=epsilon,
         delta=delta,
+        features=features,
         users=users,
         limit=limit,
         prompts_public=prompts_public,

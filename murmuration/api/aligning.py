@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from murmuration.api.quiet import quiet_libraries
 from murmuration.api.run import Run, model_folder
@@ -29,6 +29,7 @@ def align(
     judgements: Source | None = None,
     epsilon: float | None = None,
     delta: float | str = 1e-5,
+    features: str = "hashing",
     users: int = 0,
     limit: int = 1000,
     prompts_public: bool = False,
@@ -44,9 +45,10 @@ def align(
     lora_rank: int = 16,
     lora_alpha: int = 32,
     lora_targets: str = "",
+    lora_layers: str = "all",
     max_tokens: int | None = None,
     evaluate_every: int = 10,
-    evaluate_on: int = 200,
+    evaluate_on: int = 50,
     kl_budget: float = 0.0,
     seed: int = 0,
     resume: bool = False,
@@ -86,6 +88,7 @@ def align(
             the folder OUT-reward, by ``uls`` over 200 rounds.
         epsilon: Epsilon of that reward.
         delta: Delta of that reward.
+        features: Its features, as of ``train``: ``"smollm2"`` for a real language model's states.
         users: Nominal, round, public number of users that it is trained on, from which the cohort
             follows; 0: as many as there are, exactly, which the reward's promise then says.
         limit: Most prompts to use.
@@ -105,6 +108,8 @@ def align(
         lora_rank: Rank of LoRA.
         lora_alpha: Alpha of LoRA: its change is multiplied by alpha / rank.
         lora_targets: Layers that LoRA changes, comma-separated, or ``all-linear``.
+        lora_layers: Which of the base's layers it changes: ``all``, ``last:4``, or ``9-12``. What
+            is below the first is computed once for each answer.
         max_tokens: Most tokens of prompt and answer; by default as in ``train``.
         evaluate_every: Steps between evaluations.
         evaluate_on: Prompts held out for evaluation.
@@ -144,7 +149,8 @@ def align(
         tracked(folder, report_to, run_name, resume=resume, step="step"),
     ):
         if judgements is not None:
-            reward = _trained_reward(judgements, epsilon, delta, users, folder, resume, say)
+            how = {"epsilon": epsilon, "delta": delta, "features": features, "users": users}
+            reward = _trained_reward(judgements, how, folder, resume, say)
         assert reward is not None
         model = Path(model_folder(reward))
         models = [model, base]
@@ -175,6 +181,7 @@ def align(
             lora_rank=lora_rank,
             lora_alpha=lora_alpha,
             lora_targets=lora_targets,
+            lora_layers=lora_layers,
             evaluate_every=evaluate_every,
             evaluate_on=evaluate_on,
             kl_budget=kl_budget,
@@ -218,29 +225,25 @@ def _truth(given: str | None, prompts: str) -> str:
 
 def _trained_reward(
     judgements: Source,
-    epsilon: float | None,
-    delta: float | str,
-    users: int,
+    how: Mapping[str, Any],
     out: Path,
     resume: bool,
     say: Callable[[str], None],
 ) -> Path:
     """Return a private reward in OUT's neighbour: trained by secret coins and noise, as it has no
-    seed; or the one that is there, if it was trained alike."""
+    seed; or the one that is there, if it was trained alike. ``how`` is settings of its run."""
     from murmuration.api.training import train
 
-    if epsilon is None:
+    if how["epsilon"] is None:
         raise InputError("--reward-data needs --epsilon: what the reward may cost a user")
     run = out.with_name(out.name + "-reward")
     finished = (run / "result.json").exists()  # and is refused if it had other settings
-    say(f"training a reward at epsilon {epsilon:g} into {run}")
+    say(f"training a reward at epsilon {how['epsilon']:g} into {run}")
     train(
         data=None if isinstance(judgements, str) and judgements == "population" else judgements,
         strategy="uls",
-        epsilon=epsilon,
-        delta=delta,
-        users=users,
         rounds=200,
+        **how,
         out=run,
         resume=finished or (resume and run.exists()),
     )

@@ -32,7 +32,7 @@ import math
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import asdict, dataclass, replace
@@ -481,11 +481,33 @@ class LanguageBase:
         ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
         with self.computing():
+            lower_RLH = None if self.lower is None else self.lower(self.written(tokens, texts_R))
+        return self.next_states(inputs, lower_RLH), inputs["input_ids"]
+
+    def next_states(
+        self, inputs: Mapping[str, Any], lower_RLH: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Return what is known of the tokens that follow, (R, L, H), for `said`.
+
+        Args:
+            inputs: as of `inputs_of`.
+            lower_RLH: what `lower_states` gave of the same; None: computed from the first layer on.
+        """
+        with self.computing():
             body = self._body  # which is tried from the first layer on
-            with self._entered(tokens, texts_R):
-                if body is None:
-                    return self.model(**inputs).logits, inputs["input_ids"]
-                return body(**inputs)[0], inputs["input_ids"]
+            entered = nullcontext() if lower_RLH is None else self._lower_layers.entered(lower_RLH)
+            with entered:
+                return self.model(**inputs).logits if body is None else body(**inputs)[0]
+
+    def lower_states(self, inputs: Mapping[str, Any]) -> torch.Tensor:
+        """Return texts' states below the first trained layer, (R, L, H), without gradients; where
+        there is a ``lower``.
+
+        Args:
+            inputs: as of `inputs_of`.
+        """
+        with self.computing(), torch.no_grad():
+            return self._lower_layers.states(self.model, inputs)
 
     def said(self, state_QH: torch.Tensor) -> torch.Tensor:
         """Return what is said of some tokens that follow, by their states, (Q, V) float32."""

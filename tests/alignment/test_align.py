@@ -136,7 +136,7 @@ def test_held_out_prompts_are_not_trained_on(asked, tmp_path, monkeypatch):
         honest(base, prompts, *rest)
 
     monkeypatch.setattr(module, "train_policy", train_policy)
-    of_all = Steps(steps=8, batch=8, answers=4, rate=0.02, beta=0.0)
+    of_all = Steps(steps=16, batch=8, answers=4, rate=0.02, beta=0.0)
     align(asked(steps=of_all), [*PROMPTS, *PROMPTS], tmp_path / "out")
     rows = (tmp_path / "out/answers/step-000000.jsonl").read_text().splitlines()
     held = [json.loads(row)["prompt"] for row in rows]
@@ -303,12 +303,38 @@ def test_values_out_of_range(asked, more, said):
         asked(**more)
 
 
+def test_the_time_left_is_of_the_steps_and_evaluations_that_are_left():
+    now = [0.0]
+    pace = module.Pace(steps=4, every=2, clock=lambda: now[0])
+    pace.evaluated(5.0)  # of the reference
+    now[0] = 100.0
+    pace.begin()
+    now[0] = 110.0
+    assert pace.left(1) == 3 * 10.0 + 2 * 5.0
+    now[0] = 130.0
+    assert pace.left(2) == 2 * 15.0 + 2 * 5.0
+    now[0] = 137.0
+    pace.evaluated(7.0)
+    now[0] = 152.0
+    assert pace.left(3) == 15.0 + 7.0
+    now[0] = 167.0
+    assert pace.left(4) == 7.0
+
+
+def test_each_step_says_how_much_time_is_left(finished, tmp_path):
+    heard = []
+    align(finished[0], PROMPTS, tmp_path / "out", said=heard.append)
+    for step in range(1, 5):
+        (text,) = [text for text in heard if text.startswith(f"step {step} of 4: about ")]
+        assert text.endswith(" left")
+
+
 def test_guards_are_of_the_references_answers_to_the_trained_prompts(asked, tmp_path):
-    wanted = asked(guards=Guards(length="match"), steps=steps(2))
+    wanted = asked(guards=Guards(length="match"), steps=steps(4))
     result = align(wanted, PROMPTS, tmp_path / "out")
     text = (tmp_path / "out/reference.jsonl").read_text()
     rows = [json.loads(row) for row in text.splitlines()]
-    # Two steps have two prompts each; the reference answers no others.
+    # Four steps have two prompts each, and ask each twice; the reference answers no others.
     assert len(rows) == 4 * 4
     assert result["prompts_trained"] == 4
     assert result["range"][0] < 0 < result["range"][1]
@@ -385,8 +411,8 @@ def test_a_checkpoint_that_was_killed_half_way_is_not_gone_on_from(
 
 @pytest.mark.parametrize(
     ("most", "what"),
-    [(0, "config.json"), (1500, "reference.jsonl"), (5000, r"theta-000000\.safetensors"),
-     (10_000, "checkpoints"), (14_000, "checkpoints")],
+    [(0, "config.json"), (5000, r"theta-000000\.safetensors"), (10_000, "checkpoints"),
+     (14_000, "checkpoints")],
 )  # fmt: skip
 def test_a_full_disk_is_said_in_a_line_and_it_goes_on_when_there_is_room(
     finished, tmp_path, most, what
@@ -400,6 +426,13 @@ def test_a_full_disk_is_said_in_a_line_and_it_goes_on_when_there_is_room(
     parts = align(wanted, PROMPTS, out, resume=(out / "config.json").exists())
     assert parts["policy"]["kl"] == pytest.approx(whole["policy"]["kl"], rel=1e-4, abs=1e-5)
     assert [line["step"] for line in metrics(out)] == [0, 2, 4]
+
+
+def test_a_disk_that_is_full_at_the_references_answers(finished, tmp_path):
+    long, wanted = [f"{prompt} {'wait ' * 20}" for prompt in PROMPTS], finished[0]
+    with no_file_above(1500), pytest.raises(InputError, match=r"reference\.jsonl cannot be writ"):
+        align(wanted, long, tmp_path / "out")
+    assert align(wanted, long, tmp_path / "out", resume=True)["saved_step"] == 4
 
 
 def test_a_disk_that_is_full_at_the_end_costs_no_step(asked, tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 """Policy gradients by TRL: on our tokens and our reading of answers, towards what is rewarded."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -125,7 +123,7 @@ def test_a_step_is_the_same_however_many_answers_go_through_at_a_time(
     whole = run(policy(language_model), tmp_path / "whole", method=method)
     told = []
 
-    def two(batch, tokens, shape):
+    def two(batch, tokens, new_tokens, base):
         told.append(batch)
         return 2
 
@@ -136,13 +134,47 @@ def test_a_step_is_the_same_however_many_answers_go_through_at_a_time(
     np.testing.assert_allclose(parts.theta(), whole.theta(), atol=1e-5)
 
 
-def test_how_many_answers_go_through_at_a_time():
-    small = SimpleNamespace(hidden_size=64, num_hidden_layers=2)
-    smollm2 = SimpleNamespace(hidden_size=576, num_hidden_layers=30)
-    assert reinforce.answers_together(64, 200, small) == 64
-    assert reinforce.answers_together(16, 121, smollm2) == 8
-    assert reinforce.answers_together(12, 121, smollm2) == 6
-    assert reinforce.answers_together(16, 4096, smollm2) == 1
+def test_how_many_answers_go_through_at_a_time(language_model, monkeypatch):
+    base = policy(language_model)
+    layer = 128 * base.model.config.hidden_size  # numbers of an answer's states in each of two
+    monkeypatch.setattr(reinforce, "_STATES", 2 * layer * 16)
+    together = reinforce.answers_together
+    assert together(64, 128, 5, base) == 16
+    assert together(12, 128, 5, base) == 12
+    assert together(64, 256, 5, base) == 8
+    assert together(64, 10**9, 5, base) == 1
+    last = policy(language_model, layers="last:1")  # what is below is not gone back through
+    assert together(64, 128, 5, last) == 32
+    base.most_logits = base.words * 5 * 4
+    assert together(64, 128, 5, base) == 4
+
+
+def test_all_that_is_ours_is_trls_but_for_roundings(language_model, tmp_path, monkeypatch):
+    """With what TRL computes itself the policy is the same."""
+    ours = run(policy(language_model, layers="last:1"), tmp_path / "ours", steps=3)
+    monkeypatch.setattr(reinforce, "AnswerLikelihoods", lambda *_: None)
+    from trl.trainer.rloo_trainer import RLOOTrainer
+
+    theirs = RLOOTrainer._get_per_token_logps_and_entropies
+    honest = RLOOTrainer.__init_subclass__
+
+    def without_ours(cls, **more):
+        cls._get_per_token_logps_and_entropies = theirs
+        cls._tokenize_prompts = lambda self, texts: (base.texts.openings(texts, 5), None, {})
+        honest(**more)
+
+    monkeypatch.setattr(RLOOTrainer, "__init_subclass__", classmethod(without_ours))
+    base = policy(language_model, layers="last:1")
+    run(base, tmp_path / "theirs", steps=3)
+    assert np.abs(ours.theta()).max() > 0.01
+    np.testing.assert_allclose(ours.theta(), base.theta(), atol=1e-4)
+
+
+def test_every_step_is_told(language_model, tmp_path):
+    done, base = [], policy(language_model)
+    how = Steps(steps=3, batch=8, answers=4)
+    train_policy(base, PROMPTS, saves, how, SAMPLING, 0, tmp_path, lambda _: False, 2, done.append)
+    assert done == [1, 2, 3]
 
 
 def test_it_ends_where_it_is_told_to(language_model, tmp_path):

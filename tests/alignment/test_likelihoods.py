@@ -1,0 +1,90 @@
+"""Answers' likelihoods, token by token: those of the whole network, whatever is computed once."""
+
+import pytest
+import torch
+
+from murmuration.alignment.likelihoods import AnswerLikelihoods
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+
+pytest.importorskip("peft")
+
+TEMPERATURE = 0.7
+
+
+def policy(language_model, kind, layers):
+    path, targets = str(language_model(kind)), "all-linear" if kind == "llama" else ""
+    base = LanguageBase(BaseSettings(path, task="policy", rank=2, targets=targets, layers=layers))
+    base.put(0.5 * base.random_theta())
+    return base
+
+
+def by_hand(base, opening, answer):
+    ids = torch.tensor([[*opening, *answer]])
+    logits = base.model(input_ids=ids).logits[0].double() / TEMPERATURE
+    log_LV = logits[len(opening) - 1 : -1].log_softmax(1)
+    return log_LV.gather(1, ids[0, len(opening) :, None])[:, 0]
+
+
+OPENINGS = [[8, 9, 10], [11, 12, 13, 14, 9], [10, 8]]
+ANSWERS = [[9, 10], [8], [14, 13, 12, 11]]
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@pytest.mark.parametrize("layers", ["all", "last:1"])
+def test_each_token_is_as_likely_as_by_the_whole_network(language_model, kind, layers):
+    base = policy(language_model, kind, layers)
+    assert (base.lower is None) == (layers == "all")
+    likelihoods = AnswerLikelihoods(base, TEMPERATURE)
+    for _ in range(2):  # the second time from what is kept
+        with torch.no_grad():
+            log_RK = likelihoods(OPENINGS, ANSWERS)
+            expected = [by_hand(base, *row) for row in zip(OPENINGS, ANSWERS, strict=True)]
+        assert log_RK.shape == (3, 4)
+        for row, answer in enumerate(ANSWERS):
+            torch.testing.assert_close(
+                log_RK[row, : len(answer)].double(), expected[row], atol=1e-5, rtol=1e-5
+            )
+            assert not log_RK[row, len(answer) :].any()
+
+
+def test_states_that_were_kept_are_those_of_every_policy_on_the_base(language_model):
+    base = policy(language_model, "llama", "last:1")
+    likelihoods = AnswerLikelihoods(base, TEMPERATURE)
+    with torch.no_grad():
+        first = likelihoods(OPENINGS, ANSWERS)
+        base.put(torch.zeros(base.dimension))
+        at_zero = likelihoods(OPENINGS, ANSWERS)
+        likelihoods.forget()
+        assert torch.equal(likelihoods(OPENINGS, ANSWERS), at_zero)
+    assert not torch.allclose(first, at_zero)
+
+
+def test_the_lower_layers_are_computed_once_for_each_text(language_model, monkeypatch):
+    base, texts = policy(language_model, "llama", "last:1"), []
+    honest = base.lower_states
+
+    def counted(inputs):
+        texts.append(len(inputs["input_ids"]))
+        return honest(inputs)
+
+    monkeypatch.setattr(base, "lower_states", counted)
+    likelihoods = AnswerLikelihoods(base, TEMPERATURE)
+    with torch.no_grad():
+        likelihoods([*OPENINGS, OPENINGS[0]], [*ANSWERS, ANSWERS[0]])
+        likelihoods(OPENINGS[1:], ANSWERS[1:])
+        likelihoods([[8, 9]], [[12]])
+    assert texts == [3, 1]
+
+
+@pytest.mark.parametrize("layers", ["all", "last:1"])
+def test_gradients_are_plain_pytorchs(language_model, layers):
+    base = policy(language_model, "llama", layers)
+    likelihoods, weight_R = AnswerLikelihoods(base, TEMPERATURE), torch.tensor([1.0, -2.0, 0.5])
+    with base.differentiable() as parameters:
+        (likelihoods(OPENINGS, ANSWERS).sum(1) * weight_R).sum().backward()
+        actual = torch.cat([p.grad.flatten() for p in parameters.values()])
+    with base.differentiable() as parameters:
+        each = [by_hand(base, *row).sum() for row in zip(OPENINGS, ANSWERS, strict=True)]
+        (torch.stack(each) * weight_R).sum().backward()
+        expected = torch.cat([p.grad.flatten() for p in parameters.values()])
+    assert float((actual - expected).norm()) < 1e-5 * float(expected.norm())
