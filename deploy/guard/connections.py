@@ -55,7 +55,7 @@ class BoundedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin, at the cost of the stranger who has been here longest if there are too many."""
         super().connection_made(transport)
-        self._since = self.loop.time()
+        self._since = time.monotonic()
         self._expect_head()
         strangers = [
             other

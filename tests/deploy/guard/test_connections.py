@@ -82,6 +82,7 @@ def test_a_signature_in_trailers_is_none(superlink):
 
 def test_strangers_have_no_place_but_their_own(superlink, monkeypatch):
     monkeypatch.setattr(connections, "STRANGERS", 3)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 60.0)  # or they would go by themselves
     strangers = [socket.create_connection(("127.0.0.1", superlink.port), timeout=20)]
     try:
         for count in range(2, 6):
@@ -98,6 +99,7 @@ def test_strangers_have_no_place_but_their_own(superlink, monkeypatch):
 
 def test_a_node_is_no_stranger_once_it_is_known(superlink, monkeypatch):
     monkeypatch.setattr(connections, "STRANGERS", 1)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 60.0)
     more = "content-length: 9\r\n"
     strangers = []
     with superlink.begin("none-such", superlink.alice.headers(), more) as node:
