@@ -225,14 +225,16 @@ class UserBackward:
                 out.requires_grad_(True)  # nothing before it is trained: this is where it begins
             given = [*args, *kwargs.values()]
             tensors = [value.detach() for value in given if isinstance(value, torch.Tensor)]
-            kept = _Kept.apply(torch.empty((), requires_grad=True), *tensors).grad_fn
-            # By the hook below only through that node, which a checkpoint empties.
+            # Whole: some versions of torch empty a node when the tensor that it made is gone.
+            kept = _Kept.apply(torch.empty((), requires_grad=True), *tensors)
+            # By the hook below only through its node, which a checkpoint empties.
             others: list[Any] = [_Tensor if isinstance(v, torch.Tensor) else v for v in given]
             names, positional = list(kwargs), len(args)
             del given, tensors
 
             def came_back(g: torch.Tensor) -> None:
-                saved = iter(kept.saved_tensors)  # may run the block again: not as a rule's doing
+                # May run the block again: not as a rule's doing.
+                saved = iter(kept.grad_fn.saved_tensors)
                 here = [next(saved) if value is _Tensor else value for value in others]
                 for start, shape in layer.places.values():
                     if rule is _embedding:
