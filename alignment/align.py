@@ -74,7 +74,6 @@ from murmuration.server.run_folder import RunFolder, check_place
 
 FORMAT = "murmuration-aligned-1"
 _ANSWERS = 4  # of the reference to each prompt, for guards
-EVALUATE_ON = 50
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ class Alignment:
     lora_layers: str = BaseSettings.layers
     max_tokens: int = BaseSettings.max_tokens
     evaluate_every: int = 10
-    evaluate_on: int = EVALUATE_ON
+    evaluate_on: int = 50
     kl_budget: float = 0.0
     seed: PublicSeed = field(default_factory=PublicSeed)
 

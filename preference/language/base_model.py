@@ -32,7 +32,7 @@ import math
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import asdict, dataclass, replace
@@ -388,7 +388,7 @@ class LanguageBase:
         """Rewards of some texts at the θ that was put last, (R,)."""
         ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
-        with self.computing(), self._entered(tokens, texts_R):
+        with self.computing(), self._entered(self._lower_of(tokens, texts_R)):
             if self.settings.head_pooling == "last":
                 return self.model(**inputs).logits[:, 0].float()
             each_RL = self._head(self.head_states(inputs))[..., 0].float()
@@ -425,14 +425,13 @@ class LanguageBase:
             with self.computing():
                 self.lower.prepare(self.written(tokens, texts_R))
 
-    @contextmanager
-    def _entered(self, tokens: Tokens, texts_R: np.ndarray) -> Iterator[None]:
-        """Begin at the first trained layer, within, where the states below are kept."""
-        if self.lower is None:
-            yield
-            return
-        with self._lower_layers.entered(self.lower(self.written(tokens, texts_R))):
-            yield
+    def _lower_of(self, tokens: Tokens, texts_R: np.ndarray) -> torch.Tensor | None:
+        """Return the states of texts below the first trained layer, where they are kept."""
+        return None if self.lower is None else self.lower(self.written(tokens, texts_R))
+
+    def _entered(self, lower_RLH: torch.Tensor | None) -> AbstractContextManager[None]:
+        """Begin at the first trained layer, within, where there are states below."""
+        return nullcontext() if lower_RLH is None else self._lower_layers.entered(lower_RLH)
 
     def _lower_states(self) -> LowerStates | None:
         """Return the states below the first trained layer; None where none is below, or where the
@@ -481,7 +480,7 @@ class LanguageBase:
         ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
         with self.computing():
-            lower_RLH = None if self.lower is None else self.lower(self.written(tokens, texts_R))
+            lower_RLH = self._lower_of(tokens, texts_R)
         return self.next_states(inputs, lower_RLH), inputs["input_ids"]
 
     def next_states(
@@ -495,8 +494,7 @@ class LanguageBase:
         """
         with self.computing():
             body = self._body  # which is tried from the first layer on
-            entered = nullcontext() if lower_RLH is None else self._lower_layers.entered(lower_RLH)
-            with entered:
+            with self._entered(lower_RLH):
                 return self.model(**inputs).logits if body is None else body(**inputs)[0]
 
     def lower_states(self, inputs: Mapping[str, Any]) -> torch.Tensor:

@@ -411,8 +411,7 @@ def layers_of(model: Any, path: str, option: str) -> tuple[str, torch.nn.ModuleL
 def trained_layers(model: Any, chosen: str, path: str) -> range | None:
     """Return which of a network's layers LoRA changes, counted from 0; None for all.
 
-    ``chosen`` is as `preference.choices.LORA_LAYERS` has it, where they are counted from 1; of
-    fewer layers than ``last`` says it is all.
+    ``chosen`` is as `preference.choices.LORA_LAYERS` has it, where they are counted from 1.
 
     Raises:
         InputError: there are no such layers.
@@ -423,7 +422,7 @@ def trained_layers(model: Any, chosen: str, path: str) -> range | None:
         return None
     number = len(layers_of(model, path, "--lora-layers")[1])
     last, low, high = match.groups()
-    first, end = (max(0, number - int(last)), number) if last else (int(low) - 1, int(high))
+    first, end = (number - int(last), number) if last else (int(low) - 1, int(high))
     if not 0 <= first < end <= number:
         raise InputError(f"--lora-layers {chosen}: {path} has layers 1 to {number}")
     return range(first, end)
