@@ -37,6 +37,8 @@ _STATES = 2**24
 #: What of TRL's trainers is replaced.
 _OURS = ("_tokenize_prompts", "_get_per_token_logps_and_entropies")
 OPTIMIZERS = ("rmsprop", "adamw_torch")
+#: vLLM in the process that trains.
+COLOCATE = "colocate"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Steps:
         rate: the learning rate of LoRA's factors.
         beta: what a nat of divergence costs, in the reward's logits.
         optimizer: one of `OPTIMIZERS`.
+        vllm: who writes a step's answers: the policy itself (empty), vLLM on the same GPU
+            (`COLOCATE`), or the address of a vLLM server that TRL sends the policy's weights.
 
     Raises:
         InputError: a value out of range.
@@ -63,6 +67,7 @@ class Steps:
     rate: float = 1e-3
     beta: float = 0.15
     optimizer: str = "rmsprop"
+    vllm: str = ""
 
     def __post_init__(self) -> None:
         for name, known in (("method", METHODS), ("optimizer", OPTIMIZERS)):
@@ -81,6 +86,19 @@ class Steps:
             raise InputError(f"--learning-rate must be a positive number; got {self.rate}")
         if not (math.isfinite(self.beta) and self.beta >= 0):
             raise InputError(f"--kl-coef must not be negative; got {self.beta}")
+        if not re.fullmatch(rf"|{COLOCATE}|https?://\S+", self.vllm):
+            raise InputError(
+                f"--vllm must be {COLOCATE} or a vLLM server's address (http://…); got {self.vllm!r}"
+            )
+
+    @property
+    def written_by(self) -> dict[str, Any]:
+        """Return what TRL's configurations say of who writes."""
+        if not self.vllm:
+            return {}
+        if self.vllm == COLOCATE:
+            return {"use_vllm": True, "vllm_mode": COLOCATE}
+        return {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": self.vllm}
 
     @property
     def prompts(self) -> int:
@@ -245,16 +263,22 @@ def train_policy(
             use_cpu=base.device.type == "cpu",
             dataloader_pin_memory=False,
             save_total_limit=1,
+            **steps.written_by,
             **quiet,
         )
-        trainer = OurTrainer(
-            model=base.model,
-            reward_funcs=rewards,
-            args=config,
-            train_dataset=datasets.Dataset.from_dict({"prompt": ordered}),
-            processing_class=base.tokenizer,
-            callbacks=[AfterSteps()],
-        )
+        try:
+            trainer = OurTrainer(
+                model=base.model,
+                reward_funcs=rewards,
+                args=config,
+                train_dataset=datasets.Dataset.from_dict({"prompt": ordered}),
+                processing_class=base.tokenizer,
+                callbacks=[AfterSteps()],
+            )
+        except (ImportError, OSError) as error:  # not installed; no server there
+            if not steps.vllm:
+                raise
+            raise InputError(f"--vllm {steps.vllm}: {error}") from None
         trainer.remove_callback(PrinterCallback)
         try:
             trainer.train(resume_from_checkpoint=last)

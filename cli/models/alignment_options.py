@@ -61,6 +61,12 @@ _OPTIONS = {
         "steps__optimizer": _of(
             "--optimizer", help="Optimizer.", click_type=click.Choice(OPTIMIZERS)
         ),
+        "steps__vllm": _of(
+            "--vllm",
+            help="Who writes a step's answers, on GPUs: `colocate` (vLLM beside the policy), or the "
+            "address of a vLLM server that TRL can send weights. \\[default: the policy itself]",
+            show_default=False,
+        ),
     },
     "Guards against gaming the reward": {
         "guards__clip": _of(

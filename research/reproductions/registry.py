@@ -12,6 +12,7 @@ from murmuration.research.reproductions.alignment import (
     accuracies,
     arguments,
     frontier,
+    head_states,
     judgements_each,
     step_times,
     synthetic_pairs,
@@ -162,6 +163,11 @@ ENTRIES = {
     "aup-tldr": Entry(
         "Figures 2, 5 and 6 of AUP-RLHF: how often answers win by private rewards, at equal ε",
         wins.wins,
+    ),
+    "head-states": Entry(
+        "which layer of a frozen language model a reward should read, and how: people's judgements",
+        head_states.head_states,
+        head_states.of_people,
     ),
     "arguments": Entry(
         "rewards of real people's judgements, and what SmolLM2's arguments gain by them",

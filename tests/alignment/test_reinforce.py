@@ -1,10 +1,14 @@
 """Policy gradients by TRL: on our tokens and our reading of answers, towards what is rewarded."""
 
+import importlib.util
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from murmuration.alignment import reinforce
+from murmuration.alignment.likelihoods import AnswerLikelihoods
 from murmuration.alignment.reinforce import Steps, train_policy
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
@@ -170,6 +174,61 @@ def test_all_that_is_ours_is_trls_but_for_roundings(language_model, tmp_path, mo
     np.testing.assert_allclose(ours.theta(), base.theta(), atol=1e-4)
 
 
+@pytest.mark.parametrize("method", ["rloo", "grpo"])
+@pytest.mark.parametrize(
+    ("vllm", "mode", "address"),
+    [("colocate", "colocate", None), ("http://gpu:8000", "server", "http://gpu:8000")],
+)
+def test_vllm_writes_where_it_is_asked_to(
+    language_model, tmp_path, monkeypatch, method, vllm, mode, address
+):
+    """It is not installed here, so another stands for it: what is checked is what it is given, that
+    its weights follow the policy's, and that the policy learns from what it wrote."""
+    base, given, synced = policy(language_model), {}, []
+    answers = [base.texts.tokenizer(text)["input_ids"][:5] for text in ("save it", "spend it")]
+
+    class Vllm:
+        def __init__(self, **settings):
+            given.update(settings)
+            self.vllm_client = SimpleNamespace(
+                get_server_info=lambda: {"model_config": {"logprobs_mode": "processed_logprobs"}}
+            )
+
+        def sync_weights(self):
+            synced.append(base.theta().copy())
+
+        def generate(self, prompts, images, num_generations, profiler=None):
+            written = [answers[place % 2] for place in range(len(prompts))]
+            # GRPO weighs an answer by how likely its writer thought it; here, as the policy does.
+            likely = [[[None] for _ in ids] for ids in written]
+            return prompts, written, likely, likely
+
+    for name in ("rloo_trainer", "grpo_trainer"):
+        module = importlib.import_module("trl.trainer." + name)
+        monkeypatch.setattr(module, "VLLMGeneration", Vllm)
+    prefix = [base.texts.openings([PROMPTS[0]], 5)[0]]
+    likelihoods = AnswerLikelihoods(base, 1.0)
+
+    def margin():
+        save, spend = (likelihoods(prefix, [ids]).sum().item() for ids in answers)
+        likelihoods.forget()
+        return save - spend
+
+    before = margin()
+    run(base, tmp_path, method=method, steps=4, vllm=vllm, beta=0.0)
+    assert margin() > before
+    assert (given["mode"], given["server_base_url"]) == (mode, address)
+    assert len(synced) == 4 and not np.array_equal(synced[0], synced[-1])
+
+
+@pytest.mark.parametrize("vllm", ["colocate", "http://127.0.0.1:9"])
+def test_where_vllm_is_not_there_it_is_named(language_model, tmp_path, vllm):
+    if importlib.util.find_spec("vllm"):
+        pytest.skip("vLLM is installed")
+    with pytest.raises(InputError, match=f"--vllm {vllm}.*vLLM"):
+        run(policy(language_model), tmp_path, vllm=vllm)
+
+
 def test_every_step_is_told(language_model, tmp_path):
     done, base = [], policy(language_model)
     how = Steps(steps=3, batch=8, answers=4)
@@ -211,6 +270,7 @@ def test_nothing_is_left_of_the_copy_that_trl_makes(language_model, tmp_path):
         ({"rate": 0.0}, "--learning-rate"),
         ({"beta": -1.0}, "--kl-coef"),
         ({"optimizer": "lbfgs"}, "--optimizer"),
+        ({"vllm": "gpu:8000"}, "--vllm must be colocate or a vLLM server's address"),
     ],
 )
 def test_values_out_of_range(steps, said):
