@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from murmuration.preference.data.judgements import InputError
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.clipping import UserClip
@@ -100,6 +101,11 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
     config, own = context.config, context.config.of(FedAvgSettings)
     local = LocalSteps(own.local_steps or DEFAULT_LOCAL.steps, own.local_rate or DEFAULT_LOCAL.rate)
+    if context.config.once_per_text and local.steps > 1:
+        raise InputError(
+            "--once-per-text: after a local step users are no longer at the same place, so texts "
+            "have a gradient for each: leave it out, or take --local-steps 1"
+        )
     plan = FedAvgPlan.for_epsilon(
         config.epsilon,
         clip=UserClip(config.clip_norm or default_clip(local)),

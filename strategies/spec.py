@@ -336,6 +336,7 @@ def described_base(config: Settings) -> dict[str, Any]:
         "alpha": config.lora_alpha,
         "targets": config.lora_targets,
         "layers": config.lora_layers,
+        "once_per_text": config.once_per_text,
         "max_tokens": config.max_tokens,
         "batch_tokens": config.batch_tokens,
         "memory": config.user_memory,

@@ -247,12 +247,17 @@ class ModelSettings(TypedDict, total=False):
     """Let a GPU round factors of float32 products of --base to TF32; never in users'
     gradients."""
 
+    once_per_text: bool
+    """Compute the gradient of each distinct text once in a round, for all of a node's users who
+    judged it. Pays where texts were judged by several users, or often."""
+
     batch_users: bool
     """Let nodes compute several users at once (language models; a GPU). That no user moves the
     others' vectors is then only measured, not proven."""
 
     user_memory: int
-    """--batch-users: MiB for the gradients of single users, at a time. [default: 512]"""
+    """--batch-users, --once-per-text: MiB for the gradients of single users, or texts, at a
+    time. [default: 512]"""
 
 
 class RuntimeSettings(TypedDict, total=False):

@@ -90,10 +90,12 @@ MOST_LOGITS = 2**26
 #: numbers than 6e-8. Powers of two change no digit.
 _SCALES = {"float16": 2.0**10}
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
+#: Tasks whose examples are made of texts that others may have judged, too.
+BY_TEXT = ("reward", "policy")
 #: Settings that say nothing of the network at θ = 0; where it lies is not which one it is.
 _NOT_OF_REFERENCE = (
     *("path", "max_tokens", "batch_tokens", "memory", "loss", "beta", "r_max", "as_published"),
-    *("head_layer", "head_pooling"),
+    *("head_layer", "head_pooling", "once_per_text"),
 )
 #: All that a text's states below some layer depend on beside its tokens.
 _STATES_KNOWN_BY = ("digest", "merged", "dtype", "quantise", "tf32")
@@ -112,7 +114,8 @@ class BaseSettings:
             queries and values, as peft or the layers' names have it for the architecture.
         max_tokens: the most tokens of prompt and response together.
         batch_tokens: tokens that are computed at a time, padding included; 0: as suits the device.
-        memory: MiB for the gradients of single users that are kept at a time; at least one user's.
+        memory: MiB for the gradients of single users, or texts, that are kept at a time; at least
+            one user's.
         task: one of `preference.choices.TASKS`.
         dtype: one of `DTYPES`, which the network computes in; empty: as `usual_dtype` has it;
             ``auto``: as `fastest_dtype` does.
@@ -127,6 +130,8 @@ class BaseSettings:
             the mean of all.
         layers: which of the network's layers LoRA changes, as `LORA_LAYERS` has it. What is below
             them is computed once for each text (`preference.features.lower_states`).
+        once_per_text: of judgements: whether the gradient of each distinct text is computed once in
+            a round, for all who judged it (`preference.language.examples`).
         digest: SHA-256 of what is in ``path``; empty: whatever is there.
         revision: its commit, where it comes from a hub.
         merged: what ``path`` was merged into, where it is an adapter.
@@ -155,6 +160,7 @@ class BaseSettings:
     head_layer: int = 0
     head_pooling: str = "last"
     layers: str = "all"
+    once_per_text: bool = False
     digest: str = ""
     revision: str = ""
     merged: str = ""
@@ -176,6 +182,10 @@ class BaseSettings:
             )
         if self.train != "lora" and self.layers != "all":
             raise InputError("--lora-layers is for --train lora")
+        if self.once_per_text and (self.task not in BY_TEXT or self.train == "head"):
+            raise InputError(
+                f"--once-per-text is for --task {' or '.join(BY_TEXT)}, and --train lora or full"
+            )
         if self.train != "head" and (self.head_layer or self.head_pooling != "last"):
             raise InputError("--head-layer and --head-pooling are for --train head")
         PolicyLoss(self.loss, self.beta, self.r_max)  # or says what is wrong with them

@@ -18,7 +18,7 @@ Legend: J judgements, N sampled ones, K responses of each at most, T distinct te
 batch, Q scored tokens in a batch, H width of states, S sampled users.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 
@@ -57,11 +57,8 @@ class PolicyExamples(TokenExamples):
         """Return what it is trained by."""
         return policy_loss(self.base)
 
-    def differentiate(
-        self, texts_R: np.ndarray, taken_N: np.ndarray, weight_N: np.ndarray, model: PreferenceModel
-    ) -> None:
-        """By the slope of each judgement's loss in its log-ratios."""
-        there_NK = self.text_JK[taken_N] >= 0
+    def scored(self, texts_R: np.ndarray, slopes: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """As what it extends; a text's score is its log-likelihood, (R,) float64."""
         state_QH, next_Q, text_Q = scored_states(self.base, self.tokens, texts_R)
         parts = list(chunks(self.base, len(next_Q)))
         leaf_QH = state_QH.detach().requires_grad_(True)
@@ -77,38 +74,37 @@ class PolicyExamples(TokenExamples):
         with torch.no_grad():
             loss_Q = torch.cat([loss.detach() for loss in whole or map(said, parts)])
         log_R = -np.bincount(row_Q, loss_Q.double().cpu().numpy(), len(texts_R))
-        back_R = self._slopes(texts_R, there_NK, log_R, taken_N, weight_N, model)
-        back_Q = torch.from_numpy(back_R[row_Q]).float().to(leaf_QH.device)
+        back_Q = torch.from_numpy(slopes(log_R)[row_Q]).float().to(leaf_QH.device)
         for number, part in enumerate(parts):
             loss_P = whole[number] if whole else said(part)
             (loss_P * -back_Q[part]).sum().backward()
         if state_QH.requires_grad:  # or only the head is trained
             state_QH.backward(leaf_QH.grad)
+        return log_R
 
-    def _slopes(
+    def slopes(
         self,
         texts_R: np.ndarray,
-        there_NK: np.ndarray,
-        log_R: np.ndarray,
+        score_R: np.ndarray,
         taken_N: np.ndarray,
         weight_N: np.ndarray,
         model: PreferenceModel,
     ) -> np.ndarray:
-        """The base's ``scale`` times the derivatives of Σ weight · loss by the log-likelihoods of
-        the texts, (R,)."""
+        """As what it extends, through the log-ratios that losses are made of."""
+        there_NK = self.text_JK[taken_N] >= 0
         ratio_NK = torch.zeros(there_NK.shape, dtype=torch.float64)
         per_R = (
             scored_tokens(self.tokens, texts_R) if self.loss.per_token else np.ones(len(texts_R))
         )
         ratio_NK[torch.from_numpy(there_NK)] = torch.from_numpy(
-            (log_R - self.reference_T[texts_R]) / per_R
+            (score_R - self.reference_T[texts_R]) / per_R
         )
         ratio_NK.requires_grad_(True)
         chosen_N = torch.from_numpy(taken_N)
         y_NW = self.y_R.view(-1, self.width)[chosen_N].double()
         flip_N = None if self.flip_J is None else self.flip_J[chosen_N]
         loss_N = self.loss.loss(ratio_NK, y_NW, flip_N, model)
-        (loss_N * torch.from_numpy(weight_N) * self.base.scale).sum().backward()
+        (loss_N * torch.from_numpy(weight_N)).sum().backward()
         assert ratio_NK.grad is not None  # it is what the loss was made of
         return ratio_NK.grad.numpy()[there_NK] / per_R
 

@@ -208,6 +208,13 @@ class ModelConfig:
         panel=MODEL,
         base=True,
     )
+    once_per_text: bool = setting(
+        False,
+        "Compute the gradient of each distinct text once in a round, for all of a node's users who "
+        "judged it. Pays where texts were judged by several users, or often.",
+        panel=MODEL,
+        base=True,
+    )
     batch_users: bool = setting(
         False,
         "Let nodes compute several users at once (language models; a GPU). That no user moves "
@@ -217,7 +224,8 @@ class ModelConfig:
     )
     user_memory: int = setting(
         0,
-        "--batch-users: MiB for the gradients of single users, at a time. [default: 512]",
+        "--batch-users, --once-per-text: MiB for the gradients of single users, or texts, at a "
+        "time. [default: 512]",
         panel=MODEL,
         base=True,
         **AT_LEAST_ONE,

@@ -73,9 +73,9 @@ class Plan:
         rounds, cohort: of each reward.
     """
 
-    layers: Sequence[int] = (6, 12, 15, 18, 21, 24, 30)
+    layers: Sequence[int] = (6, 12, 18, 24, 30)
     epsilons: Sequence[float | None] = (3.0, None)
-    seeds: int = 5
+    seeds: int = 3
     rounds: int = 200
     cohort: int = 540
 
@@ -134,7 +134,9 @@ def compared(judgements: Judgements, base: str, plan: Plan) -> Reproduction:
     for layer in tracked(layers, "layers", len(layers)):
         for pooling in POOLINGS:
             for form in FORMS:
-                phi_TD = formed(states[layer, pooling], form, len(EXCHANGES), len(public), hashed_TD)
+                phi_TD = formed(
+                    states[layer, pooling], form, len(EXCHANGES), len(public), hashed_TD
+                )
                 phi_TD = np.column_stack([phi_TD, length_T]).astype(np.float32)
                 examples = pair_examples(judgements, Table(place, phi_TD))
                 for epsilon in plan.epsilons:
@@ -191,9 +193,7 @@ def pooled_states(
             ).hidden_states  # fmt: skip
             for layer in there:
                 # The last is behind the norm already.
-                states_TLD = (
-                    behind[layer] if layer == len(behind) - 1 else body.norm(behind[layer])
-                )
+                states_TLD = behind[layer] if layer == len(behind) - 1 else body.norm(behind[layer])
                 for row, at in enumerate(batch):
                     states_LD = states_TLD[row, : lengths[row]]
                     result[layer, "mean"][at] = states_LD.mean(0)
@@ -220,7 +220,9 @@ def formed(
     if form == "whitened":
         covariance_DD = np.cov(states_TD[:public].T.astype(np.float64))
         spread = np.trace(covariance_DD) / len(covariance_DD)
-        covariance_DD = (1 - _SHRUNK) * covariance_DD + _SHRUNK * spread * np.eye(len(covariance_DD))
+        covariance_DD = (1 - _SHRUNK) * covariance_DD + _SHRUNK * spread * np.eye(
+            len(covariance_DD)
+        )
         values_D, vectors_DD = np.linalg.eigh(covariance_DD)
         centred_TD = centred_TD @ (vectors_DD / np.sqrt(values_D)) @ vectors_DD.T
     unit_TD = centred_TD / np.maximum(np.linalg.norm(centred_TD, axis=1, keepdims=True), 1e-12)

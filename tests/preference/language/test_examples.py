@@ -579,6 +579,122 @@ def test_batches_change_nothing_but_last_digits(make_token_examples, settings):
     assert_close(found, ours(*make_token_examples(train=train)), atol=1e-6, rtol=0)
 
 
+RESPONSES = ["Save it.", "Bet on it.", "Wait and compare prices.", "Buy it today!"]
+
+
+def shared_rows(users=5, each=3, prompt="What now?"):
+    """Judgements of several users on the same four texts."""
+    drawn = np.random.default_rng(0)
+    for user, _ in product(range(users), range(each)):
+        chosen, rejected = drawn.choice(RESPONSES, 2, replace=False)
+        yield {"user_id": f"u{user}", "prompt": prompt, "chosen": chosen, "rejected": rejected}
+
+
+@pytest.mark.parametrize("train", ["lora", "full"])
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "bert"])
+@pytest.mark.parametrize("together", [False, True])
+def test_once_per_text_is_equal_to_automatic_differentiation(
+    make_token_examples, kind, train, together
+):
+    given = make_token_examples(kind, train, rows=[*shared_rows()], once_per_text=True)
+    expected = differentiated(*given)
+    assert expected.norm(dim=1).min() > 1e-3
+    assert (ours(*given, together) - expected).norm() / expected.norm() < 1e-5
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_once_per_text_in_shorter_types(make_token_examples, dtype):
+    given, alone = (
+        make_token_examples(rows=[*shared_rows()], dtype=dtype, once_per_text=shared)
+        for shared in (True, False)
+    )
+    found, usual = ours(*given), ours(*alone)
+    assert (found - usual).norm() / usual.norm() < 0.03
+
+
+def test_once_per_text_each_text_goes_through_the_network_once(make_token_examples, monkeypatch):
+    given, read = make_token_examples(rows=[*shared_rows()], once_per_text=True), []
+    rewards = given[0].base.rewards
+    monkeypatch.setattr(
+        given[0].base, "rewards", lambda tokens, r: (read.extend(r), rewards(tokens, r))[1]
+    )
+    ours(*given)
+    assert sorted(read) == sorted(set(given[0].text_JK.reshape(-1)))
+
+
+@pytest.mark.parametrize("memory", [1, 512])
+def test_once_per_text_nobody_moves_another(make_token_examples, monkeypatch, memory):
+    """Bit for bit: whoever else is there, whatever they judged, and however users are parted."""
+    many = [
+        *shared_rows(6),
+        {"user_id": "z", "prompt": "And now?", "chosen": "No.", "rejected": "Y"},
+    ]
+    examples, theta_D, taken, model = make_token_examples(
+        rows=many, once_per_text=True, memory=memory
+    )
+    if memory == 1:  # of three texts at a time
+        real = examples.dimension
+        monkeypatch.setattr(type(examples), "_sharing", lambda self, mine: ([one] for one in mine))
+        assert examples.dimension == real
+    whole = ours(examples, theta_D, taken, model)
+    ends = taken[1].cumsum(0).tolist()
+    for user, (low, high) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+        alone = ours(examples, theta_D, (taken[0][low:high], taken[1][user : user + 1]), model)
+        assert torch.equal(alone[0], whole[user])
+
+
+def test_once_per_text_keeps_to_its_memory(make_token_examples, monkeypatch):
+    examples, _, (taken_N, taken_S), _ = make_token_examples(
+        rows=[*shared_rows(8)], once_per_text=True, memory=1
+    )
+    monkeypatch.setattr(type(examples), "dimension", property(lambda self: 2**18 // 3))
+    mine_SN = np.split(taken_N.numpy(), taken_S.cumsum(0)[:-1].numpy())
+    chunks = list(examples._sharing(mine_SN))
+    np.testing.assert_array_equal(np.concatenate([np.concatenate(c) for c in chunks]), taken_N)
+    for chunk in chunks:
+        assert len(chunk) == 1 or len(np.unique(examples._texts_of(np.concatenate(chunk)))) <= 3
+    assert 1 < len(chunks) < len(mine_SN) or len(chunks) == len(mine_SN)
+
+
+def test_once_per_text_the_sum_is_that_of_clipped_vectors(make_token_examples):
+    examples, theta_D, taken, model = make_token_examples(
+        rows=[*shared_rows()], once_per_text=True, train="full"
+    )
+    clip = UserClip(0.05)
+    expected = clip.clip_sum(differentiated(examples, theta_D, taken, model))
+    for add in (None, clip.add_to):
+        found = examples.sum_over_users(theta_D, *taken, clip.clip_sum, model, add=add)
+        assert (found - expected).norm() / expected.norm() < 1e-5
+
+
+def test_once_per_text_a_head_can_learn_alone(make_token_examples):
+    examples, theta_D, taken, model = make_token_examples(rows=[*shared_rows()], once_per_text=True)
+    head = slice(*examples.base.head_part)
+    whole, alone = (ours(e, theta_D, taken, model) for e in (examples, examples.of_head()))
+    torch.testing.assert_close(alone[:, head], whole[:, head])
+    alone[:, head] = 0.0
+    assert not alone.any()
+
+
+def test_once_per_text_after_local_steps_of_their_own(make_token_examples):
+    """Users are at places of their own: as without."""
+    given = [
+        make_token_examples(rows=[*shared_rows()], once_per_text=shared) for shared in (True, False)
+    ]
+    for local, bits in ((LocalSteps(2, 0.5), True), (LocalSteps(1, 0.5), False)):
+        one, other = (
+            torch.cat([g.clone() for g in e.user_gradients(theta_D, *taken, model, local)])
+            for e, theta_D, taken, model in given
+        )
+        assert torch.equal(one, other) if bits else (one - other).norm() < 1e-5 * other.norm()
+
+
+def test_once_per_text_is_for_judgements_and_layers(language_model):
+    for settings in ({"task": "sft"}, {"task": "text"}, {"train": "head"}):
+        with pytest.raises(InputError, match="--once-per-text is for --task reward or policy"):
+            BaseSettings(language_model("gpt2"), once_per_text=True, **settings)
+
+
 def test_judgements_over_several_responses(make_token_examples):
     rows = [
         {"user_id": f"u{i % 3}", "prompt": "What now?", "responses": shown, "best": best}

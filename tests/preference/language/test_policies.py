@@ -94,6 +94,26 @@ def test_equal_to_a_backward_pass_for_each_user(made, kind, train, loss):
     assert apart(ours(examples, theta_D, chosen, model), expected) < 2e-5
 
 
+@pytest.mark.parametrize("loss", POLICY_LOSSES)
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+@pytest.mark.parametrize("together", [False, True])
+def test_once_per_text_is_equal_to_a_backward_pass_for_each_user(made, kind, loss, together):
+    texts = ["save it", "bet on it", "wait and see"]
+    rows = [
+        {"user_id": f"u{user}", "prompt": "what now ?", "chosen": chosen, "rejected": rejected}
+        for user, pairs in enumerate([[(0, 1), (1, 2)], [(2, 0)], [(1, 0), (2, 1), (0, 2)]])
+        for chosen, rejected in [(texts[a], texts[b]) for a, b in pairs]
+    ]
+    given = {"judgements": Judgements.from_rows(rows), "r_max": 500.0, "once_per_text": True}
+    base, examples, theta_D, chosen, model = made(loss, kind, **given)
+    expected = differentiated(base, examples, theta_D, chosen, model)
+    assert apart(ours(examples, theta_D, chosen, model, together), expected) < 2e-5
+    alone = (chosen[0][: int(chosen[1][0])], chosen[1][:1])
+    if not together:
+        first = ours(examples, theta_D, chosen, model)[0]
+        assert torch.equal(ours(examples, theta_D, alone, model)[0], first)
+
+
 @pytest.mark.parametrize("kind", ["top-1", "ranking"])
 @pytest.mark.parametrize("loss", [loss for loss in POLICY_LOSSES if loss not in PAIR_LOSSES])
 def test_several_responses_are_a_choice_among_them(made, loss, kind):

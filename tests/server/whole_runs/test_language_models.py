@@ -33,10 +33,12 @@ pytestmark = [pytest.mark.usefixtures("quick_runs"), pytest.mark.settings(**LORA
         {"strategy": "uls", "lora_layers": "last:1"},
         {"strategy": "dp-fedavg", "local_steps": 2, "local_rate": 0.1, "lora_layers": "last:1"},
         {"strategy": "els"},
+        {"strategy": "els", "once_per_text": True},
         {"strategy": "group"},
         {"strategy": "dp-fedavg", "local_steps": 2, "local_rate": 0.1},
         {"strategy": "adaptive"},
         {"strategy": "aup"},
+        {"strategy": "aup", "once_per_text": True},
         {"strategy": "nonprivate"},
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),
@@ -48,6 +50,23 @@ def test_every_strategy_trains_layers(config, changes):
     assert result["epsilon"] is None or 1.5 < result["epsilon"] <= 2.0
     assert 0.0 <= result["heldout_accuracy"] <= 1.0
     assert np.abs(theta(config)).max() > 0
+
+
+@pytest.mark.parametrize("strategy", ["uls", "els", "adaptive", "aup"])
+def test_once_per_text_is_the_same_run(config, strategy):
+    """Noise, cohorts and charges, and the model but for roundings."""
+    once = config.changed(strategy=strategy, once_per_text=True, seed=3)
+    usual = replace(once, once_per_text=False, out=f"{config.out}-usual")
+    first, second = run(once), run(usual)
+    assert first["epsilon"] == second["epsilon"]
+    assert np.linalg.norm(theta(once) - theta(usual)) < 1e-3 * np.linalg.norm(theta(usual))
+
+
+def test_once_per_text_ends_where_users_take_steps_of_their_own(config):
+    config = config.changed(strategy="dp-fedavg", local_steps=2, once_per_text=True)
+    with pytest.raises(InputError, match=r"--once-per-text: after a local step .* --local-steps 1"):
+        run(config)
+    assert run(config.changed(local_steps=1))["rounds"] == 2
 
 
 def test_without_noise_it_learns(config):
@@ -327,6 +346,7 @@ def test_the_server_has_no_base_before_there_is_something_to_save(config, part, 
 def test_settings_reach_the_base(config):
     given = {"max_tokens": 33, "batch_tokens": 44, "user_memory": 55, "batch_users": True}
     more = {"dtype": "bfloat16", "checkpointing": True, "tf32": True, "quantise": "4bit"}
+    more["once_per_text"] = True
     described = base_config(replace(config, **given, **more))
     assert {name: described[name] for name in more} == more
     assert described["kind"] == "language-model"

@@ -82,7 +82,13 @@ def test_a_table_has_each_pair_of_prompt_and_response():
 
 def test_the_best_layer_is_named():
     rows = [
-        {"layer": layer, "pooling": "mean", "form": "centred", "epsilon": epsilon, "accuracy_mean": a}
+        {
+            "layer": layer,
+            "pooling": "mean",
+            "form": "centred",
+            "epsilon": epsilon,
+            "accuracy_mean": a,
+        }
         for layer, a in ((6, 0.6), (18, 0.7), (30, 0.65))
         for epsilon in (3.0, None)
     ]
