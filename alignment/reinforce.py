@@ -88,7 +88,8 @@ class Steps:
             raise InputError(f"--kl-coef must not be negative; got {self.beta}")
         if not re.fullmatch(rf"|{COLOCATE}|https?://\S+", self.vllm):
             raise InputError(
-                f"--vllm must be {COLOCATE} or a vLLM server's address (http://…); got {self.vllm!r}"
+                f"--vllm must be {COLOCATE} or a vLLM server's address (http://…); "
+                f"got {self.vllm!r}"
             )
 
     @property

@@ -63,8 +63,8 @@ _OPTIONS = {
         ),
         "steps__vllm": _of(
             "--vllm",
-            help="Who writes a step's answers, on GPUs: `colocate` (vLLM beside the policy), or the "
-            "address of a vLLM server that TRL can send weights. \\[default: the policy itself]",
+            help="Who writes a step's answers, on GPUs: `colocate` (vLLM beside the policy), or a "
+            "vLLM server's address, to which TRL sends weights. \\[default: the policy itself]",
             show_default=False,
         ),
     },
