@@ -54,7 +54,7 @@ class AnswerLikelihoods:
         scored_RL = (mask_RL & (place_L >= first_R1))[:, 1:].to(base.device)
         inputs = base.inputs_of(ids_RL, mask_RL, None)
         state_RLH = base.next_states(inputs, self._lower_of(whole, longest))
-        said_QV = base.said(state_RLH[:, :-1][scored_RL]) / self._temperature
+        said_QV = base.said(state_RLH[:, :-1][scored_RL]).div_(self._temperature)
         next_Q = inputs["input_ids"][:, 1:][scored_RL]
         log_Q = -cross_entropy(said_QV, next_Q, reduction="none")
         place_RK = torch.arange(most) < end_R1 - first_R1

@@ -313,7 +313,8 @@ def answers_together(batch: int, tokens: int, new_tokens: int, base: LanguageBas
     config, layers = network.config, trained_layers(network, base.settings.layers, "--base")
     trained = config.num_hidden_layers if layers is None else len(layers)
     states = tokens * config.hidden_size * trained
-    most = max(1, min(_STATES // states, base.most_logits // (new_tokens * base.words)))
+    # Going back, the numbers of words are there some four times.
+    most = max(1, min(_STATES // states, base.most_logits // (2 * new_tokens * base.words)))
     return max(each for each in range(1, batch + 1) if batch % each == 0 and each <= most)
 
 
