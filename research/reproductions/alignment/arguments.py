@@ -77,7 +77,7 @@ class Plan:
     epsilons: Sequence[float | None] = (1.0, 3.0, 8.0, None)
     seeds: int = 3
     prompts: int = 300
-    best_of: Sequence[int] = (4, 16)
+    best_of: Sequence[int] = (2, 4)
     rounds: int = 200
     cohort: int = 540
 
