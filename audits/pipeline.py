@@ -41,7 +41,15 @@ from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.kinds.linear import LinearModel
 from murmuration.preference.kinds.model import Model
 from murmuration.preference.reward import RewardModel
-from murmuration.privacy.auditing import Measured, Scores, Target, Task, derived, one_run_bound
+from murmuration.privacy.auditing import (
+    Measured,
+    Scores,
+    Target,
+    Task,
+    derived,
+    one_run_bound,
+    one_run_gaussian_bound,
+)
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
@@ -273,7 +281,8 @@ def one_run(task: Task, outcome: Outcome, *, white: bool) -> Measured:
     correct = outcome.correct(_scores(outcome, white), guesses)
     terms = {"delta": _DELTA, "confidence": task.confidence}
     lower = one_run_bound(correct, guesses, canaries, **terms)
-    return Measured(outcome.claimed, lower, canaries, _DELTA)
+    fit = one_run_gaussian_bound(correct, guesses, canaries, **terms)
+    return Measured(outcome.claimed, lower, canaries, _DELTA, fit)
 
 
 def _audit_pooled(task: Task, *, white: bool) -> Measured:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
@@ -15,11 +15,13 @@ from murmuration.privacy.auditing import (
     Scores,
     Target,
     Task,
+    _too_right,
     derived,
     gaussian_bound,
     gaussian_epsilon,
     limits,
     one_run_bound,
+    one_run_gaussian_bound,
     one_run_p_value,
     scratch_ledger,
     threshold_bound,
@@ -218,3 +220,83 @@ def test_impossible_counts_of_one_run_are_refused():
     for counts in ((11, 10, 100), (5, 101, 100), (-1, 10, 100)):
         with pytest.raises(ValueError, match="guesses about"):
             one_run_bound(*counts, delta=1e-5, confidence=0.95)
+
+
+def least_that_is_left(guesses, canaries, correct, chance, mu, tangents=400):
+    """The least of Σ p·guesses/M over all p with P(``correct`` or more) ≥ chance that mu-GDP
+    allows: a linear program, its convex condition by tangents from below."""
+    x_N = np.linspace(1e-4, 1 - 1e-3, tangents)
+    value_N = stats.norm.cdf(stats.norm.ppf(x_N) - mu)
+    slope_N = np.exp(mu * stats.norm.ppf(x_N) - mu**2 / 2)
+    count = np.arange(guesses + 1)
+    rows, limits = [-(count >= correct).astype(float)], [-chance]
+    for i in range(guesses):
+        right = np.where(count >= i + 1, count, 0) / canaries
+        wrong = np.where(count >= i, guesses - count, 0) / canaries
+        for x, value, slope in zip(x_N, value_N, slope_N, strict=True):
+            rows.append(slope * right - wrong)
+            limits.append(slope * x - value)
+    found = optimize.linprog(np.ones(guesses + 1), np.array(rows), limits, method="highs")
+    assert found.status == 0
+    return found.fun
+
+
+@pytest.mark.parametrize(("guesses", "canaries", "correct"), [(8, 8, 7), (8, 20, 8), (10, 10, 8)])
+@pytest.mark.parametrize("mu", [0.3, 1.0, 2.0])
+def test_what_a_gaussian_run_can_have_right_is_what_a_linear_program_finds(
+    guesses, canaries, correct, mu
+):
+    """Refuted where no distribution of the number of right guesses has so much in all."""
+    chances = np.geomspace(1e-4, 1.0, 60)
+    refuted = [_too_right(correct, guesses, canaries, mu, chance) for chance in chances]
+    assert refuted == sorted(refuted)
+    edge = optimize.brentq(
+        lambda log: least_that_is_left(guesses, canaries, correct, math.exp(log), mu) - 1.0,
+        math.log(1e-4), 0.0, xtol=1e-3,
+    )  # fmt: skip
+    first = next((c for c, is_so in zip(chances, refuted, strict=True) if is_so), 1.0)
+    assert first == pytest.approx(math.exp(edge), rel=0.2)
+
+
+def test_one_gaussian_run_holds_as_often_as_it_says():
+    """Of independent canaries, each seen through a Gaussian: guesses where it is surest."""
+    generator, mu, wrong, sound = np.random.default_rng(4), 1.5, 0, 0
+    epsilon = gaussian_epsilon(mu, 1e-5)
+    for _ in range(300):
+        in_M = generator.random(400) < 0.5
+        score_M = generator.standard_normal(400) + mu * in_M
+        surest = np.argsort(-np.abs(score_M - mu / 2))[:100]
+        correct = int(((score_M > mu / 2) == in_M)[surest].sum())
+        given = (correct, 100, 400)
+        found = one_run_gaussian_bound(*given, delta=1e-5, confidence=0.8)
+        wrong += found > epsilon
+        sound += one_run_bound(*given, delta=1e-5, confidence=0.8) > epsilon
+    assert stats.binom.sf(wrong - 1, 300, 0.2) > 1e-4
+    assert sound == 0
+
+
+def test_one_gaussian_run_proves_more_than_any_run():
+    """On ideal Gaussian scores at a claim of 8."""
+    generator = np.random.default_rng(5)
+    mu = optimize.brentq(lambda mu: gaussian_epsilon(mu, 1e-5) - 8.0, 0.1, 5.0)
+    in_M = generator.random(1000) < 0.5
+    score_M = generator.standard_normal(1000) + mu * in_M
+    order = np.argsort(-np.abs(score_M - mu / 2))
+    right_M = ((score_M > mu / 2) == in_M)[order]
+    given = (int(right_M[:300].sum()), 300, 1000)
+    terms = {"delta": 1e-5, "confidence": 0.95}
+    proved, fitted = one_run_bound(*given, **terms), one_run_gaussian_bound(*given, **terms)
+    assert 1.0 < proved < fitted < 8.0
+    assert fitted > 1.5 * proved
+
+
+def test_one_gaussian_run_grows_with_what_was_right():
+    terms = {"delta": 1e-5, "confidence": 0.95}
+    found = [one_run_gaussian_bound(c, 100, 1000, **terms) for c in (50, 70, 90, 100)]
+    assert found[0] == 0.0
+    assert found == sorted(found)
+    assert math.isfinite(found[-1])
+    assert one_run_gaussian_bound(0, 0, 1000, **terms) == 0.0
+    assert math.isfinite(one_run_gaussian_bound(1000, 1000, 1000, **terms))
+    with pytest.raises(ValueError, match="3 correct of 2 guesses"):
+        one_run_gaussian_bound(3, 2, 10, **terms)
