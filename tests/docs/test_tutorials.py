@@ -17,7 +17,9 @@ WALKS = {
     "three-machines.md": (pytest.mark.deploy, *SLOW),
 }
 #: What may stay without a walk: the environment has it already, or another machine would be needed.
-NOT_RUN = re.compile(r"(pip install |git clone |cd murmuration|python3 -m venv |\. \.venv/|scp )")
+NOT_RUN = re.compile(
+    r"(pip install |git clone |python examples/ukp_judgements|cd murmuration|python3 -m venv |\. \.venv/|scp )"
+)
 
 
 def one_machine() -> list:

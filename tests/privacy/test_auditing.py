@@ -236,9 +236,9 @@ def least_that_is_left(guesses, canaries, correct, chance, mu, tangents=400):
         for x, value, slope in zip(x_N, value_N, slope_N, strict=True):
             rows.append(slope * right - wrong)
             limits.append(slope * x - value)
-    found = optimize.linprog(np.ones(guesses + 1), np.array(rows), limits, method="highs")
-    assert found.status == 0
-    return found.fun
+    solved = optimize.linprog(np.ones(guesses + 1), np.array(rows), limits, method="highs")
+    assert solved.status == 0
+    return solved.fun
 
 
 @pytest.mark.parametrize(("guesses", "canaries", "correct"), [(8, 8, 7), (8, 20, 8), (10, 10, 8)])
@@ -268,8 +268,8 @@ def test_one_gaussian_run_holds_as_often_as_it_says():
         surest = np.argsort(-np.abs(score_M - mu / 2))[:100]
         correct = int(((score_M > mu / 2) == in_M)[surest].sum())
         given = (correct, 100, 400)
-        found = one_run_gaussian_bound(*given, delta=1e-5, confidence=0.8)
-        wrong += found > epsilon
+        fitted = one_run_gaussian_bound(*given, delta=1e-5, confidence=0.8)
+        wrong += fitted > epsilon
         sound += one_run_bound(*given, delta=1e-5, confidence=0.8) > epsilon
     assert stats.binom.sf(wrong - 1, 300, 0.2) > 1e-4
     assert sound == 0
@@ -292,10 +292,10 @@ def test_one_gaussian_run_proves_more_than_any_run():
 
 def test_one_gaussian_run_grows_with_what_was_right():
     terms = {"delta": 1e-5, "confidence": 0.95}
-    found = [one_run_gaussian_bound(c, 100, 1000, **terms) for c in (50, 70, 90, 100)]
-    assert found[0] == 0.0
-    assert found == sorted(found)
-    assert math.isfinite(found[-1])
+    fitted = [one_run_gaussian_bound(c, 100, 1000, **terms) for c in (50, 70, 90, 100)]
+    assert fitted[0] == 0.0
+    assert fitted == sorted(fitted)
+    assert math.isfinite(fitted[-1])
     assert one_run_gaussian_bound(0, 0, 1000, **terms) == 0.0
     assert math.isfinite(one_run_gaussian_bound(1000, 1000, 1000, **terms))
     with pytest.raises(ValueError, match="3 correct of 2 guesses"):

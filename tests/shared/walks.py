@@ -87,7 +87,7 @@ STARTS = {
         "END\n"
     ),
     # The small real model, which `make smollm` installs; it has no commands.
-    "smollm2": "",
+    "smollm2": ":\n",
     # Files as examples/ukp_judgements.py writes them, of the embedded population's people.
     "ukp": (
         "mkdir ukp\n"

@@ -605,11 +605,11 @@ def test_once_per_text_is_equal_to_automatic_differentiation(
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_once_per_text_in_shorter_types(make_token_examples, dtype):
     given, alone = (
-        make_token_examples(rows=[*shared_rows()], dtype=dtype, once_per_text=shared)
-        for shared in (True, False)
+        make_token_examples(rows=[*shared_rows()], dtype=dtype, once_per_text=once)
+        for once in (True, False)
     )
-    found, usual = ours(*given), ours(*alone)
-    assert (found - usual).norm() / usual.norm() < 0.03
+    shared, usual = ours(*given), ours(*alone)
+    assert (shared - usual).norm() / usual.norm() < 0.03
 
 
 def test_once_per_text_each_text_goes_through_the_network_once(make_token_examples, monkeypatch):
@@ -663,8 +663,8 @@ def test_once_per_text_the_sum_is_that_of_clipped_vectors(make_token_examples):
     clip = UserClip(0.05)
     expected = clip.clip_sum(differentiated(examples, theta_D, taken, model))
     for add in (None, clip.add_to):
-        found = examples.sum_over_users(theta_D, *taken, clip.clip_sum, model, add=add)
-        assert (found - expected).norm() / expected.norm() < 1e-5
+        summed = examples.sum_over_users(theta_D, *taken, clip.clip_sum, model, add=add)
+        assert (summed - expected).norm() / expected.norm() < 1e-5
 
 
 def test_once_per_text_a_head_can_learn_alone(make_token_examples):
