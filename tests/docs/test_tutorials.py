@@ -18,7 +18,8 @@ WALKS = {
 }
 #: What may stay without a walk: the environment has it already, or another machine would be needed.
 NOT_RUN = re.compile(
-    r"(pip install |git clone |python examples/ukp_judgements|cd murmuration|python3 -m venv |\. \.venv/|scp )"
+    r"(pip install |git clone |python examples/ukp_judgements|cd murmuration|python3 -m venv |"
+    r"\. \.venv/|scp )"
 )
 
 
