@@ -150,7 +150,7 @@ def compared(judgements: Judgements, base: str, plan: Plan) -> Reproduction:
                             **mean_sd("accuracy", right_S),
                         }
                     )
-    extra = {"users": len(judgements), "texts": len(pairs) - len(public)}
+    extra = {"users": len(judgements.user_ids), "texts": len(pairs) - len(public)}
     return Reproduction(rows, remarks(rows), extra=extra, plot=plot(rows))
 
 
