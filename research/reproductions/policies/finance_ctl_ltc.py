@@ -38,7 +38,14 @@ from murmuration.research.reproductions.entry import (
 )
 from murmuration.research.reproductions.plots import open_corner
 from murmuration.research.reproductions.policies.reference import reference
-from murmuration.research.reproductions.policies.written import Contest, Pairs, Won, cautions
+from murmuration.research.reproductions.policies.written import (
+    STEPS,
+    TUNING_SEED,
+    Contest,
+    Pairs,
+    Won,
+    cautions,
+)
 from murmuration.sims.population.population import Weights
 from murmuration.sims.population.topics import MONEY_TOPICS
 from murmuration.sims.population.wording import MAX_DRAWS, Draws, exchange
@@ -65,8 +72,6 @@ DIFFERENCES = (
 )
 #: What is preferred: caution, and nothing else.
 CAUTIOUS: Weights = (-1.0, 0.0, 0.0)
-#: Steps that are tried, and the first of the seeds on which each loss's is chosen.
-STEPS, TUNING_SEED = (0.03, 0.1, 0.3), 500_000
 #: Of a seed, streams of their own.
 _PAIRS, _LABELS, _PROMPTS = range(3)
 _PUBLIC = (2505, 21395)  # what the reference is made of
