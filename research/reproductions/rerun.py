@@ -28,7 +28,7 @@ RECORD, PAGE = "all.json", "all.md"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an entry.
+    """The outcome of an entry: whether it was computed, and what it says.
 
     Attributes:
         name: of the entry.
