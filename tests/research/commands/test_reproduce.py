@@ -80,8 +80,8 @@ def test_all_of_it(cli, entry, monkeypatch, tmp_path):
     monkeypatch.setitem(registry.ENTRIES, "broken", Entry("about", broken))
     code, stdout, stderr = cli("reproduce", "all", "--quick", "--out", tmp_path, "--json")
     assert code == 1
-    found = json.loads(stdout.splitlines()[-1])["outcomes"]
-    assert [(one["name"], one["status"]) for one in found] == [
+    outcomes = json.loads(stdout.splitlines()[-1])["outcomes"]
+    assert [(one["name"], one["status"]) for one in outcomes] == [
         ("thing", "done"),
         ("broken", "failed"),
     ]

@@ -44,9 +44,9 @@ def world(monkeypatch):
 
 
 def run(entries, folder, quick=True):
-    said = []
-    outcomes = rerun.rerun(entries, folder, quick, said.append)
-    assert said == outcomes
+    heard = []
+    outcomes = rerun.rerun(entries, folder, quick, heard.append)
+    assert heard == outcomes
     return {one.name: one for one in outcomes}
 
 
