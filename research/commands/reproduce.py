@@ -3,8 +3,9 @@
 An entry computes rows; this file prints them, writes them down and draws the entry's plot.
 """
 
-import csv
 import json
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,13 @@ from murmuration.research.reproductions.entry import Entry, Reproduction
 
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="What to reproduce; see --list.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="What to reproduce; see --list. `all`: one after the other, into --out, where an "
+            "interrupted run goes on; with a page of all verdicts."
+        ),
+    ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List what there is.")] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Few repetitions: only to see that it works.")
@@ -48,6 +55,9 @@ def reproduce(
             table.add_row(key, entry.about)
         terminal.print(table)
         return
+    if name == "all":
+        _all(ENTRIES, quick, data, out, as_json)
+        return
     if name not in ENTRIES:
         raise InputError(f"there is no reproduction {name!r}; choose one of {', '.join(ENTRIES)}")
     result = _computed(name, ENTRIES[name], quick, data, out)
@@ -58,10 +68,40 @@ def reproduce(
     for remark in result.remarks:
         terminal.print(f"• {remark}", markup=False)
     if out is not None:
-        _write(out, name, result)
+        result.write(out, name)
         terminal.print(f"written to {out}", markup=False)
     if as_json:
         print(json.dumps({"name": name, "rows": list(result.rows), **result.extra}))
+
+
+def _all(
+    entries: Mapping[str, Entry], quick: bool, data: Path | None, out: Path | None, as_json: bool
+) -> None:
+    """Compute all that is not done yet, and say a line for each verdict."""
+    from murmuration.research.reproductions import rerun  # with the experiments
+
+    if data is not None:
+        raise InputError("reproduce all is of synthetic judgements: it takes no --data")
+    if out is None:
+        raise InputError("reproduce all takes --out, the folder where it writes and goes on")
+    terminal = console(stderr=as_json)
+
+    def say(outcome: rerun.Outcome) -> None:
+        terminal.print(
+            f"{outcome.name}: {outcome.status}, {outcome.processor_seconds:.0f} processor seconds",
+            markup=False,
+        )
+        for remark in outcome.remarks:
+            terminal.print(f"• {remark}", markup=False)
+
+    outcomes = rerun.rerun(entries, out, quick, say)
+    failed = [one.name for one in outcomes if one.status == rerun.FAILED]
+    terminal.print(f"written to {out / rerun.PAGE}", markup=False)
+    if as_json:
+        print(json.dumps({"name": "all", "outcomes": [asdict(one) for one in outcomes]}))
+    if failed:
+        terminal.print(f"failed, and tried again the next time: {', '.join(failed)}", markup=False)
+        raise typer.Exit(1)
 
 
 def _computed(
@@ -75,16 +115,3 @@ def _computed(
     if quick or out is None:
         raise InputError("--data takes --out, where answers are kept, and not --quick")
     return entry.of_people(data, out)
-
-
-def _write(folder: Path, name: str, found: Reproduction) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    data = {"name": name, "rows": list(found.rows), **found.extra, "remarks": list(found.remarks)}
-    (folder / f"{name}.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-    columns = list(dict.fromkeys(column for row in found.rows for column in row))
-    with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(found.rows)
-    if found.plot is not None:
-        found.plot.savefig(folder / f"{name}.png", dpi=150)

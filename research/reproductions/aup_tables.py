@@ -47,7 +47,8 @@ REMARKS = (
     "Table 1 is a variance on a mean, Table 2 a noise multiplier on a sum: their cells are not in "
     "one unit, and which is smaller says nothing.",
     "In one unit (the last two columns: standard deviation on the averaged gradient, in units of τ "
-    "and of the clip norm C) AUP as published adds 17 to 21 times the noise of user-wise DP-SGD.",
+    "and of the clip norm C) AUP as published adds 17 to 21 times the noise of user-wise DP-SGD: "
+    "less of it, then, where τ is below C/21. Which C its runs had is not printed.",
     "A privacy loss distribution accountant needs less noise than the RDP accountant of Table 2.",
     "The paper defines privacy by replacing a user, and Table 2 was accounted for users who come "
     "and go: under replacement its noise gives the larger epsilon in the column for it.",

@@ -4,6 +4,8 @@ Entries compute rows, plain dictionaries; remarks and plots are made of rows alo
 possible, by ``of_rows``.
 """
 
+import csv
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -33,6 +35,19 @@ class Reproduction:
     remarks: Sequence[str] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     plot: Figure | None = None
+
+    def write(self, folder: Path, name: str) -> None:
+        """Write rows as CSV, the plot as PNG, and, last, everything else as JSON."""
+        folder.mkdir(parents=True, exist_ok=True)
+        columns = list(dict.fromkeys(column for row in self.rows for column in row))
+        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, columns)
+            writer.writeheader()
+            writer.writerows(self.rows)
+        if self.plot is not None:
+            self.plot.savefig(folder / f"{name}.png", dpi=150)
+        data = {"name": name, "rows": list(self.rows), **self.extra, "remarks": list(self.remarks)}
+        (folder / f"{name}.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 
 
 @dataclass(frozen=True)

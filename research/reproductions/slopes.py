@@ -7,9 +7,10 @@ The rule, fixed before the full runs, and amended after quick ones. A rate holds
 so it speaks of where x leads: of large n, d or c(ε), or of small α. ``AGREES``: the interval comes
 within 0.1 of the exponent of a bound. Where it does not, an error may be better or worse than an
 upper bound's exponent: ``BELOW``, which the bound allows, or ``DIFFERS``. A lower bound is of the
-hardest population: an error that is worse is ``ABOVE``, one that is better ``EASIER``, which says
-that the population is not the hardest, and contradicts nothing. ``UNCLEAR``: the interval would
-agree, but is wider than 0.5 in all, and agrees with too much.
+hardest population and the best estimator: one estimator can reach its exponent (``REACHES``), which
+does not prove it; an error that is worse is ``ABOVE``, which contradicts nothing, and one that is
+better ``EASIER``: the population is not the hardest. ``UNCLEAR``: the interval comes that near, but
+is wider than 0.5 in all, and would fit too much.
 
 Legend: R seeds, X points.
 """
@@ -23,6 +24,7 @@ from scipy import stats
 
 MARGIN, WIDEST = 0.1, 0.5
 AGREES, DIFFERS = "agrees", "differs"
+REACHES = "reaches it"
 UNCLEAR = "cannot be compared: interval too wide"
 BELOW, ABOVE, EASIER = "better than it", "worse than it", "easier than its hardest case"
 
@@ -66,7 +68,9 @@ class Slope:
             towards_zero: whether the bound is about small x; otherwise about large ones.
         """
         if self.low - MARGIN <= exponent <= self.high + MARGIN:
-            return AGREES if self.high - self.low <= WIDEST else UNCLEAR
+            if self.high - self.low > WIDEST:
+                return UNCLEAR
+            return AGREES if side == "upper" else REACHES
         worse = (self.mean > exponent) != towards_zero
         if side == "upper":
             return DIFFERS if worse else BELOW

@@ -73,6 +73,15 @@ def test_commands_name_what_there_is_and_fit_what_is_known(paper):
         assert status.startswith(known[kind]), item
 
 
+@pytest.mark.parametrize("paper", ITEMS)
+def test_a_row_shows_the_picture_of_its_command_where_there_is_one(paper):
+    for item, command, verdict, _ in rows(paper):
+        name = command.strip("`").rpartition(" ")[2]
+        assert (f"([picture]({name}.png))" in verdict) == (PAGE.parent / f"{name}.png").exists(), (
+            item
+        )
+
+
 def test_the_page_is_in_the_readme():
     readme = (PAGE.parents[2] / "README.md").read_text(encoding="utf-8")
     assert "](docs/research/papers.md)" in readme

@@ -54,18 +54,20 @@ def accuracies(
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return, for AUP as run, which baselines it is below beyond the intervals of both."""
+    """Return, for AUP as run, which baselines it is above or below beyond both intervals."""
     result = []
     for task in distinct(rows, "task"):
         for epsilon in distinct(where(rows, task=task), "epsilon"):
             same = where(rows, task=task, epsilon=epsilon)
             (aup,) = where(same, strategy=AS_RUN)
             baselines = where(same, strategy=BASELINES)
+            above = [row["strategy"] for row in baselines if _low(aup) > _high(row)]
             below = [row["strategy"] for row in baselines if _high(aup) < _low(row)]
-            near = [row["strategy"] for row in baselines if row["strategy"] not in below]
+            near = [row["strategy"] for row in baselines if row["strategy"] not in above + below]
             result.append(
-                f"{task}, ε = {epsilon:g}: {AS_RUN} {aup['accuracy_mean']:.3f}, below "
-                f"{', '.join(below) or 'none'}; not told from {', '.join(near) or 'none'}."
+                f"{task}, ε = {epsilon:g}: {AS_RUN} {aup['accuracy_mean']:.3f}, "
+                f"above {', '.join(above) or 'none'}; below {', '.join(below) or 'none'}; "
+                f"not told from {', '.join(near) or 'none'}."
             )
     clean = ", ".join(
         f"{row['task']} {row['accuracy_mean']:.3f}" for row in where(rows, strategy=NONPRIVATE)

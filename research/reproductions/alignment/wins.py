@@ -9,15 +9,15 @@ are half a win; an answer that cannot be read loses.
 The paper's claims are those of Section 6.2, judged as ``claims`` says:
 
 1. AUP wins more often than each baseline, at both ε;
-2. at ε = 3 every strategy wins in less than 50 %;
-3. of each strategy, wins at ε = 8 are more than at ε = 3;
-4. at ε = 8 AUP wins in more than 50 % (from 39 % to 63 %, with Gemma-2-2B).
+2. of each strategy, wins at ε = 8 are more than at ε = 3;
+3. at ε = 8 AUP wins in more than 50 % (from 39 % to 63 %, with Gemma-2-2B).
 
-What stands for 50 % in these is what the reference's own answers win here, which differs from it by
-the chance of so many prompts: a reward that says nothing wins exactly that.
+What stands for 50 % is what the reference's own answers win here, which differs from it by the
+chance of so many prompts: a reward that says nothing wins exactly that.
 
-The second can hardly hold here: best of n by a reward of noise is another answer of the reference,
-where PPO on it goes astray.
+The paper also reports that at ε = 3 every strategy wins in less than 50 %. That cannot be compared,
+and has no verdict: best of n by a reward of noise is another answer of the reference, where PPO on
+it goes astray.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -103,6 +103,8 @@ def measured(answers: Answers, found: Found) -> Reproduction:
         *cautions(answers),
         *told(list(claims(wins, own))),
         *halts(found),
+        "That all win in less than 50 % at ε = 3, as in the paper, cannot be compared: best of n "
+        "by noise wins what the reference wins, and PPO is not run.",
         f"Best of {pool.truth_PN.shape[1]} replaced PPO. Choosing by {TRUTH} wins in {most:.1%}, "
         f"by nothing in {own:.1%}; {answers.unreadable_PN.mean():.1%} of the answers cannot be "
         "read.",
@@ -151,9 +153,6 @@ def claims(wins: Wins, own: float) -> Iterator[Claim]:
                     f"{variant} above {name} at ε = {epsilon:g}",
                     above((variant, epsilon), (name, epsilon)),
                 )
-    for name in CLAIMED:
-        below = [own - value for value in wins[name, low]]
-        yield Claim("Below 50 %", f"{name} below 50 % at ε = {low:g}", below)
     for name in CLAIMED:
         said = f"{name} at ε = {high:g} above ε = {low:g}"
         yield Claim("More for more ε", said, above((name, high), (name, low)))

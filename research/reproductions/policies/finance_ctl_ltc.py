@@ -7,9 +7,9 @@ the pairs are drawn from the embedded population's topics about money, answers a
 caution that their words have (`population.reading`), and those that cannot be read lose.
 
 Differences from the paper, besides data and size: the reference was trained on cautious and daring
-answers alike (theirs on preferred ones), so that there is something to win; all 1,697 pairs train;
-prompts are fresh for each seed, none of them among its pairs. The four policies of a seed have the
-same prompts, pairs and coins of privacy, and the two of a setting the same corruption; one
+answers alike (theirs on preferred ones alone), so that there is something to win; all 1,697 pairs
+train; prompts are fresh for each seed, none of them among its pairs. The four policies of a seed
+have the same prompts, pairs and coins of privacy, and the two of a setting the same corruption; one
 reference serves all seeds. β and passes were fixed on other seeds, with labels of which none was
 randomized or corrupted. **Each loss has the step that wins most on seeds of its own**, over both
 settings, out of the same few: one step for all would suit one of them.
@@ -38,7 +38,14 @@ from murmuration.research.reproductions.entry import (
 )
 from murmuration.research.reproductions.plots import open_corner
 from murmuration.research.reproductions.policies.reference import reference
-from murmuration.research.reproductions.policies.written import Contest, Pairs, Won, cautions
+from murmuration.research.reproductions.policies.written import (
+    STEPS,
+    TUNING_SEED,
+    Contest,
+    Pairs,
+    Won,
+    cautions,
+)
 from murmuration.sims.population.population import Weights
 from murmuration.sims.population.topics import MONEY_TOPICS
 from murmuration.sims.population.wording import MAX_DRAWS, Draws, exchange
@@ -49,14 +56,14 @@ SETTINGS = {
     "CTL": Corruption(before=ALPHA, epsilon=EPSILON),
     "LTC": Corruption(after=ALPHA, epsilon=EPSILON),
 }
-#: X, Table 1: win rates over the reference.
+#: S, Table 1: win rates over the reference.
 PUBLISHED = {
     ("CTL", "χPO"): 0.642,
     ("CTL", "Square-χPO"): 0.670,
     ("LTC", "χPO"): 0.598,
     ("LTC", "Square-χPO"): 0.600,
 }
-#: What X says of them: each pair's first wins more than its second.
+#: What S says of them: each pair's first wins more than its second.
 DIFFERENCES = (
     (("CTL", "χPO"), ("LTC", "χPO")),
     (("CTL", "Square-χPO"), ("LTC", "Square-χPO")),
@@ -65,8 +72,6 @@ DIFFERENCES = (
 )
 #: What is preferred: caution, and nothing else.
 CAUTIOUS: Weights = (-1.0, 0.0, 0.0)
-#: Steps that are tried, and the first of the seeds on which each loss's is chosen.
-STEPS, TUNING_SEED = (0.03, 0.1, 0.3), 500_000
 #: Of a seed, streams of their own.
 _PAIRS, _LABELS, _PROMPTS = range(3)
 _PUBLIC = (2505, 21395)  # what the reference is made of
@@ -213,7 +218,7 @@ def _interval(differences: np.ndarray) -> dict[str, float]:
 
 
 def verdict(row: Row) -> str:
-    """The rule, of a difference that X reports as positive."""
+    """The rule, of a difference that S reports as positive."""
     if row["low"] > 0:
         return "agrees"
     return "disagrees" if row["high"] < 0 else "is undecided"
@@ -239,8 +244,8 @@ def remarks(rows: Rows) -> list[str]:
         "The rule, fixed before the run: a published difference is agreed with if the interval of "
         "ours lies above zero, disagreed with if it lies below, and undecided otherwise.",
         "Intervals are for other pairs, coins, corruption and prompts, with this one reference.",
-        "Wins of 170 prompts have a standard error of 3.7 points; what the paper gives as ± is "
-        "smaller than that.",
+        "The paper's wins are of 170 prompts, which alone is a standard error of 3.7 points each; "
+        "its ± 0.02 to 0.05, over five seeds with the same prompts, is read as 2 to 5 points.",
     ]
 
 

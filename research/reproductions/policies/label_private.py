@@ -12,11 +12,14 @@ stated, by one of
   the first policy is right is told by how often it agrees with the statements of that half, whose
   coins are known. All statements, with these labels in place, make the second policy.
 
-All have the same pairs, coins, prompts, β and steps. Beside them, DPO and Square-χPO from true
-labels. One user's judgements all count; ties are left out.
+All have the same pairs, coins, prompts and β. **Each has the step that wins most on seeds of its
+own**, at each ε, out of the same few: a loss that corrects for the coins multiplies labels by as
+much as 20, and one step for all would suit one of them. Beside them, DPO and Square-χPO from true
+labels, with steps chosen alike. One user's judgements all count; ties are left out.
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -35,7 +38,14 @@ from murmuration.research.reproductions.entry import (
 )
 from murmuration.research.reproductions.plots import legend_below, open_corner
 from murmuration.research.reproductions.policies.reference import reference
-from murmuration.research.reproductions.policies.written import Contest, Pairs, Won, cautions
+from murmuration.research.reproductions.policies.written import (
+    STEPS,
+    TUNING_SEED,
+    Contest,
+    Pairs,
+    Won,
+    cautions,
+)
 from murmuration.sims.population.population import Population
 
 METHODS = {
@@ -47,6 +57,8 @@ METHODS = {
 TWO_STAGES = "DPO in two stages"
 #: From true labels.
 CLEAN = {"DPO": "dpo", "Square-χPO": "square-chipo"}
+#: An ε, None of true labels, and a method.
+Cell = tuple[float | None, str]
 _LABELS = 1  # of a seed, the stream of coins; 0 is that of pairs
 
 
@@ -57,22 +69,37 @@ def label_private(
     seeds: int = 3,
     pairs: int = 1500,
     prompts: int = 300,
+    tuning_seeds: int = 2,
 ) -> list[dict[str, Any]]:
-    """Rows ``epsilon, method, win_rate_mean, win_rate_sd, unreadable, true_labels``.
+    """Rows ``epsilon, method, step, tuned_win_rate, chosen`` of each step that was tried; then rows
+    ``epsilon, method, step, win_rate_mean, win_rate_sd, unreadable, true_labels``.
 
     ``win_rate`` is over the reference; ``sd`` is over seeds. ``true_labels`` is how many true ones
     tell as much as what was stated, pairs · (1 − 2·flip)². Rows without ε are of true labels.
     """
-    texts = 16_000
+    texts, steps = 16_000, STEPS
     if quick:
         texts, epsilons, seeds, pairs, prompts = 1000, tuple(epsilons)[::2], 2, 200, 50
+        steps, tuning_seeds = STEPS[::2], 1
+    cells = [*((None, method) for method in CLEAN), *itertools.product(epsilons, METHODS)]
     with reference(Population().texts("train", texts)) as path:
-        tasks = [(path, seed, tuple(epsilons), pairs, prompts) for seed in range(seeds)]
+        trials = [
+            (path, TUNING_SEED + seed, dict.fromkeys(cells, step), pairs, prompts)
+            for step in steps
+            for seed in range(tuning_seeds)
+        ]
+        tried = list(tracked(in_processes(one_seed, trials), "steps", len(trials)))
+        rows = tuning(
+            steps, [tried[i : i + tuning_seeds] for i in range(0, len(tried), tuning_seeds)]
+        )
+        own = {(row["epsilon"], row["method"]): row["step"] for row in rows if row["chosen"]}
+        tasks = [(path, seed, own, pairs, prompts) for seed in range(seeds)]
         result = list(tracked(in_processes(one_seed, tasks), "policies", seeds))
-    return [
+    return rows + [
         {
             "epsilon": epsilon,
             "method": method,
+            "step": own[epsilon, method],
             **mean_sd("win_rate", [each[epsilon, method].wins for each in result]),
             "unreadable": fmean(each[epsilon, method].unreadable for each in result),
             "true_labels": pairs * (1.0 - 2.0 * _flip(epsilon)) ** 2,
@@ -81,27 +108,45 @@ def label_private(
     ]
 
 
-def one_seed(
-    task: tuple[str, int, Sequence[float], int, int],
-) -> dict[tuple[float | None, str], Won]:
-    """Return what policies win, by ε and method: of a reference's folder, a seed, ε's, how many
-    pairs, and how many prompts."""
-    path, seed, epsilons, count, asked = task
+def tuning(
+    steps: Sequence[float], tried: Sequence[Sequence[Mapping[Cell, Won]]]
+) -> list[dict[str, Any]]:
+    """Rows ``epsilon, method, step, tuned_win_rate, chosen``, of what seeds won with each step."""
+    rows = []
+    for epsilon, method in tried[0][0]:
+        wins = [fmean(won[epsilon, method].wins for won in same) for same in tried]
+        rows += [
+            {
+                "epsilon": epsilon,
+                "method": method,
+                "step": step,
+                "tuned_win_rate": rate,
+                "chosen": place == wins.index(max(wins)),
+            }
+            for place, (step, rate) in enumerate(zip(steps, wins, strict=True))
+        ]
+    return rows
+
+
+def one_seed(task: tuple[str, int, Mapping[Cell, float], int, int]) -> dict[Cell, Won]:
+    """Return what policies win, by ε and method: of a reference's folder, a seed, the step of each,
+    how many pairs, and how many prompts."""
+    path, seed, steps, count, asked = task
     population = Population(seed=1000 + seed)
     prompts = list(population.prompts("train", asked))
     contest = Contest(path, judged(count, seed), prompts, population.crowd, seed)
     first_J = contest.pairs.first_J
-    result: dict[tuple[float | None, str], Won] = {
-        (None, method): contest.won(loss, first_J) for method, loss in CLEAN.items()
-    }
-    for epsilon in epsilons:
+    result: dict[Cell, Won] = {}
+    for (epsilon, method), step in steps.items():
+        if epsilon is None:
+            result[epsilon, method] = contest.won(CLEAN[method], first_J, 0.0, step)
+            continue
         coins = Corruption(epsilon=epsilon)
         stated_J = coins.stated(first_J, np.random.default_rng([seed, _LABELS]))
-        for method, loss in METHODS.items():
-            told_J, flip = stated_J, coins.flip_probability
-            if method == TWO_STAGES:  # of whose labels none knows how likely they are false
-                told_J, flip = two_stages(contest, stated_J, flip), 0.0
-            result[epsilon, method] = contest.won(loss, told_J, flip)
+        flip = coins.flip_probability
+        if method == TWO_STAGES:  # of whose labels none knows how likely they are false
+            stated_J, flip = two_stages(contest, stated_J, flip, step), 0.0
+        result[epsilon, method] = contest.won(METHODS[method], stated_J, flip, step)
     return result
 
 
@@ -121,10 +166,10 @@ def judged(count: int, seed: int) -> Pairs:
     )
 
 
-def two_stages(contest: Contest, stated_J: np.ndarray, flip: float) -> np.ndarray:
+def two_stages(contest: Contest, stated_J: np.ndarray, flip: float, step: float) -> np.ndarray:
     """Statements, of the second half the likelier of statement and a first policy's opinion."""
     half = len(stated_J) // 2
-    opinion_J = contest.predicted("dpo", stated_J[:half], flip)
+    opinion_J = contest.predicted("dpo", stated_J[:half], flip, step)
     return likelier(stated_J, opinion_J, half, flip)
 
 
@@ -149,7 +194,7 @@ def _flip(epsilon: float | None) -> float:
 
 def remarks(rows: Rows) -> list[str]:
     """Wins at each ε, the most first; whether others would stand in that order is not tested."""
-    result = []
+    rows, result = [row for row in rows if "win_rate_mean" in row], []
     for epsilon in distinct(rows, "epsilon"):
         here = sorted(where(rows, epsilon=epsilon), key=lambda row: -row["win_rate_mean"])
         result.append(
@@ -158,11 +203,15 @@ def remarks(rows: Rows) -> list[str]:
             + "."
         )
     clean = ", ".join(f"{row['method']} {_said(row)}" for row in where(rows, epsilon=None))
+    at_an_end = sum(row["step"] in (STEPS[0], STEPS[-1]) for row in rows)
     return [
         *cautions(rows),
         *result,
         f"True labels: {clean}.",
         "Wins over the reference, mean ± sd over seeds: differences of less than that are none.",
+        "Each has the step that won most on other seeds, out of "
+        f"{', '.join(f'{step:g}' for step in STEPS)}; "
+        f"{at_an_end} of {len(rows)} are at an end.",
     ]
 
 
@@ -175,6 +224,7 @@ def plot(rows: Rows) -> Figure:
     """Wins against ε, a line for each method; dashed: from true labels."""
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.subplots()
+    rows = [row for row in rows if "win_rate_mean" in row]
     private = [row for row in rows if row["epsilon"]]
     for place, method in enumerate(METHODS):
         same = where(private, method=method)

@@ -29,6 +29,9 @@ LAYER = f"{SHAPE.layers - 1}.mlp.down_proj"
 RANK, BETA, R_MAX = 4, 1.0, 2.0
 FIT = PolicyFit(epochs=1, batch=64, rate=0.4)
 SAMPLING = Sampling(temperature=0.5, max_new_tokens=100)
+#: Steps that are tried, and the first of the seeds on which each loss's own is chosen: one step for
+#: all would suit one of them.
+STEPS, TUNING_SEED = (0.03, 0.1, 0.3), 500_000
 
 
 class Won(NamedTuple):
@@ -103,10 +106,16 @@ class Contest:
         result = worth(self._prompts, answers, self._weights)
         return Won(float(wins(result, self._reference).mean()), result.unreadable.value)
 
-    def predicted(self, loss: str, first_J: np.ndarray, flip_probability: float) -> np.ndarray:
+    def predicted(
+        self,
+        loss: str,
+        first_J: np.ndarray,
+        flip_probability: float,
+        rate: float = FIT.rate,
+    ) -> np.ndarray:
         """Return whether a policy fitted to statements about the first so many pairs prefers the
         first response, of each of all pairs."""
-        _, theta_D = self._fit(loss, first_J, flip_probability)
+        _, theta_D = self._fit(loss, first_J, flip_probability, rate)
         return replace(self._examples, public=True).logits_R(torch.from_numpy(theta_D)).numpy() > 0
 
     def _fit(

@@ -4,9 +4,9 @@ Source: "U", Appendix H. ELS keeps at most G judgements of a user: with few it t
 what there is, with many it needs more noise, and busy users count for more. The paper fine-tunes
 language models at several ε and G, and finds that the median number of examples of a user "works
 well". Here it is a linear reward, of users with a heavy tail of judgements, all of one mind, or
-each with an own θ; test users count alike, whatever they gave, as in the paper's evaluation by
-users. At every G a round has as many judgements, and clip norm and step size are the best of the
-same multiples of their defaults, by the loss of other users.
+each with an own θ. Test users count alike, whatever they gave: that is our choice, the paper's test
+loss is of all test examples. At every G a round has as many judgements, and clip norm and step size
+are the best of the same multiples of their defaults, by the loss of other users.
 
 The rule, fixed before the full run: with the regret of a G, its loss above that of the best G, the
 median *agrees* where its regret is at most a fifth of the worst's, on average over seeds.

@@ -71,3 +71,32 @@ def test_unknown_names_what_there_is(cli, entry):
     code, _, stderr = cli("reproduce", "nothing")
     assert code != 0
     assert "thing" in stderr[0]
+
+
+def test_all_of_it(cli, entry, monkeypatch, tmp_path):
+    def broken(quick):
+        raise ValueError("no slope")
+
+    monkeypatch.setitem(registry.ENTRIES, "broken", Entry("about", broken))
+    code, stdout, stderr = cli("reproduce", "all", "--quick", "--out", tmp_path, "--json")
+    assert code == 1
+    outcomes = json.loads(stdout.splitlines()[-1])["outcomes"]
+    assert [(one["name"], one["status"]) for one in outcomes] == [
+        ("thing", "done"),
+        ("broken", "failed"),
+    ]
+    shown = "\n".join(stderr)
+    assert "a [remark]" in shown and "ValueError: no slope" in shown
+    assert stderr[-1] == "failed, and tried again the next time: broken"
+    assert (tmp_path / "all.md").exists()
+    monkeypatch.delitem(registry.ENTRIES, "broken")
+    assert cli("reproduce", "all", "--quick", "--out", tmp_path)[0] == 0
+    assert entry == [True]
+
+
+@pytest.mark.parametrize("given", [(), ("--data", "people")])
+def test_all_of_it_wants_a_folder_and_no_data(cli, entry, given):
+    code, _, stderr = cli("reproduce", "all", *given)
+    assert code != 0
+    assert "--data" in stderr[0] if given else "--out" in stderr[0]
+    assert entry == []

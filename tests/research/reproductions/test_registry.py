@@ -1,11 +1,8 @@
-"""What can be reproduced: the papers' tables, and that each entry gives rows, words and a plot."""
+"""What can be reproduced: a line about each, and the papers' tables. All of it: test_rerun.py."""
 
 import pytest
 
 from murmuration.research.reproductions.registry import ENTRIES
-
-#: Minutes even if quick: what they find is tested in their own files, in small.
-_LONG = ("aup-imdb", "aup-m", "aup-tldr", "btl-compare", "group-cohort", "hostile-users")
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -14,12 +11,8 @@ def test_what_is_said_of_an_entry_is_a_line(name):
     assert not ENTRIES[name].about.endswith(".")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in ENTRIES if name not in _LONG])
-def test_an_entry_is_computed_told_and_drawn(name):
-    found = ENTRIES[name].compute(True)
-    assert found.rows and found.remarks
-    assert (found.plot is None) == (name == "uls-conjecture")
+def test_no_entry_has_the_name_of_all():
+    assert "all" not in ENTRIES
 
 
 @pytest.mark.slow

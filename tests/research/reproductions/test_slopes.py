@@ -9,6 +9,7 @@ from murmuration.research.reproductions.slopes import (
     BELOW,
     DIFFERS,
     EASIER,
+    REACHES,
     UNCLEAR,
     Slope,
 )
@@ -44,6 +45,7 @@ def test_of_one_seed_the_interval_is_everything():
         (-0.45, -0.5, "upper", False, AGREES),
         (-0.9, -0.5, "upper", False, BELOW),
         (-0.2, -0.5, "upper", False, DIFFERS),
+        (0.45, 0.5, "lower", False, REACHES),
         (0.8, 0.5, "lower", False, ABOVE),
         (0.2, 0.5, "lower", False, EASIER),
         (1.0, 0.5, "upper", True, BELOW),
@@ -58,6 +60,7 @@ def test_the_rule(slope, exponent, side, zero, verdict):
 def test_a_wide_interval_agrees_with_too_much():
     assert Slope(1.2, 0.96, 1.44).verdict(1.0, "upper") == AGREES
     assert Slope(1.2, 0.9, 1.5).verdict(1.0, "upper") == UNCLEAR
+    assert Slope(1.2, 0.9, 1.5).verdict(1.0, "lower") == UNCLEAR
     assert Slope(1.6, 1.2, 2.0).verdict(1.0, "upper") == DIFFERS
 
 

@@ -9,6 +9,8 @@ from murmuration.research.reproductions.alignment.rewards import (
     GROUP,
     NONPRIVATE,
     PRIVATE,
+    RESPONSE,
+    RESPONSE_SPLIT,
     USERWISE,
     Learnt,
 )
@@ -16,10 +18,11 @@ from murmuration.research.reproductions.alignment.rewards import (
 
 @pytest.fixture
 def rows(monkeypatch):
-    """Rows of two seeds, in which AUP as run is near group privacy and far from the rest."""
+    """Rows of two seeds: AUP as run is near group privacy, above randomized response with ε/m a
+    label, and below the rest."""
 
     def rewards(sizes, epsilons, seeds):
-        right = {AS_RUN: 0.60, GROUP: 0.605, NONPRIVATE: 0.77}
+        right = {AS_RUN: 0.60, GROUP: 0.605, RESPONSE_SPLIT: 0.52, NONPRIVATE: 0.77}
         keys = [(name, e) for name in PRIVATE for e in epsilons] + [(NONPRIVATE, None)]
         return [
             {key: Learnt(np.zeros(2), right.get(key[0], 0.74) + 0.001 * seed, 7 + seed)
@@ -40,8 +43,10 @@ def test_every_strategy_has_a_row_at_every_epsilon(rows):
 
 def test_what_is_within_the_intervals_is_not_told_apart(rows):
     low, high, clean = accuracies.remarks(rows)
-    assert low.startswith("film reviews, ε = 3: AUP, as run 0.601, below user-wise DP-SGD")
-    assert low.endswith("not told from group privacy.")
+    assert low == (
+        f"film reviews, ε = 3: {AS_RUN} 0.601, above {RESPONSE_SPLIT}; "
+        f"below {USERWISE}, {RESPONSE}; not told from {GROUP}."
+    )
     assert high.startswith("film reviews, ε = 8") and clean == (
         "Without privacy: film reviews 0.770."
     )

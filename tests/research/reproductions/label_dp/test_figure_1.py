@@ -70,6 +70,8 @@ def test_remarks_follow_from_the_rows(rows):
     text = " ".join(figure_1.remarks(rows))
     assert re.search(r"ε = 1: non-private [^:]* in 1 of 2 cases, not at d = 3, n = 500\.", text)
     assert "ε = 0.1: non-private" in text
+    for local in (SGD, DEBIASED):  # steps, as the paper has for all, and the exact minimiser
+        assert f"with the paper's) < {local} in " in text
     assert f"{SGD_PUBLISHED}, ε = 1" in text
     turned = [row | {"error_mean": 9.0} if row["estimator"] == OBJECTIVE else row for row in rows]
     assert "in 0 of 2 cases, not at d = 3, n = 500; d = 3, n = 2,000." in " ".join(

@@ -15,7 +15,7 @@ from murmuration.research.reproductions.label_dp.rates import (
     SGD,
     Cell,
 )
-from murmuration.research.reproductions.slopes import AGREES, BELOW, DIFFERS, EASIER
+from murmuration.research.reproductions.slopes import AGREES, BELOW, DIFFERS, EASIER, REACHES
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,7 @@ def powers(monkeypatch):
 def test_errors_at_the_rate_agree_and_others_do_not(powers):
     rows, verdicts = powers(-0.5, 0.5, 1.0)
     assert {verdicts["L Thm 4.2", varied] for varied in rates.VARIED} == {AGREES}
+    assert {verdicts["L Thm 3.1", varied] for varied in rates.VARIED} == {REACHES}
     assert verdicts["L Thm 4.5", "dimension"] == BELOW
     assert verdicts["L Thm 3.2", "dimension"] == EASIER
     assert verdicts["L Thm 5.3, private term", "n"] == DIFFERS  # falls too slowly

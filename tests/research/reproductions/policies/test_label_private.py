@@ -50,6 +50,13 @@ def test_judgements_are_of_users_whose_crowd_is_asked():
     assert np.mean(better > worse) > 0.65  # as the crowd mean reaches, 74 %
 
 
+CELLS = [
+    *((None, method) for method in label_private.CLEAN),
+    *((0.5, method) for method in label_private.METHODS),
+]
+STEP = {cell: 0.1 + 0.01 * place for place, cell in enumerate(CELLS)}
+
+
 class Contest:
     """Of which each fit notes what it was told."""
 
@@ -58,12 +65,12 @@ class Contest:
     def __init__(self, path, pairs, prompts, weights, seed):
         self.pairs = pairs
 
-    def won(self, loss, stated_J, flip=0.0):
-        self.told.append((loss, stated_J, flip))
+    def won(self, loss, stated_J, flip, step):
+        self.told.append((loss, stated_J, flip, step))
         return Won(0.5 + 0.01 * len(self.told), 0.1)
 
-    def predicted(self, loss, stated_J, flip):
-        assert loss == "dpo"
+    def predicted(self, loss, stated_J, flip, step):
+        assert (loss, step) == ("dpo", STEP[0.5, label_private.TWO_STAGES])
         self.asked = len(stated_J)
         return self.pairs.first_J
 
@@ -71,11 +78,11 @@ class Contest:
 def test_methods_of_a_seed_have_the_same_statements(monkeypatch):
     monkeypatch.setattr(label_private, "Contest", Contest)
     Contest.told = []
-    found = label_private.one_seed(("base", 3, (0.5,), 1000, 5))
-    assert [*found] == [
-        (None, "DPO"), (None, "Square-χPO"), *((0.5, method) for method in label_private.METHODS),
-    ]  # fmt: skip
-    (_, truth_J, _), (_, _, none), (_, stated_J, flip), *others, (last, staged_J, _) = Contest.told
+    found = label_private.one_seed(("base", 3, STEP, 1000, 5))
+    assert [*found] == CELLS
+    assert [step for *_, step in Contest.told] == [*STEP.values()]
+    fits = [fit for *fit, _ in Contest.told]
+    (_, truth_J, _), (_, _, none), (_, stated_J, flip), *others, (last, staged_J, _) = fits
     assert none == 0.0
     assert flip == pytest.approx(1 / (1 + np.exp(0.5)))
     assert (stated_J != truth_J).mean() == pytest.approx(flip, abs=0.06)
@@ -86,12 +93,35 @@ def test_methods_of_a_seed_have_the_same_statements(monkeypatch):
     np.testing.assert_array_equal(staged_J[500:], truth_J[500:])
 
 
+def best_step(epsilon, method):
+    """For each loss and ε another one."""
+    return label_private.STEPS[(len(method) + int(10 * (epsilon or 0))) % len(label_private.STEPS)]
+
+
 @pytest.fixture
-def rows(monkeypatch):
-    monkeypatch.setattr(label_private, "Contest", Contest)
+def tasks(monkeypatch):
+    """Of seeds, in which each method wins more often with its best step."""
+    computed = []
+
+    def one_seed(task):
+        computed.append(task)
+        _, seed, steps, *_ = task
+        return {
+            (epsilon, method): Won(
+                0.5 + 0.03 * place + 0.1 * (seed == 1) + 0.2 * (step == best_step(epsilon, method)),
+                0.1,
+            )
+            for place, ((epsilon, method), step) in enumerate(steps.items())
+        }
+
+    monkeypatch.setattr(label_private, "one_seed", one_seed)
     monkeypatch.setattr(label_private, "reference", no_reference)
     monkeypatch.setattr(label_private, "in_processes", map)
-    Contest.told = []
+    return computed
+
+
+@pytest.fixture
+def rows(tasks):
     return label_private.label_private(seeds=2, pairs=100, prompts=5)
 
 
@@ -101,19 +131,34 @@ def no_reference(texts):
 
 
 def test_rows_say_what_statements_are_worth(rows):
-    assert len(rows) == 2 + 3 * 4
-    worth = {row["epsilon"]: row["true_labels"] for row in rows}
+    measured = [row for row in rows if "win_rate_mean" in row]
+    assert len(measured) == 2 + 3 * 4
+    worth = {row["epsilon"]: row["true_labels"] for row in measured}
     assert worth[None] == 100
     assert worth[0.5] == pytest.approx(100 * np.tanh(0.25) ** 2)
-    assert rows[0]["win_rate_sd"] > 0
+    assert measured[0]["win_rate_sd"] > 0
+
+
+def test_each_loss_has_the_step_that_is_its_own_on_other_seeds(rows, tasks):
+    trials = [task for task in tasks if task[1] >= label_private.TUNING_SEED]
+    assert len(trials) == 2 * len(label_private.STEPS)
+    assert {task[1] for task in tasks if task not in trials} == {0, 1}
+    measured = [row for row in rows if "win_rate_mean" in row]
+    assert {row["step"] for row in measured} == {*label_private.STEPS}
+    for row in measured:
+        assert row["step"] == best_step(row["epsilon"], row["method"])
+    tried = [row for row in rows if "tuned_win_rate" in row]
+    assert len(tried) == len(label_private.STEPS) * len(measured)
+    assert sum(row["chosen"] for row in tried) == len(measured)
 
 
 def test_remarks_order_methods(rows):
     texts = label_private.remarks(rows)
-    assert len(texts) == 5
+    assert len(texts) == 6
     assert texts[0].startswith(
-        "ε = 0.1 a label, worth 0 true labels: DPO in two stages 63.0% ± 9.9%, "
+        "ε = 0.1 a label, worth 0 true labels: DPO in two stages 90.0% ± 7.1%, "
     )
+    assert texts[-1].endswith("of 14 are at an end.")
 
 
 def test_the_plot_has_every_line(rows):
