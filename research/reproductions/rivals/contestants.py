@@ -1,6 +1,6 @@
 """Who is compared on real people, and how each is trained with a setting of its budget.
 
-Every strategy may try eight settings: four of what bounds a user, two of how far it goes. Of
+Every strategy may try 15 settings: five of what bounds a user, three of how far it goes. Of
 those that take steps these are multiples of the default clip norm or radius, and of the step size
 that is the default at that bound; of label moments multiples of the clip norm and of the ridge that
 its rule gives; of randomized response the most labels that a user releases (which its variance asks
@@ -53,9 +53,9 @@ NONPRIVATE = "no privacy"
 #: A setting of the budget: what bounds a user, and how far to go.
 Setting = tuple[float, float]
 #: Multiples of the default.
-BOUNDS, STEPS = (0.4, 0.6, 1.0, 1.6), (1.0, 3.0)
+BOUNDS, STEPS = (0.4, 0.6, 1.0, 1.6, 3.2), (1.0, 3.0, 9.0)
 #: Most labels of a user that are released; 0: all.
-CAPS = (1.0, 2.0, 4.0, 0.0)
+CAPS = (1.0, 2.0, 4.0, 8.0, 0.0)
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,9 @@ def rival(name, adjacency=LABELS):
 
 
 def test_budgets_are_of_one_size_and_have_the_default():
-    assert {len(one.settings) for one in RIVALS} == {8}
+    assert {len(one.settings) for one in RIVALS} == {15}
     for one in RIVALS:
-        assert len(set(one.settings)) == 8
+        assert len(set(one.settings)) == 15
         assert ((1.0, 1.0) in one.settings) == bool(one.bound) or one.name == RESPONSE
 
 
