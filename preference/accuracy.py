@@ -88,6 +88,42 @@ def accuracy_by(logits_R: torch.Tensor, examples: Judged) -> Accuracy:
     """
     if examples.kind == "thumbs":
         return _accuracy_of_thumbs(logits_R.numpy(), examples.y_R.numpy(), examples.start_U.numpy())
+    right_J, decided_J, chance_J = _marks(logits_R, examples)
+    right_U, decided_U = (_by_user(one_J, examples) for one_J in (right_J, decided_J.double()))
+    counted_U = decided_U > 0
+    judgements, users = int(decided_U.sum()), int(counted_U.sum())
+    if not judgements:
+        return Accuracy(math.nan, math.nan, 0, 0, math.nan)
+    return Accuracy(
+        pooled=float(right_U.sum()) / judgements,
+        by_user=float((right_U[counted_U] / decided_U[counted_U]).mean()),
+        users=users,
+        judgements=judgements,
+        chance=float(chance_J[decided_J].mean()),
+    )
+
+
+def right_by_user(logits_R: torch.Tensor, examples: Judged) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return of how many judgements of each user logits are right, and how many are no ties.
+
+    Both are (U,) float64; what is right is as of `accuracy_by`, whose kinds these are, but for
+    thumbs.
+    """
+    right_J, decided_J, _ = _marks(logits_R, examples)
+    return _by_user(right_J, examples), _by_user(decided_J.double(), examples)
+
+
+def _by_user(figure_J: torch.Tensor, examples: Judged) -> torch.Tensor:
+    """Return each user's sum, (U,) float64."""
+    user_J = torch.repeat_interleave(torch.arange(len(examples.counts_U)), examples.counts_U)
+    zeros_U = torch.zeros(len(examples.counts_U), dtype=torch.float64)
+    return zeros_U.index_add(0, user_J, figure_J)
+
+
+def _marks(
+    logits_R: torch.Tensor, examples: Judged
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return how right each judgement is, 0 of a tie, which are no ties, and what guessing gets."""
     logits_JW = logits_R.view(-1, examples.width)
     y_JW = examples.y_R.view(-1, examples.width)
     there_JW = torch.isfinite(y_JW)
@@ -102,21 +138,8 @@ def accuracy_by(logits_R: torch.Tensor, examples: Judged) -> Accuracy:
     decided_J = (mass_JK > preferred - _SAME).sum(1) == 1
     highest_JK = scores_JK == scores_JK.amax(1, keepdim=True)
     right_J = highest_JK.gather(1, preferred_J).squeeze(1) / highest_JK.sum(1).clamp(min=1)
-    user_J = torch.repeat_interleave(torch.arange(len(examples.counts_U)), examples.counts_U)
-    zeros_U = torch.zeros(len(examples.counts_U), dtype=torch.float64)
-    right_U = zeros_U.index_add(0, user_J[decided_J], right_J[decided_J].double())
-    decided_U = zeros_U.index_add(0, user_J, decided_J.double())
-    counted_U = decided_U > 0
-    judgements, users = int(decided_U.sum()), int(counted_U.sum())
-    if not judgements:
-        return Accuracy(math.nan, math.nan, 0, 0, math.nan)
-    return Accuracy(
-        pooled=float(right_U.sum()) / judgements,
-        by_user=float((right_U[counted_U] / decided_U[counted_U]).mean()),
-        users=users,
-        judgements=judgements,
-        chance=float((1.0 / (1.0 + there_JW.sum(1)[decided_J].double())).mean()),
-    )
+    chance_J = 1.0 / (1.0 + there_JW.sum(1).double())
+    return torch.where(decided_J, right_J.double(), 0.0), decided_J, chance_J
 
 
 def _accuracy_of_thumbs(reward_J: np.ndarray, y_J: np.ndarray, start_U: np.ndarray) -> Accuracy:

@@ -7,6 +7,7 @@ to be put into texts and taken out again.
 Legend: N users, R rows (judgements), D dimensions.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import scratch_ledger
+from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.research.theory.policies import semi_norm
 from murmuration.sims.runtimes.local import LocalGrid
@@ -30,7 +32,8 @@ from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.users import Registry
 from murmuration.strategies.registry import build
-from murmuration.strategies.solved.label_moment import LabelMoment, LabelMomentPlan
+from murmuration.strategies.settings.own.shared import Solved
+from murmuration.strategies.solved.label_moment import DEFAULT_CLIP, LabelMoment, LabelMomentPlan
 from murmuration.strategies.solved.moment_solver import MomentSolver
 from murmuration.strategies.solved.objective_perturbation import (
     ObjectivePerturbation,
@@ -194,9 +197,15 @@ def solved(context: RunContext, examples: PairExamples, ledger: Ledger) -> Cohor
     arguments = context.arguments(SolvedModel(context.dimension))
     adjacency = Adjacency(config.adjacency)
     if config.strategy == "label-moment":
+        own = config.of(Solved)
         plan = LabelMomentPlan.for_epsilon(
-            config.epsilon, rounds=config.rounds, adjacency=adjacency, **terms
+            config.epsilon,
+            rounds=config.rounds,
+            adjacency=adjacency,
+            clip=UserClip(config.clip_norm or DEFAULT_CLIP),
+            **terms,
         )
-        return LabelMoment(plan, ledger, MomentSolver(public), **arguments)
+        solver = MomentSolver(public, ridge=own.ridge or None, ball=own.max_norm or math.inf)
+        return LabelMoment(plan, ledger, solver, **arguments)
     chosen = ObjectivePlan.for_epsilon(config.epsilon, adjacency=adjacency, **terms)
     return ObjectivePerturbation(chosen, ledger, public, **arguments)

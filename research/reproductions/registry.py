@@ -29,6 +29,7 @@ from murmuration.research.reproductions.policies import (
     label_private,
 )
 from murmuration.research.reproductions.ranking import arenas
+from murmuration.research.reproductions.rivals import real_people
 from murmuration.research.reproductions.uls import (
     accounting,
     conjecture,
@@ -173,6 +174,11 @@ ENTRIES = {
         "rewards of real people's judgements, and what SmolLM2's arguments gain by them",
         arguments.arguments,
         arguments.of_people,
+    ),
+    "rivals": Entry(
+        "strategies ranked on real people's judgements: one tuning budget each, and intervals",
+        real_people.quick_or_not,
+        real_people.of_people,
     ),
     "synthetic-preferences": Entry(
         "pairs that a private reward labelled, beside true judgements: labels, heads, policies",

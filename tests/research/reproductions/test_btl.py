@@ -10,6 +10,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.btl import Population, Training, node_of, without_labels
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.users import Registry
+from murmuration.strategies.solved.label_moment import DEFAULT_CLIP, LabelMoment
 
 SETTINGS = RunConfig(
     strategy="nonprivate",
@@ -97,3 +98,27 @@ def test_settings_hold_and_are_charged():
     private = replace(SETTINGS, strategy="uls", epsilon=4.0, rounds=2)
     _, ledger = training.run(private)
     assert 3.9 < ledger.epsilon() <= 4.0
+
+
+def test_label_moments_have_the_settings_that_were_chosen():
+    people = Population.draw(0, users=200, each=4, dimension=3)
+    config = RunConfig.from_run_config(
+        {
+            "strategy": "label-moment",
+            "adjacency": "replace-labels",
+            "delta": 1e-5,
+            "epsilon": 3.0,
+            "test": "the true model",
+            "clip-norm": 0.3,
+            "ridge": 7.0,
+            "max-norm": 0.5,
+        }
+    )
+    training = Training(people.examples, Randomness(0))
+    with training.begun(config) as (strategy, _):
+        assert isinstance(strategy, LabelMoment)
+        assert strategy.plan.clip.norm == 0.3
+        assert strategy.solver.ridge_for([]) == 7.0 and strategy.solver.ball == 0.5
+    with training.begun(config.changed(clip_norm=0.0, ridge=0.0, max_norm=0.0)) as (usual, _):
+        assert isinstance(usual, LabelMoment)
+        assert usual.plan.clip.norm == DEFAULT_CLIP and usual.solver.ball == np.inf

@@ -1,0 +1,1 @@
+"""The strategies beside their rivals, on judgements of real people."""
