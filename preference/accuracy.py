@@ -31,6 +31,7 @@ class Accuracy:
         chance: what guessing comes to, as a mean over judgements; NaN without any.
         loss: of models that say the next token, where `judgements` are tokens: the mean
             cross-entropy in nats; NaN for a reward.
+        personal: as ``by_user``, of each user's own reward where there are tastes; else NaN.
     """
 
     pooled: float
@@ -39,6 +40,7 @@ class Accuracy:
     judgements: int
     chance: float
     loss: float = math.nan
+    personal: float = math.nan
 
 
 class Judged(Protocol):

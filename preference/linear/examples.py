@@ -67,6 +67,7 @@ class PairExamples:
     network = None  # there are no tokens
     choices = 0  # a model is trained
     measures_loss = False  # a reward has none
+    measures_personal = False  # there is one reward for all
 
     def __post_init__(self) -> None:
         if self.x_RD.ndim != 2 or self.y_R.shape != self.x_RD.shape[:1]:

@@ -1,0 +1,259 @@
+"""A shared basis and users' own weights: against oracles, and that the weights stay."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from murmuration.preference.data.rows import InputError
+from murmuration.preference.linear import gradients, tastes
+from murmuration.preference.linear.local_steps import LocalSteps
+from murmuration.preference.linear.tastes import START, TasteExamples, own_weights, start_KD
+from murmuration.preference.models import preference_model
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.strategies import uls
+from murmuration.strategies.protocol.messages import TrainRequest
+
+BTL = preference_model("btl")
+CLIP = UserClip(0.3)
+
+
+def objective(v, x_MD, y_M, basis_KD):
+    z_M = x_MD @ (basis_KD[0] + v @ basis_KD[1:])
+    return float((np.logaddexp(0.0, z_M) - y_M * z_M).sum() + 0.5 * v @ v)
+
+
+def halves(count):
+    """Return what gives the weights, and what the gradient is of."""
+    middle = (count + 1) // 2
+    first, second = slice(0, middle), slice(middle, count)
+    return (first, second), (second, first)
+
+
+def oracle(examples, theta_E, judgements):
+    """A user's gradient by autograd, with weights that scipy solves for."""
+    basis_KD = examples.basis_KD(theta_E).astype(np.float64)
+    x_MD = examples.pairs.x_RD[judgements].numpy().astype(np.float64)
+    y_M = examples.y_R[judgements].numpy().astype(np.float64)
+    total_KD = np.zeros_like(basis_KD)
+    for fit, rest in halves(len(y_M)):
+        v = np.zeros(len(basis_KD) - 1)
+        if len(y_M[fit]):
+            v = minimize(objective, v, (x_MD[fit], y_M[fit], basis_KD), tol=1e-12).x
+        basis = torch.tensor(basis_KD, requires_grad=True)
+        w = torch.tensor([1.0, *v], dtype=torch.float64)
+        z_M = torch.tensor(x_MD[rest]) @ (w @ basis)
+        loss = torch.nn.functional.softplus(z_M) - torch.tensor(y_M[rest]) * z_M
+        loss.sum().div(len(y_M)).backward()
+        total_KD += basis.grad.numpy()
+    return total_KD.reshape(-1)
+
+
+def user_rows(examples, theta_E, users, steps=None):
+    users_S = np.array(users)
+    taken = gradients.windows(examples.start_U, users_S, 9, np.zeros(len(users), dtype=np.uint64))
+    chunks = examples.user_gradients(theta_E, *taken, BTL)
+    return torch.cat(list(chunks)), taken
+
+
+@pytest.fixture
+def examples(make_examples):
+    return TasteExamples(make_examples([1, 7, 2, 9, 1, 3, 0, 8], dimension=6), 3)
+
+
+@pytest.fixture
+def theta_E():
+    return torch.randn(18, generator=torch.Generator().manual_seed(4))
+
+
+def test_the_basis_starts_at_public_signs_and_the_crowd_at_zero():
+    start = start_KD(3, 50)
+    assert not start[0].any()
+    assert set(np.abs(start[1:]).ravel()) == {np.float32(START)}
+    assert abs(start[1:].mean()) < START / 3
+    # The same on every machine and for ever: nodes and server compute it by themselves.
+    assert "".join("-+"[int(value > 0)] for value in start_KD(2, 12)[1]) == SIGNS
+    assert start_KD(1, 4).tolist() == [[0.0] * 4]
+
+
+SIGNS = "+-----+-++-+"
+
+
+def test_weights_minimise_what_they_are_said_to(examples, theta_E):
+    basis_KD = examples.basis_KD(theta_E)
+    for x_MD, y_M in ((examples.pairs.x_RD[3:9].numpy(), examples.y_R[3:9].numpy()),):
+        v = own_weights(x_MD, y_M, basis_KD)
+        best = minimize(objective, np.zeros(2), (x_MD, y_M, basis_KD), tol=1e-12)
+        np.testing.assert_allclose(v, best.x, atol=1e-5)
+        assert np.abs(v).max() > 0.05
+    assert own_weights(x_MD[:0], y_M[:0], basis_KD).tolist() == [0.0, 0.0]
+
+
+@given(
+    scale=st.sampled_from([1e-30, 1e-3, 1.0, 30.0, 1e4, 1e18]),
+    judgements=st.integers(1, 12),
+    rows=st.integers(1, 9),
+    seed=st.integers(0, 99),
+)
+def test_weights_are_bounded_by_the_crowds_loss_whatever_was_judged(scale, judgements, rows, seed):
+    draw = np.random.default_rng(seed)
+    x_MD = (draw.standard_normal((judgements, 4)) * scale).astype(np.float32)
+    basis_KD = draw.standard_normal((rows, 4)).astype(np.float32)
+    y_M = draw.choice([0.0, 0.5, 1.0], judgements)
+    v = own_weights(x_MD, y_M, basis_KD)
+    assert np.isfinite(v).all()
+    crowd = objective(np.zeros(rows - 1), x_MD.astype(float), y_M, basis_KD.astype(float))
+    assert 0.5 * v @ v <= crowd * (1 + 1e-6) + 1e-9
+    assert objective(v, x_MD.astype(float), y_M, basis_KD.astype(float)) <= crowd * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 200, 2**22])
+def test_equal_to_autograd_for_ragged_users(examples, theta_E, monkeypatch, chunk_bytes):
+    monkeypatch.setattr(gradients, "CHUNK_BYTES", chunk_bytes)
+    result, (taken_N, taken_S) = user_rows(examples, theta_E, [0, 1, 3, 5, 6, 7])
+    expected = [oracle(examples, theta_E, n) for n in taken_N.split(taken_S.tolist())]
+    np.testing.assert_allclose(result.numpy(), np.stack(expected), rtol=1e-4, atol=1e-5)
+    assert not result[4].any()  # nobody's judgements
+    assert result[0, :6].any()
+    assert not result[0, 6:].any()  # of one judgement nothing is left to find weights by
+
+
+def test_one_taste_is_one_reward_for_all(make_examples):
+    pairs, theta_D = make_examples([1, 4, 3]), torch.linspace(-1, 1, 5)
+    result, taken = user_rows(TasteExamples(pairs, 1), theta_D, [0, 1, 2])
+    (expected,) = pairs.user_gradients(theta_D, *taken, BTL)
+    torch.testing.assert_close(result, expected)
+
+
+def test_no_bit_of_a_user_depends_on_others(examples, theta_E):
+    together, _ = user_rows(examples, theta_E, [7, 1, 5, 0, 3])
+    for place, user in enumerate([7, 1, 5, 0, 3]):
+        alone, _ = user_rows(examples.select(np.array([user])), theta_E, [0])
+        assert torch.equal(alone[0], together[place])
+
+
+def test_a_user_who_is_not_finite_is_zero_and_leaves_the_others_alone(examples, theta_E):
+    taken = gradients.windows(examples.start_U, np.arange(8), 9, np.zeros(8, dtype=np.uint64))
+    before = examples.sum_over_users(theta_E, *taken, CLIP.clip_sum, BTL)
+    alone, _ = user_rows(examples, theta_E, [3])
+    examples.pairs.x_RD[10:19] = torch.tensor([math.nan, math.inf, 3e38]).repeat(3)[:, None]
+    after = examples.sum_over_users(theta_E, *taken, CLIP.clip_sum, BTL)
+    torch.testing.assert_close(before - after, CLIP.clip_sum(alone), rtol=0, atol=1e-12)
+
+
+def test_local_steps_descend_by_gradients_at_where_they_led(examples, theta_E):
+    taken = gradients.windows(examples.start_U, np.array([3]), 9, np.zeros(1, dtype=np.uint64))
+    same = lambda grads_BE: grads_BE.sum(0).double()  # noqa: E731
+    two = examples.sum_over_users(theta_E, *taken, same, BTL, LocalSteps(2, 0.5))
+    first = 0.5 * oracle(examples, theta_E, taken[0])
+    there = torch.tensor(theta_E.numpy() - first, dtype=torch.float32)
+    expected = first + 0.5 * oracle(examples, there, taken[0])
+    np.testing.assert_allclose(two.numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+# What is promised: the weights leave nowhere, and one user moves the sum by at most C.
+
+
+PARAMETERS = {"group-size": 9, "clip-norm": CLIP.norm, "round": 1}
+
+
+def contributions(examples, theta_E, update=uls.client_update):
+    """Return what a node sends of users: sampled, computed, clipped and summed."""
+    keys_U = np.arange(1, len(examples.counts_U) + 1, dtype=np.uint64)
+
+    def sum_of(users):
+        users_S = np.array(users, dtype=np.int64)
+        work = TrainRequest({"theta": theta_E.numpy()}, PARAMETERS, users_S)
+        return update(examples, work, keys_U[users_S], Randomness(3))
+
+    return sum_of
+
+
+def moves(examples, theta_E):
+    """Return how far a user who comes or goes, or is replaced by another, moves the sum."""
+    sum_of = contributions(examples, theta_E)
+    users = [*range(len(examples.counts_U))]
+    all_of = sum_of(users)["sum"]
+    gone = [all_of - sum_of([u for u in users if u != one])["sum"] for one in users]
+    lengths = [float(np.linalg.norm(part)) for part in gone]
+    replaced = [float(np.linalg.norm(a - b)) for a in gone for b in gone]
+    return max(lengths), max(replaced)
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 1e4])
+def test_one_user_moves_the_sum_by_the_clip_norm_and_no_more(make_examples, theta_E, scale):
+    pairs = make_examples([1, 7, 2, 9, 1, 3, 0, 8], dimension=6, scale=scale)
+    gone, replaced = moves(TasteExamples(pairs, 3), theta_E)
+    assert gone <= CLIP.sensitivity(Adjacency.ADD_REMOVE)
+    assert replaced <= CLIP.sensitivity(Adjacency.REPLACE)
+    if scale >= 1.0:  # and it does move so far: the bound is not another, larger one's
+        assert gone > 0.99 * CLIP.norm
+        assert replaced > 1.01 * CLIP.norm
+
+
+def test_weights_fitted_on_everybody_would_be_caught(examples, theta_E, monkeypatch):
+    """A seeded fault: v that others' judgements move, so that one user moves all vectors."""
+    honest = tastes.updates
+
+    def shared_weights(x_RD, y_R, taken_N, ends_B, *rest):
+        honest(x_RD, y_R, taken_N, np.array([ends_B[-1]]), *rest[:-1], rest[-1][:1])
+        rest[-1][1:] = rest[-1][:1]
+
+    monkeypatch.setattr(tastes, "updates", shared_weights)
+    assert moves(examples, theta_E)[0] > 1.01 * CLIP.norm
+
+
+def test_rows_clipped_one_by_one_would_be_caught(examples, theta_E, monkeypatch):
+    """A seeded fault: each row of the basis within the clip norm, and all of them beyond it."""
+
+    def by_row(self, grads_BE):
+        rows = grads_BE.reshape(-1, 6)
+        rows = rows * (CLIP.norm / rows.norm(dim=1, keepdim=True).clamp(min=CLIP.norm))
+        return rows.reshape(-1, 18).sum(0).double()
+
+    monkeypatch.setattr(UserClip, "clip_sum", by_row)
+    assert moves(examples, theta_E)[0] > 1.01 * CLIP.norm
+
+
+def test_nothing_leaves_but_one_sum_and_no_weight_is_kept(examples, theta_E):
+    before = dict(vars(examples)), dict(vars(examples.pairs))
+    reply = contributions(examples, theta_E)([0, 1, 3])
+    assert list(reply) == ["sum"]
+    assert reply["sum"].shape == (18,)
+    new = (vars(examples).keys() - before[0].keys()) | (vars(examples.pairs).keys() - before[1])
+    assert new <= {"_start_KD", "gpu", "_moved"}
+
+
+def test_accuracy_of_the_crowd_and_of_each_users_own(make_examples):
+    """Two camps that want the opposite of each other: no reward for all can be right."""
+    x_RD = torch.eye(2).repeat(8, 1)
+    x_RD[8:] *= -1.0
+    pairs = replace(
+        make_examples([1]), x_RD=x_RD, y_R=torch.ones(16), start_U=torch.tensor([0, 8, 16])
+    )
+    both = TasteExamples(pairs, 2)
+    theta_E = torch.tensor([0.01, 0.01, 3.0, 3.0]) - torch.from_numpy(start_KD(2, 2)).reshape(-1)
+    theta_E[:2] = 0.01
+    result = both.accuracy(theta_E)
+    assert result.by_user == 0.5
+    assert result.personal == 1.0
+    assert math.isnan(pairs.accuracy(np.ones(2)).personal)
+
+
+def test_what_it_is_not_for_is_refused(make_best_of, examples, theta_E):
+    with pytest.raises(InputError, match="--tastes is for pairs"):
+        TasteExamples(make_best_of([2, 3]), 2)
+    with pytest.raises(ValueError, match="for 18 numbers"):
+        user_rows(examples, theta_E[:6], [0])
+    taken = gradients.windows(examples.start_U, np.array([3]), 9, np.zeros(1, dtype=np.uint64))
+    with pytest.raises(ValueError, match="--model btl, not thurstone"):
+        next(examples.user_gradients(theta_E, *taken, preference_model("thurstone")))
+    with pytest.raises(ValueError, match="none to learn first"):
+        examples.of_head()
