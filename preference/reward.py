@@ -34,6 +34,7 @@ from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.hashing import FeatureMap, feature_map, finite_features
 from murmuration.preference.language.checkpoint import check_same, digest_of, folder_of
 from murmuration.preference.linear.examples import pair_examples
+from murmuration.preference.linear.tastes import own_weights
 from murmuration.preference.model_folder import SaveOptions, replace_folder
 from murmuration.preference.models import models
 from murmuration.preference.scoring import Text, scores_of, strings_of
@@ -152,6 +153,34 @@ class RewardModel:
         """
         judgements = read_judgements(data, self.model, columns, declared)
         return pair_examples(judgements, self.features).accuracy(self.theta_D)
+
+    def personal(
+        self, data: Judgements | Source, *, columns: str = "", **declared: bool | int | str
+    ) -> "RewardModel":
+        """Return the reward of whoever made these judgements, of a run with `--tastes`.
+
+        θ and as much of each taste as the judgements say, shrunk to the crowd's reward: with none
+        it is that, and a few move it little (`preference.linear.tastes`). Computed here, from
+        nothing but the model and the judgements. No epsilon covers it: it tells of them, and is
+        theirs to keep.
+
+        Args:
+            data: pairs that one person judged, or rows as of `accuracy`. A column of user ids is
+                not needed, and not looked at.
+            columns, **declared: as of `accuracy`.
+
+        Raises:
+            InputError: the model has no tastes, or rows that cannot be read or are no pairs.
+        """
+        if not len(self.tastes_VD):
+            raise InputError("the model has one reward for all: train it with --tastes 2 or more")
+        rows = {"one_user_per_row": True, **declared}
+        examples = pair_examples(read_judgements(data, self.model, columns, rows), self.features)
+        if examples.kind != "pairs":
+            raise InputError(f"own judgements must be pairs, not {examples.kind}")
+        basis_KD = np.concatenate([self.theta_D[None], self.tastes_VD])
+        own_V = own_weights(examples.x_RD.numpy(), examples.y_R.numpy(), basis_KD)
+        return RewardModel(self.theta_D + own_V @ self.tastes_VD, self.features, self.model)
 
     def save(
         self,

@@ -257,3 +257,37 @@ def test_what_it_is_not_for_is_refused(make_best_of, examples, theta_E):
         next(examples.user_gradients(theta_E, *taken, preference_model("thurstone")))
     with pytest.raises(ValueError, match="none to learn first"):
         examples.of_head()
+
+
+# Shrinkage: a few judgements move the reward little, and on average not for the worse.
+
+
+def gain(draw, tastes_VD, true_VD, judgements):
+    """Return by how much own weights from so many judgements do better than the crowd's reward,
+    on other judgements of the same people: mean, and its standard error."""
+    users, dimension = 3000, true_VD.shape[1]
+    crowd_D = np.full(dimension, 0.5)
+    theta_UD = crowd_D + draw.standard_normal((users, len(true_VD))) @ true_VD
+    x_UMD = draw.standard_normal((users, judgements + 20, dimension))
+    z_UM = np.einsum("umd,ud->um", x_UMD, theta_UD)
+    y_UM = (draw.random(z_UM.shape) < 1.0 / (1.0 + np.exp(-z_UM))).astype(np.float32)
+    basis_KD = np.concatenate([crowd_D[None], tastes_VD])
+    gains = []
+    for x_MD, y_M in zip(x_UMD, y_UM, strict=True):
+        v = own_weights(x_MD[:judgements], y_M[:judgements], basis_KD)
+        rest_MD, rest_M = x_MD[judgements:], y_M[judgements:] > 0.5
+        own = (rest_MD @ (crowd_D + v @ tastes_VD) > 0) == rest_M
+        gains.append(own.mean() - ((rest_MD @ crowd_D > 0) == rest_M).mean())
+    return float(np.mean(gains)), float(np.std(gains) / math.sqrt(users))
+
+
+@pytest.mark.parametrize("judgements", [1, 2, 10])
+def test_a_few_judgements_do_no_worse_than_the_crowd(judgements):
+    draw = np.random.default_rng(judgements)
+    true_VD = draw.standard_normal((2, 12)) * 0.4
+    mean, error = gain(draw, true_VD, true_VD, judgements)
+    assert mean > 3 * error
+    # Directions in which nobody differs, as large as noise makes them.
+    noise_VD = draw.standard_normal((2, 12)) * 0.1
+    mean, error = gain(draw, noise_VD, 0 * true_VD, judgements)
+    assert mean > -0.003 - 3 * error
