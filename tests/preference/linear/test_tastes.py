@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.linear import gradients, tastes
+from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.linear.tastes import START, TasteExamples, own_weights, start_KD
 from murmuration.preference.models import preference_model
@@ -19,6 +20,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import uls
+from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer
 from murmuration.strategies.protocol.messages import TrainRequest
 
 BTL = preference_model("btl")
@@ -291,3 +293,80 @@ def test_a_few_judgements_do_no_worse_than_the_crowd(judgements):
     noise_VD = draw.standard_normal((2, 12)) * 0.1
     mean, error = gain(draw, noise_VD, 0 * true_VD, judgements)
     assert mean > -0.003 - 3 * error
+
+
+# The truth is recovered, up to rotation.
+
+
+def crowd_of(draw, users, true_VD, judgements=12):
+    """Return judgements of people with standard normal weights on known tastes."""
+    dimension = true_VD.shape[1]
+    theta_UD = 0.5 + draw.standard_normal((users, len(true_VD))) @ true_VD
+    x_UMD = draw.standard_normal((users, judgements, dimension)).astype(np.float32)
+    z_UM = np.einsum("umd,ud->um", x_UMD, theta_UD)
+    y_UM = draw.random(z_UM.shape) < 1.0 / (1.0 + np.exp(-z_UM))
+    return PairExamples(
+        torch.from_numpy(x_UMD.reshape(-1, dimension)),
+        torch.from_numpy(y_UM.reshape(-1).astype(np.float32)),
+        torch.arange(0, users * judgements + 1, judgements),
+    )
+
+
+def learned(examples, epsilon, seed=0):
+    """Return θ after rounds of uls at this ε, or of its twin without privacy at 0."""
+    users, rounds, cohort = len(examples.counts_U), 80, len(examples.counts_U) // 3
+    draw, clip, noise = np.random.default_rng(seed), UserClip(0.3), 0.0
+    if epsilon:
+        plan = uls.UlsPlan.for_epsilon(
+            epsilon,
+            users=users,
+            cohort=cohort,
+            rounds=rounds,
+            delta=1e-5,
+            adjacency=Adjacency.ADD_REMOVE,
+            clip=clip,
+        )
+        noise = plan.mechanism.std
+    optimizer = ServerOptimizer(
+        OptimizerSettings("sgd", 10.0, rounds), np.zeros(examples.dimension, np.float32)
+    )
+    for round_ in range(1, rounds + 1):
+        users_S = np.flatnonzero(draw.random(users) < cohort / users)
+        taken = gradients.windows(examples.start_U, users_S, 16, np.zeros(len(users_S), np.uint64))
+        theta_E = torch.from_numpy(optimizer.theta_D)
+        sum_E = examples.sum_over_users(theta_E, *taken, clip.clip_sum, BTL).numpy()
+        optimizer.step(round_, (sum_E + noise * draw.standard_normal(len(sum_E))) / cohort)
+    return optimizer.result_D
+
+
+def angles(tastes_VD, true_VD):
+    """Return the cosines of the principal angles between two spans, the largest first."""
+    one, other = (np.linalg.qr(rows.T)[0] for rows in (tastes_VD, true_VD))
+    return np.linalg.svd(one.T @ other)[1]
+
+
+@pytest.mark.parametrize(("epsilon", "rows", "least"), [(0, 3, 0.97), (3, 3, 0.9), (3, 5, 0.9)])
+def test_tastes_are_recovered_up_to_rotation(epsilon, rows, least):
+    draw = np.random.default_rng(8)
+    true_VD = np.linalg.qr(draw.standard_normal((10, 2)))[0].T * 1.5
+    examples = TasteExamples(crowd_of(draw, 1200, true_VD), rows)
+    theta_E = learned(examples, epsilon)
+    tastes_VD = examples.basis_KD(theta_E)[1:]
+    assert angles(tastes_VD, true_VD).min() > least
+    others = TasteExamples(crowd_of(draw, 400, true_VD), rows).accuracy(theta_E)
+    assert others.personal > others.by_user + 0.05
+    # Where nobody differs nothing is invented that would hurt.
+    alike = TasteExamples(crowd_of(draw, 1200, 0.0 * true_VD), rows)
+    nothing = TasteExamples(crowd_of(draw, 400, 0.0 * true_VD), rows).accuracy(
+        learned(alike, epsilon)
+    )
+    assert nothing.personal > nothing.by_user - 0.02
+
+
+def test_a_rotation_of_the_tastes_changes_nobodys_reward(examples, theta_E):
+    basis_KD = examples.basis_KD(theta_E)
+    x_MD, y_M = examples.pairs.x_RD[3:9].numpy(), examples.y_R[3:9].numpy()
+    turned_KD = basis_KD.copy()
+    turned_KD[1:] = np.array([[0.6, 0.8], [-0.8, 0.6]]) @ basis_KD[1:]
+    rewards = [own_weights(x_MD, y_M, rows) @ rows[1:] for rows in (basis_KD, turned_KD)]
+    np.testing.assert_allclose(rewards[0], rewards[1], atol=1e-5)
