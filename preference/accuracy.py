@@ -7,7 +7,7 @@ of a model.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -32,6 +32,7 @@ class Accuracy:
         loss: of models that say the next token, where `judgements` are tokens: the mean
             cross-entropy in nats; NaN for a reward.
         personal: as ``by_user``, of each user's own reward where there are tastes; else NaN.
+        gain_error: standard error of ``personal`` − ``by_user`` over users; else NaN.
     """
 
     pooled: float
@@ -41,6 +42,7 @@ class Accuracy:
     chance: float
     loss: float = math.nan
     personal: float = math.nan
+    gain_error: float = math.nan
 
 
 class Judged(Protocol):
@@ -90,6 +92,41 @@ def accuracy_by(logits_R: torch.Tensor, examples: Judged) -> Accuracy:
     """
     if examples.kind == "thumbs":
         return _accuracy_of_thumbs(logits_R.numpy(), examples.y_R.numpy(), examples.start_U.numpy())
+    right_U, decided_U, chance = _right_by_user(logits_R, examples)
+    counted_U = decided_U > 0
+    judgements, users = int(decided_U.sum()), int(counted_U.sum())
+    if not judgements:
+        return Accuracy(math.nan, math.nan, 0, 0, math.nan)
+    return Accuracy(
+        pooled=float(right_U.sum()) / judgements,
+        by_user=float((right_U[counted_U] / decided_U[counted_U]).mean()),
+        users=users,
+        judgements=judgements,
+        chance=chance,
+    )
+
+
+def with_personal(crowd_R: torch.Tensor, own_R: torch.Tensor, examples: Judged) -> Accuracy:
+    """Return the accuracy of the crowd's logits, with that of users' own beside it.
+
+    As `accuracy_by`, of judgements that are not thumbs.
+    """
+    crowd = accuracy_by(crowd_R, examples)
+    right_U, decided_U, _ = _right_by_user(crowd_R, examples)
+    own_U, _, _ = _right_by_user(own_R, examples)
+    counted_U = decided_U > 0
+    if not crowd.users:
+        return crowd
+    own_U, right_U = (hits_U[counted_U] / decided_U[counted_U] for hits_U in (own_U, right_U))
+    error = float((own_U - right_U).std(correction=0)) / math.sqrt(crowd.users)
+    return replace(crowd, personal=float(own_U.mean()), gain_error=error)
+
+
+def _right_by_user(
+    logits_R: torch.Tensor, examples: Judged
+) -> tuple[torch.Tensor, torch.Tensor, float]:
+    """Return how many judgements each user's are right, (U,), and decided, (U,); what guessing
+    comes to."""
     logits_JW = logits_R.view(-1, examples.width)
     y_JW = examples.y_R.view(-1, examples.width)
     there_JW = torch.isfinite(y_JW)
@@ -108,17 +145,8 @@ def accuracy_by(logits_R: torch.Tensor, examples: Judged) -> Accuracy:
     zeros_U = torch.zeros(len(examples.counts_U), dtype=torch.float64)
     right_U = zeros_U.index_add(0, user_J[decided_J], right_J[decided_J].double())
     decided_U = zeros_U.index_add(0, user_J, decided_J.double())
-    counted_U = decided_U > 0
-    judgements, users = int(decided_U.sum()), int(counted_U.sum())
-    if not judgements:
-        return Accuracy(math.nan, math.nan, 0, 0, math.nan)
-    return Accuracy(
-        pooled=float(right_U.sum()) / judgements,
-        by_user=float((right_U[counted_U] / decided_U[counted_U]).mean()),
-        users=users,
-        judgements=judgements,
-        chance=float((1.0 / (1.0 + there_JW.sum(1)[decided_J].double())).mean()),
-    )
+    chance_J = 1.0 / (1.0 + there_JW.sum(1)[decided_J].double())
+    return right_U, decided_U, float(chance_J.mean())
 
 
 def _accuracy_of_thumbs(reward_J: np.ndarray, y_J: np.ndarray, start_U: np.ndarray) -> Accuracy:

@@ -42,7 +42,7 @@ from typing import Self
 import numpy as np
 import torch
 
-from murmuration.preference.accuracy import Accuracy, accuracy_by, float32_of
+from murmuration.preference.accuracy import Accuracy, float32_of, with_personal
 from murmuration.preference.data.rows import InputError, Kind
 from murmuration.preference.kinds.model import AddTo
 from murmuration.preference.linear.examples import PairExamples
@@ -333,7 +333,7 @@ class TasteExamples:
         half gives, so both are about the same judgements.
         """
         basis_KD = self.basis_KD(theta_D)
-        crowd = accuracy_by(self.pairs.logits_R(torch.from_numpy(basis_KD[0])), self.pairs)
+        crowd_R = self.pairs.logits_R(torch.from_numpy(basis_KD[0]))
         logits_R = torch.empty(len(self.y_R))
         _personal_logits(
             self.pairs.x_RD.numpy(),
@@ -342,7 +342,7 @@ class TasteExamples:
             basis_KD,
             logits_R.numpy(),
         )
-        return replace(crowd, personal=accuracy_by(logits_R, self.pairs).by_user)
+        return with_personal(crowd_R, logits_R, self.pairs)
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
         """Return the same, and nothing else."""
