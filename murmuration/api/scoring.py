@@ -133,11 +133,12 @@ def score_rows(
 def _scorer(model: Run | str | os.PathLike[str], base: str, judgements: str) -> Any:
     quiet_libraries()
     from murmuration.preference.language.likelihood import load_scorer
+    from murmuration.preference.reward import RewardModel
 
     scorer = load_scorer(model_folder(model), base)
     if not judgements:
         return scorer
-    if not hasattr(scorer, "personal"):
+    if not isinstance(scorer, RewardModel):
         raise InputError("--as: the model has one reward for all: train it with --tastes")
     return scorer.personal(judgements)
 

@@ -56,7 +56,7 @@ MODEL = "btl"
 #: Where rows other than the crowd's start: so small that noise of no run drowns in them.
 START = 0.1
 _NEWTON_STEPS, _HALVINGS = 12, 30
-_SMALL = 1e-10  # a step that gains no more than this is the last
+_SMALL = 1e-6  # a step that gains no more than this is the last: the next would gain its square
 
 
 def start_KD(tastes: int, dimension: int) -> np.ndarray:
@@ -194,7 +194,9 @@ def updates(
         out_KD = out_BE[b].reshape(tastes, dimension)
         out_KD[:] = 0.0
         for _ in range(steps):
-            here_KD[:] = basis_KD - out_KD
+            for k in range(tastes):
+                for d in range(dimension):
+                    here_KD[k, d] = basis_KD[k, d] - out_KD[k, d]
             _rewards(x_RD, rows, here_KD, z)
             for half in range(2):
                 first, end, other, last = _halves(len(rows), half)
