@@ -13,8 +13,8 @@ from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.features.hashing import feature_map
 from murmuration.preference.kinds.linear import LinearModel
-from murmuration.preference.linear.examples import made_up_pairs, pair_examples
-from murmuration.preference.linear.tastes import TasteExamples, start_KD
+from murmuration.preference.linear.examples import made_up_pairs, pairs_with_texts
+from murmuration.preference.linear.tastes import TasteExamples, halves, start_KD
 from murmuration.preference.model_folder import DEFAULT, SaveOptions
 from murmuration.preference.reward import RewardModel, rewards_at
 
@@ -50,15 +50,16 @@ class TastesModel(LinearModel):
         return {**self.features.to_config(), "tastes": self.tastes}
 
     def examples(self, data: Data, left_out: LeftOut | None = None) -> TasteExamples:  # type: ignore[override]
-        """Return feature differences."""
+        """Return feature differences, and halves of each user's that share no response."""
         judgements = data.as_judgements("--task reward is not for users' texts")
-        return TasteExamples(pair_examples(judgements, self.features, left_out), self.tastes)
+        pairs, text_JK = pairs_with_texts(judgements, self.features, left_out)
+        return TasteExamples(pairs, self.tastes, halves(text_JK, pairs.start_U.numpy()))
 
     def largest_examples(self, schema: Schema, users: int, each: int) -> TasteExamples:  # type: ignore[override]
         """Return random differences, of which none is larger than another."""
-        return TasteExamples(
-            made_up_pairs(self.features.dimension, schema, users, each), self.tastes
-        )
+        pairs = made_up_pairs(self.features.dimension, schema, users, each)
+        texts_J2 = np.arange(2 * len(pairs.x_RD)).reshape(-1, 2)
+        return TasteExamples(pairs, self.tastes, halves(texts_J2, pairs.start_U.numpy()))
 
     def _basis_KD(self, theta_E: np.ndarray) -> np.ndarray:
         start = start_KD(self.tastes, self.features.dimension)

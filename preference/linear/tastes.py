@@ -8,11 +8,16 @@ prior of variance one: it shrinks to the crowd's reward, and fixes the scale of 
 data then choose. A rotation of these rows and of v changes no reward, so they are known up to
 rotation.
 
-The gradient of B is taken on other judgements than v: the first half gives v, and the second
-(1, v) ⊗ g with g the mean derivative of the loss at that v; and the other way round. On the same
-judgements v would follow what is chance in them, and B would learn that chance; on others E[v ⊗ g]
-is what users have in common with themselves, and it is zero where B is right. v itself is treated
-as constant (as in Singhal et al. 2021, federated reconstruction).
+The gradient of B is taken on other judgements than v: one half gives v, and the other (1, v) ⊗ g
+with g the derivative of the loss at that v; and the other way round. On the same judgements v would
+follow what is chance in them, and B would learn that chance; on others E[v ⊗ g] is what users have
+in common with themselves, and it is zero where B is right. v itself is treated as constant (as in
+Singhal et al. 2021, federated reconstruction).
+
+The halves share no response, by any user: else what somebody thinks of one response would pass for
+a taste, since a judgement tells of the others with it, and says nothing about new responses. A
+judgement that shares responses with both halves counts for the crowd's row alone, at the crowd's
+reward.
 
 Decisions:
 - v is computed anew from the user's own judgements wherever it is needed, and forgotten. Nothing
@@ -37,6 +42,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -55,6 +61,8 @@ from murmuration.privacy.mechanisms.numba_jit import kernel
 MODEL = "btl"
 #: Where rows other than the crowd's start: so small that noise of no run drowns in them.
 START = 0.1
+#: Of judgements that are in neither half.
+NEITHER = 2
 _NEWTON_STEPS, _HALVINGS = 12, 30
 _SMALL = 1e-6  # a step that gains no more than this is the last: the next would gain its square
 
@@ -150,13 +158,53 @@ def _solve(z: np.ndarray, y: np.ndarray, first: int, end: int, v: np.ndarray) ->
             break
 
 
+def halves(text_JK: np.ndarray, start_U: np.ndarray) -> np.ndarray:
+    """Return in which half of its user's each judgement is, (J,) int8: 0, 1, or `NEITHER`.
+
+    One after the other: with the half that has its responses already, `NEITHER` where both do, and
+    the smaller one where none does. A function of one user's judgements at a time.
+
+    Args:
+        text_JK: which text each response is; −1: there is none.
+        start_U: where users' judgements begin, and the end.
+    """
+    half_J = np.full(len(text_JK), NEITHER, dtype=np.int8)
+    for first, end in pairwise(start_U.tolist()):
+        place: dict[int, int] = {}  # of a text
+        sizes = [0, 0]
+        for judgement in range(first, end):
+            texts = [text for text in text_JK[judgement].tolist() if text >= 0]
+            there = {place[text] for text in texts if text in place}
+            if len(there) > 1:
+                continue
+            half = there.pop() if there else int(sizes[1] < sizes[0])
+            place.update((text, half) for text in texts)
+            sizes[half] += 1
+            half_J[judgement] = half
+    return half_J
+
+
 @kernel()
-def _halves(judgements: int, half: int) -> tuple[int, int, int, int]:
-    """Begin and end of what gives v in this half of the work (0, 1), and of the rest."""
-    middle = (judgements + 1) // 2
+def _by_half(rows: np.ndarray, half_J: np.ndarray, ordered: np.ndarray) -> tuple[int, int]:
+    """Order one user's rows by half; return where the second begins, and those of neither."""
+    at, ends = 0, np.zeros(3, np.int64)
+    for half in range(3):
+        for row in rows:
+            if half_J[row] == half:
+                ordered[at] = row
+                at += 1
+        ends[half] = at
+    return ends[0], ends[1]
+
+
+@kernel()
+def _tested_part(half: int, second: int, neither: int, end: int) -> tuple[int, int, int, int]:
+    """Begin and end of what gives v, and of what is looked at with that v, in step 0, 1 or 2."""
     if half == 0:
-        return 0, middle, middle, judgements
-    return middle, judgements, 0, middle
+        return 0, second, second, neither
+    if half == 1:
+        return second, neither, 0, second
+    return 0, 0, neither, end
 
 
 @kernel(fastmath={"reassoc", "contract", "arcp", "nsz"})
@@ -176,6 +224,7 @@ def updates(
     y_R: np.ndarray,
     taken_N: np.ndarray,
     ends_B: np.ndarray,
+    half_J: np.ndarray,
     basis_KD: np.ndarray,
     steps: int,
     rate: float,
@@ -187,7 +236,9 @@ def updates(
     here_KD = np.empty_like(basis_KD)
     v, mean_D = np.empty(tastes - 1), np.empty(dimension, np.float32)
     for b in range(len(ends_B)):
-        rows = taken_N[(ends_B[b - 1] if b else 0) : ends_B[b]]
+        taken = taken_N[(ends_B[b - 1] if b else 0) : ends_B[b]]
+        rows = np.empty_like(taken)
+        second, neither = _by_half(taken, half_J, rows)
         y, z = np.empty(len(rows)), np.empty((len(rows), tastes))
         for m in range(len(rows)):
             y[m] = y_R[rows[m]]
@@ -198,8 +249,10 @@ def updates(
                 for d in range(dimension):
                     here_KD[k, d] = basis_KD[k, d] - out_KD[k, d]
             _rewards(x_RD, rows, here_KD, z)
-            for half in range(2):
-                first, end, other, last = _halves(len(rows), half)
+            for half in range(3):
+                first, end, other, last = _tested_part(half, second, neither, len(rows))
+                if other == last:
+                    continue
                 _solve(z, y, first, end, v)
                 mean_D[:] = 0.0
                 for m in range(other, last):
@@ -220,18 +273,24 @@ def updates(
 
 @kernel()
 def _personal_logits(
-    x_RD: np.ndarray, y_R: np.ndarray, start_U: np.ndarray, basis_KD: np.ndarray, out_R: np.ndarray
+    x_RD: np.ndarray,
+    y_R: np.ndarray,
+    start_U: np.ndarray,
+    half_J: np.ndarray,
+    basis_KD: np.ndarray,
+    out_R: np.ndarray,
 ) -> None:
-    """The logit of each row with the weights of its user's other half."""
+    """The logit of each row with the weights of its user's other half; the crowd's of neither."""
     v = np.empty(len(basis_KD) - 1)
     for u in range(len(start_U) - 1):
-        rows = np.arange(start_U[u], start_U[u + 1])
+        rows = np.empty(start_U[u + 1] - start_U[u], np.int64)
+        second, neither = _by_half(np.arange(start_U[u], start_U[u + 1]), half_J, rows)
         y, z = np.empty(len(rows)), np.empty((len(rows), len(basis_KD)))
         for m in range(len(rows)):
             y[m] = y_R[rows[m]]
         _rewards(x_RD, rows, basis_KD, z)
-        for half in range(2):
-            first, end, other, last = _halves(len(rows), half)
+        for half in range(3):
+            first, end, other, last = _tested_part(half, second, neither, len(rows))
             _solve(z, y, first, end, v)
             for m in range(other, last):
                 reward = z[m, 0]
@@ -248,10 +307,12 @@ class TasteExamples:
     Attributes:
         pairs: the judgements.
         tastes: K.
+        half_J: of `halves`.
     """
 
     pairs: PairExamples
     tastes: int
+    half_J: np.ndarray
 
     network, single_rows = None, None
     choices = 0
@@ -260,6 +321,8 @@ class TasteExamples:
     def __post_init__(self) -> None:
         if self.pairs.width != 1 or self.pairs.kind != "pairs":
             raise InputError("--tastes is for pairs: leave it out for judgements of another kind")
+        if self.half_J.shape != (len(self.pairs.x_RD),):
+            raise InputError("halves and judgements differ in number")
 
     @property
     def dimension(self) -> int:
@@ -313,7 +376,10 @@ class TasteExamples:
 
     def select(self, users_S: np.ndarray) -> Self:
         """Return the examples of some users, in the given order."""
-        return replace(self, pairs=self.pairs.select(users_S))
+        starts = self.start_U.numpy()
+        parts = [self.half_J[starts[user] : starts[user + 1]] for user in users_S]
+        half_J = np.concatenate([self.half_J[:0], *parts])
+        return replace(self, pairs=self.pairs.select(users_S), half_J=half_J)
 
     def in_public(self) -> Self:
         """Return these: no bit depends on who is there, public or not."""
@@ -332,7 +398,8 @@ class TasteExamples:
         """Return the accuracy of the crowd's reward, and by user of each user's own (`personal`).
 
         Of the latter each half of a user's judgements is predicted with the weights that the other
-        half gives, so both are about the same judgements.
+        half gives, so both are about the same judgements. Those in neither half are predicted by
+        the crowd's reward.
         """
         basis_KD = self.basis_KD(theta_D)
         crowd_R = self.pairs.logits_R(torch.from_numpy(basis_KD[0]))
@@ -341,6 +408,7 @@ class TasteExamples:
             self.pairs.x_RD.numpy(),
             self.y_R.numpy(),
             self.start_U.numpy(),
+            self.half_J,
             basis_KD,
             logits_R.numpy(),
         )
@@ -411,6 +479,7 @@ class TasteExamples:
                 self.y_R.numpy(),
                 taken_N[first : first + int(ends_B[-1])].numpy(),
                 ends_B,
+                self.half_J,
                 basis_KD,
                 local.steps,
                 local.rate,
