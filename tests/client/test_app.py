@@ -150,7 +150,7 @@ def test_evaluate(ask, store):
 
 
 def test_with_tastes_nothing_leaves_but_a_sum_and_a_tally(ask, store):
-    """What is told of users' own weights: one clipped sum over B, and bounded shares."""
+    """One clipped sum, and bounded shares: users' weights are in neither."""
     features = json.dumps({**json.loads(FEATURES), "tastes": 3})
     users_S, theta_E = np.array([1, 2, 20]), np.linspace(-1, 1, 99, dtype=np.float32)
     reply = ask(work(users_S, theta_E, features=features), "train")

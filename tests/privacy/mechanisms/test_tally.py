@@ -56,10 +56,10 @@ def test_own_rewards_are_measured_beside_the_crowds():
 def test_the_noise_of_a_gain_is_what_noise_does_to_it():
     draw, std = np.random.default_rng(2), 0.9 * STEPS
     sum_F = 300 * TASTES.contribution(0.7, 0.0, 0.8)
-    told = [TASTES.read(sum_F + std * draw.standard_normal(3), std) for _ in range(2000)]
-    gains = [measured.personal - measured.accuracy for measured in told]
+    read = [TASTES.read(sum_F + std * draw.standard_normal(3), std) for _ in range(2000)]
+    gains = [measured.personal - measured.accuracy for measured in read]
     assert np.mean(gains) == pytest.approx(0.1, abs=4 * np.std(gains) / math.sqrt(2000))
-    assert told[0].gain_noise == pytest.approx(np.std(gains), rel=0.1)
+    assert read[0].gain_noise == pytest.approx(np.std(gains), rel=0.1)
 
 
 @pytest.mark.parametrize("sum_F", [[0.0, 0.0], [-STEPS, 2 * STEPS], [10.0 * STEPS, 0.0]])
