@@ -178,11 +178,11 @@ def evaluate(content: RecordDict, host: Host) -> RecordDict:
     contributes."""
     work, examples, _ = _asked(content, host)
     _check_lengths(work.arrays, examples.dimension)
-    tally = Tally(loss=examples.measures_loss)
+    tally = Tally(loss=examples.measures_loss, personal=examples.measures_personal)
     total_F = np.zeros(tally.figures)
     for user in work.users_S:  # one at a time: in company their last digits could depend on others
         result = examples.select(np.array([user])).accuracy(work.arrays["theta"])
-        total_F += tally.contribution(result.by_user, result.loss)
+        total_F += tally.contribution(result.by_user, result.loss, result.personal)
     return messages.sums_reply({messages.TALLY: total_F})
 
 

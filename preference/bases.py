@@ -17,6 +17,7 @@ from murmuration.preference.kinds.next_token import ResponsesModel, TextsModel
 from murmuration.preference.kinds.policy import PolicyModel
 from murmuration.preference.kinds.policy_class import PolicyClass
 from murmuration.preference.kinds.survey import SurveyModel
+from murmuration.preference.kinds.tastes import TastesModel
 
 #: By a description's kind and task: what loads it.
 KINDS = {
@@ -49,4 +50,8 @@ def base_of(config: Mapping[str, Any], weights: bool = True) -> Model:
     if (kind, task) not in KINDS:
         known = ", ".join(dict.fromkeys(name for name, its in KINDS if its == task))
         raise InputError(f"nothing of kind {kind!r} learns --task {task}: known kinds are {known}")
+    if "tastes" in config:
+        if KINDS[kind, task] is not LinearModel:
+            raise InputError(f"tastes are for a linear reward over features, not for {kind!r}")
+        return TastesModel.load(config, weights)
     return KINDS[kind, task].load(config, weights)

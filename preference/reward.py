@@ -34,6 +34,7 @@ from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.hashing import FeatureMap, feature_map, finite_features
 from murmuration.preference.language.checkpoint import check_same, digest_of, folder_of
 from murmuration.preference.linear.examples import pair_examples
+from murmuration.preference.linear.tastes import own_weights
 from murmuration.preference.model_folder import SaveOptions, replace_folder
 from murmuration.preference.models import models
 from murmuration.preference.scoring import Text, scores_of, strings_of
@@ -75,13 +76,20 @@ class RewardModel:
         model: the preference model that θ was estimated under, one of
             `preference.models.models()`. It says what differences of scores mean: under `btl`,
             `plackett-luce` and `thumbs` they are log odds, under `thurstone` normal quantiles.
+        tastes_VD: float32, directions in which people differ from the crowd's θ, where the run had
+            `--tastes`: those of `personal`. No row otherwise.
     """
 
     def __init__(
-        self, theta_D: np.ndarray | torch.Tensor, features: FeatureMap, model: str = "btl"
+        self,
+        theta_D: np.ndarray | torch.Tensor,
+        features: FeatureMap,
+        model: str = "btl",
+        *,
+        tastes_VD: np.ndarray | None = None,
     ) -> None:
-        """Raises InputError if θ does not have the features' dimension or is not finite, or there
-        is no such preference model."""
+        """Raises InputError if θ or a taste does not have the features' dimension or is not finite,
+        or there is no such preference model."""
         theta_D = float32_of(theta_D)
         if theta_D.shape != (features.dimension,):
             raise InputError(
@@ -90,11 +98,18 @@ class RewardModel:
             )
         if not np.isfinite(theta_D).all():
             raise InputError("weights of a reward model must be finite")
+        tastes_VD = float32_of(np.zeros((0, len(theta_D))) if tastes_VD is None else tastes_VD)
+        if tastes_VD.shape[1:] != (features.dimension,) or not np.isfinite(tastes_VD).all():
+            raise InputError(
+                f"tastes of shape {tastes_VD.shape} do not fit features of dimension "
+                f"{features.dimension}, or are not finite"
+            )
         if model not in models():
             raise InputError(f"the preference model {model!r} is not one of {', '.join(models())}")
         self.theta_D = theta_D
         self.features = features
         self.model = model
+        self.tastes_VD = tastes_VD
 
     def __repr__(self) -> str:
         features = self.features.to_config()
@@ -139,6 +154,34 @@ class RewardModel:
         judgements = read_judgements(data, self.model, columns, declared)
         return pair_examples(judgements, self.features).accuracy(self.theta_D)
 
+    def personal(
+        self, data: Judgements | Source, *, columns: str = "", **declared: bool | int | str
+    ) -> "RewardModel":
+        """Return the reward of whoever made these judgements, of a run with `--tastes`.
+
+        θ and as much of each taste as the judgements say, shrunk to the crowd's reward: with none
+        it is that, and a few move it little (`preference.linear.tastes`). Computed here, from
+        nothing but the model and the judgements. No epsilon covers it: it tells of them, and is
+        theirs to keep.
+
+        Args:
+            data: pairs that one person judged, or rows as of `accuracy`. A column of user ids is
+                not needed, and not looked at.
+            columns, **declared: as of `accuracy`.
+
+        Raises:
+            InputError: the model has no tastes, or rows that cannot be read or are no pairs.
+        """
+        if not len(self.tastes_VD):
+            raise InputError("the model has one reward for all: train it with --tastes 2 or more")
+        rows = {"one_user_per_row": True, **declared}
+        examples = pair_examples(read_judgements(data, self.model, columns, rows), self.features)
+        if examples.kind != "pairs":
+            raise InputError(f"own judgements must be pairs, not {examples.kind}")
+        basis_KD = np.concatenate([self.theta_D[None], self.tastes_VD])
+        own_V = own_weights(examples.x_RD.numpy(), examples.y_R.numpy(), basis_KD)
+        return RewardModel(self.theta_D + own_V @ self.tastes_VD, self.features, self.model)
+
     def save(
         self,
         folder: str | os.PathLike,
@@ -174,7 +217,10 @@ class RewardModel:
             "dimension": self.features.dimension,
             "features": _described(self.features.to_config(), folder),
         }
-        (folder / "model.safetensors").write_bytes(save({"theta_D": self.theta_D}))
+        tensors = {"theta_D": self.theta_D}
+        if len(self.tastes_VD):
+            tensors["tastes_VD"] = self.tastes_VD
+        (folder / "model.safetensors").write_bytes(save(tensors))
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
@@ -202,7 +248,8 @@ class RewardModel:
         config = _read_config(Path(folder))
         path = Path(folder) / "model.safetensors"
         try:
-            theta_D = load_file(path)["theta_D"]
+            tensors = load_file(path)
+            theta_D, tastes_VD = tensors["theta_D"], tensors.get("tastes_VD")
         except FileNotFoundError:
             raise InputError(f"{path}: no such file; the model is not complete") from None
         except (SafetensorError, OSError, KeyError) as error:
@@ -224,7 +271,8 @@ class RewardModel:
                     check_same(path, digest_of(folder_of(path)), digest)
             elif base:
                 raise InputError("--base: a reward over hashed words has none")
-            return cls(theta_D, feature_map(features), config.get("model", "btl"))
+            usable = feature_map(features)
+            return cls(theta_D, usable, config.get("model", "btl"), tastes_VD=tastes_VD)
         except InputError as error:
             raise InputError(f"{folder}: {error}") from error
 

@@ -48,6 +48,10 @@ class HeldOut:
         noise: the part of ``error`` that is noise; None where none was added.
         loss_noise: standard error of ``loss`` that is noise.
         epsilon: what telling it cost; None where none was added.
+        personal: as ``by_user``, of users' own rewards where there are tastes; on the same
+            judgements, each with weights from others of that user's.
+        gain_error: standard error of ``personal`` − ``by_user``: of a test by user, of held-out
+            users that of the noise alone.
     """
 
     accuracy: float
@@ -60,6 +64,8 @@ class HeldOut:
     loss_noise: float | None = None
     epsilon: float | None = None
     of_users: int | None = None
+    personal: float | None = None
+    gain_error: float | None = None
 
 
 def read_test(config: RunConfig) -> Data | None:
@@ -118,6 +124,8 @@ def _held_out(found: Accuracy, test: Examples) -> HeldOut:
         chance=found.chance,
         loss=found.loss if test.measures_loss else None,
         of_users=len(test.counts_U),
+        personal=found.personal if test.measures_personal else None,
+        gain_error=found.gain_error if test.measures_personal else None,
     )
 
 
@@ -137,7 +145,7 @@ def on_held_out(
     charge, telling it again is charged again, or not done.
     """
     config, hold_out = context.config, context.hold_out
-    tally = Tally(loss=config.task in NEXT_TOKENS)
+    tally = Tally(loss=config.task in NEXT_TOKENS, personal=config.tastes > 1)
 
     if hold_out is None:
         release, measured = None, tally.read(strategy.tally(context.grid, theta_D, tally))
@@ -164,6 +172,8 @@ def on_held_out(
         noise=measured.noise if release else None,
         loss_noise=measured.loss_noise if release else None,
         epsilon=hold_out.epsilon if hold_out else None,
+        personal=measured.personal,
+        gain_error=measured.gain_noise,
     )
 
 

@@ -117,6 +117,7 @@ def result_of(
         "task": config.task,
         "strategy": config.strategy,
         "model": config.model,
+        "tastes": max(1, config.tastes),
         "adjacency": config.adjacency,
         "noise_parties": context.noise.parties or None,
         "run": terms.run,
@@ -160,6 +161,8 @@ def result_of(
         "heldout_accuracy_by_user": figure.by_user if figure else None,
         "heldout_error": figure.error if figure else None,
         "heldout_noise": figure.noise if figure else None,
+        "personal_accuracy": figure.personal if figure else None,
+        "personal_gain_error": figure.gain_error if figure else None,
         **(_loss(figure) if config.task in NEXT_TOKENS else {}),
         # Not to the last digit: how long a round takes depends on who took part.
         "users_per_second": float(f"{config.cohort * pace.rounds / pace.seconds:.2g}")

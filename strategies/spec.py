@@ -353,7 +353,8 @@ def described_base(config: Settings) -> dict[str, Any]:
         "head_pooling": config.head_pooling,
     }
     if not config.base:
-        return parse_features(config.features, config.length)
+        tastes = {"tastes": config.tastes} if config.tastes > 1 else {}
+        return parse_features(config.features, config.length) | tastes
     for name in ("features", "length"):
         if getattr(config, name) != getattr(Settings, name):
             raise InputError(f"--{name} is for a linear head: leave it out, or --base")

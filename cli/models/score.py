@@ -41,6 +41,14 @@ def score(
             "is not found by itself."
         ),
     ] = "",
+    as_: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            help="A file of one person's own pairs (prompt, chosen, rejected): the scores are "
+            "theirs instead of the crowd's, of a run with --tastes. The file is read here alone.",
+        ),
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Score responses to a prompt: the higher, the better liked. Only differences mean anything.
@@ -53,11 +61,11 @@ def score(
             raise InputError("--data has prompts and responses: leave out --prompt and --response")
         if out is None:
             raise InputError("--data needs --out: a file for the rows with their scores")
-        _score_rows(model, data, out, base, as_json)
+        _score_rows(model, data, out, base, as_, as_json)
         return
     if prompt is None or not response or out is not None:
         raise InputError("pass --prompt and --response, or --data and --out")
-    scores = score_responses(model, prompt, response, base=base)
+    scores = score_responses(model, prompt, response, base=base, judgements=as_)
     if as_json:
         print(json.dumps({"scores": [float(value) for value in scores]}))
         return
@@ -69,7 +77,7 @@ def score(
         Terminal().print("This model ignores the prompt: it reads the response alone.", style="dim")
 
 
-def _score_rows(model: str, data: str, out: Path, base: str, as_json: bool) -> None:
+def _score_rows(model: str, data: str, out: Path, base: str, as_: str, as_json: bool) -> None:
     with _progress() as progress:
         task = progress.add_task("", total=None, rows=0, speed="")
 
@@ -77,7 +85,7 @@ def _score_rows(model: str, data: str, out: Path, base: str, as_json: bool) -> N
             speed = f"{scored.texts / scored.seconds:,.0f} texts per second"
             progress.update(task, completed=scored.texts, rows=scored.rows, speed=speed)
 
-        scored = score_rows(model, data, out, base=base, on_progress=show)
+        scored = score_rows(model, data, out, base=base, judgements=as_, on_progress=show)
     speed = round(scored.texts / scored.seconds, 1) if scored.seconds else 0.0
     result: dict[str, Any] = {"out": str(out), "rows": scored.rows, "texts": scored.texts}
     result["texts_per_second"] = speed

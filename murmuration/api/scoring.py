@@ -46,6 +46,7 @@ def score(
     response: str | Sequence[str],
     *,
     base: str = "",
+    judgements: str = "",
 ) -> np.ndarray:
     """Return scores of responses to prompts: the higher, the better liked.
 
@@ -64,6 +65,8 @@ def score(
         prompt: The prompt, or one for each response.
         response: The response, or several.
         base: The base or encoder that the model was made on, where it is not found by itself.
+        judgements: One person's own pairs, a file: scores are theirs instead of the crowd's, of a
+            run with ``tastes``. They are read here and go nowhere; the scores tell of them.
 
     Returns:
         One score for each response.
@@ -75,7 +78,7 @@ def score(
     prompts = [prompt] * len(responses) if isinstance(prompt, str) else list(prompt)
     if len(prompts) != len(responses):
         raise InputError(f"{len(prompts)} prompts and {len(responses)} responses: give one each")
-    return _scorer(model, base).score_batch(prompts, responses)
+    return _scorer(model, base, judgements).score_batch(prompts, responses)
 
 
 def ignores_prompt(model: Run | str | os.PathLike[str]) -> bool:
@@ -93,6 +96,7 @@ def score_rows(
     out: str | os.PathLike[str],
     *,
     base: str = "",
+    judgements: str = "",
     on_progress: Callable[[Scored], None] = lambda scored: None,
 ) -> Scored:
     """Write rows with a score of each of their texts, in their order; a file is whole or not there.
@@ -102,7 +106,7 @@ def score_rows(
         data: Rows of prompt and response, or of prompt, chosen and rejected: a file, folder or data
             set, as of ``train``.
         out: The file, of JSON lines.
-        base: As of ``score``.
+        base, judgements: As of ``score``.
         on_progress: Is told how much is done.
 
     Returns:
@@ -113,9 +117,10 @@ def score_rows(
     """
     from murmuration.privacy.durable_files import replace_file
 
-    scorer, path = _scorer(model, base), Path(out)
+    path = Path(out)
     if path.exists():
         raise InputError(f"--out {path}: is there already; choose another name")
+    scorer = _scorer(model, base, judgements)
     scored = Scored()
     lines = _scored_lines(scorer, data, scored, on_progress)
     try:
@@ -125,11 +130,17 @@ def score_rows(
     return scored
 
 
-def _scorer(model: Run | str | os.PathLike[str], base: str) -> Any:
+def _scorer(model: Run | str | os.PathLike[str], base: str, judgements: str) -> Any:
     quiet_libraries()
     from murmuration.preference.language.likelihood import load_scorer
+    from murmuration.preference.reward import RewardModel
 
-    return load_scorer(model_folder(model), base)
+    scorer = load_scorer(model_folder(model), base)
+    if not judgements:
+        return scorer
+    if not isinstance(scorer, RewardModel):
+        raise InputError("--as: the model has one reward for all: train it with --tastes")
+    return scorer.personal(judgements)
 
 
 def _scored_lines(

@@ -42,7 +42,7 @@ class SurveyAnswers:
     width: int = 1
     flip_J: None = None
 
-    network, choices, measures_loss = None, 0, False
+    network, choices, measures_loss, measures_personal = None, 0, False, False
 
     @property
     def dimension(self) -> int:

@@ -67,6 +67,7 @@ class PairExamples:
     network = None  # there are no tokens
     choices = 0  # a model is trained
     measures_loss = False  # a reward has none
+    measures_personal = False  # there is one reward for all
 
     def __post_init__(self) -> None:
         if self.x_RD.ndim != 2 or self.y_R.shape != self.x_RD.shape[:1]:
@@ -212,7 +213,14 @@ class PairExamples:
 def pair_examples(
     judgements: Judgements, feature_map: FeatureMap, left_out: LeftOut | None = None
 ) -> PairExamples:
-    """The feature differences of judgements.
+    """The feature differences of judgements; arguments and errors as of `pairs_with_texts`."""
+    return pairs_with_texts(judgements, feature_map, left_out)[0]
+
+
+def pairs_with_texts(
+    judgements: Judgements, feature_map: FeatureMap, left_out: LeftOut | None = None
+) -> tuple[PairExamples, np.ndarray]:
+    """The feature differences of judgements, and which distinct text each response is (J, K).
 
     With ``left_out``, which takes them, judgements without finite features are left out, and users
     stay. Nobody else's differences depend on whether there are any.
@@ -256,8 +264,9 @@ def pair_examples(
     if left_out is not None and not kept_J.all():
         left_out.add_all(kept_J, "a text without features, or with NaN or infinite ones")
         judgements, there_R = judgements.keep(kept_J), there_R[np.repeat(kept_J, width)]
+        text_JK = text_JK[kept_J]
         x_RD = _selected(x_RD, torch.from_numpy(np.flatnonzero(np.repeat(kept_J, width))))
-    return PairExamples(
+    examples = PairExamples(
         x_RD=x_RD,
         y_R=labels(judgements, there_R.reshape(-1, width)),
         start_U=torch.tensor(judgements.start_U, dtype=torch.int64),
@@ -265,6 +274,7 @@ def pair_examples(
         flip_J=flips(judgements),
         kind=judgements.kind,
     )
+    return examples, text_JK
 
 
 def made_up_pairs(dimension: int, schema: Schema, users: int, each: int) -> PairExamples:

@@ -67,6 +67,7 @@ class ItemVotes:
     covariates_RZ: np.ndarray | None = None
 
     network, choices, measures_loss, single_rows = None, 0, False, None
+    measures_personal = False
 
     @property
     def dimension(self) -> int:

@@ -4,12 +4,15 @@ Each held-out user contributes the share a of their judgements that the model ge
 share 1 − a that it gets wrong, together 1 whatever they judged: the released ratio of the two noisy
 sums is the accuracy *by user*, and nothing about how many judgements anybody has enters. Where the
 model says the next token, half of a user's weight goes to their mean loss in nats, cut off at
-``LOSS_BOUND``. All of it is whole numbers of ``STEPS``, so sums are exact in any order and under
-masks, and the noise is discrete Laplace (``privacy.mechanisms.discrete_laplace``).
+``LOSS_BOUND``; where users have rewards of their own (``--tastes``), to the share that their own
+reward gets right of the same judgements. All of it is whole numbers of ``STEPS``, so sums are exact
+in any order and under masks, and the noise is discrete Laplace
+(``privacy.mechanisms.discrete_laplace``).
 
 One release covers every figure about held-out users, how many they are among them.
 
-Legend: U held-out users, F figures (right, wrong and, of next tokens, loss).
+Legend: U held-out users, F figures (right, wrong and, of next tokens, loss; or of tastes, right
+by each user's own reward).
 """
 
 import math
@@ -44,6 +47,8 @@ class Measured:
         noise: the part of it that is the noise's; 0 in an exact figure.
         loss: mean over users of their mean loss in nats, each cut off at ``LOSS_BOUND``.
         loss_noise: the standard error of it that is the noise's.
+        personal: as ``accuracy``, of each user's own reward, on the same judgements.
+        gain_noise: the standard error of ``personal`` − ``accuracy`` that is the noise's.
     """
 
     accuracy: float
@@ -51,42 +56,57 @@ class Measured:
     noise: float
     loss: float | None = None
     loss_noise: float | None = None
+    personal: float | None = None
+    gain_noise: float | None = None
 
 
 @dataclass(frozen=True)
 class Tally:
     """Which figures about held-out users there are, as sums over bounded contributions.
 
-    ``loss`` says whether the model says the next token, so that there is a loss.
+    ``loss`` says whether the model says the next token, so that there is a loss; ``personal``
+    whether users have rewards of their own. ValueError for both.
 
     Formal guarantee: a user moves the sums by at most ``STEPS`` in total where they come or go, by
     2 · ``STEPS`` where they are replaced, whatever they judged.
     """
 
     loss: bool = False
+    personal: bool = False
+
+    def __post_init__(self) -> None:
+        if self.loss and self.personal:
+            raise ValueError("what says the next token has no rewards of users' own")
 
     @property
     def figures(self) -> int:
         """F."""
-        return 3 if self.loss else 2
+        return 3 if self.loss or self.personal else 2
 
     @property
     def weight(self) -> int:
         """A user's right and wrong together, in steps."""
-        return STEPS // 2 if self.loss else STEPS
+        return STEPS // (self.figures - 1)
 
-    def contribution(self, share: float, loss: float = math.nan) -> np.ndarray:
+    def contribution(
+        self, share: float, loss: float = math.nan, personal: float = math.nan
+    ) -> np.ndarray:
         """A user's part of the sums, (F,) float64 of whole numbers; zero without a share in [0, 1].
 
-        ``share`` is of their judgements (or tokens) that the model is right about.
+        ``share`` is of their judgements (or tokens) that the model is right about, ``personal`` of
+        those that their own reward is.
         """
         found_F = np.zeros(self.figures)
         if not 0.0 <= share <= 1.0 or (self.loss and math.isnan(loss)):
+            return found_F
+        if self.personal and not 0.0 <= personal <= 1.0:
             return found_F
         right = math.floor(share * self.weight)
         found_F[:2] = right, self.weight - right
         if self.loss:
             found_F[2] = math.floor(min(max(loss / LOSS_BOUND, 0.0), 1.0) * (STEPS - self.weight))
+        if self.personal:
+            found_F[2] = math.floor(personal * (STEPS - self.weight))
         return found_F
 
     def is_valid(self, sum_F: np.ndarray, users: int) -> bool:
@@ -111,6 +131,11 @@ class Tally:
         # The variance of a share between 0 and 1 is at most mean · (1 − mean).
         luck = math.sqrt(accuracy * (1.0 - accuracy) / (both / self.weight))
         error = math.hypot(noise, luck)
+        if self.personal:
+            personal = min(1.0, max(0.0, float(sum_F[2]) / both))
+            gain = personal - accuracy
+            gain_noise = std * math.sqrt(1.0 + (1.0 + gain) ** 2 + gain**2) / both
+            return Measured(accuracy, error, noise, personal=personal, gain_noise=gain_noise)
         if not self.loss:
             return Measured(accuracy, error, noise)
         unit = LOSS_BOUND * self.weight / (STEPS - self.weight) / both

@@ -229,6 +229,8 @@ def _accuracy(run: Mapping[str, Any]) -> Iterator[_Row]:
         f"{', ' + run['by_user_text'] if public else ''} by user, ± {run['error_text']} "
         f"({_tested(run)})",
     )
+    if run["personal_text"]:
+        yield f"{run['tastes']} tastes", run["personal_text"]
 
 
 def _judged(run: Mapping[str, Any]) -> str:

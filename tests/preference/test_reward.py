@@ -313,3 +313,45 @@ def test_what_cannot_be_loaded(model, tmp_path, reason):
         RewardModel.load(place)
     assert "\n" not in str(caught.value)
     assert str(place) in str(caught.value)
+
+
+def with_tastes():
+    draw = np.random.default_rng(1)
+    theta_D, tastes_VD = draw.normal(size=33), draw.normal(size=(2, 33))
+    return RewardModel(theta_D, FEATURES, tastes_VD=tastes_VD)
+
+
+OWN = [{"prompt": "p", "chosen": "yes, save it", "rejected": "no, spend"}] * 3
+
+
+def test_ones_own_reward_is_the_crowds_and_some_of_each_taste():
+    model = with_tastes()
+    own = model.personal(OWN)
+    moved_D = own.theta_D - model.theta_D
+    weights_V = np.linalg.lstsq(model.tastes_VD.T, moved_D, rcond=None)[0]
+    np.testing.assert_allclose(weights_V @ model.tastes_VD, moved_D, atol=1e-5)
+    assert np.abs(weights_V).max() > 0.01
+    assert own.features is model.features
+    assert not len(own.tastes_VD)
+    chosen, rejected = own.score(["p", "p"], [OWN[0]["chosen"], OWN[0]["rejected"]])
+    before = model.score(["p", "p"], [OWN[0]["chosen"], OWN[0]["rejected"]])
+    assert chosen - rejected > before[0] - before[1]
+    ids = [{**row, "user_id": "me"} for row in OWN]
+    np.testing.assert_array_equal(model.personal(ids).theta_D, own.theta_D)
+
+
+def test_a_model_of_one_reward_knows_nobodys_own(model):
+    with pytest.raises(InputError, match="one reward for all: train it with --tastes"):
+        model.personal(OWN)
+
+
+def test_own_judgements_are_pairs():
+    thumbs = [
+        {"prompt": "p", "response": "r", "thumb": 1},
+        {"prompt": "p", "response": "q", "thumb": 0},
+    ]
+    with pytest.raises(InputError):
+        with_tastes().personal(thumbs)
+    best = [{"prompt": "p", "responses": ["a", "b", "c"], "best": 1}]
+    with pytest.raises(InputError, match="must be pairs, not top-1"):
+        with_tastes().personal(best, kind="top-1", responses=3)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from language_models import start
 
+from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.features.hashing import HashingFeatures
@@ -78,7 +79,8 @@ class Strategy:
     def tally(self, grid, theta_D, tally):
         self.asked.append((grid, theta_D))
         return sum(
-            (tally.contribution(0.75, 2.0) for _ in range(self.users)), np.zeros(tally.figures)
+            (tally.contribution(0.75, 2.0, 0.85) for _ in range(self.users)),
+            np.zeros(tally.figures),
         )
 
 
@@ -142,6 +144,29 @@ def test_next_tokens_have_a_loss_under_the_same_epsilon(make_setting, make_ledge
         assert ledger.spent() == {HoldOut(0.2, 1.0): 1}
     assert found.loss == pytest.approx(2.0, abs=8 * found.loss_noise)
     assert found.chance is None
+
+
+def test_own_rewards_are_told_under_the_same_epsilon(make_setting, make_ledger):
+    setting = make_setting(tastes=3)
+    with make_ledger(setting) as ledger:
+        figure = on_held_out("theta", setting, Strategy(), ledger)
+        assert ledger.spent() == {HoldOut(0.2, 1.0): 1}
+        assert on_held_out("theta", setting, Strategy(), ledger) == figure  # not drawn again
+    gain = figure.personal - figure.by_user
+    assert gain != pytest.approx(0.1, abs=1e-9)
+    assert gain == pytest.approx(0.1, abs=8 * figure.gain_error)
+    assert 0.0 < figure.gain_error < 0.02
+
+
+def test_own_rewards_on_a_public_test(crowd_test):
+    model = base_of({**FEATURES.to_config(), "tastes": 2})
+    examples = examples_of_test(read_test(RunConfig(test=crowd_test)), model, "refuse")
+    theta_E = np.random.default_rng(0).normal(size=130).astype(np.float32)
+    figure, beside = final_evaluation(theta_E, examples)
+    expected = examples.accuracy(theta_E)
+    assert (figure.personal, figure.gain_error) == (expected.personal, expected.gain_error)
+    assert 0.0 < figure.gain_error < 0.5
+    assert beside == {}
 
 
 def test_an_exact_figure_is_asked_for_by_name_and_is_charged_nothing(make_setting, make_ledger):

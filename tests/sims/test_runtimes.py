@@ -43,6 +43,21 @@ def test_flower_and_local_agree(data: str, strategy: str, tmp_path: Path) -> Non
     assert (tmp_path / "flower" / "private" / "flower.log").exists()
 
 
+@pytest.mark.parametrize(
+    "runtime", [pytest.param(Runtime.FLOWER, marks=pytest.mark.flower), Runtime.RAY]
+)
+@pytest.mark.slow
+def test_tastes_are_alike_everywhere(data: str, tmp_path: Path, runtime: Runtime) -> None:
+    config = replace(SMALL, data=data, tastes=3)
+    models = []
+    for where in (Runtime.LOCAL, runtime):
+        execute(replace(config, out=str(tmp_path / where)), runtime=where, users_per_node=50)
+        models.append(RewardModel.load(tmp_path / where / "model"))
+    assert np.abs(models[0].tastes_VD).max() > 0
+    np.testing.assert_allclose(models[1].theta_D, models[0].theta_D, atol=1e-6, rtol=0)
+    np.testing.assert_allclose(models[1].tastes_VD, models[0].tastes_VD, atol=1e-6, rtol=0)
+
+
 def test_a_different_seed_gives_different_weights(data: str, tmp_path: Path) -> None:
     config = replace(SMALL, data=data)
     first_D = weights(config, tmp_path / "first")

@@ -156,3 +156,24 @@ def test_how_far_it_is_is_shown_at_a_terminal(cli, model, tmp_path, monkeypatch)
     code, stdout, _ = cli("score", model, *given)
     assert (code, json.loads(stdout)["texts"]) == (0, 600)
     assert "600 texts" in shown.getvalue() and "texts per second" in shown.getvalue()
+
+
+def test_as_somebody(cli, model, tmp_path):
+    mine = tmp_path / "mine.jsonl"
+    mine.write_text(json.dumps({"prompt": "p", "chosen": "Save it.", "rejected": "Spend!"}) + "\n")
+    call = ("--prompt", "p", "--response", "Save it.", "--response", "Spend!", "--json")
+    code, _, lines = cli("score", model, *call, "--as", mine)
+    assert code == 2
+    assert "one reward for all: train it with --tastes" in " ".join(lines)
+    crowd, draw = RewardModel.load(model), np.random.default_rng(2)
+    tastes = RewardModel(crowd.theta_D, crowd.features, tastes_VD=draw.normal(size=(2, 17)))
+    tastes.save(model, overwrite=True)
+    own = json.loads(cli("score", model, *call, "--as", mine)[1])["scores"]
+    assert own == pytest.approx(tastes.personal(str(mine)).score(["p"] * 2, ["Save it.", "Spend!"]))
+    everybody = json.loads(cli("score", model, *call)[1])["scores"]
+    assert own[0] - own[1] > everybody[0] - everybody[1]
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(mine.read_text())
+    assert cli("score", model, "--data", rows, "--out", tmp_path / "s", "--as", mine)[0] == 0
+    scored = json.loads((tmp_path / "s").read_text())
+    assert scored["score_chosen"] == pytest.approx(own[0])

@@ -42,6 +42,17 @@ def test_what_is_allowed_passes():
     assert POLICY.check_work(work(strategy="aup-centred")) == PLAN
 
 
+def hashing(**more):
+    return {"kind": "hashing", "dimension": 8, **more}
+
+
+def test_tastes_are_allowed_as_the_features_are_and_count_as_dimensions():
+    POLICY.check_features(json.dumps(hashing(tastes=4)))
+    eight = replace(POLICY, max_dimension=31)
+    with pytest.raises(PolicyRefusal, match="8 features of 1 words, times 4 tastes; 31"):
+        eight.check_features(json.dumps(hashing(tastes=4)))
+
+
 def test_votes_on_public_lists_are_allowed_by_name():
     items = json.dumps({"kind": "items", "items": ["a", "b"], "boards": [""]})
     allowing = replace(POLICY, features=("items",))
@@ -65,6 +76,8 @@ def test_votes_on_public_lists_are_allowed_by_name():
         ("features", {"features": json.dumps({"kind": "encoder", "path": "items"})}),
         ("max_dimension", {"features": json.dumps({"kind": "hashing", "dimension": 10**9})}),
         ("max_dimension", {"features": json.dumps({"kind": "hashing", "ngrams": 99})}),
+        ("max_dimension", {"features": json.dumps(hashing(tastes=20_000))}),
+        ("features", {"features": json.dumps(hashing(tastes=2.5))}),
         ("max_clip", {"clip_norm": 0.11}),
         ("max_clip", {"clip_norm": float("nan")}),
         ("max_clip", {"clip_norm": 0.0}),

@@ -12,14 +12,15 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.tally import LOSS_BOUND, STEPS, HeldOutRelease, Tally
 
-PAIRS, TOKENS = Tally(), Tally(loss=True)
+PAIRS, TOKENS, TASTES = Tally(), Tally(loss=True), Tally(personal=True)
 ANY = st.floats(allow_nan=True, allow_infinity=True)
 
 
 @given(ANY, ANY, ANY, ANY)
 def test_no_user_moves_a_tally_by_more_than_is_accounted_for(share, loss, other, other_loss):
-    for tally in (PAIRS, TOKENS):
-        mine_F, theirs_F = tally.contribution(share, loss), tally.contribution(other, other_loss)
+    for tally in (PAIRS, TOKENS, TASTES):
+        mine_F = tally.contribution(share, loss, loss)
+        theirs_F = tally.contribution(other, other_loss, other_loss)
         assert np.abs(mine_F).sum() <= STEPS
         assert np.abs(mine_F - theirs_F).sum() <= 2 * STEPS
         assert (mine_F % 1.0 == 0.0).all()
@@ -37,6 +38,28 @@ def test_figures_without_noise_are_the_mean_over_users():
     measured = TOKENS.read(sum_F)
     assert measured.accuracy == pytest.approx(0.25, abs=4 / STEPS)
     assert measured.loss == pytest.approx((2 + 4 + LOSS_BOUND + 0) / 4, abs=1e-4)
+
+
+def test_own_rewards_are_measured_beside_the_crowds():
+    parts = [TASTES.contribution(*shares) for shares in ((0.5, 0.0, 1.0), (0.25, 0.0, 0.5))]
+    assert max(np.abs(part_F).sum() for part_F in parts) == STEPS  # and no more is needed
+    measured = TASTES.read(sum(parts))
+    assert measured.accuracy == pytest.approx(0.375, abs=4 / STEPS)
+    assert measured.personal == pytest.approx(0.75, abs=4 / STEPS)
+    assert measured.gain_noise == 0.0
+    assert not TASTES.contribution(0.5, 0.0, math.nan).any()
+    assert not TASTES.is_valid(np.array([STEPS / 2, 0.0, STEPS]), 2)  # more than one user has
+    with pytest.raises(ValueError, match="no rewards of users' own"):
+        Tally(loss=True, personal=True)
+
+
+def test_the_noise_of_a_gain_is_what_noise_does_to_it():
+    draw, std = np.random.default_rng(2), 0.9 * STEPS
+    sum_F = 300 * TASTES.contribution(0.7, 0.0, 0.8)
+    read = [TASTES.read(sum_F + std * draw.standard_normal(3), std) for _ in range(2000)]
+    gains = [measured.personal - measured.accuracy for measured in read]
+    assert np.mean(gains) == pytest.approx(0.1, abs=4 * np.std(gains) / math.sqrt(2000))
+    assert read[0].gain_noise == pytest.approx(np.std(gains), rel=0.1)
 
 
 @pytest.mark.parametrize("sum_F", [[0.0, 0.0], [-STEPS, 2 * STEPS], [10.0 * STEPS, 0.0]])
