@@ -18,8 +18,8 @@ def population(
     tastes: Annotated[
         int,
         typer.Option(
-            help="Users differ from the crowd in weights of their own on so many directions less "
-            "one, 2 to 4: a continuum, for run --tastes.",
+            help=f"{meaning('tastes')} Here 2 to 4 (rows less one): in so many directions do users "
+            "differ from the crowd, by normal weights.",
             show_default=False,
         ),
     ] = 0,

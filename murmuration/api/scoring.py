@@ -133,14 +133,14 @@ def score_rows(
 def _scorer(model: Run | str | os.PathLike[str], base: str, judgements: str) -> Any:
     quiet_libraries()
     from murmuration.preference.language.likelihood import load_scorer
-    from murmuration.preference.reward import RewardModel
 
     scorer = load_scorer(model_folder(model), base)
     if not judgements:
         return scorer
-    if not isinstance(scorer, RewardModel):
+    personal = getattr(scorer, "personal", None)  # which linear rewards have
+    if personal is None:
         raise InputError("--as: the model has one reward for all: train it with --tastes")
-    return scorer.personal(judgements)
+    return personal(judgements)
 
 
 def _scored_lines(

@@ -259,7 +259,7 @@ def test_what_a_gaussian_run_can_have_right_is_what_a_linear_program_finds(
 
 
 def test_one_gaussian_run_holds_as_often_as_it_says():
-    """Of independent canaries, each seen through a Gaussian: guesses where it is surest."""
+    """Independent canaries, each seen through a Gaussian: guesses where it is surest."""
     generator, mu, wrong, sound = np.random.default_rng(4), 1.5, 0, 0
     epsilon = gaussian_epsilon(mu, 1e-5)
     for _ in range(300):

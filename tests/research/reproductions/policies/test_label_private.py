@@ -78,8 +78,8 @@ class Contest:
 def test_methods_of_a_seed_have_the_same_statements(monkeypatch):
     monkeypatch.setattr(label_private, "Contest", Contest)
     Contest.told = []
-    found = label_private.one_seed(("base", 3, STEP, 1000, 5))
-    assert [*found] == CELLS
+    cells = label_private.one_seed(("base", 3, STEP, 1000, 5))
+    assert [*cells] == CELLS
     assert [step for *_, step in Contest.told] == [*STEP.values()]
     fits = [fit for *fit, _ in Contest.told]
     (_, truth_J, _), (_, _, none), (_, stated_J, flip), *others, (last, staged_J, _) = fits
