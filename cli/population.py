@@ -18,8 +18,7 @@ def population(
     tastes: Annotated[
         int,
         typer.Option(
-            help="Users differ from the crowd in weights of their own on so many directions less "
-            "one, 2 to 4: a continuum, for run --tastes.",
+            help=f"{meaning('tastes')} Here 2 to 4, which are all that users differ in: a continuum.",
             show_default=False,
         ),
     ] = 0,
