@@ -18,7 +18,7 @@ def population(
     tastes: Annotated[
         int,
         typer.Option(
-            help=f"{meaning('tastes')} Here 2 to 4, which are all that users differ in: a continuum.",
+            help=f"{meaning('tastes')} Here 2 to 4: all that users differ in, a continuum.",
             show_default=False,
         ),
     ] = 0,
