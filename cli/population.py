@@ -18,8 +18,7 @@ def population(
     tastes: Annotated[
         int,
         typer.Option(
-            help=f"{meaning('tastes')} Here 2 to 4 (rows less one): in so many directions do users "
-            "differ from the crowd, by normal weights.",
+            help=f"{meaning('tastes')} Here 2 to 4: all that users differ in, a continuum.",
             show_default=False,
         ),
     ] = 0,
