@@ -616,3 +616,17 @@ def test_impossible_noise_is_refused():
         mechanism(sigma=0.0)
     with pytest.raises(ValueError, match="positive"):
         mechanism(count_noise=math.nan)
+
+
+def test_random_allocation_is_for_users_who_come_or_go_and_continuous_noise() -> None:
+    allocated, clip = AllocationSampler(4), UserClip(0.5)
+    for later, event in ((False, AllocatedGaussian(4, 2.0)), (True, AllocatedLater(4, 2.0))):
+        made = GaussianSum(allocated, clip, 2.0, Adjacency.ADD_REMOVE, later=later)
+        assert made.event == event
+    for adjacency in (Adjacency.REPLACE, Adjacency.REPLACE_LABELS):
+        with pytest.raises(Unsupported, match="add-remove or zero-out"):
+            GaussianSum(allocated, clip, 2.0, adjacency)
+    with pytest.raises(ValueError, match="grid"):
+        GaussianSum(allocated, clip, 2.0, Adjacency.ADD_REMOVE, DiscreteNoise(3))
+    with pytest.raises(ValueError, match="no blocks"):
+        GaussianSum(PoissonSampler(0.25), clip, 2.0, Adjacency.ADD_REMOVE, later=True)
