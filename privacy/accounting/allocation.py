@@ -1,8 +1,8 @@
 """What random allocation costs: each user is in exactly one, random, round of each block of b.
 
 Let a block be b rounds, each of which releases a sum of clipped vectors with Gaussian noise of σ
-clip norms, and let a user's vector be in the sum of one of them, each with probability 1/b (Feldman and
-Shenfeld 2025). With c = 1/σ and independent standard normal y_1 … y_b write
+clip norms, and let a user's vector be in the sum of one of them, each with probability 1/b
+(Feldman and Shenfeld 2025). With c = 1/σ and independent standard normal y_1 … y_b write
 
     S = (X_1 + … + X_b) / b,       X_t = exp(c y_t − c²/2),       E X_t = 1.
 
@@ -11,8 +11,8 @@ mixture over t of Q with y_t moved by c. Whatever a block releases of somebody w
 somebody who is not, is made from P and from Q by the same map, round by round: what comes before
 round t fixes the direction u and the length ℓ ≤ 1 of the user's vector in it, in clip norms; then
 σℓ y_t u, plus independent noise that makes up what is missing of N(0, σ²I), plus the others'
-sum, is the release. So the pair dominates, rounds that adapt to earlier ones included, and blocks compose
-(Zhu et al. 2022, Theorem 10). A block that is broken off is post-processing of a whole one. Nothing
+sum, is the release. So the pair dominates, rounds that adapt to earlier ones included, and
+blocks compose (Zhu et al. 2022, Theorem 10). A block that is broken off is post-processing of a whole one. Nothing
 is proved of a user whose vectors are *replaced*, who would move the sum in two directions.
 
 **On a grid.** For every α ≥ 0
@@ -23,7 +23,7 @@ both expectations of convex functions of S. So whatever moves each X, and each s
 grid points around it such that the mean stays increases both: a mean-preserving spread. That is the
 only thing that is done here, in sums of positive numbers alone. Where some y_t is larger than
 ``_FAR`` + c the loss counts as infinite: H changes by no more than the probability of that.
-Rounding of S is covered by ``_SLACK``, that of masses by ``_UPWARD``: a hundred times what it can be.
+Rounding of S is covered by ``_SLACK``, that of masses by ``_UPWARD``.
 
 Legend: K points of a grid, J and L points of two that are added.
 """
@@ -138,14 +138,11 @@ def check_block(rounds: int, noise_multiplier: float) -> None:
 def _mean_ratio(rounds: int, sigma: float) -> tuple[np.ndarray, np.ndarray]:
     """S on a grid that begins at 0: its values, and their probabilities under Q."""
     single = _single(1.0 / sigma)
-    total, power, left = None, single, rounds
-    while True:
-        if left % 2:
-            total = power if total is None else _sum(total, power)
-        left //= 2
-        if not left:
-            break
-        power = _sum(power, power)
+    total = single
+    for digit in f"{rounds:b}"[1:]:  # twice as many, and one more where the digit says so
+        total = _sum(total, total)
+        if digit == "1":
+            total = _sum(total, single)
     sum_K, mass_K = total
     return sum_K / rounds, mass_K
 

@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms import clipping, parallel
 from murmuration.privacy.mechanisms.clipping import ExampleClip, NoClip, UserClip
+from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
 from murmuration.privacy.mechanisms.noisy_sum import (
     CountingClip,
     ExampleSum,
@@ -26,7 +28,7 @@ from murmuration.privacy.mechanisms.noisy_sum import (
     sum_noise_for,
 )
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.mechanisms.sampling import AllocationSampler, PoissonSampler
 
 D = 20_000
 ZERO_D = np.zeros(D)
@@ -99,7 +101,7 @@ def test_the_noise_fits_the_bound_that_was_used(checks: SimpleNamespace, ledger:
 
 def test_noise_for_another_clip_bound_cannot_be_expressed() -> None:
     names = [field.name for field in dataclasses.fields(GaussianSum)]
-    assert names == ["sampler", "clip", "noise_multiplier", "adjacency", "discrete"]
+    assert names == ["sampler", "clip", "noise_multiplier", "adjacency", "discrete", "later"]
     assert not {"std", "clip", "norm", "sensitivity", "event"} & set(
         inspect.signature(GaussianSum.release).parameters
     )
