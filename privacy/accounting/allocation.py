@@ -12,8 +12,9 @@ somebody who is not, is made from P and from Q by the same map, round by round: 
 round t fixes the direction u and the length ℓ ≤ 1 of the user's vector in it, in clip norms; then
 σℓ y_t u, plus independent noise that makes up what is missing of N(0, σ²I), plus the others'
 sum, is the release. So the pair dominates, rounds that adapt to earlier ones included, and
-blocks compose (Zhu et al. 2022, Theorem 10). A block that is broken off is post-processing of a whole one. Nothing
-is proved of a user whose vectors are *replaced*, who would move the sum in two directions.
+blocks compose (Zhu et al. 2022, Theorem 10). A block that is broken off is post-processing of a
+whole one. Nothing is proved of a user whose vectors are *replaced*, who would move the sum in
+two directions.
 
 **On a grid.** For every α ≥ 0
 
