@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from scipy import special
 
+from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.discrete_pmf import ROUNDING, DiscretePMF, between
 from murmuration.privacy.accounting.event import Event, check_gaussian
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
@@ -117,16 +118,9 @@ class RandomizedLabels:
         pure_chance = math.exp(self.labels * math.log1p(-self.delta))
         mass_J = np.asarray(stats.binom.pmf(flips_J, self.labels, chance)) * pure_chance
         mass_J *= 1.0 + 2e-12 + 1e-16 * self.labels  # the library's masses may fall short
-        steps_J = (self.labels - 2 * flips_J) * (self.epsilon / interval)
-        cell_J = np.floor(steps_J).astype(np.int64)
-        # Same sums of mass and of mass · e^(−loss), which dominates (Doroshenko et al. 2022).
-        share_J = np.expm1(-(steps_J - cell_J) * interval) / math.expm1(-interval)
-        first = int(cell_J[0])
-        mass_N = np.bincount(cell_J - first, mass_J * (1.0 - share_J))
-        mass_N = np.append(mass_N, 0.0)
-        mass_N[1:] += np.bincount(cell_J - first, mass_J * share_J)
         infinite = -math.expm1(self.labels * math.log1p(-self.delta)) + _BEYOND
-        return DiscretePMF.dense(first, mass_N, infinite)
+        loss_J = (self.labels - 2 * flips_J) * self.epsilon
+        return DiscretePMF.spread(loss_J, mass_J, interval, infinite)
 
 
 # The cost of a Gaussian whose sensitivity was tested first, and can be wrong, rarely.
@@ -330,6 +324,8 @@ _KINDS: dict[str, type] = {
     for event in (
         PoissonGaussian,
         MixtureGaussian,
+        AllocatedGaussian,
+        AllocatedLater,
         GroupGaussian,
         PureDp,
         PureChoice,

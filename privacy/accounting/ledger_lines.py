@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from murmuration.privacy.accounting import chained_record, events
+from murmuration.privacy.accounting.allocation import AllocatedLater
 from murmuration.privacy.accounting.chained_record import Contents
 from murmuration.privacy.accounting.events import (
     ContinuedSum,
@@ -159,8 +160,13 @@ class Account:
 
     def check_paid(self, event: Event, round_: int, label: str) -> None:
         """ValueError for a release that an earlier one should have paid for, and has not."""
-        if isinstance(event, ParallelEvent) and isinstance(event.event, ContinuedSum):
+        paid_before = ContinuedSum | AllocatedLater
+        if isinstance(event, ParallelEvent) and isinstance(event.event, paid_before):
             raise ValueError(f"release {round_} is of everybody, and not of a part")
+        if isinstance(event, AllocatedLater):
+            event.check_paid(
+                round_, [(c.event, c.round) for c in self.charges if c.covers == label]
+            )
         if not isinstance(event, ContinuedSum):
             return
         first = PoissonGaussian(1.0, event.noise_multiplier)

@@ -39,6 +39,10 @@ RULES = {
     "delta (exp(k epsilon) - 1) / (exp(epsilon) - 1), at the best point of the curve",
     "continued-sum": "sums that grow: all releases are one Gaussian release, spread over time, "
     "which is charged whole with the first",
+    "allocated-gaussian": "blocks: each user is in one random round of each block, which is "
+    "charged with its first; the density of the sums with a user over those without is the mean of "
+    "as many exp(y / s - 1 / (2 s^2)), y normal, discretized by mean-preserving spreads",
+    "allocated-later": "later rounds of blocks: charged with the first",
     "unprotected": "releases without protection: their epsilon is infinite",
 }
 _WRAPPED = ("on-part", "on-grid")
@@ -85,12 +89,21 @@ def training(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[Charges]:
 
 
 def unpaid(charges: Iterable[tuple[Mapping[str, Any], int]]) -> int:
-    """Return how many releases of sums that grow were charged to no first one of theirs."""
+    """Return how many releases that a first one pays for, of a sum that grows or of a block, were
+    charged to no first one of theirs."""
     charges, paid, result = list(charges), Counter[float](), 0
     for event, times in charges:
         if event["kind"] == "poisson-gaussian" and event["probability"] == 1.0:
             paid[event["noise_multiplier"]] += times
+    blocks = {
+        (event["rounds"], event["noise_multiplier"]): times
+        for event, times in charges
+        if event["kind"] == "allocated-gaussian"
+    }
     for event, times in charges:
+        if event["kind"] == "allocated-later":
+            block = event["rounds"], event["noise_multiplier"]
+            result += max(0, times - (event["rounds"] - 1) * blocks.get(block, 0))
         if event["kind"] == "continued-sum":
             result += max(0, times - (event["releases"] - 1) * paid[event["noise_multiplier"]])
     return result

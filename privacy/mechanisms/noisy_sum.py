@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from murmuration.privacy.accounting.accountant import joint_noise_multiplier
+from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.events import Event, GroupGaussian, PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.mixture import MixtureGaussian
@@ -30,7 +31,7 @@ from murmuration.privacy.mechanisms.grid import COUNT_STEP
 from murmuration.privacy.mechanisms.numba_jit import kernel
 from murmuration.privacy.mechanisms.parallel import each_stretch
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.mechanisms.sampling import AllocationSampler, PoissonSampler
 
 if TYPE_CHECKING:
     import torch
@@ -46,16 +47,29 @@ class GaussianSum:
     Formal guarantee: one release is the event ``self.event`` under ``adjacency``, provided that
     the cohort was drawn by ``sampler`` and every user's vector passed through ``clip``
     (Mironov et al. 2019; Koskela et al. 2020). With ``discrete`` noise see
-    ``privacy.accounting.grid_noise``.
+    ``privacy.accounting.grid_noise``. Where users are allocated to the rounds of a block its first
+    round pays for the whole (``privacy.accounting.allocation``), under add-remove and zero-out;
+    ``later`` is the mechanism of its other rounds, which a ledger takes after the first alone.
     """
 
-    sampler: PoissonSampler
+    sampler: PoissonSampler | AllocationSampler
     clip: UserClip
     noise_multiplier: float
     adjacency: Adjacency
     discrete: DiscreteNoise | DistributedNoise | None = None
+    later: bool = False
 
     def __post_init__(self) -> None:
+        if isinstance(self.sampler, AllocationSampler):
+            if self.discrete is not None:
+                raise ValueError("random allocation is not accounted for with noise on a grid")
+            if self.adjacency.vectors_changed != 1:
+                raise Unsupported(
+                    f"random allocation has no guarantee under {self.adjacency}; "
+                    "use add-remove or zero-out, or Poisson sampling"
+                )
+        elif self.later:
+            raise ValueError("Poisson cohorts have no blocks: every round pays for itself")
         if not math.isfinite(self.clip.sensitivity(self.adjacency)):
             raise ValueError("noise cannot be calibrated: contributions are not clipped")
         _ = self.event  # validates the parameters
@@ -68,6 +82,9 @@ class GaussianSum:
     @property
     def event(self) -> Event:
         """Return what one release costs."""
+        if isinstance(self.sampler, AllocationSampler):
+            of_block = AllocatedLater if self.later else AllocatedGaussian
+            return of_block(self.sampler.rounds, self.noise_multiplier)
         event = PoissonGaussian(self.sampler.probability, self.noise_multiplier)
         return self.discrete.charged(event) if self.discrete else event
 

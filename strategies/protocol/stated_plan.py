@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from murmuration.privacy.accounting import accountant, events
+from murmuration.privacy.accounting.allocation import AllocatedLater
 from murmuration.privacy.accounting.composition import INTERVAL, of_several_runs
 from murmuration.privacy.accounting.events import Event, ParallelEvent, PureDp, Unprotected
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
@@ -69,6 +70,8 @@ class StatedPlan:
         counts = [self.rounds, *(count for _, count in self.charges)]
         if any(type(count) is not int or not 1 <= count <= _MOST_ROUNDS for count in counts):
             raise ValueError(f"rounds and charges must be 1 to {_MOST_ROUNDS}")
+        if any(isinstance(getattr(e, "event", e), AllocatedLater) for e, _ in self.charges):
+            raise ValueError("no plan states blocks of rounds: their later ones would cost nothing")
         hold_out.check_one_run(hold_out.split(charged([self]).items())[1])
 
     @classmethod

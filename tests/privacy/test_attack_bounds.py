@@ -10,7 +10,6 @@ from scipy.special import ndtr, ndtri
 
 from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.analytic_gaussian import delta_of
 from murmuration.privacy.accounting.events import (
     DiscretizedGaussian,
     GroupGaussian,
@@ -25,6 +24,7 @@ from murmuration.privacy.accounting.events import (
     Unprotected,
 )
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.analytic_gaussian import delta_of
 from murmuration.privacy.attack_bounds import AttackBounds
 
 ADD, REPLACE, DELTA = Adjacency.ADD_REMOVE, Adjacency.REPLACE, 1e-5

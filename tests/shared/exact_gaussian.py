@@ -1,6 +1,6 @@
 """The epsilon of one Gaussian by bisection of its exact delta: what accountants are held to."""
 
-from murmuration.privacy.accounting.analytic_gaussian import delta_of
+from murmuration.privacy.analytic_gaussian import delta_of
 
 
 def epsilon_of(noise: float, delta: float) -> float:

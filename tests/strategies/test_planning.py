@@ -8,10 +8,10 @@ import pytest
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.analytic_gaussian import calibrate_noise
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.analytic_gaussian import calibrate_noise
 from murmuration.strategies import registry
 from murmuration.strategies.adaptive import (
     DEFAULT_QUANTILE,

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.privacy.accounting import accountant, events
-from murmuration.privacy.accounting.analytic_gaussian import delta_of
 from murmuration.privacy.accounting.composition import composition
 from murmuration.privacy.accounting.events import (
     GroupGaussian,
@@ -23,6 +22,7 @@ from murmuration.privacy.accounting.events import (
 )
 from murmuration.privacy.accounting.group_privacy import group_epsilon
 from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.analytic_gaussian import delta_of
 from murmuration.privacy.mechanisms.randomized_response import composed_epsilon
 
 poisson = st.builds(

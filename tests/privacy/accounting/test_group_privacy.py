@@ -5,7 +5,6 @@ import pytest
 from scipy import optimize
 
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.analytic_gaussian import delta_of
 from murmuration.privacy.accounting.events import (
     GroupGaussian,
     MixtureGaussian,
@@ -15,6 +14,7 @@ from murmuration.privacy.accounting.events import (
 )
 from murmuration.privacy.accounting.group_privacy import group_epsilon
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.analytic_gaussian import delta_of
 
 COARSE = 1e-3
 

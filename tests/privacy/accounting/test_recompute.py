@@ -10,6 +10,7 @@ import pytest
 from dp_accounting.pld import PLDAccountant
 
 from murmuration.privacy.accounting import events, recompute
+from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.events import (
     ContinuedSum,
     DiscretizedGaussian,
@@ -88,6 +89,8 @@ def test_what_has_no_event_there_is_left_out_and_named():
         (GroupGaussian(4.0, 3, 0.2), 5),
         (RandomizedLabels(0.1), 1),
         (ContinuedSum(4.0, 9), 8),
+        (AllocatedGaussian(3, 4.0), 1),
+        (AllocatedLater(3, 4.0), 2),
         (Unprotected(), 1),
     ]
     plain = told((GAUSSIAN, 5))
@@ -110,7 +113,7 @@ def test_examples_have_no_guarantee_where_they_are_replaced():
 
 def test_the_rule_for_hold_outs_is_the_one_that_is_charged():
     """Written out as the script words it, with a Gaussian's closed form as the training's delta."""
-    from murmuration.privacy.accounting.analytic_gaussian import delta_of
+    from murmuration.privacy.analytic_gaussian import delta_of
     from murmuration.privacy.mechanisms.hold_out import mixed_delta
 
     h, held, target = 0.2, 0.5, 1.0

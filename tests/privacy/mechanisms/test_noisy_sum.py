@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms import clipping, parallel
 from murmuration.privacy.mechanisms.clipping import ExampleClip, NoClip, UserClip
+from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
 from murmuration.privacy.mechanisms.noisy_sum import (
     CountingClip,
     ExampleSum,
@@ -26,7 +28,7 @@ from murmuration.privacy.mechanisms.noisy_sum import (
     sum_noise_for,
 )
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.mechanisms.sampling import AllocationSampler, PoissonSampler
 
 D = 20_000
 ZERO_D = np.zeros(D)
@@ -99,7 +101,7 @@ def test_the_noise_fits_the_bound_that_was_used(checks: SimpleNamespace, ledger:
 
 def test_noise_for_another_clip_bound_cannot_be_expressed() -> None:
     names = [field.name for field in dataclasses.fields(GaussianSum)]
-    assert names == ["sampler", "clip", "noise_multiplier", "adjacency", "discrete"]
+    assert names == ["sampler", "clip", "noise_multiplier", "adjacency", "discrete", "later"]
     assert not {"std", "clip", "norm", "sensitivity", "event"} & set(
         inspect.signature(GaussianSum.release).parameters
     )
@@ -616,3 +618,17 @@ def test_impossible_noise_is_refused():
         mechanism(sigma=0.0)
     with pytest.raises(ValueError, match="positive"):
         mechanism(count_noise=math.nan)
+
+
+def test_random_allocation_is_for_users_who_come_or_go_and_continuous_noise() -> None:
+    allocated, clip = AllocationSampler(4), UserClip(0.5)
+    for later, event in ((False, AllocatedGaussian(4, 2.0)), (True, AllocatedLater(4, 2.0))):
+        made = GaussianSum(allocated, clip, 2.0, Adjacency.ADD_REMOVE, later=later)
+        assert made.event == event
+    for adjacency in (Adjacency.REPLACE, Adjacency.REPLACE_LABELS):
+        with pytest.raises(Unsupported, match="add-remove or zero-out"):
+            GaussianSum(allocated, clip, 2.0, adjacency)
+    with pytest.raises(ValueError, match="grid"):
+        GaussianSum(allocated, clip, 2.0, Adjacency.ADD_REMOVE, DiscreteNoise(3))
+    with pytest.raises(ValueError, match="no blocks"):
+        GaussianSum(PoissonSampler(0.25), clip, 2.0, Adjacency.ADD_REMOVE, later=True)

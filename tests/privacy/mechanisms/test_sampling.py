@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.mechanisms.sampling import AllocationSampler, PoissonSampler
 
 
 def draws(probability: float, users: int, seed: int = 0):
@@ -142,3 +142,35 @@ def test_a_seeded_round_is_drawn_the_same_again_and_others_are_not() -> None:
 def test_a_probability_out_of_range_is_refused(probability: float) -> None:
     with pytest.raises(ValueError, match=r"sampling probability must be in \(0, 1\]"):
         PoissonSampler(probability)
+
+
+@pytest.mark.parametrize("rounds", [1, 3, 7])
+@pytest.mark.parametrize("seed", [None, 5])
+def test_everybody_is_in_one_round_of_a_block(rounds: int, seed: int | None) -> None:
+    names_N = np.arange(20_000, dtype=np.uint64)
+    block = AllocationSampler(rounds).begin(Randomness(seed), 1)
+    drawn = [block.draw(names_N, round_) for round_ in range(1, rounds + 1)]
+    assert sorted(np.concatenate(drawn)) == list(range(20_000))
+    expected, spread = 20_000 / rounds, 6 * np.sqrt(20_000 / rounds)
+    assert all(abs(len(cohort) - expected) <= spread for cohort in drawn)
+    assert not block.holds(0)
+    assert not block.holds(rounds + 1)
+
+
+def test_blocks_are_drawn_independently() -> None:
+    names_N, sampler = np.arange(40_000, dtype=np.uint64), AllocationSampler(4)
+    for source, at in ((Randomness(None), (1, 1)), (Randomness(3), (1, 5))):
+        one, two = (sampler.begin(source, round_) for round_ in at)
+        both = np.intersect1d(one.draw(names_N, one.first), two.draw(names_N, two.first))
+        assert abs(len(both) - 2_500) <= 6 * 50
+
+
+def test_who_goes_on_with_a_simulation_draws_the_same() -> None:
+    names_N, sampler = np.arange(100, dtype=np.uint64), AllocationSampler(4)
+    first, later = (sampler.begin(Randomness(3), round_) for round_ in (5, 7))
+    assert first == later
+    assert sampler.begin(Randomness(None), 7).first == 7
+    assert np.array_equal(
+        first.draw(names_N[:50], 6), [n for n in first.draw(names_N, 6) if n < 50]
+    )
+    assert "key" not in repr(first)

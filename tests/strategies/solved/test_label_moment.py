@@ -16,10 +16,10 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.analytic_gaussian import calibrate_noise
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded, read_charges
 from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.analytic_gaussian import calibrate_noise
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
 from murmuration.research.reproductions.btl import Population, without_labels
 from murmuration.server import training

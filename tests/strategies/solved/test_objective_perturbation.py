@@ -9,10 +9,10 @@ import torch
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.linear.examples import PairExamples
-from murmuration.privacy.accounting.analytic_gaussian import calibrate_noise
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.analytic_gaussian import calibrate_noise
 from murmuration.research.reproductions.btl import Population, without_labels
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol.messages import TrainRequest

@@ -1,0 +1,223 @@
+"""What random allocation costs: each user is in exactly one, random, round of each block of b.
+
+Let a block be b rounds, each of which releases a sum of clipped vectors with Gaussian noise of σ
+clip norms, and let a user's vector be in the sum of one of them, each with probability 1/b
+(Feldman and Shenfeld 2025). With c = 1/σ and independent standard normal y_1 … y_b write
+
+    S = (X_1 + … + X_b) / b,       X_t = exp(c y_t − c²/2),       E X_t = 1.
+
+**The dominating pair.** Q is the distribution of (y_1, …, y_b), and P has density S over it: the
+mixture over t of Q with y_t moved by c. Whatever a block releases of somebody who is there, and of
+somebody who is not, is made from P and from Q by the same map, round by round: what comes before
+round t fixes the direction u and the length ℓ ≤ 1 of the user's vector in it, in clip norms; then
+σℓ y_t u, plus independent noise that makes up what is missing of N(0, σ²I), plus the others'
+sum, is the release. So the pair dominates, rounds that adapt to earlier ones included, and
+blocks compose (Zhu et al. 2022, Theorem 10). A block that is broken off is post-processing of a
+whole one. Nothing is proved of a user whose vectors are *replaced*, who would move the sum in
+two directions.
+
+**On a grid.** For every α ≥ 0
+
+    H_α(P‖Q) = E_Q (S − α)₊,       H_α(Q‖P) = E_Q (1 − αS)₊,
+
+both expectations of convex functions of S. So whatever moves each X, and each sum of X, to the two
+grid points around it such that the mean stays increases both: a mean-preserving spread. That is the
+only thing that is done here, in sums of positive numbers alone. Where some y_t is larger than
+``_FAR`` + c the loss counts as infinite: H changes by no more than the probability of that.
+Rounding of S is covered by ``_SLACK``, that of masses by ``_UPWARD``.
+
+Legend: K points of a grid, J and L points of two that are added.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+from scipy import special
+
+from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
+from murmuration.privacy.accounting.event import check_gaussian
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.mechanisms.numba_jit import kernel
+
+#: Rounds of a block: beyond, a cohort is a ten-thousandth of the users.
+MOST_ROUNDS = 10_000
+#: Standard deviations at which the axis is cut off; 1e-21 lies beyond.
+_FAR = 9.5
+#: Steps of the grid for each standard deviation of what is on it.
+_FINENESS = 120.0
+#: More than rounding can have moved a loss by, and masses.
+_SLACK, _UPWARD = 1e-9, 1.0 + 1e-9
+#: Mass below which the grid of a sum may begin late: what is there goes to zero, in part.
+_RARE = 1e-24
+
+
+@dataclass(frozen=True)
+class AllocatedGaussian:
+    """A block of ``rounds`` Gaussian sums, in one of which each user is, charged with the first.
+
+    ``noise_multiplier`` is the standard deviation of a round's noise over the clip norm.
+    Guarantee: the loss of one user who is added, removed or zeroed out, in a whole block.
+    """
+
+    kind: ClassVar[str] = "allocated-gaussian"
+    rounds: int
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        check_block(self.rounds, self.noise_multiplier)
+
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
+        """The privacy loss of a block, discretized pessimistically to ``interval``.
+
+        Raises:
+            Unsupported: under ``replace`` and ``replace-labels``.
+        """
+        if adjacency.vectors_changed != 1:
+            raise Unsupported(
+                "random allocation has no guarantee under "
+                f"{adjacency}: nothing is proved for a user whose vectors are replaced; "
+                "use add-remove or zero-out, or Poisson sampling"
+            )
+        mean_K, mass_K = _mean_ratio(self.rounds, self.noise_multiplier)
+        zero, mean_K, mass_K = float(mass_K[0]), mean_K[1:], mass_K[1:] * _UPWARD
+        never = float(special.ndtr(-_FAR))  # for a moved y; others have c more to go
+        farther = self.rounds * float(special.ndtr(-_FAR - 1.0 / self.noise_multiplier))
+        loss_K = np.log(mean_K)
+        return (
+            DiscretePMF.spread(loss_K + _SLACK, mass_K * mean_K, interval, never + farther),
+            DiscretePMF.spread(-loss_K[::-1] + _SLACK, mass_K[::-1], interval, zero + farther),
+        )
+
+
+@dataclass(frozen=True)
+class AllocatedLater:
+    """A later round of a block, which the block's first has paid for with an ``AllocatedGaussian``.
+
+    A ledger takes it only where that is so: the first round is less than ``rounds`` before this
+    one, and nothing was charged for this one since.
+    """
+
+    kind: ClassVar[str] = "allocated-later"
+    rounds: int
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        check_block(self.rounds, self.noise_multiplier)
+
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
+        """None, for certain: it was charged with the first."""
+        del adjacency
+        return (DiscretePMF.worst(0.0, 0.0, interval),)
+
+    def check_paid(self, round_: int, before: Iterable[tuple[object, int]]) -> None:
+        """ValueError unless the latest block ``before``, (event, round), holds this round."""
+        block, taken = AllocatedGaussian(self.rounds, self.noise_multiplier), set[int]()
+        first = None
+        for event, at in before:
+            if event == block:
+                first, taken = at, {at}
+            elif event == self:
+                taken.add(at)
+        if first is None or not first < round_ < first + self.rounds:
+            raise ValueError(f"round {round_} of a block without the first, which pays")
+        if round_ in taken:
+            raise ValueError(f"round {round_} of a block a second time")
+
+
+def check_block(rounds: int, noise_multiplier: float) -> None:
+    """ValueError, naming it, for a parameter that is out of range."""
+    check_gaussian(noise_multiplier, 1.0)
+    if not (type(rounds) is int and 1 <= rounds <= MOST_ROUNDS):
+        raise ValueError(f"a block has 1 to {MOST_ROUNDS:,} rounds, got {rounds!r}")
+
+
+@lru_cache(maxsize=32)
+def _mean_ratio(rounds: int, sigma: float) -> tuple[np.ndarray, np.ndarray]:
+    """S on a grid that begins at 0: its values, and their probabilities under Q."""
+    single = _single(1.0 / sigma)
+    total = single
+    for digit in f"{rounds:b}"[1:]:  # twice as many, and one more where the digit says so
+        total = _sum(total, total)
+        if digit == "1":
+            total = _sum(total, single)
+    sum_K, mass_K = total
+    return sum_K / rounds, mass_K
+
+
+def _single(centre: float) -> tuple[np.ndarray, np.ndarray]:
+    """X where y ≤ ``_FAR`` + c: each piece of the axis at its two ends, with the same mean."""
+    ends_K = np.linspace(-_FAR, _FAR + centre, math.ceil((2 * _FAR + centre) * _FINENESS))
+    value_K = np.append(0.0, np.exp(centre * ends_K - centre**2 / 2.0))
+    ends_K = np.append(-np.inf, ends_K)
+    chance_K, mean_K = _between(ends_K), _between(ends_K - centre)
+    up_K = np.clip((mean_K - value_K[:-1] * chance_K) / np.diff(value_K), 0.0, chance_K)
+    mass_K = np.append(chance_K - up_K, 0.0)
+    mass_K[1:] += up_K
+    return value_K, mass_K
+
+
+def _between(ends_K: np.ndarray) -> np.ndarray:
+    """Standard normal probability between neighbouring ends, from the tail that is small there."""
+    below_K, above_K = special.ndtr(ends_K), special.ndtr(-ends_K)
+    return np.where(ends_K[:-1] < 0.0, np.diff(below_K), -np.diff(above_K))
+
+
+def _sum(
+    one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The sum of two that are independent, each value of it at the two grid points around it."""
+    (one_J, mass_J), (other_L, mass_L) = one, other
+    mean = float(one_J @ mass_J + other_L @ mass_L)
+    spread = math.sqrt(_variance(*one) + _variance(*other))
+    lowest = _low_end(*one) + _low_end(*other)
+    grid_K = _grid(lowest, float(one_J[-1] + other_L[-1]), mean, spread)
+    result_K = np.zeros(len(grid_K))
+    _add_pairs(one_J, mass_J, other_L, mass_L, grid_K, result_K)
+    return grid_K, result_K
+
+
+def _variance(value_K: np.ndarray, mass_K: np.ndarray) -> float:
+    return float((value_K - value_K @ mass_K) ** 2 @ mass_K)
+
+
+def _low_end(value_K: np.ndarray, mass_K: np.ndarray) -> float:
+    """The largest value, above zero, with at most ``_RARE`` below."""
+    return float(value_K[max(1, int(np.searchsorted(np.cumsum(mass_K), _RARE)))])
+
+
+def _grid(lowest: float, highest: float, mean: float, spread: float) -> np.ndarray:
+    """Zero, then from ``lowest`` to ``highest``: dense where the mass is, by ratios elsewhere."""
+    points = [0.0, lowest]
+    while points[-1] < highest:
+        at = points[-1]
+        step = min(math.hypot(spread, at - mean), at * max(1.0, spread / mean)) / _FINENESS
+        points.append(at + step)
+    points[-1] = max(points[-1], highest)
+    return np.array(points)
+
+
+@kernel()
+def _add_pairs(
+    one_J: np.ndarray,
+    mass_J: np.ndarray,
+    other_L: np.ndarray,
+    mass_L: np.ndarray,
+    grid_K: np.ndarray,
+    result_K: np.ndarray,
+) -> None:
+    for j in range(len(one_J)):
+        if mass_J[j] == 0.0:
+            continue
+        k = 0
+        for i in range(len(other_L)):
+            value, mass = one_J[j] + other_L[i], mass_J[j] * mass_L[i]
+            while k + 2 < len(grid_K) and grid_K[k + 1] <= value:
+                k += 1
+            up = (value - grid_K[k]) / (grid_K[k + 1] - grid_K[k])
+            up = min(1.0, max(0.0, up))
+            result_K[k] += mass * (1.0 - up)
+            result_K[k + 1] += mass * up
