@@ -167,7 +167,8 @@ class RewardModel:
         Args:
             data: pairs that one person judged, or rows as of `accuracy`. A column of user ids is
                 not needed, and not looked at.
-            columns, **declared: as of `accuracy`.
+            columns: as of `accuracy`.
+            declared: as of `accuracy`.
 
         Raises:
             InputError: the model has no tastes, or rows that cannot be read or are no pairs.
