@@ -85,6 +85,9 @@ def sampled_sums(
     )
     clip = clip or UserClip(_CLIP)
     mechanism = make(PoissonSampler(probability), clip, noise, task.adjacency)
+    sampler = mechanism.sampler
+    if not isinstance(sampler, PoissonSampler):
+        raise TypeError("this attacker knows Poisson cohorts alone")
     replaced = task.adjacency.vectors_changed == 2
     canary = clip.clip_sum(torch.tensor([[_LONG]])).item()
     other = clip.clip_sum(torch.tensor([[-_LONG]])).item() if replaced else 0.0
@@ -93,7 +96,7 @@ def sampled_sums(
         score_N = np.zeros(task.trials)
         for round_ in range(1, rounds + 1):
             exact_N, names_N = np.zeros(task.trials), np.arange(task.trials, dtype=np.uint64)
-            drawn = mechanism.sampler.draw(names_N, source, round_)
+            drawn = sampler.draw(names_N, source, round_)
             exact_N[drawn] = other if second else canary
             noisy_N = mechanism.release(
                 exact_N, round_=round_, covers="gradient sum", ledger=ledger, source=source
