@@ -498,11 +498,11 @@ class TokenExamples(LanguageExamples):
         ends_S, touched = np.cumsum(taken_S.numpy()), Touched()
         mine_SN = np.split(taken_N.numpy(), ends_S[:-1]) if len(ends_S) else []
         for some in self._sharing(mine_SN):
-            texts_T = self._texts_of(np.concatenate(some))
-            score_T, grads_TD = self._of_each(np.unique(texts_T), touched, batch_users)
+            texts_T = np.unique(self._texts_of(np.concatenate(some)))
+            score_T, grads_TD = self._of_each(texts_T, touched, batch_users)
             for mine_N in some:
                 texts_R = self._texts_of(mine_N)
-                place_R = np.searchsorted(np.unique(texts_T), texts_R)
+                place_R = np.searchsorted(texts_T, texts_R)
                 weight_N = np.full(len(mine_N), 1.0 / max(1, len(mine_N)))
                 slope_R = self.slopes(texts_R, score_T[place_R], mine_N, weight_N, model)
                 slope_R = torch.from_numpy(slope_R).float().to(grads_TD.device)
