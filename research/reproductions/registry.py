@@ -10,10 +10,12 @@ from murmuration.research.reproductions import (
 )
 from murmuration.research.reproductions.alignment import (
     accuracies,
+    argument_policies,
     arguments,
     frontier,
     head_states,
     judgements_each,
+    lora_rewards,
     step_times,
     synthetic_pairs,
     wins,
@@ -174,6 +176,16 @@ ENTRIES = {
         "rewards of real people's judgements, and what SmolLM2's arguments gain by them",
         arguments.arguments,
         arguments.of_people,
+    ),
+    "argument-policies": Entry(
+        "SmolLM2 that learns from people's judgements to argue: DPO, Square-χPO and align",
+        argument_policies.argument_policies,
+        argument_policies.of_people,
+    ),
+    "lora-rewards": Entry(
+        "rewards of real people's judgements by LoRA in SmolLM2's last layers",
+        lora_rewards.lora_rewards,
+        lora_rewards.of_people,
     ),
     "rivals": Entry(
         "strategies ranked on real people's judgements: one tuning budget each, and intervals",
