@@ -53,6 +53,8 @@ _FINENESS = 120.0
 _SLACK, _UPWARD = 1e-9, 1.0 + 1e-9
 #: Mass below which the grid of a sum may begin late: what is there goes to zero, in part.
 _RARE = 1e-24
+#: With less noise X is beyond what float64 can square, and the loss counts as infinite.
+_LEAST_NOISE = 0.1
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class AllocatedGaussian:
                 f"{adjacency}: nothing is proved for a user whose vectors are replaced; "
                 "use add-remove or zero-out, or Poisson sampling"
             )
+        if self.noise_multiplier < _LEAST_NOISE:
+            return (DiscretePMF.worst(0.0, 1.0, interval),)
         mean_K, mass_K = _mean_ratio(self.rounds, self.noise_multiplier)
         zero, mean_K, mass_K = float(mass_K[0]), mean_K[1:], mass_K[1:] * _UPWARD
         never = float(special.ndtr(-_FAR))  # for a moved y; others have c more to go
@@ -115,17 +119,30 @@ class AllocatedLater:
 
     def check_paid(self, round_: int, before: Iterable[tuple[object, int]]) -> None:
         """ValueError unless the latest block ``before``, (event, round), holds this round."""
-        block, taken = AllocatedGaussian(self.rounds, self.noise_multiplier), set[int]()
-        first = None
-        for event, at in before:
-            if event == block:
-                first, taken = at, {at}
-            elif event == self:
-                taken.add(at)
+        first, taken = self.latest_block(before)
         if first is None or not first < round_ < first + self.rounds:
             raise ValueError(f"round {round_} of a block without the first, which pays")
         if round_ in taken:
             raise ValueError(f"round {round_} of a block a second time")
+
+    def latest_block(
+        self, before: Iterable[tuple[object, int]]
+    ) -> tuple[int | None, frozenset[int]]:
+        """Return the first round of the latest block like this one's, None if there is none, and
+        which rounds were charged since; ``before`` are (event, round) as they were charged.
+        """
+        first, taken = None, set[int]()
+        for event, at in before:
+            if self.is_paid_by(event):
+                first, taken = at, {at}
+            elif event == self:
+                taken.add(at)
+        return first, frozenset(taken)
+
+    def is_paid_by(self, event: object) -> bool:
+        """Return whether an event is of the first round of such a block, on a grid or not."""
+        block = AllocatedGaussian(self.rounds, self.noise_multiplier)
+        return getattr(event, "continuous", event) == block
 
 
 def check_block(rounds: int, noise_multiplier: float) -> None:

@@ -92,18 +92,17 @@ def unpaid(charges: Iterable[tuple[Mapping[str, Any], int]]) -> int:
     """Return how many releases that a first one pays for, of a sum that grows or of a block, were
     charged to no first one of theirs."""
     charges, paid, result = list(charges), Counter[float](), 0
+    blocks: Counter[tuple[int, float]] = Counter()
     for event, times in charges:
         if event["kind"] == "poisson-gaussian" and event["probability"] == 1.0:
             paid[event["noise_multiplier"]] += times
-    blocks = {
-        (event["rounds"], event["noise_multiplier"]): times
-        for event, times in charges
-        if event["kind"] == "allocated-gaussian"
-    }
+        first = event["event"] if event["kind"] == "on-grid" else event
+        if first["kind"] == "allocated-gaussian":
+            blocks[first["rounds"], first["noise_multiplier"]] += times
     for event, times in charges:
         if event["kind"] == "allocated-later":
             block = event["rounds"], event["noise_multiplier"]
-            result += max(0, times - (event["rounds"] - 1) * blocks.get(block, 0))
+            result += max(0, times - (event["rounds"] - 1) * blocks[block])
         if event["kind"] == "continued-sum":
             result += max(0, times - (event["releases"] - 1) * paid[event["noise_multiplier"]])
     return result

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,8 +61,8 @@ class GaussianSum:
 
     def __post_init__(self) -> None:
         if isinstance(self.sampler, AllocationSampler):
-            if self.discrete is not None:
-                raise ValueError("random allocation is not accounted for with noise on a grid")
+            if isinstance(self.discrete, DistributedNoise):
+                raise ValueError("random allocation is not accounted for with noise by the nodes")
             if self.adjacency.vectors_changed != 1:
                 raise Unsupported(
                     f"random allocation has no guarantee under {self.adjacency}; "
@@ -83,10 +83,21 @@ class GaussianSum:
     def event(self) -> Event:
         """Return what one release costs."""
         if isinstance(self.sampler, AllocationSampler):
-            of_block = AllocatedLater if self.later else AllocatedGaussian
-            return of_block(self.sampler.rounds, self.noise_multiplier)
-        event = PoissonGaussian(self.sampler.probability, self.noise_multiplier)
+            if self.later:
+                return AllocatedLater(self.sampler.rounds, self.noise_multiplier)
+            event = AllocatedGaussian(self.sampler.rounds, self.noise_multiplier)
+        else:
+            event = PoissonGaussian(self.sampler.probability, self.noise_multiplier)
         return self.discrete.charged(event) if self.discrete else event
+
+    def charges(self, rounds: int) -> dict[Event, int]:
+        """Return what so many rounds cost; of blocks the last may be broken off, and is charged
+        whole."""
+        if not isinstance(self.sampler, AllocationSampler):
+            return {self.event: rounds}
+        blocks = -(-rounds // self.sampler.rounds)
+        later = {replace(self, later=True).event: rounds - blocks} if rounds > blocks else {}
+        return {replace(self, later=False).event: blocks, **later}
 
     def release(
         self,
