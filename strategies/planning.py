@@ -202,7 +202,7 @@ def _allocated(
             f"--sampling allocation: --{missing} is not solved for; give it, and leave out "
             "--epsilon, --noise-multiplier or --rounds"
         )
-    sampler = AllocationSampler.of(int(known["users"]), int(known["cohort"]))
+    sampler = AllocationSampler.for_cohort(int(known["users"]), int(known["cohort"]))
     delta = known["delta"]
 
     def charges(sigma: float, rounds: float) -> dict[Event, int]:

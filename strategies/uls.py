@@ -107,7 +107,7 @@ class UlsPlan(CohortPlan):
     def sampler(self) -> PoissonSampler | AllocationSampler:
         """Return who is asked in a round."""
         if self.allocated:
-            return AllocationSampler.of(self.users, self.cohort)
+            return AllocationSampler.for_cohort(self.users, self.cohort)
         return super().sampler
 
     @property
@@ -274,7 +274,7 @@ def check_sampling(config: Settings) -> None:
         )
     if config.users and config.cohort:
         try:
-            AllocationSampler.of(config.users, config.cohort)
+            AllocationSampler.for_cohort(config.users, config.cohort)
         except ValueError as error:
             raise InputError(f"{error}, {poisson}") from None
 

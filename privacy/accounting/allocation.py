@@ -47,8 +47,10 @@ from murmuration.privacy.mechanisms.numba_jit import kernel
 MOST_ROUNDS = 10_000
 #: Standard deviations at which the axis is cut off; 1e-21 lies beyond.
 _FAR = 9.5
-#: Steps of the grid for each standard deviation of what is on it.
-_FINENESS = 120.0
+#: Steps of the grid for each standard deviation of what is on it, and where losses are put on cells
+#: of ``_COARSE`` or more anyway.
+_FINENESS, _FEWER = 120.0, 40.0
+_COARSE = 1e-3
 #: More than rounding can have moved a loss by, and masses.
 _SLACK, _UPWARD = 1e-9, 1.0 + 1e-9
 #: Mass below which the grid of a sum may begin late: what is there goes to zero, in part.
@@ -86,7 +88,8 @@ class AllocatedGaussian:
             )
         if self.noise_multiplier < _LEAST_NOISE:
             return (DiscretePMF.worst(0.0, 1.0, interval),)
-        mean_K, mass_K = _mean_ratio(self.rounds, self.noise_multiplier)
+        fineness = _FEWER if interval >= _COARSE else _FINENESS
+        mean_K, mass_K = _mean_ratio(self.rounds, self.noise_multiplier, fineness)
         zero, mean_K, mass_K = float(mass_K[0]), mean_K[1:], mass_K[1:] * _UPWARD
         never = float(special.ndtr(-_FAR))  # for a moved y; others have c more to go
         farther = self.rounds * float(special.ndtr(-_FAR - 1.0 / self.noise_multiplier))
@@ -153,21 +156,21 @@ def check_block(rounds: int, noise_multiplier: float) -> None:
 
 
 @lru_cache(maxsize=32)
-def _mean_ratio(rounds: int, sigma: float) -> tuple[np.ndarray, np.ndarray]:
+def _mean_ratio(rounds: int, sigma: float, fineness: float) -> tuple[np.ndarray, np.ndarray]:
     """S on a grid that begins at 0: its values, and their probabilities under Q."""
-    single = _single(1.0 / sigma)
+    single = _single(1.0 / sigma, fineness)
     total = single
     for digit in f"{rounds:b}"[1:]:  # twice as many, and one more where the digit says so
-        total = _sum(total, total)
+        total = _sum(total, total, fineness)
         if digit == "1":
-            total = _sum(total, single)
+            total = _sum(total, single, fineness)
     sum_K, mass_K = total
     return sum_K / rounds, mass_K
 
 
-def _single(centre: float) -> tuple[np.ndarray, np.ndarray]:
+def _single(centre: float, fineness: float) -> tuple[np.ndarray, np.ndarray]:
     """X where y ≤ ``_FAR`` + c: each piece of the axis at its two ends, with the same mean."""
-    ends_K = np.linspace(-_FAR, _FAR + centre, math.ceil((2 * _FAR + centre) * _FINENESS))
+    ends_K = np.linspace(-_FAR, _FAR + centre, math.ceil((2 * _FAR + centre) * fineness))
     value_K = np.append(0.0, np.exp(centre * ends_K - centre**2 / 2.0))
     ends_K = np.append(-np.inf, ends_K)
     chance_K, mean_K = _between(ends_K), _between(ends_K - centre)
@@ -184,14 +187,14 @@ def _between(ends_K: np.ndarray) -> np.ndarray:
 
 
 def _sum(
-    one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]
+    one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray], fineness: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """The sum of two that are independent, each value of it at the two grid points around it."""
     (one_J, mass_J), (other_L, mass_L) = one, other
     mean = float(one_J @ mass_J + other_L @ mass_L)
     spread = math.sqrt(_variance(*one) + _variance(*other))
     lowest = _low_end(*one) + _low_end(*other)
-    grid_K = _grid(lowest, float(one_J[-1] + other_L[-1]), mean, spread)
+    grid_K = _grid(lowest, float(one_J[-1] + other_L[-1]), mean, spread, fineness)
     result_K = np.zeros(len(grid_K))
     _add_pairs(one_J, mass_J, other_L, mass_L, grid_K, result_K)
     return grid_K, result_K
@@ -206,12 +209,12 @@ def _low_end(value_K: np.ndarray, mass_K: np.ndarray) -> float:
     return float(value_K[max(1, int(np.searchsorted(np.cumsum(mass_K), _RARE)))])
 
 
-def _grid(lowest: float, highest: float, mean: float, spread: float) -> np.ndarray:
+def _grid(lowest: float, highest: float, mean: float, spread: float, fineness: float) -> np.ndarray:
     """Zero, then from ``lowest`` to ``highest``: dense where the mass is, by ratios elsewhere."""
     points = [0.0, lowest]
     while points[-1] < highest:
         at = points[-1]
-        step = min(math.hypot(spread, at - mean), at * max(1.0, spread / mean)) / _FINENESS
+        step = min(math.hypot(spread, at - mean), at * max(1.0, spread / mean)) / fineness
         points.append(at + step)
     points[-1] = max(points[-1], highest)
     return np.array(points)

@@ -87,7 +87,8 @@ class DiscretizedGaussian:
     parties: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.event, PoissonGaussian | MixtureGaussian | AllocatedGaussian):
+        sampled = hasattr(self.event, "probability") or isinstance(self.event, AllocatedGaussian)
+        if not (sampled and hasattr(self.event, "noise_multiplier")):
             raise ValueError(f"there is no discrete form of {self.event!r}")
         if not (type(self.dimension) is int and self.dimension >= 1):
             raise ValueError(f"the dimension must be a whole number ≥ 1, got {self.dimension!r}")

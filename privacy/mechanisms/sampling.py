@@ -58,7 +58,7 @@ class AllocationSampler:
         check_block(self.rounds, 1.0)
 
     @classmethod
-    def of(cls, users: int, cohort: int) -> "AllocationSampler":
+    def for_cohort(cls, users: int, cohort: int) -> "AllocationSampler":
         """Blocks of users / cohort rounds.
 
         Each user is in a round with probability 1/b, independently of the others, so nothing but
