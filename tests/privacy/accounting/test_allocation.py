@@ -13,8 +13,9 @@ from murmuration.privacy.accounting import accountant, events, recompute
 from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.composition import composition
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
-from murmuration.privacy.accounting.events import Event, PoissonGaussian
-from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.accounting.events import Event, ParallelEvent, PoissonGaussian
+from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
+from murmuration.privacy.accounting.ledger import Ledger, LedgerLoss
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 
 INTERVAL = 1e-4
@@ -145,6 +146,74 @@ def test_a_ledger_takes_the_rounds_of_a_block(tmp_path: Path) -> None:
         assert ledger.epsilon() == pytest.approx(blocks, abs=2e-4)
 
 
+def test_a_block_with_noise_on_a_grid_pays_for_its_later_rounds(tmp_path: Path) -> None:
+    """One about a part of the users pays for nothing."""
+    first, of_part = DiscretizedGaussian(BLOCK, 7, 28), ParallelEvent(0, BLOCK)
+    with Ledger(tmp_path / "ledger.jsonl", adjacency=ADD_REMOVE, delta=1e-5, budget=None) as ledger:
+        ledger.charge(first, round_=1, covers="sum")
+        ledger.charge(LATER, round_=2, covers="sum")
+        ledger.charge(of_part, round_=4, covers="sum")
+        with pytest.raises(ValueError, match="without the first"):
+            ledger.charge(LATER, round_=5, covers="sum")
+        with pytest.raises(ValueError, match="everybody"):
+            ledger.charge(ParallelEvent(0, LATER), round_=3, covers="sum")
+    assert LATER.latest_block([(first, 1), (LATER, 2), (of_part, 4)]) == (1, {1, 2})
+    assert LATER.latest_block([(AllocatedGaussian(3, 2.5), 1)]) == (None, set())
+
+
+@pytest.mark.parametrize("change", ["removed", "edited", "reordered", "repeated"])
+def test_a_ledger_of_blocks_that_was_changed_costs_no_less(tmp_path: Path, change: str) -> None:
+    """Whatever is done to its lines: refused as it is, and what is salvaged pays for what is
+    there."""
+    path = tmp_path / "ledger.jsonl"
+    with Ledger(path, adjacency=ADD_REMOVE, delta=1e-5, budget=None) as ledger:
+        for event, round_ in [(BLOCK, 1), (LATER, 2), (LATER, 3), (BLOCK, 4), (LATER, 5)]:
+            ledger.charge(event, round_=round_, covers="sum")
+    lines = path.read_text().splitlines(keepends=True)
+    if change == "removed":
+        del lines[1]
+    elif change == "edited":
+        lines[4] = lines[4].replace("allocated-gaussian", "allocated-later")
+    elif change == "reordered":
+        lines[1], lines[2] = lines[2], lines[1]
+    else:
+        lines.insert(3, lines[2])
+    path.write_text("".join(lines))
+    with pytest.raises(LedgerLoss):
+        Ledger(path, adjacency=ADD_REMOVE, delta=1e-5, budget=None)
+    planned = {BLOCK: 2, LATER: 3}
+    terms = {"adjacency": ADD_REMOVE, "delta": 1e-5}
+    with Ledger.begin_after_loss(path, change, round_=5, budget=None, **terms) as ledger:
+        assert ledger.epsilon() == math.inf
+        ledger.settle(planned, losses=1)
+        assert ledger.epsilon() >= accountant.epsilon(planned.items(), **terms)
+        with pytest.raises(ValueError, match=r"without the first|second time"):
+            ledger.charge(LATER, round_=5 if change != "edited" else 8, covers="sum")
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.09])
+def test_noise_too_small_to_account_for_promises_nothing(sigma: float) -> None:
+    cost = accountant.epsilon([(AllocatedGaussian(4, sigma), 1)], adjacency=ADD_REMOVE, delta=1e-5)
+    assert cost == math.inf
+    assert accountant.epsilon(
+        [(AllocatedGaussian(4, 0.1), 1)], adjacency=ADD_REMOVE, delta=1e-5
+    ) < 200.0  # fmt: skip
+
+
+def test_a_coarse_grid_errs_upward() -> None:
+    for rounds, sigma in ((5, 1.5), (40, 0.7)):
+        fine, coarse = (
+            accountant.epsilon(
+                [(AllocatedGaussian(rounds, sigma), 3)],
+                adjacency=ADD_REMOVE,
+                delta=1e-5,
+                interval=interval,
+            )
+            for interval in (1e-4, 1e-3)
+        )
+        assert fine <= coarse <= 1.02 * fine
+
+
 def test_what_others_are_given_to_recompute_names_rounds_that_nothing_paid() -> None:
     def stated(later: int) -> list:
         return [(events.to_json(BLOCK), 2), (events.to_json(LATER), later)]
@@ -152,6 +221,9 @@ def test_what_others_are_given_to_recompute_names_rounds_that_nothing_paid() -> 
     assert events.from_json(events.to_json(LATER)) == LATER
     assert recompute.unpaid(stated(4)) == 0
     assert recompute.unpaid(stated(5)) == 1
+    on_grid = (events.to_json(DiscretizedGaussian(BLOCK, 7, 28)), 1)
+    assert recompute.unpaid([*stated(6), on_grid]) == 0
+    assert recompute.unpaid([*stated(7), on_grid]) == 1
     assert len(recompute.by_our_rules(stated(4))) == 2
 
 
