@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.allocation import AllocatedGaussian
+from murmuration.privacy.accounting.allocation import AllocatedGaussian, blocks_of
 from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
@@ -196,7 +196,7 @@ def _allocated(
     known: Mapping[str, float], missing: str, adjacency: Adjacency, coins: HoldOut | None
 ) -> dict[str, float]:
     """Return all of ``SIX`` where each user is in one random round of each block, and what Poisson
-    sampling would need or cost. The last block may be broken off, and costs as much as a whole."""
+    sampling would need or cost. The last block may be broken off; as many as fit are whole."""
     if missing not in ("epsilon", "noise_multiplier", "rounds"):
         raise InputError(
             f"--sampling allocation: --{missing} is not solved for; give it, and leave out "
@@ -206,8 +206,7 @@ def _allocated(
     delta = known["delta"]
 
     def charges(sigma: float, rounds: float) -> dict[Event, int]:
-        blocks = math.ceil(rounds / sampler.rounds)
-        return {AllocatedGaussian(sampler.rounds, sigma): blocks, **charges_of(coins)}
+        return {**blocks_of(sampler.rounds, sigma, int(rounds)), **charges_of(coins)}
 
     def by_poisson(sigma: float) -> dict[Event, int]:
         event = PoissonGaussian(sampler.probability, sigma)
@@ -230,7 +229,7 @@ def _allocated(
             known["epsilon"], by_poisson, **terms
         )
     else:
-        (event, _), *_ = charges(known["noise_multiplier"], 1).items()
+        event = AllocatedGaussian(sampler.rounds, known["noise_multiplier"])
         result[missing] = sampler.rounds * accountant.rounds_for(
             known["epsilon"], delta=delta, event=event, adjacency=adjacency, hold_out=coins
         )

@@ -8,7 +8,8 @@ need no change when the clip norm changes.
 Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, for the whole
 sequence of models: T compositions of the Poisson-subsampled Gaussian with probability M/N. Where
 users are allocated, each is in one random round of each block of b = N/M, and the guarantee is that
-of ⌈T/b⌉ blocks (``privacy.accounting.allocation``), under add-remove and zero-out. Trusted:
+of ⌈T/b⌉ blocks, the last perhaps broken off (``privacy.accounting.allocation``), under add-remove
+and zero-out. Trusted:
 the server (it sees clipped sums before noise, and who is in which round) and the nodes' clipping.
 
 Its non-private twin shows what that costs: the same cohorts and averages, nothing clipped, no
@@ -112,7 +113,7 @@ class UlsPlan(CohortPlan):
 
     @property
     def of_rounds(self) -> dict[Event, int]:
-        """Return what the rounds cost: each alike, or the first of each block for all of it."""
+        """Return what the rounds cost: each alike, or the first of each block for its others."""
         return self.mechanism.charges(self.rounds)
 
     @cached_property
@@ -176,10 +177,13 @@ class Uls(SumStrategy, SteppedStrategy):
 
     def mechanism_of(self, round_: int) -> GaussianSum:
         """Return what a round runs and charges; the first of a block pays for all of it."""
-        mechanism = self.plan.mechanism
-        if self.blocks is None:
+        mechanism, blocks = self.plan.mechanism, self.blocks
+        if blocks is None:
             return mechanism
-        return replace(mechanism, later=self._block(round_, self.blocks).first != round_)
+        if self._block(round_, blocks).first != round_:
+            return replace(mechanism, later=True)
+        left = max(0, self.plan.rounds - round_ + 1)
+        return replace(mechanism, released=left if left < blocks.sampler.rounds else 0)
 
     def _block(self, round_: int, blocks: Blocks) -> Block:
         sampler, charges = blocks.sampler, self.ledger.charges

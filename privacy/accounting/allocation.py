@@ -13,8 +13,9 @@ round t fixes the direction u and the length ℓ ≤ 1 of the user's vector in i
 σℓ y_t u, plus independent noise that makes up what is missing of N(0, σ²I), plus the others'
 sum, is the release. So the pair dominates, rounds that adapt to earlier ones included, and
 blocks compose (Zhu et al. 2022, Theorem 10). A block that is broken off is post-processing of a
-whole one. Nothing is proved of a user whose vectors are *replaced*, who would move the sum in
-two directions.
+whole one. If it is known beforehand that r of its rounds will be run, the user is in none of them
+with probability 1 − r/b, and the same holds with S = (X_1 + … + X_r + b − r) / b. Nothing is proved
+of a user whose vectors are *replaced*, who would move the sum in two directions.
 
 **On a grid.** For every α ≥ 0
 
@@ -63,16 +64,28 @@ _LEAST_NOISE = 0.1
 class AllocatedGaussian:
     """A block of ``rounds`` Gaussian sums, in one of which each user is, charged with the first.
 
-    ``noise_multiplier`` is the standard deviation of a round's noise over the clip norm.
+    ``noise_multiplier`` is the standard deviation of a round's noise over the clip norm;
+    ``released`` says that no more than its first so many rounds will be run (0: all).
     Guarantee: the loss of one user who is added, removed or zeroed out, in a whole block.
     """
 
     kind: ClassVar[str] = "allocated-gaussian"
     rounds: int
     noise_multiplier: float
+    released: int = 0
 
     def __post_init__(self) -> None:
         check_block(self.rounds, self.noise_multiplier)
+        if not (type(self.released) is int and 0 <= self.released < self.rounds):
+            raise ValueError(
+                f"of {self.rounds} rounds of a block some are run, and 0 stands for all; got "
+                f"{self.released!r}"
+            )
+
+    @property
+    def length(self) -> int:
+        """How many rounds are run."""
+        return self.released or self.rounds
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """The privacy loss of a block, discretized pessimistically to ``interval``.
@@ -89,8 +102,11 @@ class AllocatedGaussian:
         if self.noise_multiplier < _LEAST_NOISE:
             return (DiscretePMF.worst(0.0, 1.0, interval),)
         fineness = _FEWER if interval >= _COARSE else _FINENESS
-        mean_K, mass_K = _mean_ratio(self.rounds, self.noise_multiplier, fineness)
-        zero, mean_K, mass_K = float(mass_K[0]), mean_K[1:], mass_K[1:] * _UPWARD
+        mean_K, mass_K = _mean_ratio(self.length, self.noise_multiplier, fineness)
+        share, mass_K = self.length / self.rounds, mass_K * _UPWARD
+        mean_K = share * mean_K + (1.0 - share)
+        zero = float(mass_K[0]) if mean_K[0] == 0.0 else 0.0
+        mean_K, mass_K = mean_K[mean_K > 0.0], mass_K[mean_K > 0.0]
         never = float(special.ndtr(-_FAR))  # for a moved y; others have c more to go
         farther = self.rounds * float(special.ndtr(-_FAR - 1.0 / self.noise_multiplier))
         loss_K = np.log(mean_K)
@@ -104,8 +120,8 @@ class AllocatedGaussian:
 class AllocatedLater:
     """A later round of a block, which the block's first has paid for with an ``AllocatedGaussian``.
 
-    A ledger takes it only where that is so: the first round is less than ``rounds`` before this
-    one, and nothing was charged for this one since.
+    A ledger takes it only where that is so: this is a round of the latest block, and nothing was
+    charged for it since that began.
     """
 
     kind: ClassVar[str] = "allocated-later"
@@ -122,30 +138,43 @@ class AllocatedLater:
 
     def check_paid(self, round_: int, before: Iterable[tuple[object, int]]) -> None:
         """ValueError unless the latest block ``before``, (event, round), holds this round."""
-        first, taken = self.latest_block(before)
-        if first is None or not first < round_ < first + self.rounds:
-            raise ValueError(f"round {round_} of a block without the first, which pays")
-        if round_ in taken:
+        before = list(before)
+        first, left = self.latest_block(before)
+        if round_ in left:
+            return
+        if first is not None and first < round_ and (self, round_) in before:
             raise ValueError(f"round {round_} of a block a second time")
+        raise ValueError(f"round {round_} of a block without the first, which pays")
 
     def latest_block(
         self, before: Iterable[tuple[object, int]]
     ) -> tuple[int | None, frozenset[int]]:
         """Return the first round of the latest block like this one's, None if there is none, and
-        which rounds were charged since; ``before`` are (event, round) as they were charged.
-        """
-        first, taken = None, set[int]()
-        for event, at in before:
-            if self.is_paid_by(event):
-                first, taken = at, {at}
-            elif event == self:
-                taken.add(at)
-        return first, frozenset(taken)
+        its rounds that it pays for and that were not charged yet.
 
-    def is_paid_by(self, event: object) -> bool:
-        """Return whether an event is of the first round of such a block, on a grid or not."""
-        block = AllocatedGaussian(self.rounds, self.noise_multiplier)
-        return getattr(event, "continuous", event) == block
+        ``before`` are (event, round) as they were charged.
+        """
+        first, left = None, set[int]()
+        for event, at in before:
+            if length := self.paid_by(event):
+                first, left = at, set(range(at + 1, at + length))
+            elif event == self:
+                left.discard(at)
+        return first, frozenset(left)
+
+    def paid_by(self, event: object) -> int:
+        """Return for how many rounds an event pays: those of such a block, on a grid or not, of
+        whose first round it is; 0 for any other event."""
+        block = getattr(event, "continuous", event)
+        like = isinstance(block, AllocatedGaussian) and block.rounds == self.rounds
+        return block.length if like and block.noise_multiplier == self.noise_multiplier else 0
+
+
+def blocks_of(rounds: int, noise_multiplier: float, times: int) -> dict[AllocatedGaussian, int]:
+    """Return so many ``times`` as blocks of ``rounds``, the last of which may be broken off."""
+    whole, left = divmod(times, rounds)
+    blocks = {AllocatedGaussian(rounds, noise_multiplier): whole} if whole else {}
+    return blocks | ({AllocatedGaussian(rounds, noise_multiplier, left): 1} if left else {})
 
 
 def check_block(rounds: int, noise_multiplier: float) -> None:

@@ -130,13 +130,13 @@ class Blocks:
     def at(self, round_: int, source: Randomness, last: tuple[int | None, frozenset[int]]) -> Block:
         """Return the block of a round, until it is ``done``.
 
-        ``last`` is what the ledger has last: the first round of a block, and the rounds charged
-        since (``AllocatedLater.latest_block``).
+        ``last`` is what the ledger has last: the first round of a block, and which of its rounds
+        are paid for and left (``AllocatedLater.latest_block``).
         """
-        block, (first, charged) = self.running, last
+        block, (first, left) = self.running, last
         if block is not None and self._open == round_:
             return block
-        paid = block is not None and first == block.first and round_ not in charged
+        paid = block is not None and first == block.first and round_ in left
         if block is None or not block.holds(round_) or not (source.seeded or paid):
             block = self.sampler.begin(source, round_)
         self.running, self._open = block, round_

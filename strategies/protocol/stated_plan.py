@@ -83,8 +83,7 @@ class StatedPlan:
             if isinstance(getattr(event, "event", event), AllocatedLater):
                 if not isinstance(event, AllocatedLater):
                     return True
-                blocks = sum(n for e, n in counts.items() if event.is_paid_by(e))
-                if counts[event] > blocks * (event.rounds - 1):
+                if counts[event] > sum(n * max(0, event.paid_by(e) - 1) for e, n in counts.items()):
                     return True
         return False
 
@@ -237,7 +236,7 @@ def _spread(event: Event) -> float:
         return 0.0
     if isinstance(event, AllocatedGaussian):
         with np.errstate(over="ignore"):
-            divergence = float(np.expm1(1.0 / noise**2)) / event.rounds
+            divergence = float(np.expm1(1.0 / noise**2)) * event.length / event.rounds**2
         return min(1.0 / noise, math.sqrt(divergence))
     if math.isinf(noise):
         return float(getattr(event, "epsilon", 0.0)) * math.sqrt(getattr(event, "labels", 1))

@@ -118,7 +118,11 @@ def test_a_plan_of_blocks_binds_everything():
     made = plan(**BLOCKS)
     assert made.sampler == AllocationSampler(5)
     assert made.mechanism.event == AllocatedGaussian(5, 1.5)
-    assert made.charges == {AllocatedGaussian(5, 1.5): 3, AllocatedLater(5, 1.5): 9}
+    assert made.charges == {
+        AllocatedGaussian(5, 1.5): 2,
+        AllocatedGaussian(5, 1.5, 2): 1,
+        AllocatedLater(5, 1.5): 9,
+    }
     assert made.noise == pytest.approx(0.45 / 20)
     assert made.gradients == 240
     assert replace(made, discrete=DiscreteNoise(7)).mechanism.event == DiscretizedGaussian(
@@ -138,9 +142,10 @@ def test_blocks_meet_their_target_from_below_with_less_noise_than_coins(hold_out
     assert on_grid.noise_multiplier == pytest.approx(made.noise_multiplier, rel=1e-3)
 
 
-def test_a_block_that_is_broken_off_costs_as_much_as_a_whole_one():
-    whole, less = (plan(**{**BLOCKS, "rounds": rounds}).epsilon() for rounds in (15, 11))
-    assert less == pytest.approx(whole, abs=2e-4)
+def test_a_block_that_is_broken_off_costs_less_than_a_whole_one():
+    costs = [plan(**{**BLOCKS, "rounds": rounds}).epsilon() for rounds in (10, 11, 14, 15)]
+    assert costs == sorted(costs)
+    assert costs[1] < 0.95 * costs[-1]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,11 @@ import pytest
 from scipy import integrate, stats
 
 from murmuration.privacy.accounting import accountant, events, recompute
-from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
+from murmuration.privacy.accounting.allocation import (
+    AllocatedGaussian,
+    AllocatedLater,
+    blocks_of,
+)
 from murmuration.privacy.accounting.composition import composition
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.events import Event, ParallelEvent, PoissonGaussian
@@ -71,6 +75,60 @@ def test_blocks_are_what_draws_say(rounds: int, sigma: float) -> None:
             assert each.mean() - error <= divergence(loss, epsilon) <= each.mean() + error + 1e-5
 
 
+@pytest.mark.parametrize(("rounds", "released", "sigma"), [(3, 2, 0.8), (7, 3, 1.5), (40, 9, 0.7)])
+def test_blocks_that_are_broken_off_are_what_draws_say(
+    rounds: int, released: int, sigma: float
+) -> None:
+    c, draws = 1.0 / sigma, 400_000
+    y = np.random.default_rng(1).standard_normal((draws, released))
+
+    def ratio(y: np.ndarray) -> np.ndarray:
+        return (np.exp(c * y - c**2 / 2.0).sum(axis=1) + rounds - released) / rounds
+
+    loss_off = np.log(ratio(y))
+    here = np.random.default_rng(2).random(draws) < released / rounds
+    y[here, 0] += c
+    loss_on = np.log(ratio(y))
+    removed, added = AllocatedGaussian(rounds, sigma, released).loss(ADD_REMOVE, INTERVAL)
+    for loss, drawn in ((removed, loss_on), (added, -loss_off)):
+        for epsilon in (0.0, 0.1, 0.2):
+            each = np.maximum(0.0, -np.expm1(epsilon - drawn))
+            error = 5.0 * each.std() / math.sqrt(draws)
+            assert each.mean() - error <= divergence(loss, epsilon) <= each.mean() + error + 1e-5
+
+
+@pytest.mark.parametrize(("rounds", "sigma"), [(2, 0.7), (5, 1.5), (50, 0.6)])
+def test_a_single_round_of_a_block_is_a_poisson_sampled_gaussian(rounds: int, sigma: float) -> None:
+    """From another accountant: who is in one round with probability 1/b is Poisson-sampled."""
+    terms = {"adjacency": ADD_REMOVE, "delta": 1e-5}
+    for times in (1, 10):
+        ours = accountant.epsilon([(AllocatedGaussian(rounds, sigma, 1), times)], **terms)
+        exact = accountant.epsilon([(PoissonGaussian(1.0 / rounds, sigma), times)], **terms)
+        assert exact - 1e-6 <= ours <= exact * 1.001 + 2e-4
+
+
+def test_less_of_a_block_costs_less_and_always_less_than_coins() -> None:
+    terms = {"adjacency": ADD_REMOVE, "delta": 1e-5}
+    costs = [accountant.epsilon([(AllocatedGaussian(6, 1.0, r), 1)], **terms) for r in range(6)]
+    whole, *parts = costs
+    assert parts == sorted(parts)
+    assert parts[-1] < whole
+    for rounds, cost in enumerate(parts[1:], start=2):
+        assert cost < accountant.epsilon([(PoissonGaussian(1 / 6, 1.0), rounds)], **terms)
+
+
+def test_rounds_as_blocks() -> None:
+    assert blocks_of(5, 2.0, 15) == {AllocatedGaussian(5, 2.0): 3}
+    assert blocks_of(5, 2.0, 12) == {AllocatedGaussian(5, 2.0): 2, AllocatedGaussian(5, 2.0, 2): 1}
+    assert blocks_of(5, 2.0, 3) == {AllocatedGaussian(5, 2.0, 3): 1}
+
+
+@pytest.mark.parametrize("released", [-1, 5, 6, 2.0, True])
+def test_a_part_of_a_block_is_a_part(released: int) -> None:
+    with pytest.raises(ValueError, match="of a block some are run"):
+        AllocatedGaussian(5, 1.0, released)
+
+
 @pytest.mark.parametrize("sigma", [0.5, 2.0, 50.0])
 def test_a_block_of_one_round_is_a_gaussian(sigma: float) -> None:
     terms = {"adjacency": ADD_REMOVE, "delta": 1e-5}
@@ -122,6 +180,7 @@ BLOCK, LATER = AllocatedGaussian(3, 2.0), AllocatedLater(3, 2.0)
         ([(BLOCK, 2)], "without the first"),
         ([(BLOCK, 1), (LATER, 2)], "second time"),
         ([(BLOCK, 1), (BLOCK, 2)], "without the first"),
+        ([(AllocatedGaussian(3, 2.0, 1), 1)], "without the first"),
     ],
 )
 def test_a_ledger_takes_no_round_that_was_not_paid(
@@ -157,7 +216,7 @@ def test_a_block_with_noise_on_a_grid_pays_for_its_later_rounds(tmp_path: Path) 
             ledger.charge(LATER, round_=5, covers="sum")
         with pytest.raises(ValueError, match="everybody"):
             ledger.charge(ParallelEvent(0, LATER), round_=3, covers="sum")
-    assert LATER.latest_block([(first, 1), (LATER, 2), (of_part, 4)]) == (1, {1, 2})
+    assert LATER.latest_block([(first, 1), (LATER, 2), (of_part, 4)]) == (1, {3})
     assert LATER.latest_block([(AllocatedGaussian(3, 2.5), 1)]) == (None, set())
 
 
@@ -224,6 +283,13 @@ def test_what_others_are_given_to_recompute_names_rounds_that_nothing_paid() -> 
     on_grid = (events.to_json(DiscretizedGaussian(BLOCK, 7, 28)), 1)
     assert recompute.unpaid([*stated(6), on_grid]) == 0
     assert recompute.unpaid([*stated(7), on_grid]) == 1
+    broken_off = (events.to_json(AllocatedGaussian(3, 2.0, 2)), 3)
+    assert recompute.unpaid([*stated(7), broken_off]) == 0
+    assert recompute.unpaid([*stated(8), broken_off]) == 1
+    # As a ledger of an earlier version has it.
+    former = {"kind": "allocated-gaussian", "rounds": 3, "noise_multiplier": 2.0}
+    assert events.from_json(former) == BLOCK
+    assert recompute.unpaid([(former, 1), (events.to_json(LATER), 3)]) == 1
     assert len(recompute.by_our_rules(stated(4))) == 2
 
 

@@ -639,13 +639,17 @@ def test_random_allocation_is_for_users_who_come_or_go() -> None:
         GaussianSum(PoissonSampler(0.25), clip, 2.0, Adjacency.ADD_REMOVE, later=True)
 
 
-def test_a_block_is_charged_once_and_a_part_of_one_whole() -> None:
+def test_a_block_is_charged_once() -> None:
     made = GaussianSum(AllocationSampler(4), UserClip(0.5), 2.0, Adjacency.ZERO_OUT)
     block, later = AllocatedGaussian(4, 2.0), AllocatedLater(4, 2.0)
-    assert made.charges(1) == {block: 1}
+    broken_off = AllocatedGaussian(4, 2.0, 1)
+    assert made.charges(1) == {broken_off: 1}
     assert made.charges(4) == {block: 1, later: 3}
-    assert made.charges(9) == {block: 3, later: 6}
-    assert dataclasses.replace(made, later=True).charges(9) == {block: 3, later: 6}
+    assert made.charges(9) == {block: 2, broken_off: 1, later: 6}
+    for other in ({"later": True}, {"released": 2}):
+        assert dataclasses.replace(made, **other).charges(9) == made.charges(9)
+    with pytest.raises(ValueError, match="no blocks"):
+        dataclasses.replace(mechanism_of_poisson(), released=2)
     assert mechanism_of_poisson().charges(9) == {mechanism_of_poisson().event: 9}
 
 
@@ -659,7 +663,9 @@ def test_noise_of_every_round_of_a_block_is_as_promised(seed, tmp_path, checks) 
     first = GaussianSum(AllocationSampler(3), UserClip(0.5), 2.0, Adjacency.ADD_REMOVE)
     with Ledger(tmp_path / "l", adjacency=Adjacency.ADD_REMOVE, delta=1e-5, budget=None) as ledger:
         noises = [
-            dataclasses.replace(first, later=round_ not in (1, 4)).release(
+            dataclasses.replace(
+                first, later=round_ not in (1, 4), released=2 if round_ == 4 else 0
+            ).release(
                 np.zeros(20_000), round_=round_, covers="s", ledger=ledger, source=Randomness(seed)
             )
             for round_ in range(1, 6)

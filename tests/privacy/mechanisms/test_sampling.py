@@ -212,12 +212,13 @@ NOTHING: tuple[None, frozenset[int]] = (None, frozenset())
 
 def going(blocks: Blocks, source: Randomness, rounds: range) -> list[Block]:
     """Runs these rounds on a ledger that charges each; the block of each."""
-    result, first, charged = [], None, frozenset[int]()
+    result, first, left = [], None, frozenset[int]()
     for round_ in rounds:
-        block = blocks.at(round_, source, (first, charged))
-        assert blocks.at(round_, source, (first, charged)) is block  # once drawn, until released
-        new = block.first == round_
-        first, charged = (round_, frozenset({round_})) if new else (first, charged | {round_})
+        block = blocks.at(round_, source, (first, left))
+        assert blocks.at(round_, source, (first, left)) is block  # once drawn, until released
+        if block.first == round_:
+            first, left = round_, frozenset(range(round_ + 1, round_ + block.rounds))
+        left -= {round_}
         blocks.done()
         result.append(block)
     return result
@@ -236,7 +237,7 @@ def test_who_goes_on_with_a_block_draws_the_same(seed: int | None) -> None:
     *_, block = going(begun, source, range(1, 6))
     again = Blocks(begun.sampler)
     again.restore(begun.state(6))
-    assert again.at(6, source, (4, frozenset({4, 5}))) == block
+    assert again.at(6, source, (4, frozenset({6}))) == block
     assert begun.state(7) == {}  # the block is over, and its key is for nothing more
 
 
@@ -244,9 +245,10 @@ def test_who_goes_on_with_a_block_draws_the_same(seed: int | None) -> None:
     "last",
     [
         NOTHING,  # the ledger has lost it
-        (1, frozenset({1, 2, 3})),  # has an earlier one last
-        (4, frozenset({4, 5, 6})),  # the round was charged, and may be known
-        (6, frozenset({6})),  # another block was begun with it
+        (1, frozenset()),  # has an earlier one last
+        (4, frozenset()),  # the round was charged, and may be known; or not paid for
+        (6, frozenset({7, 8})),  # another block was begun with it
+        (5, frozenset({6, 7})),  # or before it
     ],
 )
 def test_nobody_is_in_two_rounds_that_were_paid_for_as_one(
@@ -266,6 +268,6 @@ def test_a_round_is_not_drawn_twice_for_one_charge() -> None:
     blocks = Blocks(AllocationSampler(3))
     first = blocks.at(1, Randomness(None), NOTHING)
     blocks.done()
-    second = blocks.at(1, Randomness(None), (1, frozenset({1})))
+    second = blocks.at(1, Randomness(None), (1, frozenset({2, 3})))
     assert second.key != first.key
     assert second.first == 1  # it pays for itself

@@ -18,6 +18,7 @@ from murmuration.strategies.uls import Uls
 
 USERS, BLOCK = 60, 4
 FIRST, LATER = AllocatedGaussian(BLOCK, 1.5), AllocatedLater(BLOCK, 1.5)
+LAST = AllocatedGaussian(BLOCK, 1.5, 2)  # of ten rounds
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def once_in_each_block(rounds_of_users, users, *, first=1, rounds=BLOCK):
 
 
 def kinds(world):
-    return [(c.round, c.event == FIRST) for c in world.ledger.charges]
+    return [(c.round, isinstance(c.event, AllocatedGaussian)) for c in world.ledger.charges]
 
 
 @pytest.mark.parametrize("seed", [None, 7])
@@ -94,7 +95,7 @@ def test_everybody_is_in_one_round_of_each_block(world, seed, strategy):
     for first in (1, 5):
         once_in_each_block(asked(made), USERS, first=first)
     assert kinds(made) == [(round_, round_ in (1, 5, 9)) for round_ in range(1, 11)]
-    assert made.ledger.spent() == made.strategy.plan.charges == {FIRST: 3, LATER: 7}
+    assert made.ledger.spent() == made.strategy.plan.charges == {FIRST: 2, LAST: 1, LATER: 7}
     assert made.ledger.epsilon() == pytest.approx(made.strategy.plan.epsilon(), rel=1e-9)
 
 
@@ -241,12 +242,21 @@ def test_a_budget_stops_before_a_block_and_not_within_one(world):
         made.strategy.ledger = made.ledger = ledger
         ledger.clear(made.strategy.plan.charges)
         made.run(1)
-        for _ in range(3):  # two blocks are left, and one is lost
-            made.strategy.blocks.running = None
-            made.run(made.strategy.rounds_done + 1)
+        made.strategy.blocks.running = None  # and the others of its block are lost
+        made.run(10)
         assert made.strategy.stopped is not None
-        assert "allocated-gaussian" in made.strategy.stopped
-        assert ledger.spent()[FIRST] == 3
+        assert "stopped before round 6" in made.strategy.stopped
+        assert ledger.spent() == {FIRST: 2, LATER: 3}
+
+
+def test_a_block_that_is_begun_late_pays_for_the_rounds_that_are_left(world):
+    made = world()
+    made.run(7)
+    again = gone_on(world, made, 7, None)
+    again.run(10)
+    assert [c.event for c in again.ledger.charges[7:]] == [
+        AllocatedGaussian(BLOCK, 1.5, 3), LATER, LATER,
+    ]  # fmt: skip
 
 
 def test_noise_of_every_round_is_as_promised(make_world, make_examples, checks):
