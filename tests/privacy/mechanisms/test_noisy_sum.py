@@ -103,7 +103,15 @@ def test_the_noise_fits_the_bound_that_was_used(checks: SimpleNamespace, ledger:
 
 def test_noise_for_another_clip_bound_cannot_be_expressed() -> None:
     names = [field.name for field in dataclasses.fields(GaussianSum)]
-    assert names == ["sampler", "clip", "noise_multiplier", "adjacency", "discrete", "later"]
+    assert names == [
+        "sampler",
+        "clip",
+        "noise_multiplier",
+        "adjacency",
+        "discrete",
+        "later",
+        "released",
+    ]
     assert not {"std", "clip", "norm", "sensitivity", "event"} & set(
         inspect.signature(GaussianSum.release).parameters
     )
