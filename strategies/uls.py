@@ -191,7 +191,9 @@ class Uls(SumStrategy, SteppedStrategy):
         before = [
             (charge.event, charge.round) for charge in charges if charge.covers == self.covers
         ]
-        return blocks.at(round_, self.source, later.latest_block(before))
+        number, left = later.latest_block(before)
+        # What a ledger has lost may have been of the block that is running: then that is over.
+        return blocks.at(round_, self.source, (number + len(self.ledger.lost), left))
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The noisy sum over a fixed denominator; charged to the ledger first."""

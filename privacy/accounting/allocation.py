@@ -139,28 +139,25 @@ class AllocatedLater:
     def check_paid(self, round_: int, before: Iterable[tuple[object, int]]) -> None:
         """ValueError unless the latest block ``before``, (event, round), holds this round."""
         before = list(before)
-        first, left = self.latest_block(before)
-        if round_ in left:
+        if round_ in self.latest_block(before)[1]:
             return
-        if first is not None and first < round_ and (self, round_) in before:
+        if (self, round_) in before:
             raise ValueError(f"round {round_} of a block a second time")
         raise ValueError(f"round {round_} of a block without the first, which pays")
 
-    def latest_block(
-        self, before: Iterable[tuple[object, int]]
-    ) -> tuple[int | None, frozenset[int]]:
-        """Return the first round of the latest block like this one's, None if there is none, and
-        its rounds that it pays for and that were not charged yet.
+    def latest_block(self, before: Iterable[tuple[object, int]]) -> tuple[int, frozenset[int]]:
+        """Return how many blocks like this one's there were, and the rounds of the latest that it
+        pays for and that were not charged yet.
 
         ``before`` are (event, round) as they were charged.
         """
-        first, left = None, set[int]()
+        blocks, left = 0, set[int]()
         for event, at in before:
             if length := self.paid_by(event):
-                first, left = at, set(range(at + 1, at + length))
+                blocks, left = blocks + 1, set(range(at + 1, at + length))
             elif event == self:
                 left.discard(at)
-        return first, frozenset(left)
+        return blocks, frozenset(left)
 
     def paid_by(self, event: object) -> int:
         """Return for how many rounds an event pays: those of such a block, on a grid or not, of

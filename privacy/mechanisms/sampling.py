@@ -115,30 +115,31 @@ class Block:
 class Blocks:
     """The blocks of one run, one after the other: which one a round is in.
 
-    A run that is gone on with goes on in the ``running`` block if that was kept, with its key, and
-    if its ledger has that block last and nothing for the round. Else the block is over, wherever it
-    was, and another begins, which pays for itself: nobody is in two rounds that were paid for as
-    one. Only a seeded run does a round twice, on the same coins, and releases no other sum of it
-    (``Ledger.charge``).
+    A run that is gone on with goes on in the ``running`` block if that was kept, with its key and
+    ``number``, and if its ledger has that block last and nothing for the round. Else the block is
+    over, wherever it was, and another begins, which pays for itself: nobody is in two rounds that
+    were paid for as one. Only a seeded run does a round twice, on the same coins, and releases no
+    other sum of it (``Ledger.charge``).
     """
 
     def __init__(self, sampler: AllocationSampler) -> None:
         self.sampler = sampler
         self.running: Block | None = None
+        self.number = 0  # of the running one among all that the ledger has, when it has it
         self._open = 0  # the round that is being run: drawn, and not yet released
 
-    def at(self, round_: int, source: Randomness, last: tuple[int | None, frozenset[int]]) -> Block:
+    def at(self, round_: int, source: Randomness, last: tuple[int, frozenset[int]]) -> Block:
         """Return the block of a round, until it is ``done``.
 
-        ``last`` is what the ledger has last: the first round of a block, and which of its rounds
-        are paid for and left (``AllocatedLater.latest_block``).
+        ``last`` is what the ledger has: how many blocks, and which rounds of the last are paid for
+        and left (``AllocatedLater.latest_block``).
         """
-        block, (first, left) = self.running, last
+        block, (number, left) = self.running, last
         if block is not None and self._open == round_:
             return block
-        paid = block is not None and first == block.first and round_ in left
+        paid = number == self.number and round_ in left
         if block is None or not block.holds(round_) or not (source.seeded or paid):
-            block = self.sampler.begin(source, round_)
+            block, self.number = self.sampler.begin(source, round_), number + 1
         self.running, self._open = block, round_
         return block
 
@@ -151,10 +152,11 @@ class Blocks:
         block = self.running
         if block is None or not block.holds(round_):
             return {}
-        return {"block": np.array([block.first]), "block key": np.frombuffer(block.key, np.uint8)}
+        placed = np.array([block.first, self.number])
+        return {"block": placed, "block key": np.frombuffer(block.key, np.uint8)}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from ``state``."""
         if "block" in state:
-            key = state["block key"].tobytes()
-            self.running = Block(int(state["block"][0]), self.sampler.rounds, key)
+            first, self.number = state["block"].tolist()
+            self.running = Block(first, self.sampler.rounds, state["block key"].tobytes())

@@ -217,7 +217,7 @@ def test_a_block_with_noise_on_a_grid_pays_for_its_later_rounds(tmp_path: Path) 
         with pytest.raises(ValueError, match="everybody"):
             ledger.charge(ParallelEvent(0, LATER), round_=3, covers="sum")
     assert LATER.latest_block([(first, 1), (LATER, 2), (of_part, 4)]) == (1, {3})
-    assert LATER.latest_block([(AllocatedGaussian(3, 2.5), 1)]) == (None, set())
+    assert LATER.latest_block([(AllocatedGaussian(3, 2.5), 1)]) == (0, set())
 
 
 @pytest.mark.parametrize("change", ["removed", "edited", "reordered", "repeated"])

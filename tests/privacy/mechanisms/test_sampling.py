@@ -207,17 +207,17 @@ def test_every_cohort_makes_whole_blocks_or_is_told_which_do(users: int) -> None
             assert abs(users * sampler.probability - cohort) < 1.0
 
 
-NOTHING: tuple[None, frozenset[int]] = (None, frozenset())
+NOTHING: tuple[int, frozenset[int]] = (0, frozenset())
 
 
 def going(blocks: Blocks, source: Randomness, rounds: range) -> list[Block]:
     """Runs these rounds on a ledger that charges each; the block of each."""
-    result, first, left = [], None, frozenset[int]()
+    result, (number, left) = [], NOTHING
     for round_ in rounds:
-        block = blocks.at(round_, source, (first, left))
-        assert blocks.at(round_, source, (first, left)) is block  # once drawn, until released
+        block = blocks.at(round_, source, (number, left))
+        assert blocks.at(round_, source, (number, left)) is block  # once drawn, until released
         if block.first == round_:
-            first, left = round_, frozenset(range(round_ + 1, round_ + block.rounds))
+            number, left = number + 1, frozenset(range(round_ + 1, round_ + block.rounds))
         left -= {round_}
         blocks.done()
         result.append(block)
@@ -237,7 +237,7 @@ def test_who_goes_on_with_a_block_draws_the_same(seed: int | None) -> None:
     *_, block = going(begun, source, range(1, 6))
     again = Blocks(begun.sampler)
     again.restore(begun.state(6))
-    assert again.at(6, source, (4, frozenset({6}))) == block
+    assert again.at(6, source, (2, frozenset({6}))) == block
     assert begun.state(7) == {}  # the block is over, and its key is for nothing more
 
 
@@ -245,14 +245,14 @@ def test_who_goes_on_with_a_block_draws_the_same(seed: int | None) -> None:
     "last",
     [
         NOTHING,  # the ledger has lost it
-        (1, frozenset()),  # has an earlier one last
-        (4, frozenset()),  # the round was charged, and may be known; or not paid for
-        (6, frozenset({7, 8})),  # another block was begun with it
-        (5, frozenset({6, 7})),  # or before it
+        (1, frozenset({6})),  # has an earlier one last
+        (2, frozenset()),  # the round was charged, and may be known; or not paid for
+        (3, frozenset({7, 8})),  # another block was begun with it
+        (3, frozenset({6, 7})),  # or before it, perhaps with the same round as this one
     ],
 )
 def test_nobody_is_in_two_rounds_that_were_paid_for_as_one(
-    last: tuple[int | None, frozenset[int]],
+    last: tuple[int, frozenset[int]],
 ) -> None:
     """A block that was paid for otherwise than in its own rounds is over: another begins."""
     begun = Blocks(AllocationSampler(3))

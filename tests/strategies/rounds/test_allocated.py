@@ -178,6 +178,29 @@ def test_a_round_that_was_charged_is_no_more_released_in_its_block(world):
     assert again.strategy.blocks.running.key != key
 
 
+def test_a_checkpoint_that_is_brought_back_goes_on_in_no_other_block(world):
+    """A block of another key may have begun with the same round: the ledger's last is not ours."""
+    made = world()
+    made.run(1)
+    state = state_of(made)
+    made.run(2)
+    other = gone_on(world, made, 0, None)  # as if there were no checkpoint
+    other.run(1)
+    again = gone_on(world, other, 1, state)
+    again.run(2)
+    assert kinds(again) == [(1, True), (2, False), (1, True), (2, True)]
+
+
+def test_a_block_ends_where_the_ledger_lost_something(world):
+    made = world()
+    made.run(2)
+    again = gone_on(world, made, 2, state_of(made))
+    again.ledger.lose("a line", round_=2)
+    again.ledger.settle(again.strategy.plan.charges, losses=1)
+    again.run(3)
+    assert kinds(again)[2:] == [(3, True)]
+
+
 def test_a_simulation_repeats_bit_for_bit_at_no_cost(world):
     whole = world(seed=7)
     released = whole.run(6)
