@@ -182,8 +182,8 @@ class Uls(SumStrategy, SteppedStrategy):
             return mechanism
         if self._block(round_, blocks).first != round_:
             return replace(mechanism, later=True)
-        left = max(0, self.plan.rounds - round_ + 1)
-        return replace(mechanism, released=left if left < blocks.sampler.rounds else 0)
+        left = self.plan.rounds - round_ + 1
+        return replace(mechanism, released=min(left, blocks.sampler.rounds))
 
     def _block(self, round_: int, blocks: Blocks) -> Block:
         sampler, charges = blocks.sampler, self.ledger.charges

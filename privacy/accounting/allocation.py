@@ -65,7 +65,7 @@ class AllocatedGaussian:
     """A block of ``rounds`` Gaussian sums, in one of which each user is, charged with the first.
 
     ``noise_multiplier`` is the standard deviation of a round's noise over the clip norm;
-    ``released`` says that no more than its first so many rounds will be run (0: all).
+    no more than the first ``released`` of its rounds will be run (0 becomes: all).
     Guarantee: the loss of one user who is added, removed or zeroed out, in a whole block.
     """
 
@@ -76,16 +76,11 @@ class AllocatedGaussian:
 
     def __post_init__(self) -> None:
         check_block(self.rounds, self.noise_multiplier)
-        if not (type(self.released) is int and 0 <= self.released < self.rounds):
+        if not (type(self.released) is int and 0 <= self.released <= self.rounds):
             raise ValueError(
-                f"of {self.rounds} rounds of a block some are run, and 0 stands for all; got "
-                f"{self.released!r}"
+                f"of {self.rounds} rounds of a block 1 to all are run, got {self.released!r}"
             )
-
-    @property
-    def length(self) -> int:
-        """How many rounds are run."""
-        return self.released or self.rounds
+        object.__setattr__(self, "released", self.released or self.rounds)
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """The privacy loss of a block, discretized pessimistically to ``interval``.
@@ -102,8 +97,8 @@ class AllocatedGaussian:
         if self.noise_multiplier < _LEAST_NOISE:
             return (DiscretePMF.worst(0.0, 1.0, interval),)
         fineness = _FEWER if interval >= _COARSE else _FINENESS
-        mean_K, mass_K = _mean_ratio(self.length, self.noise_multiplier, fineness)
-        share, mass_K = self.length / self.rounds, mass_K * _UPWARD
+        mean_K, mass_K = _mean_ratio(self.released, self.noise_multiplier, fineness)
+        share, mass_K = self.released / self.rounds, mass_K * _UPWARD
         mean_K = share * mean_K + (1.0 - share)
         zero = float(mass_K[0]) if mean_K[0] == 0.0 else 0.0
         mean_K, mass_K = mean_K[mean_K > 0.0], mass_K[mean_K > 0.0]
@@ -164,7 +159,7 @@ class AllocatedLater:
         whose first round it is; 0 for any other event."""
         block = getattr(event, "continuous", event)
         like = isinstance(block, AllocatedGaussian) and block.rounds == self.rounds
-        return block.length if like and block.noise_multiplier == self.noise_multiplier else 0
+        return block.released if like and block.noise_multiplier == self.noise_multiplier else 0
 
 
 def blocks_of(rounds: int, noise_multiplier: float, times: int) -> dict[AllocatedGaussian, int]:

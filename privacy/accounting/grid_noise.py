@@ -124,7 +124,7 @@ class DiscretizedGaussian:
     def delta_overhead(self) -> float:
         """f: what a run may cost beyond the continuous event, as an addition to delta."""
         reach = getattr(self.event, "group_size", 1) / self.event.noise_multiplier
-        rounds = self.event.length if isinstance(self.event, AllocatedGaussian) else 1
+        rounds = self.event.released if isinstance(self.event, AllocatedGaussian) else 1
         return delta_overhead(rounds * self.dimension, self.scale, reach, self.parties)
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:

@@ -99,7 +99,7 @@ def unpaid(charges: Iterable[tuple[Mapping[str, Any], int]]) -> int:
             paid[event["noise_multiplier"]] += times
         first = event["event"] if event["kind"] == "on-grid" else event
         if first["kind"] == "allocated-gaussian":
-            later = (first.get("released") or first["rounds"]) - 1
+            later = first.get("released", first["rounds"]) - 1
             blocks[first["rounds"], first["noise_multiplier"]] += later * times
     for event, times in charges:
         if event["kind"] == "allocated-later":

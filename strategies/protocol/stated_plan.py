@@ -236,7 +236,7 @@ def _spread(event: Event) -> float:
         return 0.0
     if isinstance(event, AllocatedGaussian):
         with np.errstate(over="ignore"):
-            divergence = float(np.expm1(1.0 / noise**2)) * event.length / event.rounds**2
+            divergence = float(np.expm1(1.0 / noise**2)) * event.released / event.rounds**2
         return min(1.0 / noise, math.sqrt(divergence))
     if math.isinf(noise):
         return float(getattr(event, "epsilon", 0.0)) * math.sqrt(getattr(event, "labels", 1))

@@ -121,11 +121,12 @@ def test_rounds_as_blocks() -> None:
     assert blocks_of(5, 2.0, 15) == {AllocatedGaussian(5, 2.0): 3}
     assert blocks_of(5, 2.0, 12) == {AllocatedGaussian(5, 2.0): 2, AllocatedGaussian(5, 2.0, 2): 1}
     assert blocks_of(5, 2.0, 3) == {AllocatedGaussian(5, 2.0, 3): 1}
+    assert AllocatedGaussian(5, 2.0) == AllocatedGaussian(5, 2.0, 5)
 
 
-@pytest.mark.parametrize("released", [-1, 5, 6, 2.0, True])
+@pytest.mark.parametrize("released", [-1, 6, 2.0, True])
 def test_a_part_of_a_block_is_a_part(released: int) -> None:
-    with pytest.raises(ValueError, match="of a block some are run"):
+    with pytest.raises(ValueError, match="1 to all are run"):
         AllocatedGaussian(5, 1.0, released)
 
 
