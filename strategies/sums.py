@@ -166,9 +166,14 @@ class CohortPlan(SumPlan):
         super().__post_init__()
 
     @property
+    def coins(self) -> PoissonSampler:
+        """Return the coins of users who are in a round with probability M/N."""
+        return PoissonSampler(self.cohort / self.users)
+
+    @property
     def sampler(self) -> PoissonSampler | AllocationSampler:
         """Return who is asked in a round: each user by a coin of their own."""
-        return PoissonSampler(self.cohort / self.users)
+        return self.coins
 
     @property
     def gradients(self) -> float:

@@ -109,7 +109,7 @@ class UlsPlan(CohortPlan):
         """Return who is asked in a round."""
         if self.allocated:
             return AllocationSampler.for_cohort(self.users, self.cohort)
-        return super().sampler
+        return self.coins
 
     @property
     def of_rounds(self) -> dict[Event, int]:

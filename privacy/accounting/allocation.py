@@ -158,8 +158,9 @@ class AllocatedLater:
         """Return for how many rounds an event pays: those of such a block, on a grid or not, of
         whose first round it is; 0 for any other event."""
         block = getattr(event, "continuous", event)
-        like = isinstance(block, AllocatedGaussian) and block.rounds == self.rounds
-        return block.released if like and block.noise_multiplier == self.noise_multiplier else 0
+        if not isinstance(block, AllocatedGaussian) or block.rounds != self.rounds:
+            return 0
+        return block.released if block.noise_multiplier == self.noise_multiplier else 0
 
 
 def blocks_of(rounds: int, noise_multiplier: float, times: int) -> dict[AllocatedGaussian, int]:

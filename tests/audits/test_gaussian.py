@@ -63,9 +63,9 @@ def test_sampled_sums_at_a_delta_that_trials_can_see(adjacency):
 
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT])
 def test_blocks_are_found_to_cost_nearly_what_they_claim(adjacency):
-    found = audit_allocated(task(adjacency, trials=400_000))
-    assert 0.5 * found.claimed < found.lower <= found.claimed
-    assert found.claimed == pytest.approx(1.0, abs=1e-3)
+    measured = audit_allocated(task(adjacency, trials=400_000))
+    assert 0.5 * measured.claimed < measured.lower <= measured.claimed
+    assert measured.claimed == pytest.approx(1.0, abs=1e-3)
 
 
 def test_nothing_is_audited_of_users_who_are_replaced_in_blocks():

@@ -102,18 +102,18 @@ BLOCKS = {
 
 
 def test_blocks_beside_coins():
-    found = solve("uls", PlanQuery(**BLOCKS, epsilon=3.0), ADD)
-    assert found["rounds_in_a_block"] == 5
+    numbers = solve("uls", PlanQuery(**BLOCKS, epsilon=3.0), ADD)
+    assert numbers["rounds_in_a_block"] == 5
     coins = solve("uls", PlanQuery(**{**BLOCKS, "allocated": False}, epsilon=3.0), ADD)
-    assert found["noise_multiplier_by_poisson"] == pytest.approx(
+    assert numbers["noise_multiplier_by_poisson"] == pytest.approx(
         coins["noise_multiplier"], rel=1e-3
     )
-    assert found["noise_multiplier"] < 0.885 * coins["noise_multiplier"]
-    back = solve("uls", PlanQuery(**BLOCKS, noise_multiplier=found["noise_multiplier"]), ADD)
+    assert numbers["noise_multiplier"] < 0.885 * coins["noise_multiplier"]
+    back = solve("uls", PlanQuery(**BLOCKS, noise_multiplier=numbers["noise_multiplier"]), ADD)
     assert back["epsilon"] == pytest.approx(3.0, abs=1e-3)
     assert back["epsilon"] <= 3.0
     assert back["epsilon_by_poisson"] > 3.3
-    left = {**BLOCKS, "rounds": None, "noise_multiplier": found["noise_multiplier"]}
+    left = {**BLOCKS, "rounds": None, "noise_multiplier": numbers["noise_multiplier"]}
     assert solve("uls", PlanQuery(**left, epsilon=3.0), ADD)["rounds"] == 20
     assert solve("uls", PlanQuery(**left, epsilon=2.99), ADD)["rounds"] == 15
     with pytest.raises(InputError, match="no block meets"):
@@ -126,10 +126,10 @@ def test_a_run_needs_the_noise_that_was_planned(times):
     from murmuration.strategies.uls import UlsPlan
 
     fields = {**BLOCKS, "rounds": times}
-    found = solve("uls", PlanQuery(**fields, epsilon=3.0), ADD)
+    numbers = solve("uls", PlanQuery(**fields, epsilon=3.0), ADD)
     del fields["strategy"]
     made = UlsPlan.for_epsilon(3.0, **fields, adjacency=ADD, clip=UserClip(1.0))
-    assert found["noise_multiplier"] == pytest.approx(made.noise_multiplier, rel=1e-4)
+    assert numbers["noise_multiplier"] == pytest.approx(made.noise_multiplier, rel=1e-4)
 
 
 @pytest.mark.parametrize("left", ["users", "cohort", "delta"])

@@ -148,11 +148,11 @@ def test_a_block_is_one_release_in_as_many_dimensions_as_all_its_rounds() -> Non
     assert event.delta_overhead == delta_overhead(200, 1.5 * 2.0**12, 1 / 1.5)
     assert event.continuous == block
     assert events.from_json(json.loads(json.dumps(events.to_json(event)))) == event
-    plain, found = (
+    plain, discretized = (
         accountant.epsilon([(e, 4)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
         for e in (block, DiscretizedGaussian(block, 100_000, 28))
     )
-    assert plain <= found <= plain + 1e-5
+    assert plain <= discretized <= plain + 1e-5
     with pytest.raises(Unsupported):
         event.loss(Adjacency.REPLACE, 1e-3)
     with pytest.raises(ValueError, match="shares"):

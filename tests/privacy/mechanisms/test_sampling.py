@@ -226,9 +226,9 @@ def going(blocks: Blocks, source: Randomness, rounds: range) -> list[Block]:
 
 @pytest.mark.parametrize("seed", [None, 5])
 def test_blocks_follow_each_other(seed: int | None) -> None:
-    found = going(Blocks(AllocationSampler(3)), Randomness(seed), range(1, 9))
-    assert [block.first for block in found] == [1, 1, 1, 4, 4, 4, 7, 7]
-    assert len({block.key for block in found}) == 3
+    blocks = going(Blocks(AllocationSampler(3)), Randomness(seed), range(1, 9))
+    assert [block.first for block in blocks] == [1, 1, 1, 4, 4, 4, 7, 7]
+    assert len({block.key for block in blocks}) == 3
 
 
 @pytest.mark.parametrize("seed", [None, 5])

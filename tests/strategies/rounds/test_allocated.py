@@ -61,7 +61,7 @@ def state_of(world):
     return {name: array.copy() for name, array in world.strategy.state().items()}
 
 
-def asked(*worlds):
+def rounds_of_users(*worlds):
     """By round the names of the users that were asked, in the order of asking."""
     result = Counter()
     for world in worlds:
@@ -72,10 +72,10 @@ def asked(*worlds):
     return result
 
 
-def once_in_each_block(rounds_of_users, users, *, first=1, rounds=BLOCK):
+def once_in_each_block(requests, users, *, first=1, rounds=BLOCK):
     """Everybody was asked once in these rounds; AssertionError if not."""
     names = Counter()
-    for (round_, name), times in rounds_of_users.items():
+    for (round_, name), times in requests.items():
         if first <= round_ < first + rounds:
             names[name] += times
     assert set(names.values()) == {1}, "a user was in two rounds"
@@ -93,7 +93,7 @@ def test_everybody_is_in_one_round_of_each_block(world, seed, strategy):
     made = world(seed=seed, strategy=strategy, **kind)
     made.run(10)
     for first in (1, 5):
-        once_in_each_block(asked(made), USERS, first=first)
+        once_in_each_block(rounds_of_users(made), USERS, first=first)
     assert kinds(made) == [(round_, round_ in (1, 5, 9)) for round_ in range(1, 11)]
     assert made.ledger.spent() == made.strategy.plan.charges == {FIRST: 2, LAST: 1, LATER: 7}
     assert made.ledger.epsilon() == pytest.approx(made.strategy.plan.epsilon(), rel=1e-9)
@@ -129,7 +129,7 @@ def test_the_check_catches_those_who_draw_otherwise(world, fault):
     made = world(strategy=fault)
     made.run(4)
     with pytest.raises(AssertionError, match="a user was in"):
-        once_in_each_block(asked(made), USERS)
+        once_in_each_block(rounds_of_users(made), USERS)
 
 
 @pytest.mark.parametrize("seed", [None, 7])
@@ -139,7 +139,7 @@ def test_who_goes_on_with_a_block_asks_the_rest_of_it(world, seed):
     state = state_of(made)
     again = gone_on(world, made, 2, state, seed=seed)
     again.run(8)
-    together = asked(made, again)
+    together = rounds_of_users(made, again)
     for first in (1, 5):
         once_in_each_block(together, USERS, first=first)
     assert kinds(again) == [(round_, round_ in (1, 5)) for round_ in range(1, 9)]
@@ -161,7 +161,7 @@ def test_who_lost_the_key_begins_and_pays_for_another_block(world):
     made.run(2)
     again = gone_on(world, made, 2, None)
     again.run(6)
-    once_in_each_block(asked(again), USERS, first=3)
+    once_in_each_block(rounds_of_users(again), USERS, first=3)
     assert kinds(again) == [(1, True), (2, False), (3, True), *((r, False) for r in (4, 5, 6))]
 
 
@@ -248,7 +248,7 @@ def test_a_run_that_ends_within_a_block_has_paid_for_all_of_it(world):
     assert kinds(made) == [(1, True), (2, False), (3, False)]
     again = gone_on(world, made, 3, state_of(made))
     again.run(4)
-    together = asked(made, again)
+    together = rounds_of_users(made, again)
     once_in_each_block(together, USERS)  # of round 3 everybody was left out
     assert made.ledger.path == again.ledger.path
     assert kinds(again)[3:] == [(4, False)]
