@@ -76,6 +76,17 @@ def test_users_are_allocated_alike_everywhere(data: str, tmp_path: Path, runtime
     assert [place for place, kind in enumerate(kinds, 1) if kind == "allocated-gaussian"] == [1, 5]
 
 
+def test_users_are_allocated_alike_under_masks(data: str, tmp_path: Path) -> None:
+    config = replace(SMALL, data=data, adjacency="zero-out")
+    config = config.changed(sampling="allocation", users=80, cohort=20)
+    masked = replace(config, secure_aggregation=True)
+    plain_D, masked_D = (
+        weights(each, tmp_path / name, users_per_node=20)
+        for name, each in (("plain", config), ("masked", masked))
+    )
+    np.testing.assert_array_equal(plain_D, masked_D)
+
+
 def test_a_different_seed_gives_different_weights(data: str, tmp_path: Path) -> None:
     config = replace(SMALL, data=data)
     first_D = weights(config, tmp_path / "first")

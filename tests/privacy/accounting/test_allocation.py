@@ -107,6 +107,27 @@ def test_a_single_round_of_a_block_is_a_poisson_sampled_gaussian(rounds: int, si
         assert exact - 1e-6 <= ours <= exact * 1.001 + 2e-4
 
 
+#: Rounds, noise, blocks, and lower and upper bounds on ε at δ = 1e-5 by PLD_accounting 2.0 (PyPI):
+#: ``gaussian_allocation_epsilon_configurable`` with ``AllocationSchemeConfig(
+#: loss_discretization=0.01, convolution_method=ConvolutionMethod.GEOM)``; of the last 0.003.
+BY_PLD_ACCOUNTING = [
+    (5, 1.43, 4, 3.000111168523686, 3.006970104365924),
+    (5, 0.8, 4, 7.839629258988242, 7.844711619703277),
+    (10, 1.56, 10, 2.9820589934372506, 2.9896884807009636),
+    (3, 2.0, 2, 1.713226132207379, 1.7152561464730027),
+]
+
+
+@pytest.mark.parametrize(("rounds", "sigma", "blocks", "least", "most"), BY_PLD_ACCOUNTING)
+def test_another_library_agrees(
+    rounds: int, sigma: float, blocks: int, least: float, most: float
+) -> None:
+    charges = [(AllocatedGaussian(rounds, sigma), blocks)]
+    assert least <= accountant.epsilon(charges, adjacency=ADD_REMOVE, delta=1e-5) <= most
+    charges = [(AllocatedGaussian(rounds, sigma * 1.005), blocks)]  # far enough to be seen
+    assert accountant.epsilon(charges, adjacency=ADD_REMOVE, delta=1e-5) < least
+
+
 def test_less_of_a_block_costs_less_and_always_less_than_coins() -> None:
     terms = {"adjacency": ADD_REMOVE, "delta": 1e-5}
     costs = [accountant.epsilon([(AllocatedGaussian(6, 1.0, r), 1)], **terms) for r in range(6)]
