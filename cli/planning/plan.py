@@ -37,6 +37,7 @@ def plan(
         int | None, typer.Option(help=f"{meaning('group_size')} For els and group.")
     ] = None,
     sampling_probability: Annotated[float | None, of_setting("sampling_probability")] = None,
+    sampling: Annotated[str, of_setting("sampling")] = "poisson",
     variant: Annotated[
         str,
         of_setting("variant"),

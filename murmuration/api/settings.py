@@ -303,6 +303,10 @@ class StrategySettings(TypedDict, total=False):
     """Only for uls, dp-fedavg, adaptive, aup, nonprivate. Most judgements of a user in the
     whole run. [default: all]"""
 
+    sampling: Literal["poisson", "allocation"]
+    """Only for uls, dp-fedavg. Who is in a round. poisson: each user by a coin of their own.
+    allocation: each user in one random round of every users / --cohort. [default: poisson]"""
+
     local_steps: int
     """Only for dp-fedavg. Local steps of each user. [default: 4]"""
 

@@ -33,6 +33,7 @@ def plan(
     delta: float | str | None = None,
     group_size: int | None = None,
     sampling_probability: float | None = None,
+    sampling: str = "poisson",
     variant: str = "centred",
     adaptation: str = "quantile",
     board_size: int | None = None,
@@ -80,6 +81,9 @@ def plan(
         delta: Delta, or ``"n^-1.1"``: of the number of users. 0: of a board with Laplace noise.
         group_size: els, group: most judgements that a user keeps.
         sampling_probability: els, group: probability of each kept judgement to be in a round.
+        sampling: uls, dp-fedavg: who is in a round. poisson: each user by a coin of their own.
+            allocation: each user in one random round of every users / cohort; then it is told
+            what Poisson sampling would need.
         variant: aup: variant.
         adaptation: aup centred: how the radius adapts.
         board_size: ranking: how many items a board has; then it is told how many voters tell
@@ -113,7 +117,7 @@ def plan(
     from murmuration.strategies.settings.declaration import about
     from murmuration.strategies.settings.model import user_isolation
     from murmuration.strategies.settings.privacy import check_delta, is_zero, parse_delta
-    from murmuration.strategies.settings.sampling import usual_cohort
+    from murmuration.strategies.settings.sampling import usual_cohort, whole_blocks
 
     for name, value in (
         ("users", users),
@@ -145,12 +149,14 @@ def plan(
         if strategy in ("els", "group") and group_size is None:
             group_size = taken.judgements
         from_survey = {"survey": taken.sentence}
-    for name, value in (("variant", variant), ("adaptation", adaptation)):
+    named = {"variant": variant, "adaptation": adaptation, "sampling": sampling}
+    for name, value in named.items():
         choices = about(OWN_SETTINGS[name][0]).choices
         if value not in choices:
             raise InputError(f"--{name} must be one of {', '.join(choices)}; got {value!r}")
         if value != OWN_SETTINGS[name][0].default and strategy not in OWN_SETTINGS[name][1]:
-            raise InputError(f"--{name} is for --strategy aup, not {strategy}")
+            able = " and ".join(OWN_SETTINGS[name][1])
+            raise InputError(f"--{name} is for --strategy {able}, not {strategy}")
     if strategy not in _BOARDS and {board_size, max_votes, votes_each, releases} != {None}:
         raise InputError(
             "--board-size, --max-votes, --votes-each and --releases are for "
@@ -169,8 +175,10 @@ def plan(
     given = (epsilon, noise_multiplier, rounds, users, numeric_delta)
     sampled = registry.named(strategy).samples and sampling_probability is None
     choose = cohort is None and users and sampled and not optimize and given.count(None) == 1
+    allocated = sampling == "allocation"
     if choose and users:
-        cohort = usual_cohort(users)
+        usual = usual_cohort(users)
+        cohort = whole_blocks(users, usual) if allocated else usual
     try:
         coins = _hold_out(heldout, heldout_epsilon, epsilon, neighbours)
         asked = PlanQuery(
@@ -190,6 +198,7 @@ def plan(
             max_votes,
             votes_each,
             releases,
+            allocated,
         )
         registry.check_adjacency(strategy, neighbours)
         about_rows = {
@@ -204,6 +213,8 @@ def plan(
             "no-prompt": no_prompt,
         }
         declared = {name: value for name, value in about_rows.items() if value is not None}
+        if optimize and allocated:
+            raise InputError("--optimize compares Poisson cohorts: leave out --sampling")
         if optimize:
             from murmuration.planning import optimize as optimize_plan
 

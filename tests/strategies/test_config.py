@@ -203,6 +203,7 @@ BAD = {
     "local_steps": [-1],
     "local_rate": [-0.1, math.nan, math.inf],
     "variant": ["", "best"],
+    "sampling": ["", "shuffled"],
     "reading": ["", "literal"],
     "releases": [0, 1501],
     "release": [0, 1501],
