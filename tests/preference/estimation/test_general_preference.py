@@ -1,0 +1,73 @@
+"""A preference without rewards: its symmetry, circles, and labels behind coins."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from murmuration.preference.estimation.general_preference import GeneralPreference
+from murmuration.preference.features.hashing import HashingFeatures
+
+ROCK, PAPER, SCISSORS = "a heavy rock", "some thin paper", "sharp steel scissors"
+CIRCLE = ((ROCK, SCISSORS), (SCISSORS, PAPER), (PAPER, ROCK))
+
+
+def fitted(pairs, contrast=1.0, repeat=40, **settings):
+    shown = list(pairs) * repeat
+    contrast_N = np.full(len(shown), contrast)
+    return GeneralPreference.fit(*zip(*shown, strict=True), contrast_N, **settings)
+
+
+def test_it_changes_its_sign_with_the_places():
+    preference = fitted(CIRCLE)
+    both = list(itertools.product((ROCK, PAPER, SCISSORS, "else"), repeat=2))
+    first, second = zip(*both, strict=True)
+    np.testing.assert_allclose(preference(first, second), -preference(second, first), atol=1e-12)
+    assert (preference(first, first) == 0).all()
+    assert np.abs(preference(first, second)).max() <= 1.0
+
+
+def test_circles_are_learnt_where_a_reward_sees_nothing():
+    preference = fitted(CIRCLE)
+    better, worse = zip(*CIRCLE, strict=True)
+    assert (preference(better, worse) > 0.7).all()
+    size = HashingFeatures().dimension
+    reward = GeneralPreference(
+        preference.features, np.where(np.arange(len(preference.weights_F)) < size,
+                                      preference.weights_F, 0.0)
+    )  # fmt: skip
+    assert np.abs(reward(better, worse)).max() < 0.3
+
+
+def test_an_order_is_learnt_too():
+    better, worse = ("put it aside", "save some"), ("spend it", "buy it now")
+    preference = fitted(list(itertools.product(better, worse)))
+    assert (preference(better, worse) > 0.5).all()
+
+
+@pytest.mark.parametrize("flip", [0.1, 0.45])
+def test_coins_cancel_on_average(flip):
+    """Before it is cut to [−1, 1] the estimate is linear in what is stated."""
+    contrast = 1.0 - 2.0 * flip
+    told = fitted([(ROCK, PAPER)], contrast)
+    flipped = fitted([(PAPER, ROCK)], contrast)
+    mean_F = (1.0 - flip) * told.weights_F + flip * flipped.weights_F
+    # Of true statements with the same weights: each counts contrast² times.
+    x = np.stack([told.weights_F]) / (told.weights_F @ told.weights_F) ** 0.5
+    features = fitted([(ROCK, PAPER)], 1.0)
+    true_F = fitted([(ROCK, PAPER)], 1.0, repeat=1).weights_F
+    along = (x @ true_F)[0]
+    assert along == pytest.approx(np.linalg.norm(true_F))  # one pair: one direction
+    n, square = 40 * contrast**2, 1.0
+    expected = n / (n + square)  # ridge: the pair's mean square, in its own units
+    assert told.features == features.features
+    value = GeneralPreference(told.features, mean_F)([ROCK], [PAPER])[0]
+    assert value == pytest.approx(expected)
+
+
+def test_labels_that_say_nothing_leave_it_near_zero():
+    generator = np.random.default_rng(0)
+    pairs = [CIRCLE[k][:: 1 if generator.random() < 0.502 else -1] for k in (0, 1, 2) * 50]
+    preference = fitted(pairs, contrast=0.005, repeat=1)
+    better, worse = zip(*CIRCLE, strict=True)
+    assert np.abs(preference(better, worse)).max() < 0.3
