@@ -16,7 +16,7 @@ and a judgement is lost on as by any reward, by differences z = r(first) − r(o
 - `robust-dpo`: `dpo` without the bias of randomized labels.
 
 `selfplay` is no loss of a judgement: judgements say how people prefer, in circles if they do, and a
-policy then plays against itself (`preference.self_play`). What it stands for are χPO's rewards.
+policy then plays against itself (`preference.estimation.self_play`). It stands for χPO's rewards.
 
 How labels were randomized comes with the judgements: `flip_J` is the probability that a statement
 is not the truth. `robust-dpo`, `square-chipo` and `square-dpo` put in its place what has the truth

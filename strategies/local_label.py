@@ -500,8 +500,8 @@ def _self_play(
 ) -> tuple[Solve, str]:
     """Return how a policy plays against itself, by what labels say of preferences, and in words."""
     from murmuration.preference.estimation.general_preference import GeneralPreference
+    from murmuration.preference.estimation.self_play import SelfPlay
     from murmuration.preference.language.next_tokens import scored_tokens
-    from murmuration.preference.self_play import SelfPlay
 
     given = {"iterations": own.play_iterations, "pairs": own.play_pairs}
     play = SelfPlay(fit=fit, **{name: value for name, value in given.items() if value})

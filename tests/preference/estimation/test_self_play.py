@@ -7,10 +7,10 @@ from language_models import model_on
 
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.estimation.general_preference import GeneralPreference
+from murmuration.preference.estimation.self_play import CLIP, PlayedPairs, SelfPlay
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.policy_fit import PolicyFit
 from murmuration.preference.models import preference_model
-from murmuration.preference.self_play import CLIP, PlayedPairs, SelfPlay
 
 
 @pytest.fixture
