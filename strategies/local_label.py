@@ -508,8 +508,8 @@ def _self_play(
 
     def solve(told: Told) -> tuple[np.ndarray, list[str]]:
         judgements = told.judgements(items)
-        shown = [responses[:2] for responses in judgements.responses]
-        preference = GeneralPreference.fit(*zip(*shown, strict=True), told.contrast_N)
+        shown = [(responses[0], responses[1]) for responses in judgements.responses]
+        preference = GeneralPreference.fit(shown, told.contrast_N)
         examples = policy.examples(judgements)
         tokens = scored_tokens(examples.tokens, np.arange(len(examples.tokens.lengths_T)))
         longest = max(1, min(int(tokens.max()), policy.network.texts.limit // 2))

@@ -40,8 +40,7 @@ class GeneralPreference:
     @classmethod
     def fit(
         cls,
-        preferred: Sequence[str],
-        others: Sequence[str],
+        pairs: Sequence[tuple[str, str]],
         contrast_N: np.ndarray,
         features: FeatureMap | None = None,
     ) -> "GeneralPreference":
@@ -51,14 +50,13 @@ class GeneralPreference:
         labels say nothing.
 
         Args:
-            preferred: of N pairs the response that is stated to be preferred.
-            others: the other ones.
+            pairs: N of a response that is stated to be preferred, and the other one.
             contrast_N: by how much likelier the true statement is than the other; 1 of a true
                 label, and 1/c(ε) of one behind randomized response.
             features: hashed n-grams if not given.
         """
         features = features or HashingFeatures()
-        x_NF = _pairs(features, preferred, others)
+        x_NF = _pairs(features, [first for first, _ in pairs], [other for _, other in pairs])
         weighted_NF = x_NF * contrast_N[:, None]
         square = max(float((x_NF**2).sum(axis=1).mean()), 1e-12)
         gram_FF = weighted_NF.T @ weighted_NF + square * np.eye(x_NF.shape[1])

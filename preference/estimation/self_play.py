@@ -124,7 +124,7 @@ class SelfPlay:
         Raises:
             InputError: a step is not finite.
         """
-        order = np.random.default_rng(self.fit.seed).permutation(len(prompts))
+        order: list[int] = np.random.default_rng(self.fit.seed).permutation(len(prompts)).tolist()
         asked = [prompts[order[place % len(order)]] for place in range(self.pairs)]
         seed, sampling = self.fit.seed, Sampling(max_new_tokens=longest)
 

@@ -103,7 +103,8 @@ def written(users: int, sizes: Sizes, diversity: str, seed: int) -> list[list[st
     def one(topics: Sequence[Topic], daring: bool) -> str:
         while True:
             drawn = Draws(generator.random(MAX_DRAWS).tolist())
-            text = exchange(topics, drawn)[2 if daring else 1].text
+            _, cautious, bold = exchange(topics, drawn)
+            text = (bold if daring else cautious).text
             if len(WORD.findall(text)) >= sizes.tokens:
                 return text
 

@@ -80,7 +80,7 @@ def test_it_learns_to_write_what_is_preferred(base):
     """Of words that the base knows, one is preferred to all others."""
     words = ["save", "spend", "buy", "wait"]
     liked = [("save", other) for other in words[1:]] * 30
-    preference = GeneralPreference.fit(*zip(*liked, strict=True), np.ones(len(liked)))
+    preference = GeneralPreference.fit(liked, np.ones(len(liked)))
     examples_of = model_on(base).examples
     play = SelfPlay(iterations=3, pairs=48, fit=PolicyFit(epochs=4, batch=16, rate=0.05))
     done = []
@@ -102,7 +102,7 @@ def test_a_preference_without_opinion_leaves_the_policy_where_it_was(base):
             return np.zeros(len(responses))
 
     play = SelfPlay(iterations=2, pairs=8, fit=PolicyFit(batch=8))
-    nothing = NoOpinion.fit(["save"], ["spend"], np.ones(1))
+    nothing = NoOpinion.fit([("save", "spend")], np.ones(1))
     theta_D = play(nothing, ["save?"], base, model_on(base).examples, 4)
     # Adam takes steps of its size along whatever rounding leaves of a gradient of zero.
     prompt = Judgements.from_rows(
