@@ -493,8 +493,8 @@ def plot(rows: Rows) -> Figure:
                 fmt="o-", ms=4, lw=1.2, elinewidth=0.8, color=colour, label=name,
             )  # fmt: skip
         for name, dashes in ((BASE, ":"), (NONE, "--")):
-            (row,) = where(measured, diversity=kind, algorithm=name)
-            axes.axhline(row["loss_mean"], color="0.5", ls=dashes, lw=1, label=name)
+            for row in where(measured, diversity=kind, algorithm=name):
+                axes.axhline(row["loss_mean"], color="0.5", ls=dashes, lw=1, label=name)
         users = f", users × {factor}" if factor > 1 else ""
         axes.set_title(f"{kind}, ε = {epsilon:g}{users}", fontsize=9)
         axes.set_xscale("log")
