@@ -49,7 +49,7 @@ class PlayedPairs(PolicyExamples):
     eta: float = field(kw_only=True)
 
     @classmethod
-    def of(
+    def from_pairs(
         cls, pairs: PolicyExamples, gain_J: np.ndarray, former_J: torch.Tensor, eta: float
     ) -> "PlayedPairs":
         """Return pairs with an iteration's question."""
@@ -59,8 +59,8 @@ class PlayedPairs(PolicyExamples):
     def loss_N(self, reward_N: torch.Tensor, taken_N: np.ndarray) -> torch.Tensor:
         """Return eq. 11's loss of some pairs, (N,), by the differences of their rewards H."""
         chosen_N = torch.from_numpy(taken_N)
-        asked_N = (1.0 + 1.0 / self.eta) * reward_N - self.former_J[chosen_N] / self.eta
-        return (asked_N.clamp(-CLIP, CLIP) - self.gain_J[chosen_N]) ** 2
+        margin_N = (1.0 + 1.0 / self.eta) * reward_N - self.former_J[chosen_N] / self.eta
+        return (margin_N.clamp(-CLIP, CLIP) - self.gain_J[chosen_N]) ** 2
 
     def slopes(
         self,
@@ -82,7 +82,7 @@ class PlayedPairs(PolicyExamples):
 
 @dataclass(frozen=True)
 class SelfPlay:
-    """How long a policy plays, and in which steps it learns.
+    """Self-play: its length, and the steps in which a policy learns.
 
     Attributes:
         iterations: T.
@@ -125,22 +125,22 @@ class SelfPlay:
             InputError: a step is not finite.
         """
         order: list[int] = np.random.default_rng(self.fit.seed).permutation(len(prompts)).tolist()
-        asked = [prompts[order[place % len(order)]] for place in range(self.pairs)]
+        repeated = [prompts[order[place % len(order)]] for place in range(self.pairs)]
         seed, sampling = self.fit.seed, Sampling(max_new_tokens=longest)
 
         def written(stream: int) -> list[str]:
-            return Writer(base.model, base.texts).write(asked, sampling, (seed, stream))
+            return Writer(base.model, base.texts).write(repeated, sampling, (seed, stream))
 
         base.put(torch.zeros(base.dimension))
         first, second = written(0), written(1)
-        pairs = examples_of(_pairs(asked, first, second)).in_public()
+        pairs = examples_of(_pairs(repeated, first, second)).in_public()
         theta_D = np.zeros(base.dimension, dtype=np.float32)
         for iteration in range(self.iterations):
             base.put(torch.from_numpy(theta_D))
             opponents = written(2 + iteration)
             gain_J = preference(first, opponents) - preference(second, opponents)
             former_J = pairs.logits_R(torch.from_numpy(theta_D))
-            played = PlayedPairs.of(pairs, gain_J, former_J, 1.0 / self.iterations)
+            played = PlayedPairs.from_pairs(pairs, gain_J, former_J, 1.0 / self.iterations)
             theta_D = self.fit(played, start_D=theta_D)
             progress(iteration + 1, self.iterations)
         return theta_D

@@ -131,7 +131,7 @@ def public_texts(exchanges: int) -> Iterator[tuple[str, str, str]]:
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """What the last layer is given of texts, (U, J, L, ·), and which token comes next."""
+    """Inputs of the last layer of texts, (U, J, L, ·), and which token comes next."""
 
     x_UJLH: torch.Tensor
     a_UJLF: torch.Tensor
@@ -222,7 +222,7 @@ def multiplier(group: int, probability: float, rounds: int, epsilon: float, delt
 
 @dataclass(frozen=True)
 class Plan:
-    """How an algorithm spends its compute.
+    """An algorithm's use of its compute.
 
     Attributes:
         group_size: texts of a drawn user; None: texts are drawn, of whomever.
@@ -408,7 +408,7 @@ def _claims(losses: Losses, diversity: str) -> Iterator[dict[str, Any]]:
     computes = sorted({one.compute for one in losses if one.algorithm == ULS})
     privacy = list(dict.fromkeys((s.epsilon, s.factor) for s in losses if s.algorithm == ULS))
 
-    def of(algorithm: str, compute: int, epsilon: float, factor: int) -> np.ndarray:
+    def cell(algorithm: str, compute: int, epsilon: float, factor: int) -> np.ndarray:
         return np.array(losses[Setting(algorithm, diversity, compute, epsilon, factor)])
 
     def row(claim: str, compute: int | None, pair: tuple[float, int], values: np.ndarray) -> Any:
@@ -417,16 +417,16 @@ def _claims(losses: Losses, diversity: str) -> Iterator[dict[str, Any]]:
         return {"claim": claim, "diversity": diversity, **where_, **named}
 
     for compute, pair in itertools.product(computes, privacy):
-        yield row(BETTER, compute, pair, of(ELS, compute, *pair) - of(ULS, compute, *pair))
+        yield row(BETTER, compute, pair, cell(ELS, compute, *pair) - cell(ULS, compute, *pair))
     least, most = computes[0], computes[-1]
     for pair in privacy:
-        gains = {name: of(name, least, *pair) - of(name, most, *pair) for name in (ELS, ULS)}
+        gains = {name: cell(name, least, *pair) - cell(name, most, *pair) for name in (ELS, ULS)}
         yield row(MORE_COMPUTE, None, pair, gains[ULS] - gains[ELS])
     for epsilon, factor in privacy:
         if factor > 1 and (epsilon, 1) in privacy:
             for compute in computes:
                 gains = {
-                    name: of(name, compute, epsilon, 1) - of(name, compute, epsilon, factor)
+                    name: cell(name, compute, epsilon, 1) - cell(name, compute, epsilon, factor)
                     for name in (ELS, ULS)
                 }
                 yield row(MORE_USERS, compute, (epsilon, factor), gains[ELS] - gains[ULS])

@@ -49,9 +49,9 @@ def test_an_order_is_learnt_too():
 def test_coins_cancel_on_average(flip):
     """Before it is cut to [−1, 1] the estimate is linear in what is stated."""
     contrast, pair = 1.0 - 2.0 * flip, (ROCK, PAPER)
-    told, flipped = fitted([pair], contrast), fitted([pair[::-1]], contrast)
-    mean_F = (1.0 - flip) * told.weights_F + flip * flipped.weights_F
-    value = GeneralPreference(told.features, mean_F)([ROCK], [PAPER])[0]
+    true, flipped = fitted([pair], contrast), fitted([pair[::-1]], contrast)
+    mean_F = (1.0 - flip) * true.weights_F + flip * flipped.weights_F
+    value = GeneralPreference(true.features, mean_F)([ROCK], [PAPER])[0]
     worth = 40 * contrast**2  # true labels; the ridge counts as one that says nothing
     assert value == pytest.approx(worth / (worth + 1.0))
 

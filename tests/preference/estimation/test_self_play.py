@@ -26,16 +26,18 @@ def pairs(base, make_rows):
 
 def played(pairs, eta=0.25, gain=1.5, former=0.4):
     judgements = len(pairs.text_JK)
-    return PlayedPairs.of(pairs, np.full(judgements, gain), torch.full((judgements,), former), eta)
+    return PlayedPairs.from_pairs(
+        pairs, np.full(judgements, gain), torch.full((judgements,), former), eta
+    )
 
 
 @pytest.mark.parametrize("reward", [-3.0, 0.0, 0.2, 0.62, 0.9])
 def test_the_loss_is_as_the_paper_defines_it(pairs, reward):
     eta, gain, former = 0.25, 1.5, 0.4
-    asked = (1 + 1 / eta) * reward - former / eta
-    expected = (max(min(asked, CLIP), -CLIP) - gain) ** 2
-    found = played(pairs).loss_N(torch.tensor([reward], dtype=torch.float64), np.array([0]))
-    assert found.item() == pytest.approx(expected)
+    margin = (1 + 1 / eta) * reward - former / eta
+    expected = (max(min(margin, CLIP), -CLIP) - gain) ** 2
+    result = played(pairs).loss_N(torch.tensor([reward], dtype=torch.float64), np.array([0]))
+    assert result.item() == pytest.approx(expected)
 
 
 def test_slopes_are_derivatives(pairs):
@@ -77,7 +79,7 @@ def test_one_iteration_goes_to_the_regressions_minimiser(pairs):
 
 
 def test_it_learns_to_write_what_is_preferred(base):
-    """Of words that the base knows, one is preferred to all others."""
+    """Among words that the base knows, one is preferred to all others."""
     words = ["save", "spend", "buy", "wait"]
     liked = [("save", other) for other in words[1:]] * 30
     preference = GeneralPreference.fit(liked, np.ones(len(liked)))
@@ -89,9 +91,9 @@ def test_it_learns_to_write_what_is_preferred(base):
     assert done == [(1, 3), (2, 3), (3, 3)]
     rows = [{"user_id": "u", "prompt": "save or spend?", "chosen": "save", "rejected": other}
             for other in words[1:]]  # fmt: skip
-    found = examples_of(Judgements.from_rows(rows))
+    result = examples_of(Judgements.from_rows(rows))
     assert np.isfinite(theta_D).all() and np.abs(theta_D).max() > 0
-    assert (found.logits_R(torch.from_numpy(theta_D)) > 0).float().mean() > 0.5
+    assert (result.logits_R(torch.from_numpy(theta_D)) > 0).float().mean() > 0.5
     again = play(preference, ["save or spend?"], base, examples_of, 6)
     np.testing.assert_array_equal(theta_D, again)
 

@@ -53,14 +53,14 @@ def test_the_loss_is_the_networks_own(base):
 def test_gradients_are_of_each_users_mean(base, people):
     texts = people.trained
     user_S, text_SG = torch.tensor([0, 5]), torch.tensor([[1, 3], [0, 2]])
-    found_SHF = base.gradients(base.weight_HF, texts, user_S, text_SG)
+    grads_SHF = base.gradients(base.weight_HF, texts, user_S, text_SG)
     for place in range(2):
         chosen = user_S[place], text_SG[place]
         weight_HF = base.weight_HF.clone().requires_grad_()
         x_GLH, a_GLF = texts.x_UJLH[chosen], texts.a_UJLF[chosen]
-        said = base._said(weight_HF, x_GLH.flatten(0, 1), a_GLF.flatten(0, 1))
-        cross_entropy(said, texts.next_UJL[chosen].flatten()).backward()
-        torch.testing.assert_close(found_SHF[place], weight_HF.grad, rtol=1e-4, atol=1e-7)
+        logits = base._said(weight_HF, x_GLH.flatten(0, 1), a_GLF.flatten(0, 1))
+        cross_entropy(logits, texts.next_UJL[chosen].flatten()).backward()
+        torch.testing.assert_close(grads_SHF[place], weight_HF.grad, rtol=1e-4, atol=1e-7)
 
 
 def test_uniform_users_gradients_shorten_less(base):
@@ -153,11 +153,11 @@ def test_claims_are_told_by_intervals():
         for compute, factor in cells
     }
     rows = claims_of(flat, better)
-    of = {(row["claim"], row["compute"], row["factor"]): lm.verdict(row) for row in rows}
+    verdicts = {(row["claim"], row["compute"], row["factor"]): lm.verdict(row) for row in rows}
     assert len(rows) == 4 + 2 + 2
-    assert of[lm.BETTER, 64, 1] == "agrees" and of[lm.BETTER, 16, 1] == "undecided"
-    assert of[lm.MORE_COMPUTE, None, 10] == "agrees"
-    assert of[lm.MORE_USERS, 64, 10] == "undecided"
+    assert verdicts[lm.BETTER, 64, 1] == "agrees" and verdicts[lm.BETTER, 16, 1] == "undecided"
+    assert verdicts[lm.MORE_COMPUTE, None, 10] == "agrees"
+    assert verdicts[lm.MORE_USERS, 64, 10] == "undecided"
     swapped = claims_of(better, flat)
     assert lm.verdict(swapped[2]) == "DIFFERS"
     assert lm.verdict({"difference_mean": 1.0, "difference_interval": None}) == "undecided"
