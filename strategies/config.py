@@ -397,7 +397,7 @@ def _check_task(config: RunConfig, strategy: Strategy) -> None:
             "or another that takes steps"
         )
     if task == "policy":
-        _check_loss_of_policy(config)
+        _check_loss_of_policy(config, strategy)
         return
     if config.model != "btl":
         raise InputError(
@@ -412,10 +412,15 @@ def _check_task(config: RunConfig, strategy: Strategy) -> None:
         )
 
 
-def _check_loss_of_policy(config: RunConfig) -> None:
+def _check_loss_of_policy(config: RunConfig, strategy: Strategy) -> None:
     """Refuse what has no meaning for a policy's loss."""
     loss = config.loss or (BOUNDED_LOSSES[0] if config.policies else DEFAULT)
     of_loss = objective(loss)
+    if of_loss.plays and not (strategy.local and strategy.fits_policies):
+        raise InputError(
+            f"--loss {loss} learns how people prefer from labels that left their users randomized: "
+            "use --strategy local-label --adjacency replace-labels, or another --loss"
+        )
     if config.r_max and not of_loss.clips:
         raise InputError(
             f"--r-max: --loss {loss} does not clip; leave it out, or use one of "

@@ -36,6 +36,7 @@ from murmuration.research.reproductions.uls import (
     accounting,
     conjecture,
     group_cohort,
+    language_model,
     mean_estimation,
     median_rule,
     personal,
@@ -86,6 +87,10 @@ ENTRIES = {
     "uls-mean": Entry(
         "Figure 7 of U: a mean estimated by sampled examples or users, best of one sweep for each",
         of_rows(mean_estimation.mean_estimation, mean_estimation.remarks, mean_estimation.plot),
+    ),
+    "uls-lm": Entry(
+        "Figures 3 to 5, 14 and 15 of U: a language model by ELS and ULS at equal compute",
+        of_rows(language_model.language_model, language_model.remarks, language_model.plot),
     ),
     "uls-median": Entry(
         "Figures 9 and 10 of U: the loss of ELS against group size, and whether the median suits",
