@@ -24,9 +24,15 @@ import numpy as np
 from murmuration.privacy.accounting import accountant, events
 from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.composition import INTERVAL, of_several_runs
-from murmuration.privacy.accounting.events import Event, ParallelEvent, PureDp, Unprotected
+from murmuration.privacy.accounting.events import (
+    ContinuedSum,
+    Event,
+    ParallelEvent,
+    PureDp,
+    Unprotected,
+)
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
-from murmuration.privacy.accounting.mixture import MixtureGaussian
+from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import hold_out
 from murmuration.privacy.mechanisms.distributed import against_server
@@ -71,21 +77,27 @@ class StatedPlan:
         if any(type(count) is not int or not 1 <= count <= _MOST_ROUNDS for count in counts):
             raise ValueError(f"rounds and charges must be 1 to {_MOST_ROUNDS}")
         if self._unpaid:
-            raise ValueError("more later rounds of blocks than their first ones pay for")
+            raise ValueError("more later rounds or releases than their first ones pay for")
         hold_out.check_one_run(hold_out.split(charged([self]).items())[1])
 
     @property
     def _unpaid(self) -> bool:
-        """Return whether rounds of a block are stated that no first one pays for; what is of a
-        part of the users pays for none, and neither is it paid for."""
-        counts = _counted(self.charges)
-        for event in counts:
-            if isinstance(getattr(event, "event", event), AllocatedLater):
-                if not isinstance(event, AllocatedLater):
+        """Return whether later rounds of a block, or later releases of a sum, are stated that no
+        first one pays for; what is of a part of the users pays for none, nor is it paid for."""
+        counts, releases = _counted(self.charges), Counter[PoissonGaussian]()
+        for event, count in counts.items():
+            if not isinstance(getattr(event, "event", event), AllocatedLater | ContinuedSum):
+                continue
+            if isinstance(event, AllocatedLater):
+                paid = sum(n * max(0, event.paid_by(e) - 1) for e, n in counts.items())
+                if count > paid:
                     return True
-                if counts[event] > sum(n * max(0, event.paid_by(e) - 1) for e, n in counts.items()):
-                    return True
-        return False
+            elif isinstance(event, ContinuedSum):
+                whole = PoissonGaussian(1.0, event.noise_multiplier)
+                releases[whole] += -(-count // (event.releases - 1))
+            else:
+                return True
+        return any(n > counts[whole] for whole, n in releases.items())
 
     @classmethod
     def of(

@@ -9,6 +9,7 @@ import pytest
 from murmuration.privacy.accounting.accountant import epsilon
 from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.events import (
+    ContinuedSum,
     GroupGaussian,
     ParallelEvent,
     PoissonGaussian,
@@ -68,11 +69,25 @@ def test_a_plan_of_blocks_costs_what_its_blocks_do(first):
         {ParallelEvent(0, BLOCK): 5, LATER: 5},
         {BLOCK: 5, ParallelEvent(0, LATER): 5},
         {ParallelEvent(0, BLOCK): 5, ParallelEvent(0, LATER): 5},
+        {ContinuedSum(4.0, 52): 10},
+        {ContinuedSum(4.0, 52): 51, PoissonGaussian(1.0, 4.5): 1},
+        {ContinuedSum(4.0, 52): 51, PoissonGaussian(0.5, 4.0): 1},
+        {ContinuedSum(4.0, 11): 11, PoissonGaussian(1.0, 4.0): 1},
+        {ContinuedSum(4.0, 52): 9, ContinuedSum(4.0, 53): 1, PoissonGaussian(1.0, 4.0): 1},
+        {ParallelEvent(0, ContinuedSum(4.0, 52)): 10, PoissonGaussian(1.0, 4.0): 1},
+        {ContinuedSum(4.0, 52): 10, ParallelEvent(0, PoissonGaussian(1.0, 4.0)): 1},
     ],
 )
-def test_rounds_that_no_block_pays_for_are_no_plan(charges):
+def test_what_no_first_one_pays_for_is_no_plan(charges):
     with pytest.raises(ValueError, match="first ones pay for"):
         plan(charges=charges)
+
+
+def test_a_plan_of_a_growing_sum_costs_what_its_first_release_does():
+    whole = PoissonGaussian(1.0, 4.0)
+    stated = plan(rounds=52, charges={whole: 1, ContinuedSum(4.0, 52): 51})
+    expected = epsilon([(whole, 1)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
+    assert stated.epsilon() == pytest.approx(expected, abs=2e-4)
 
 
 def test_a_plan_of_fewer_blocks_than_its_rounds_take_costs_everything():
