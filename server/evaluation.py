@@ -3,8 +3,8 @@
 With a test source, which its owner thereby declares public, the server evaluates by itself, as
 often as it likes. Without one, a share of the registered users is held out, by a secret coin of
 each; their nodes are asked once, at the end, and what is told of them is one release with noise,
-charged to the ledger (``privacy.mechanisms.tally``): accuracy by user, of models that say the next
-token also the loss. How many they are is told as a nominal number. Only ``--exact-heldout``, or a
+charged to the ledger (``privacy.mechanisms.tally``): accuracy by user and by tenths of the users, of
+models that say the next token also the loss. How many they are is told as a nominal number. Only ``--exact-heldout``, or a
 run that promises nothing, leaves out the noise.
 """
 
@@ -24,6 +24,7 @@ from murmuration.preference.models import declared
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
 from murmuration.privacy.disclosure import Released
 from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
+from murmuration.privacy.mechanisms.user_histogram import ACCURACIES, GAINS, Spread
 from murmuration.server.resuming import HELD_OUT_FIGURES
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.config import RunConfig
@@ -52,6 +53,8 @@ class HeldOut:
             judgements, each with weights from others of that user's.
         gain_error: standard error of ``personal`` − ``by_user``: of a test by user, of held-out
             users that of the noise alone.
+        accuracies: ``by_user`` over users, of a finished model.
+        gains: ``personal`` − ``by_user`` over users, of a finished model.
     """
 
     accuracy: float
@@ -66,6 +69,8 @@ class HeldOut:
     of_users: int | None = None
     personal: float | None = None
     gain_error: float | None = None
+    accuracies: Spread | None = None
+    gains: Spread | None = None
 
 
 def read_test(config: RunConfig) -> Data | None:
@@ -133,7 +138,12 @@ def final_evaluation(theta_D: np.ndarray, test: Examples) -> tuple[HeldOut, dict
     """Return the figures of a finished model on a public test, and what is to be known beside
     them; see `Examples.figures`."""
     accuracy, more = test.figures(theta_D)
-    return _held_out(accuracy, test), more
+    figure = _held_out(accuracy, test)
+    if len(accuracy.share_U):
+        figure = replace(figure, accuracies=ACCURACIES.of(accuracy.share_U))
+    if len(accuracy.gain_U):
+        figure = replace(figure, gains=GAINS.of(accuracy.gain_U))
+    return figure, more
 
 
 def on_held_out(
@@ -174,6 +184,8 @@ def on_held_out(
         epsilon=hold_out.epsilon if hold_out else None,
         personal=measured.personal,
         gain_error=measured.gain_noise,
+        accuracies=measured.accuracies,
+        gains=measured.gains,
     )
 
 

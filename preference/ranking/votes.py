@@ -133,12 +133,14 @@ class ItemVotes:
         there_U = decided_U > 0
         if not there_U.any():
             return Accuracy(np.nan, np.nan, 0, 0, np.nan)
+        share_U = right_U[there_U] / decided_U[there_U]
         return Accuracy(
             pooled=float(right_U.sum() / decided_U.sum()),
-            by_user=float((right_U[there_U] / decided_U[there_U]).mean()),
+            by_user=float(share_U.mean()),
             users=int(there_U.sum()),
             judgements=int(decided_U.sum()),
             chance=0.5,
+            share_U=share_U,
         )
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
