@@ -51,8 +51,8 @@ class HeldOut:
         epsilon: what telling it cost; None where none was added.
         personal: as ``by_user``, of users' own rewards where there are tastes; on the same
             judgements, each with weights from others of that user's.
-        gain_error: standard error of ``personal`` − ``by_user``: of a test by user, of held-out
-            users that of the noise alone.
+        gain_error: standard error of ``personal`` − ``by_user``; of held-out users with that of
+            the noise.
         accuracies: ``by_user`` over users, of a finished model.
         gains: ``personal`` − ``by_user`` over users, of a finished model.
     """
@@ -183,7 +183,7 @@ def on_held_out(
         loss_noise=measured.loss_noise if release else None,
         epsilon=hold_out.epsilon if hold_out else None,
         personal=measured.personal,
-        gain_error=measured.gain_noise,
+        gain_error=measured.gain_error,
         accuracies=measured.accuracies,
         gains=measured.gains,
     )

@@ -56,7 +56,8 @@ class Measured:
         loss: mean over users of their mean loss in nats, each cut off at ``LOSS_BOUND``.
         loss_noise: the standard error of it that is the noise's.
         personal: as ``accuracy``, of each user's own reward, on the same judgements.
-        gain_noise: the standard error of ``personal`` − ``accuracy`` that is the noise's.
+        gain_error: the standard error of ``personal`` − ``accuracy``: noise, and luck.
+        gain_noise: the part of it that is the noise's.
         gains: what users gain by their own reward, over users.
     """
 
@@ -67,6 +68,7 @@ class Measured:
     loss: float | None = None
     loss_noise: float | None = None
     personal: float | None = None
+    gain_error: float | None = None
     gain_noise: float | None = None
     gains: Spread | None = None
 
@@ -151,12 +153,15 @@ class Tally:
             accuracy, math.hypot(noise, luck), noise, ACCURACIES.read(right_B, std)
         )
         if self.personal:
-            gain = GAINS.mean(rest_F)
+            gain, gains = GAINS.mean(rest_F), GAINS.read(rest_F, std)
+            gained_on = float(rest_F.sum()) / (STEPS - self.weight)
+            gain_noise = self.gain_noise(gain, gained_on, std)
             return replace(
                 measured,
                 personal=min(1.0, max(0.0, accuracy + gain)),
-                gain_noise=self.gain_noise(gain, rest_F.sum() / (STEPS - self.weight), std),
-                gains=GAINS.read(rest_F, std),
+                gain_error=math.hypot(gain_noise, gains.deviation / math.sqrt(gained_on)),
+                gain_noise=gain_noise,
+                gains=gains,
             )
         if not self.loss:
             return measured

@@ -113,6 +113,12 @@ class Spread:
     deciles: tuple[float, ...]
     errors: tuple[float, ...]
 
+    @property
+    def deviation(self) -> float:
+        """The standard deviation over users, of a user on no knot a little too large."""
+        mean = float(np.dot(self.shares, self.knots))
+        return math.sqrt(np.dot(self.shares, (np.array(self.knots) - mean) ** 2))
+
 
 #: Of the share of a user's judgements that a model gets right, and of what a user gains by a model
 #: of their own: more knots where most users are.

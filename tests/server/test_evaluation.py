@@ -165,7 +165,7 @@ def test_own_rewards_are_told_under_the_same_epsilon(make_setting, make_ledger):
     gain = figure.personal - figure.by_user
     assert gain != pytest.approx(0.1, abs=1e-9)
     assert gain == pytest.approx(0.1, abs=8 * figure.gain_error)
-    assert 0.0 < figure.gain_error < 0.02
+    assert 0.01 < figure.gain_error < 0.03
 
 
 @pytest.mark.parametrize("tastes", [1, 4])
@@ -181,9 +181,9 @@ def test_a_plan_says_what_a_run_charges_and_how_noisy_it_is(make_setting, make_l
     tally = Tally(personal=tastes > 1)
     std = HeldOutRelease(setting.hold_out, Adjacency.ADD_REMOVE, tally).std
     assert planned["heldout_noise"] == tally.noise(0.75, 500, std)
-    assert planned["heldout_noise"] == pytest.approx(figure.noise * 400 / 500, rel=0.1)
+    assert planned["heldout_noise"] == pytest.approx(figure.noise * 400 / 500, rel=0.3)
     if tastes > 1:
-        assert planned["heldout_gain_noise"] == pytest.approx(figure.gain_error * 400 / 500, rel=0.1)
+        assert planned["heldout_gain_noise"] == tally.gain_noise(0.0, 500, std)
 
 
 def test_own_rewards_on_a_public_test(crowd_test):

@@ -22,7 +22,7 @@ Legend: U users, J judgements of one, S seeds, D dimensions, K rewards, N sample
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -37,7 +37,13 @@ from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.linear.examples import PairExamples, pairs_with_texts
 from murmuration.preference.linear.fine_tuning import fine_tuned
 from murmuration.preference.linear.local_steps import LocalSteps
-from murmuration.preference.linear.tastes import TasteExamples, halves, own_weights, start_KD
+from murmuration.preference.linear.tastes import (
+    NEITHER,
+    TasteExamples,
+    halves,
+    own_weights,
+    start_KD,
+)
 from murmuration.preference.models import PreferenceModel
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.btl import Training
@@ -113,6 +119,12 @@ def people_of(judgements: Judgements, features: str) -> tuple[People, np.ndarray
     pairs, text_JK = pairs_with_texts(judgements, feature_map(parse_features(features)))
     people = People(pairs, halves(text_JK, pairs.start_U.numpy()))
     return people, judgements.counts_U >= LEAST
+
+
+def groups_of(judgements: Judgements, features: str) -> dict[str, People]:
+    """Return the users of each group."""
+    people, ample_U = people_of(judgements, features)
+    return {group: people.select(users) for group, users in in_groups(ample_U).items()}
 
 
 def in_groups(ample_U: np.ndarray) -> dict[str, np.ndarray]:
@@ -216,13 +228,11 @@ def own_reward(name: str, basis_KD: np.ndarray, step: float) -> Own:
 
 
 def one_learner(
-    task: tuple[Judgements, str, Plan, str, float | None],
+    task: tuple[Mapping[str, People], Plan, str, float | None],
 ) -> tuple[tuple[int, float, float], np.ndarray]:
     """Return the setting that is best on the tuning users, and what share of each test user's
     judgements each seed is right about, (S, U)."""
-    judgements, features, plan, name, epsilon = task
-    people, ample_U = people_of(judgements, features)
-    groups = {group: people.select(users) for group, users in in_groups(ample_U).items()}
+    groups, plan, name, epsilon = task
 
     def rewards(k: int, rate: float, seed: int) -> np.ndarray:
         return learned(name, groups["training"], k, rate, epsilon, plan.rounds, seed)
@@ -246,14 +256,13 @@ def compared(judgements: Judgements, plan: Plan, workers: int | None = None) -> 
     gain over one reward with its interval, the share of test users who are worse off by it, the
     mean gain of the tenth that loses most, and the verdict."""
     names = (ONE, LOCAL, GROUPS, TASTES)
-    tasks = [
-        (judgements, *case)
-        for case in itertools.product(plan.features, [plan], names, plan.epsilons)
-    ]
+    groups = {features: groups_of(judgements, features) for features in plan.features}
+    cases = [*itertools.product(plan.features, plan.epsilons, names)]
+    tasks = [(groups[features], plan, name, epsilon) for features, epsilon, name in cases]
     found = tracked(in_processes(one_learner, tasks, workers), "training", len(tasks))
-    results = {(task[1], task[4], task[3]): each for task, each in zip(tasks, found, strict=True)}
+    results = dict(zip(cases, found, strict=True))
     rows = []
-    for features, epsilon, name in itertools.product(plan.features, plan.epsilons, names):
+    for features, epsilon, name in cases:
         (k, rate, step), right_SU = results[features, epsilon, name]
         _, crowd_SU = results[features, epsilon, ONE]
         gain = _by_user(right_SU - crowd_SU)
@@ -272,7 +281,7 @@ def compared(judgements: Judgements, plan: Plan, workers: int | None = None) -> 
                 "verdict": _verdict(gain) if name != ONE else "",
             }
         )
-    extra = {"seeds": plan.seeds, "rounds": plan.rounds, **_sizes(judgements, plan)}
+    extra = {"seeds": plan.seeds, "rounds": plan.rounds, **_sizes(groups[plan.features[0]])}
     return Reproduction(rows, remarks(rows), extra=extra)
 
 
@@ -291,15 +300,12 @@ def _verdict(gain: Interval) -> str:
     return "loses" if gain.high < 0.0 else "level"
 
 
-def _sizes(judgements: Judgements, plan: Plan) -> dict[str, Any]:
-    people, ample_U = people_of(judgements, plan.features[0])
-    groups = in_groups(ample_U)
-    test = people.select(groups["test"])
-    halves_J = test.half_J
+def _sizes(groups: Mapping[str, People]) -> dict[str, Any]:
+    test = groups["test"]
     return {
-        "users": {name: len(users) for name, users in groups.items()},
-        "test_judgements": len(halves_J),
-        "in_halves": float((halves_J < 2).mean()),
+        "users": {name: len(people.pairs.counts_U) for name, people in groups.items()},
+        "test_judgements": len(test.half_J),
+        "in_halves": float((test.half_J != NEITHER).mean()),
         "predicted_users": int((~np.isnan(test.right_U(lambda x_MD, y_M: x_MD[0]))).sum()),
     }
 

@@ -58,6 +58,7 @@ def test_own_rewards_are_measured_beside_the_crowds():
     assert measured.accuracy == pytest.approx(0.375, abs=4 / STEPS)
     assert measured.personal == pytest.approx(0.75, abs=4 / STEPS)
     assert measured.gain_noise == 0.0
+    assert measured.gain_error == pytest.approx(0.125 / math.sqrt(2), rel=0.15)  # on no knot
     assert not TASTES.contribution(0.5, 0.0, math.nan).any()
     assert measured.gains == GAINS.of(np.array([0.5, 0.25]))
     one_F = TASTES.contribution(0.5, 0.0, 0.5)
