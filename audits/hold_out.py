@@ -10,7 +10,7 @@ Legend: N trials, F figures of a tally.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from murmuration.privacy.auditing import DELTA, Measured, Target, Task, scratch_
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.hold_out import HoldOut, held_out
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
+from murmuration.privacy.mechanisms.tally import Tally, TallyRelease
 from murmuration.strategies.uls import UlsPlan
 
 _CLIP = UserClip(0.1)
@@ -44,7 +44,7 @@ class Attack:
     public_key: bytes | None = None
     exact: bool = False
     counted: bool = False
-    tally: Tally = Tally()
+    tally: Tally = field(default_factory=Tally)
 
     def coins(self, trials: int, source: Randomness) -> np.ndarray:
         """Return whether the canary is held out, by the coin that runs toss: bool (N,)."""
@@ -69,7 +69,7 @@ def audit_hold_out(task: Task, attack: Attack | None = None) -> Measured:
         clip=_CLIP,
         hold_out=coins,
     )
-    tally_release = HeldOutRelease(coins, task.adjacency, attack.tally)
+    tally_release = TallyRelease(coins, task.adjacency, attack.tally)
 
     def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
         there = (-1.0 if replaced else 0.0) if second else 1.0  # which judgements, or none
@@ -89,7 +89,7 @@ def audit_hold_out(task: Task, attack: Attack | None = None) -> Measured:
 
 
 def _tallies(
-    tally_release: HeldOutRelease,
+    tally_release: TallyRelease,
     held_N: np.ndarray,
     there: float,
     ledger: Ledger,
@@ -123,7 +123,7 @@ def _score(
     x_N: np.ndarray,
     tally_NF: np.ndarray,
     plan: UlsPlan,
-    tally_release: HeldOutRelease,
+    tally_release: TallyRelease,
     attack: Attack,
     replaced: bool,
 ) -> np.ndarray:

@@ -1,6 +1,6 @@
 """How a figure differs over users, in a line: of the tenth at one end, the middle, and the other.
 
-It is a ``privacy.mechanisms.user_histogram.Spread``, as ``result.json`` has it.
+It is a ``privacy.user_histogram.Spread``, as ``result.json`` has it.
 """
 
 from collections.abc import Mapping

@@ -3,9 +3,9 @@
 With a test source, which its owner thereby declares public, the server evaluates by itself, as
 often as it likes. Without one, a share of the registered users is held out, by a secret coin of
 each; their nodes are asked once, at the end, and what is told of them is one release with noise,
-charged to the ledger (``privacy.mechanisms.tally``): accuracy by user and by tenths of the users, of
-models that say the next token also the loss. How many they are is told as a nominal number. Only ``--exact-heldout``, or a
-run that promises nothing, leaves out the noise.
+charged to the ledger (``privacy.mechanisms.tally``): accuracy by user and by tenths of the users,
+of models that say the next token also the loss. How many they are is told as a nominal number. Only
+``--exact-heldout``, or a run that promises nothing, leaves out the noise.
 """
 
 import math
@@ -23,8 +23,8 @@ from murmuration.preference.kinds.model import Examples, Model
 from murmuration.preference.models import declared
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
 from murmuration.privacy.disclosure import Released
-from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
-from murmuration.privacy.mechanisms.user_histogram import ACCURACIES, GAINS, Spread
+from murmuration.privacy.mechanisms.tally import Tally, TallyRelease
+from murmuration.privacy.user_histogram import ACCURACIES, GAINS, Spread
 from murmuration.server.resuming import HELD_OUT_FIGURES
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.config import RunConfig
@@ -140,9 +140,9 @@ def final_evaluation(theta_D: np.ndarray, test: Examples) -> tuple[HeldOut, dict
     accuracy, more = test.figures(theta_D)
     figure = _held_out(accuracy, test)
     if len(accuracy.share_U):
-        figure = replace(figure, accuracies=ACCURACIES.of(accuracy.share_U))
+        figure = replace(figure, accuracies=ACCURACIES.spread(accuracy.share_U))
     if len(accuracy.gain_U):
-        figure = replace(figure, gains=GAINS.of(accuracy.gain_U))
+        figure = replace(figure, gains=GAINS.spread(accuracy.gain_U))
     return figure, more
 
 
@@ -160,12 +160,12 @@ def on_held_out(
     if hold_out is None:
         release, measured = None, tally.read(strategy.tally(context.grid, theta_D, tally))
     else:
-        release = HeldOutRelease(hold_out, ledger.adjacency, tally)
+        release = TallyRelease(hold_out, ledger.adjacency, tally)
         release_once = partial(_told, release, theta_D, context, strategy, ledger)
         try:
             sum_F = np.array(context.once(HELD_OUT_FIGURES, release_once), dtype=np.float64)
             if not ledger.spent()[hold_out]:  # what was told is on file, its charge was lost
-                ledger.charge(hold_out, round_=config.rounds + 1, covers=release.covers)
+                ledger.charge(hold_out, round_=config.rounds + 1, covers=release.label)
         except BudgetExceeded as refusal:
             context.log({"not evaluated": str(refusal)})
             return None
@@ -190,7 +190,7 @@ def on_held_out(
 
 
 def _told(
-    release: HeldOutRelease,
+    release: TallyRelease,
     theta_D: np.ndarray,
     context: RunContext,
     strategy: CohortStrategy,

@@ -19,8 +19,8 @@ from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit, 
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Disclosure, Public, Shown
 from murmuration.privacy.mechanisms.distributed import against_server
-from murmuration.privacy.mechanisms.user_histogram import Spread
 from murmuration.privacy.promise import Promise, delta_text
+from murmuration.privacy.user_histogram import Spread
 from murmuration.reporting.facts import in_words, of_rows
 from murmuration.reporting.provenance import name_of
 from murmuration.server.evaluation import HeldOut

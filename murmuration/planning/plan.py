@@ -274,13 +274,13 @@ def _heldout_figures(
 ) -> dict[str, float]:
     """Return how many users are held out beside ``users``, and the noise of an accuracy of 75 % on
     them; with tastes also of what users gain."""
-    from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
+    from murmuration.privacy.mechanisms.tally import Tally, TallyRelease
 
     if coins is None:
         return {}
     tally = Tally(personal=personal)
     held = round(users * coins.share / (1.0 - coins.share))
-    std = HeldOutRelease(coins, adjacency, tally).std
+    std = TallyRelease(coins, adjacency, tally).std
     result = {
         "heldout_users": held,
         "heldout_epsilon": coins.epsilon,

@@ -13,6 +13,8 @@ import numpy as np
 from murmuration.privacy.mechanisms.numba_jit import kernel
 
 EPOCHS = 4
+#: Of features of about length one.
+DEFAULT_STEP = 0.1
 
 
 def fine_tuned(theta_D: np.ndarray, x_MD: np.ndarray, y_M: np.ndarray, step: float) -> np.ndarray:

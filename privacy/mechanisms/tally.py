@@ -1,11 +1,11 @@
 """What is said of held-out users: how often the model is right, and for whom, with pure privacy.
 
 Each held-out user is one count in a histogram, at the share of their judgements that the model gets
-right (``privacy.mechanisms.user_histogram``). From it the accuracy *by user* is read and that of
+right (``privacy.user_histogram``). From it the accuracy *by user* is read and that of
 each tenth of the users, so that a majority cannot hide a minority; how many judgements anybody has
 does not enter. Where the model says the next token, half of a user's weight goes to their mean loss
-in nats, cut off at ``LOSS_BOUND``; where users have rewards of their own (``--tastes``), to a second
-histogram, of what they gain by them: the share that their own reward gets right of the same
+in nats, cut off at ``LOSS_BOUND``; where users have rewards of their own (``--tastes``), to a
+second histogram, of what they gain by them: the share that their own reward gets right of the same
 judgements, less that of the crowd's. All of it is whole numbers of ``STEPS``, so sums are exact in
 any order and under masks, and the noise is discrete Laplace
 (``privacy.mechanisms.discrete_laplace``).
@@ -19,17 +19,17 @@ counts by gain).
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 
+from murmuration.privacy.accounting.events import PureDp
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import discrete_laplace
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.noisy_sum import fingerprint
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.user_histogram import ACCURACIES, GAINS, Spread
+from murmuration.privacy.user_histogram import ACCURACIES, GAINS, Spread
 
 #: A user's whole weight, in steps of the grid.
 STEPS = 2**20
@@ -99,7 +99,7 @@ class Tally:
 
     @property
     def weight(self) -> int:
-        """What a user counts by accuracy, in steps; the rest of ``STEPS`` is for what is beside."""
+        """Return what a user counts by accuracy, in steps; the rest is for what is beside it."""
         return STEPS // 2 if self.loss or self.personal else STEPS
 
     def contribution(
@@ -149,9 +149,7 @@ class Tally:
         noise = self.noise(accuracy, counted / self.weight, std)
         # The variance of a share between 0 and 1 is at most mean · (1 − mean).
         luck = math.sqrt(accuracy * (1.0 - accuracy) / (counted / self.weight))
-        measured = Measured(
-            accuracy, math.hypot(noise, luck), noise, ACCURACIES.read(right_B, std)
-        )
+        measured = Measured(accuracy, math.hypot(noise, luck), noise, ACCURACIES.read(right_B, std))
         if self.personal:
             gain, gains = GAINS.mean(rest_F), GAINS.read(rest_F, std)
             gained_on = float(rest_F.sum()) / (STEPS - self.weight)
@@ -178,29 +176,33 @@ def _clear(sum_B: np.ndarray, std: float) -> bool:
 
 
 @dataclass(frozen=True)
-class HeldOutRelease:
+class TallyRelease:
     """Discrete Laplace noise on the sums of a tally.
 
-    Formal guarantee: one release is (``hold_out.epsilon``, 0)-DP under ``adjacency`` for the users
-    who are held out, if every user's part came from ``tally.contribution``: noise of scale
+    Formal guarantee: one release is (``event.epsilon``, 0)-DP under ``adjacency`` for the users
+    whom it is about, if every user's part came from ``tally.contribution``: noise of scale
     Δ/ε on each sum, Δ being what one user can move them by in total.
+
+    Attributes:
+        event: what is charged: that of users whom coins held out of a run, or of all there are.
+        adjacency: the relation between neighbouring data sets.
+        tally: which figures there are.
+        label: what the ledger calls it.
     """
 
-    hold_out: HoldOut
+    event: HoldOut | PureDp
     adjacency: Adjacency
     tally: Tally
-
-    #: What the ledger calls it.
-    covers: ClassVar[str] = "figures about held-out users"
+    label: str = "figures about held-out users"
 
     def __post_init__(self) -> None:
-        if not self.hold_out.epsilon > 0.0:
+        if not self.event.epsilon > 0.0:
             raise ValueError("nothing can be said of held-out users without an epsilon for it")
 
     @property
     def scale(self) -> Fraction:
         """Scale of the noise on each sum, in steps."""
-        return STEPS * self.adjacency.vectors_changed / Fraction(self.hold_out.epsilon)
+        return STEPS * self.adjacency.vectors_changed / Fraction(self.event.epsilon)
 
     @property
     def std(self) -> float:
@@ -221,7 +223,7 @@ class HeldOutRelease:
             raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
         if sum_F.shape != (self.tally.figures,) or not (np.mod(sum_F, 1.0) == 0.0).all():
             raise ValueError("what is said of held-out users must be whole numbers")
-        replay = fingerprint(sum_F, float(self.scale), round_, self.covers, source)
-        charge = ledger.charge(self.hold_out, round_=round_, covers=self.covers, replay=replay)
-        coins = source.stream(self.covers, round_, charge.attempt)
+        replay = fingerprint(sum_F, float(self.scale), round_, self.label, source)
+        charge = ledger.charge(self.event, round_=round_, covers=self.label, replay=replay)
+        coins = source.stream(self.label, round_, charge.attempt)
         return [int(value) + discrete_laplace.draw(self.scale, coins) for value in sum_F]

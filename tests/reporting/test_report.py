@@ -239,7 +239,13 @@ def test_who_is_served_least_is_in_the_page(make_result):
 
 def test_where_there_are_texts_nobody_speaks_of_judgements(written):
     features = {"kind": "language-model", "train": "full", "path": "x", "task": "text"}
-    more = {"task": "text", "accuracy_over_users": SPREAD, "heldout_loss": 2.5, "heldout_perplexity": 12.18, "features": features}
+    more = {
+        "task": "text",
+        "accuracy_over_users": SPREAD,
+        "heldout_loss": 2.5,
+        "heldout_perplexity": 12.18,
+        "features": features,
+    }
     for private in (True, False):
         text = written(private, **more)
         assert "2.500 nats a token" in text

@@ -23,7 +23,7 @@ from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
+from murmuration.privacy.mechanisms.tally import Tally, TallyRelease
 from murmuration.server.evaluation import (
     HeldOut,
     examples_of_test,
@@ -179,7 +179,7 @@ def test_a_plan_says_what_a_run_charges_and_how_noisy_it_is(make_setting, make_l
         assert ledger.spent() == {HoldOut(0.2, planned["heldout_epsilon"]): 1}
     assert figure.users == planned["heldout_users"]
     tally = Tally(personal=tastes > 1)
-    std = HeldOutRelease(setting.hold_out, Adjacency.ADD_REMOVE, tally).std
+    std = TallyRelease(setting.hold_out, Adjacency.ADD_REMOVE, tally).std
     assert planned["heldout_noise"] == tally.noise(0.75, 500, std)
     assert planned["heldout_noise"] == pytest.approx(figure.noise * 400 / 500, rel=0.3)
     if tastes > 1:

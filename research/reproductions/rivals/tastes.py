@@ -36,6 +36,7 @@ from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.linear.examples import PairExamples, pairs_with_texts
 from murmuration.preference.linear.fine_tuning import fine_tuned
+from murmuration.preference.linear.half_predictions import Own, right_by_halves
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.linear.tastes import (
     NEITHER,
@@ -61,9 +62,6 @@ DELTA = 1e-5
 ONE, LOCAL, GROUPS, TASTES = "one reward", "local steps", "groups", "tastes"
 #: Multiples of the default step size of training; step sizes of a user's own; rewards.
 RATES, STEPS, MANY = (1.0, 3.0, 9.0), (0.03, 0.1, 0.3, 1.0, 3.0), (2, 4)
-
-#: From one half of a user's judgements, as differences and labels, to that user's reward.
-Own = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -91,21 +89,7 @@ class People:
 
     def right_U(self, own: Own) -> np.ndarray:
         """Return of which share of what is predicted a learner is right; NaN of nothing."""
-        x_RD, y_R, starts = (
-            part.numpy() for part in (self.pairs.x_RD, self.pairs.y_R, self.pairs.start_U)
-        )
-        result_U = np.full(len(starts) - 1, np.nan)
-        for user, (first, end) in enumerate(itertools.pairwise(starts.tolist())):
-            half_J, right = self.half_J[first:end], []
-            for known, other in ((0, 1), (1, 0)):
-                knows = first + np.flatnonzero(half_J == known)
-                asked = first + np.flatnonzero(half_J == other)
-                if len(knows) and len(asked):
-                    logits = x_RD[asked] @ own(x_RD[knows], y_R[knows])
-                    right.append(0.5 + 0.5 * np.sign(logits) * np.sign(y_R[asked] - 0.5))
-            if right:
-                result_U[user] = np.concatenate(right).mean()
-        return result_U
+        return right_by_halves(self.pairs, self.half_J, own)
 
 
 def people_of(judgements: Judgements, features: str) -> tuple[People, np.ndarray]:
@@ -259,8 +243,8 @@ def compared(judgements: Judgements, plan: Plan, workers: int | None = None) -> 
     groups = {features: groups_of(judgements, features) for features in plan.features}
     cases = [*itertools.product(plan.features, plan.epsilons, names)]
     tasks = [(groups[features], plan, name, epsilon) for features, epsilon, name in cases]
-    found = tracked(in_processes(one_learner, tasks, workers), "training", len(tasks))
-    results = dict(zip(cases, found, strict=True))
+    trained = tracked(in_processes(one_learner, tasks, workers), "training", len(tasks))
+    results = dict(zip(cases, trained, strict=True))
     rows = []
     for features, epsilon, name in cases:
         (k, rate, step), right_SU = results[features, epsilon, name]

@@ -109,7 +109,9 @@ class Crowd:
         first; none where the step is zero."""
         half = self.x_UJD.shape[1] // 2
         agrees_J = np.ones(half)
-        theta_UD = np.stack([fine_tuned(theta_D, x_JD[:half], agrees_J, step) for x_JD in self.x_UJD])
+        theta_UD = np.stack(
+            [fine_tuned(theta_D, x_JD[:half], agrees_J, step) for x_JD in self.x_UJD]
+        )
         logits_UJ = np.einsum("ujd,ud->uj", self.x_UJD[:, half:], theta_UD)
         return np.logaddexp(0.0, -logits_UJ).mean(axis=1)
 

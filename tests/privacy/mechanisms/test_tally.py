@@ -10,8 +10,8 @@ from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import BudgetExceeded, LedgerError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.tally import LOSS_BOUND, STEPS, HeldOutRelease, Tally
-from murmuration.privacy.mechanisms.user_histogram import ACCURACIES, GAINS
+from murmuration.privacy.mechanisms.tally import LOSS_BOUND, STEPS, Tally, TallyRelease
+from murmuration.privacy.user_histogram import ACCURACIES, GAINS
 
 PAIRS, TOKENS, TASTES = Tally(), Tally(loss=True), Tally(personal=True)
 ANY = st.floats(allow_nan=True, allow_infinity=True)
@@ -44,7 +44,7 @@ def test_figures_without_noise_are_the_mean_over_users():
     assert measured.accuracy == pytest.approx(0.5625, abs=2 / STEPS)
     assert measured.noise == 0.0
     assert measured.error == pytest.approx(math.sqrt(0.5625 * 0.4375 / 4), rel=1e-5)
-    assert measured.accuracies == ACCURACIES.of(np.array([1.0, 0.5, 0.0, 0.75]))
+    assert measured.accuracies == ACCURACIES.spread(np.array([1.0, 0.5, 0.0, 0.75]))
     sum_F = sum(TOKENS.contribution(0.25, loss) for loss in (2.0, 4.0, 100.0, -3.0))
     measured = TOKENS.read(sum_F)
     assert measured.accuracy == pytest.approx(0.25, abs=4 / STEPS)
@@ -60,7 +60,7 @@ def test_own_rewards_are_measured_beside_the_crowds():
     assert measured.gain_noise == 0.0
     assert measured.gain_error == pytest.approx(0.125 / math.sqrt(2), rel=0.15)  # on no knot
     assert not TASTES.contribution(0.5, 0.0, math.nan).any()
-    assert measured.gains == GAINS.of(np.array([0.5, 0.25]))
+    assert measured.gains == GAINS.spread(np.array([0.5, 0.25]))
     one_F = TASTES.contribution(0.5, 0.0, 0.5)
     assert TASTES.is_valid(one_F, 2)
     for more in (-1.0, 1.0, STEPS / 2):  # a gain of less or more than one user
@@ -104,7 +104,7 @@ def test_what_so_many_users_cannot_produce_is_not_admitted(sum_F):
 
 
 def release(adjacency=Adjacency.ADD_REMOVE, epsilon=0.5, tally=PAIRS):
-    return HeldOutRelease(HoldOut(0.2, epsilon), adjacency, tally)
+    return TallyRelease(HoldOut(0.2, epsilon), adjacency, tally)
 
 
 def test_noise_is_for_what_a_user_can_move():

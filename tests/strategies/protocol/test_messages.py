@@ -208,7 +208,7 @@ def test_pickled_objects_are_not_loaded():
             messages.read_sums(content, {"sum": (1,)})
 
 
-def told(*first, figures=Tally().figures):
+def told(*first, figures=11):
     sum_F = np.array([*first, *(0 for _ in range(figures - len(first)))])
     return messages.sums_reply({messages.TALLY: sum_F})
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmuration.privacy.mechanisms.user_histogram import ACCURACIES, GAINS, UserHistogram
+from murmuration.privacy.user_histogram import ACCURACIES, GAINS, UserHistogram
 
 WEIGHT = 2**20
 ANY = st.floats(allow_nan=True, allow_infinity=True)
@@ -27,20 +27,20 @@ def test_the_mean_over_users_stays(values):
     for histogram, values_U in ((GAINS, np.array(values)), (ACCURACIES, np.abs(values))):
         sum_B = sum(histogram.contribution(value, WEIGHT) for value in values_U.tolist())
         assert histogram.mean(sum_B) == pytest.approx(values_U.mean(), abs=2 / WEIGHT)
-        spread = histogram.of(values_U)
+        spread = histogram.spread(values_U)
         assert np.dot(spread.knots, spread.shares) == pytest.approx(values_U.mean(), abs=1e-5)
         assert np.mean(spread.deciles) == pytest.approx(values_U.mean(), abs=1e-5)
 
 
 def test_values_on_knots_are_counted_as_they_are():
-    spread = ACCURACIES.of(np.array([0.1] + 3 * [0.6] + 6 * [1.0]))
+    spread = ACCURACIES.spread(np.array([0.1] + 3 * [0.6] + 6 * [1.0]))
     assert spread.shares == pytest.approx([0, 0.1, 0, 0, 0, 0, 0.3, 0, 0, 0, 0.6], abs=1e-6)
     assert spread.deciles == pytest.approx([0.1] + 3 * [0.6] + 6 * [1.0], abs=1e-5)
     assert spread.errors == (0.0,) * 10
 
 
 def test_a_majority_does_not_hide_a_minority():
-    spread = ACCURACIES.of(np.array(90 * [0.8] + 10 * [0.2]))
+    spread = ACCURACIES.spread(np.array(90 * [0.8] + 10 * [0.2]))
     assert spread.deciles[0] == pytest.approx(0.2, abs=1e-6)
     assert spread.deciles[1] == pytest.approx(0.8, abs=1e-6)
 
@@ -77,7 +77,7 @@ def test_noise_of_the_mean_is_as_stated():
 def test_noise_of_deciles_is_as_stated():
     values_U = 200 * [0.9] + 70 * [0.6] + 30 * [0.2]
     read = [ACCURACIES.read(sum_B, 1.5 * WEIGHT) for sum_B in noisy(values_U, 1.5, 300)]
-    exact_T = np.array(ACCURACIES.of(np.array(values_U)).deciles)
+    exact_T = np.array(ACCURACIES.spread(np.array(values_U)).deciles)
     off_ST = np.array([spread.deciles for spread in read]) - exact_T
     really_T = np.sqrt((off_ST**2).mean(axis=0))
     stated_T = np.mean([spread.errors for spread in read], axis=0)

@@ -46,7 +46,7 @@ class UserHistogram:
         part_B[upper - 1], part_B[upper] = weight - above, above
         return part_B
 
-    def of(self, values_U: np.ndarray) -> "Spread":
+    def spread(self, values_U: np.ndarray) -> "Spread":
         """Return how users differ whose values are known, without noise; there is one of them."""
         weight = 2**20
         parts = (self.contribution(value, weight) for value in values_U.tolist())
@@ -99,7 +99,7 @@ class UserHistogram:
 
 @dataclass(frozen=True)
 class Spread:
-    """How a figure differs over users.
+    """A figure of users, as it differs over them.
 
     Attributes:
         knots: of the histogram.
