@@ -1,7 +1,7 @@
 """Histograms of a figure that each user has, of which the mean and the deciles are read.
 
-A user is divided between the two knots that their value lies between, by linear binning (Jones and
-Lotwick 1984): so the mean over users is that of the knots, whatever lies between them, and one
+A user is divided between the two knots that their value lies between, by linear binning (Wand
+1994): so the mean over users is that of the knots, whatever lies between them, and one
 histogram tells the mean and who is far from it. A value on a knot is in one bin.
 
 What is read of noisy counts beside the mean is read after their projection onto counts that are not
