@@ -44,7 +44,6 @@ class NextTokens(LanguageExamples):
     """Tokens of texts whose next tokens are said; from `second_T` on they are scored."""
 
     measures_loss = True  # that of the next token
-    measures_personal = False
 
     @property
     def width(self) -> int:
