@@ -12,7 +12,7 @@ Legend: B knots, T tenths of the users.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -112,6 +112,10 @@ class Spread:
     shares: tuple[float, ...]
     deciles: tuple[float, ...]
     errors: tuple[float, ...]
+
+    def to_json(self) -> dict[str, list[float]]:
+        """Return the same as lists, by name."""
+        return {name: list(part) for name, part in asdict(self).items()}
 
     @property
     def deviation(self) -> float:

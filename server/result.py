@@ -162,10 +162,12 @@ def result_of(
         "heldout_accuracy_by_user": figure.by_user if figure else None,
         "heldout_error": figure.error if figure else None,
         "heldout_noise": figure.noise if figure else None,
-        "accuracy_over_users": _spread(figure and figure.accuracies),
+        "accuracy_over_users": figure.accuracies.to_json()
+        if figure and figure.accuracies
+        else None,
         "personal_accuracy": figure.personal if figure else None,
         "personal_gain_error": figure.gain_error if figure else None,
-        "gain_over_users": _spread(figure and figure.gains),
+        "gain_over_users": _lists(figure and figure.gains),
         **(_loss(figure) if config.task in NEXT_TOKENS else {}),
         # Not to the last digit: how long a round takes depends on who took part.
         "users_per_second": float(f"{config.cohort * pace.rounds / pace.seconds:.2g}")
@@ -274,9 +276,9 @@ def _heldout_users(context: RunContext, figure: HeldOut | None) -> int:
     return context.config.measured_on(len(context.participants.registry))
 
 
-def _spread(spread: Spread | None) -> dict[str, Any] | None:
+def _lists(spread: Spread | None) -> dict[str, list[float]] | None:
     """Return how a figure differs over users; None where that is not known."""
-    return dataclasses.asdict(spread) if spread else None
+    return spread.to_json() if spread else None
 
 
 def _loss(figure: HeldOut | None) -> dict[str, float | None]:

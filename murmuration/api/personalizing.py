@@ -7,7 +7,7 @@ noise, charged to a ledger.
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from murmuration.preference.linear.half_predictions import Own
     from murmuration.preference.reward import RewardModel
     from murmuration.privacy.mechanisms.tally import Measured
-    from murmuration.privacy.user_histogram import Spread
 
 LEDGER, RESULT, PLOT = "ledger.jsonl", "personal.json", "users.png"
 #: A ledger has one. What is released is pure: it costs its epsilon at any.
@@ -65,8 +64,8 @@ class Personalized:
             "after": measured.personal,
             "gain_error": measured.gain_error,
             "gain_noise": measured.gain_noise,
-            "accuracy_over_users": _lists(measured.accuracies),
-            "gain_over_users": _lists(measured.gains),
+            "accuracy_over_users": measured.accuracies.to_json(),
+            "gain_over_users": measured.gains.to_json() if measured.gains else None,
         }
 
     def __rich__(self) -> Table:
@@ -253,10 +252,6 @@ def _released(release: Any, sum_F: np.ndarray, folder: Path) -> np.ndarray:
     except LedgerError as error:
         raise InputError(str(error)) from None
     return np.array(noisy_F, dtype=np.float64)
-
-
-def _lists(spread: Spread | None) -> dict[str, list[float]] | None:
-    return {name: list(part) for name, part in asdict(spread).items()} if spread else None
 
 
 def _write(result: Personalized, replace_file: Any) -> None:
