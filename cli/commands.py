@@ -27,6 +27,9 @@ COMMANDS = {
     "score": (
         "Score responses to a prompt: the higher, the better liked. Only differences mean anything."
     ),
+    "personalize": (
+        "Measure what users gain by rewards of their own, made of a trained model, with noise."
+    ),
     "respond": "Write responses to prompts with a causal language model.",
     "synthesize": (
         "Let a policy answer public prompts, and a private reward say which answers are better."
@@ -73,6 +76,7 @@ _ROOMS = {
             "align",
             "base",
             "export",
+            "personalize",
             "policies",
             "push",
             "respond",

@@ -57,6 +57,7 @@ from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import Block, PoissonSampler
+from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.solved import best_item
 from murmuration.strategies.solved.ranking import client_update
@@ -222,6 +223,15 @@ class _FreshNoise(PrefixSums):
 
         exact_D = before_D - noise_D(release - 1) if release > 1 else before_D
         return exact_D + sum_D + noise_D(release)
+
+
+class _CountsTwice(Tally):
+    """Has a user count whole in each of two histograms."""
+
+    def contribution(
+        self, share: float, loss: float = math.nan, personal: float = math.nan
+    ) -> np.ndarray:
+        return 2.0 * super().contribution(share, loss, personal)
 
 
 class _LetsNanThrough(UserClip):
@@ -556,6 +566,14 @@ FAULTS = {
         "tests/server/test_evaluation.py::test_what_is_told_of_held_out_users_is_noisy_charged_and_nominal",
         "an exact figure is told by --exact-heldout only, and then nothing is saved by coins",
         trials=2_000,
+    ),
+    "counted-twice": Fault(
+        "a held-out user counts whole in each of two histograms, with the noise of one",
+        partial(audit_hold_out, attack=Attack(_MOSTLY, tally=_CountsTwice(personal=True))),
+        "tests/privacy/mechanisms/test_tally.py::test_no_user_moves_a_tally_by_more_than_is_accounted_for",
+        "a node's counts that come to more than its users can have are left out",
+        adjacency=Adjacency.REPLACE,
+        trials=4_000,
     ),
     "only-asked": Fault(
         "of the nodes that are to add noise, only those that are asked for users do",

@@ -316,6 +316,11 @@ def _check_together(config: RunConfig, strategy: Strategy) -> None:
 
 def _check_tastes(config: RunConfig, strategy: Strategy) -> None:
     """Refuse what a basis with users' own weights is not for."""
+    if config.base and config.train == "head":
+        raise InputError(
+            f"--tastes learns its basis over --features: give --features {config.base} in place of "
+            "--base and --train head, which learns a head on the same states"
+        )
     if config.base or config.task != "reward":
         raise InputError(
             "--tastes is for a linear reward over --features (smollm2 or a GGUF file are a "

@@ -11,6 +11,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
+from murmuration.preference.choices import MOST_TASTES
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.schema import Schema
 from murmuration.privacy.adjacency import Adjacency
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Strategies that plan the board of so many items.
 _BOARDS = ("ranking", "laplace-ranking")
+#: At which noise on it is stated.
+_ACCURACY = 0.75
 
 
 def plan(
@@ -43,6 +46,7 @@ def plan(
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     heldout: float | None = None,
     heldout_epsilon: float | None = None,
+    tastes: int | None = None,
     optimize: bool = False,
     compute: int | None = None,
     public: str | None = None,
@@ -93,7 +97,9 @@ def plan(
         releases: ranking: how often the board is released; power is that of the last release.
         adjacency: Which data sets are neighbours.
         heldout: Share of users held out, besides ``users``, where there is no test.
-        heldout_epsilon: Budget for the accuracy on them.
+        heldout_epsilon: Budget for the figures about them.
+        tastes: As in ``train``; it changes nothing but the noise of figures about users held out,
+            which then are two.
         optimize: uls, els: find group size and cohort for ``compute``.
         compute: With ``optimize``, gradients of single judgements in a round.
         public: With ``optimize``, judgements of people outside training, to learn how long
@@ -128,9 +134,12 @@ def plan(
         ("board_size", board_size),
         ("max_votes", max_votes),
         ("releases", releases),
+        ("tastes", tastes),
     ):
         if value is not None and type(value) is not int:
             raise InputError(f"{name} must be a whole number; got {value!r}")
+    if tastes is not None and not 1 <= tastes <= MOST_TASTES:
+        raise InputError(f"tastes must be 1 to {MOST_TASTES}; got {tastes}")
     for name, value in (
         ("epsilon", epsilon),
         ("noise_multiplier", noise_multiplier),
@@ -229,7 +238,7 @@ def plan(
         raise InputError(str(error)) from None
     return {
         **numbers,
-        **_heldout_figures(coins, int(numbers["users"]), neighbours),
+        **_heldout_figures(coins, int(numbers["users"]), neighbours, bool(tastes and tastes > 1)),
         "strategy": strategy,
         "adjacency": neighbours.value,
         "user_isolation": user_isolation(batch_users),
@@ -271,16 +280,23 @@ def _hold_out(
     return hold_out.usual(share, epsilon or 0.0, adjacency, budget or 0.0)
 
 
-def _heldout_figures(coins: HoldOut | None, users: int, adjacency: Adjacency) -> dict[str, float]:
-    """Return how many users are held out beside ``users``, and the noise of accuracy on them."""
-    from murmuration.privacy.mechanisms.tally import STEPS, HeldOutRelease, Tally
+def _heldout_figures(
+    coins: HoldOut | None, users: int, adjacency: Adjacency, personal: bool
+) -> dict[str, float]:
+    """Return how many users are held out beside ``users``, and the noise of an accuracy of 75 % on
+    them; with tastes also of what users gain."""
+    from murmuration.privacy.mechanisms.tally import Tally, TallyRelease
 
     if coins is None:
         return {}
+    tally = Tally(personal=personal)
     held = round(users * coins.share / (1.0 - coins.share))
-    std = HeldOutRelease(coins, adjacency, Tally()).std
-    return {
+    std = TallyRelease(coins, adjacency, tally).std
+    result = {
         "heldout_users": held,
         "heldout_epsilon": coins.epsilon,
-        "heldout_noise": std / STEPS / held if held else math.inf,
+        "heldout_noise": tally.noise(_ACCURACY, held, std) if held else math.inf,
     }
+    if tally.personal:
+        result["heldout_gain_noise"] = tally.gain_noise(0.0, held, std) if held else math.inf
+    return result

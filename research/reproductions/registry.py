@@ -31,7 +31,7 @@ from murmuration.research.reproductions.policies import (
     label_private,
 )
 from murmuration.research.reproductions.ranking import arenas
-from murmuration.research.reproductions.rivals import real_people
+from murmuration.research.reproductions.rivals import real_people, tastes
 from murmuration.research.reproductions.uls import (
     accounting,
     conjecture,
@@ -196,6 +196,11 @@ ENTRIES = {
         "strategies ranked on real people's judgements: one tuning budget each, and intervals",
         real_people.quick_or_not,
         real_people.of_people,
+    ),
+    "tastes": Entry(
+        "one reward, local steps, groups and tastes on real people: who gains, who is worse off",
+        tastes.quick_or_not,
+        tastes.of_people,
     ),
     "synthetic-preferences": Entry(
         "pairs that a private reward labelled, beside true judgements: labels, heads, policies",

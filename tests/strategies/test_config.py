@@ -302,6 +302,7 @@ def test_every_option_with_limits_is_tested_here():
             "takes judgements one by one",
         ),
         ({"tastes": 2, "base": "b"}, "--tastes is for a linear reward over --features"),
+        ({"tastes": 2, "base": "b", "train": "head"}, "give --features b in place of --base"),
         (
             {"tastes": 2, "base": "b", "task": "text"},
             "--tastes is for a linear reward over --features",
