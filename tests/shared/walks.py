@@ -40,11 +40,11 @@ def _population(file: str, split: str, through: str = "cat") -> str:
     )
 
 
-def _policy(name: str) -> str:
+def _policy(name: str, told: str = "") -> str:
     return (
-        f"murmuration run --base bases/writer --task policy --population {name} --data few.jsonl"
-        " --test test.jsonl --users 50 --cohort 20 --rounds 2 --group-size 1 --lora-rank 4"
-        f" --epsilon 8 --out runs/{name}\n"
+        "murmuration run --base smollm2 --task policy --data ukp/train.jsonl --test ukp/test.jsonl"
+        " --lora-layers last:1 --lora-targets down_proj --lora-rank 4 --cohort 20 --rounds 2"
+        f" --group-size 1 --epsilon 8 {told}--out runs/{name}\n"
     )
 
 
@@ -93,7 +93,7 @@ STARTS = {
         "mkdir ukp\n"
         + _population("ukp/train.jsonl", "train", "awk 'NR % 400 == 1'")
         + _population("ukp/gold.jsonl", "test", "awk 'NR % 100 == 1'")
-        + "cp ukp/gold.jsonl ukp/test.jsonl\n"
+        + "cp ukp/gold.jsonl ukp/test.jsonl && cp ukp/gold.jsonl ukp/unseen.jsonl\n"
     ),
     "runs/arguments": (
         "murmuration run --data ukp/train.jsonl --features smollm2 --epsilon 3 --rounds 5"
@@ -110,9 +110,13 @@ STARTS = {
         "murmuration base bases/writer --architecture llama --exchanges 400 --epochs 1"
         " --batch-size 8 --learning-rate 4e-3\n"
     ),
+    "runs/gold": (
+        "murmuration run --data ukp/gold.jsonl --features minilm --strategy nonprivate"
+        " --rounds 5 --cohort 50 --out runs/gold\n"
+    ),
     "runs/policy": _policy("policy"),
-    "runs/ada": _policy("ada"),
-    "runs/bo": _policy("bo"),
+    "runs/dpo": _policy("dpo", "--population workers "),
+    "runs/square": _policy("square", "--population workers --loss square-chipo "),
 }
 #: Lines that the environment of the tests has behind it.
 INSTALLS = re.compile(r"^pip install 'murmuration-rlhf\[[^\n]*\n", re.MULTILINE)
