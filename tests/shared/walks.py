@@ -92,7 +92,7 @@ STARTS = {
     "ukp": (
         "mkdir ukp\n"
         + _population("ukp/train.jsonl", "train", "awk 'NR % 400 == 1'")
-        + _population("ukp/gold.jsonl", "test", "awk 'NR % 100 == 1'")
+        + _population("ukp/gold.jsonl", "test", "awk 'NR % 300 == 1'")
         + "cp ukp/gold.jsonl ukp/test.jsonl && cp ukp/gold.jsonl ukp/unseen.jsonl\n"
     ),
     "runs/arguments": (
