@@ -43,7 +43,7 @@ def _population(file: str, split: str, through: str = "cat") -> str:
 def _policy(name: str, told: str = "") -> str:
     return (
         "murmuration run --base smollm2 --task policy --data ukp/train.jsonl --test ukp/test.jsonl"
-        " --lora-layers last:1 --lora-targets down_proj --lora-rank 4 --cohort 20 --rounds 2"
+        " --lora-layers last:2 --lora-targets down_proj --lora-rank 4 --cohort 20 --rounds 1"
         f" --group-size 1 --epsilon 8 {told}--out runs/{name}\n"
     )
 
