@@ -56,8 +56,6 @@ STARTS = {
     "other-public.jsonl": _population("other-public.jsonl", "test"),
     "test.jsonl": _population("test.jsonl", "test", _SOME),
     "few.jsonl": _population("few.jsonl", "train", f"head -9000 | {_SOME}"),
-    "prompts.jsonl": _population("prompts.jsonl", "test", "head -8"),
-    "texts.jsonl": _population("texts.jsonl", "test", _SOME + """ | sed 's/"chosen"/"text"/'"""),
     "ratings.jsonl": (
         "python - <<'END'\n"
         "import json\n"
@@ -102,10 +100,6 @@ STARTS = {
     "runs/first": (
         "murmuration run --epsilon 3 --delta 1e-5 --rounds 20 --cohort 500 --out runs/first\n"
     ),
-    "runs/uls": (
-        "murmuration run --epsilon 3 --delta 1e-5 --rounds 20 --cohort 500 --out runs/uls\n"
-    ),
-    "bases/tiny": "murmuration base bases/tiny --exchanges 300 --epochs 1\n",
     "bases/writer": (
         "murmuration base bases/writer --architecture llama --exchanges 400 --epochs 1"
         " --batch-size 8 --learning-rate 4e-3\n"
