@@ -90,8 +90,10 @@ STARTS = {
     "ukp": (
         "mkdir ukp\n"
         + _population("ukp/train.jsonl", "train", "awk 'NR % 400 == 1'")
-        + _population("ukp/gold.jsonl", "test", "awk 'NR % 300 == 1'")
-        + "cp ukp/gold.jsonl ukp/test.jsonl && cp ukp/gold.jsonl ukp/unseen.jsonl\n"
+        + _population("ukp/others.jsonl", "test", "awk 'NR % 100 == 1'")
+        + "head -70 ukp/others.jsonl > ukp/gold.jsonl\n"
+        "tail -20 ukp/others.jsonl > ukp/test.jsonl\n"
+        "cp ukp/test.jsonl ukp/unseen.jsonl && rm ukp/others.jsonl\n"
     ),
     "runs/arguments": (
         "murmuration run --data ukp/train.jsonl --features smollm2 --epsilon 3 --rounds 5"
