@@ -91,8 +91,8 @@ STARTS = {
         "mkdir ukp\n"
         + _population("ukp/train.jsonl", "train", "awk 'NR % 400 == 1'")
         + _population("ukp/others.jsonl", "test", "awk 'NR % 100 == 1'")
-        + "head -70 ukp/others.jsonl > ukp/gold.jsonl\n"
-        "tail -20 ukp/others.jsonl > ukp/test.jsonl\n"
+        + "head -80 ukp/others.jsonl > ukp/gold.jsonl\n"
+        "tail -12 ukp/others.jsonl > ukp/test.jsonl\n"
         "cp ukp/test.jsonl ukp/unseen.jsonl && rm ukp/others.jsonl\n"
     ),
     "runs/arguments": (
