@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -302,7 +302,7 @@ def _model(task: Task) -> Path:
             resume=resume,
             base=task.base,
             task="policy",
-            loss=cell.way,
+            loss=cast(Any, cell.way),
             rounds=plan.rounds,
             cohort=plan.cohort,
             group_size=plan.group_size,
