@@ -131,8 +131,8 @@ def test_a_policy_that_others_load_and_what_is_told_of_it(finished):
 
 def test_the_policy_finds_its_base_where_no_way_leads_there(finished):
     """As from /tmp to a home: a model has the base's last name alone then."""
-    asked, out, _ = finished
-    assert place_of("./of-another-name", out / "model") == os.path.realpath(asked.base)
+    wanted, out, _ = finished
+    assert place_of("./of-another-name", out / "model") == os.path.realpath(wanted.base)
 
 
 def test_held_out_prompts_are_not_trained_on(asked, tmp_path, monkeypatch):

@@ -433,16 +433,16 @@ def _examples(
     epsilon, count = min(plan.epsilons), min(12, plan.judged)
     result = []
     for at in np.linspace(0, plan.judged - 1, count).astype(int).tolist():
-        said = {}
+        by_way = {}
         for way in plan.steps:
             (best,) = where(tried, way=way, epsilon=epsilon, chosen=True)
             place = _places(made, Cell(way, epsilon, best["step"], 0), plan).start
-            said[way] = {
+            by_way[way] = {
                 "response": pool.others[at][place].response,
                 "gain": float(chooser.gain_PN[at, place]),
             }
         first = pool.first[at]
-        result.append({"prompt": first.prompt, "base": first.response, **said})
+        result.append({"prompt": first.prompt, "base": first.response, **by_way})
     return result
 
 
@@ -463,8 +463,8 @@ def remarks(rows: Rows, extra: Mapping[str, Any]) -> list[str]:
         and row["step"] in _ends(where([r for r in rows if "chosen" in r], way=row["way"]))
     ]
     if ends:
-        said = ", ".join(f"{row['way']} at ε = {row['epsilon']:g}" for row in ends)
-        result.append(f"The chosen step is the least or largest that was tried: {said}.")
+        at_ends = ", ".join(f"{row['way']} at ε = {row['epsilon']:g}" for row in ends)
+        result.append(f"The chosen step is the least or largest that was tried: {at_ends}.")
     result.append(
         f"{extra['questions']} questions, {extra['samples']} answers of each of {extra['seeds']} "
         "policies."

@@ -93,7 +93,7 @@ def test_self_play_says_what_it_did(config, crowd):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "words"),
     [
         ({"loss": "selfplay"}, "--loss selfplay learns how people prefer from labels that left"),
         ({**AT_HOME, "play_pairs": 4}, "--play-pairs is about --loss selfplay"),
@@ -104,8 +104,8 @@ def test_self_play_says_what_it_did(config, crowd):
         ),
     ],
 )
-def test_where_self_play_means_nothing_it_is_refused(config, changes, said):
-    with pytest.raises(InputError, match=said):
+def test_where_self_play_means_nothing_it_is_refused(config, changes, words):
+    with pytest.raises(InputError, match=words):
         config.changed(**changes)
 
 
