@@ -91,6 +91,7 @@ def test_what_has_no_event_there_is_left_out_and_named():
         (ContinuedSum(4.0, 9), 8),
         (AllocatedGaussian(3, 4.0), 1),
         (AllocatedLater(3, 4.0), 2),
+        (RandomStopping(0.0, 0.1, (CandidateCost(0.1, 4.0, 5),)), 1),
         (Unprotected(), 1),
     ]
     plain = told((GAUSSIAN, 5))
