@@ -35,7 +35,7 @@ from murmuration.privacy.accounting.event import Event, check_gaussian
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
-from murmuration.privacy.mechanisms.hold_out import HoldOut, together
+from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of, together
 from murmuration.privacy.selection import renyi
 from murmuration.privacy.selection.stopping_time import StoppingTime
 
@@ -110,6 +110,13 @@ class CandidateCost:
             coins.epsilon if coins else 0.0,
             distance,
         )
+
+    @property
+    def charges(self) -> dict[Event, int]:
+        """Return what a run is charged that costs this, its noise ideal."""
+        gaussian = PoissonGaussian(self.probability, self.noise_multiplier)
+        coins = HoldOut(self.share, self.heldout_epsilon) if self.share else None
+        return {gaussian: self.rounds, **charges_of(coins)}
 
     def within(self, planned: "CandidateCost") -> bool:
         """Return whether this costs at most what was planned, whichever the neighbours."""
