@@ -93,7 +93,10 @@ class RunCommand(TyperCommand):
     """
 
     #: Options that are no settings, and that most runs need.
-    COMMON = frozenset({"config", "runtime", "user_column", "as_json", "help_all"})
+    COMMON = frozenset(
+        {"config", "runtime", "user_column", "as_json", "help_all"}
+        | {"grid", "expected_runs", "eta"}  # of a search
+    )
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)

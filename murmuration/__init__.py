@@ -1,6 +1,6 @@
 """Learn what a crowd prefers without learning what anyone in it prefers.
 
-``train`` makes a run; before, ``data`` looks at judgements and ``plan`` says what a run will cost;
+``train`` makes a run and ``tune`` chooses its settings privately; before, ``data`` looks at judgements and ``plan`` says what a run will cost;
 ``privatize`` randomizes labels; ``compare`` runs strategies side by side. ``Run`` is a finished run
 and ``RewardModel`` what it has learnt; ``score``, ``respond``, ``align``, ``synthesize`` and
 ``winrate`` use that. What cannot be used is an ``InputError``, in one line. Within ``online()`` a
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from murmuration.api.surveying import Survey, survey
     from murmuration.api.synthesizing import SyntheticPreferences, synthesize
     from murmuration.api.training import train
+    from murmuration.api.tuning import tune
     from murmuration.planning.compare import StrategyComparison
     from murmuration.planning.data_summary import DataSummary
     from murmuration.planning.plan import plan
@@ -77,6 +78,7 @@ __all__ = [
     "survey",
     "synthesize",
     "train",
+    "tune",
     "winrate",
 ]
 
@@ -118,6 +120,7 @@ _PLACES = {
     "survey": "murmuration.api.surveying",
     "synthesize": "murmuration.api.synthesizing",
     "train": "murmuration.api.training",
+    "tune": "murmuration.api.tuning",
     "winrate": "murmuration.api.judging",
 }
 

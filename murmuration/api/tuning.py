@@ -129,10 +129,13 @@ def _search(
     from murmuration.sims.tuning.grid import points
     from murmuration.sims.tuning.search import Search
     from murmuration.strategies.config import by_field
+    from murmuration.strategies.settings.privacy import parse_delta
 
     given = {name: value for name, value in by_field(settings).items() if value is not None}
     if "adjacency" in given:
         given["adjacency"] = parse_adjacency(given["adjacency"]).value
+    if isinstance(given.get("delta"), str):
+        given["delta"] = parse_delta(given["delta"])
     given |= {name: locate(source, name, folder) for name, source in sources.items()}
     combinations = points(grid)
     if both := sorted(set(given) & set(combinations[0])):

@@ -13,6 +13,7 @@ come to. What was drawn for the search is not drawn again.
 
 import json
 import math
+import os
 import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -326,16 +327,27 @@ def _remove_all_but_best(folder: RunFolder, state: Mapping[str, Any]) -> None:
     there = folder.private / _CANDIDATES
     there.mkdir(exist_ok=True)
     for other in there.iterdir():
-        if other.name != best:
+        if other.name == best:
+            continue
+        if other.is_dir():
             shutil.rmtree(other)
+        else:
+            other.unlink()
 
 
 def _forget(folder: RunFolder) -> None:
-    """Remove what tells of candidates; what was drawn last, so that none is left without it."""
+    """Remove what tells of candidates; what was drawn last, so that none is left without it.
+
+    Files say when the search began, and not when it ended: how long it took tells how many
+    candidates there were.
+    """
     if (folder.private / _CANDIDATES).exists():
         shutil.rmtree(folder.private / _CANDIDATES)
     for name in (_SEED, _STATE):
         (folder.private / name).unlink(missing_ok=True)
+    begun = (folder.path / "config.json").stat().st_mtime
+    for path in (*folder.path.rglob("*"), folder.path):
+        os.utime(path, (begun, begun))
 
 
 def told_of(folder: Path) -> dict[str, Any]:
