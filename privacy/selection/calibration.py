@@ -10,7 +10,7 @@ from murmuration.privacy.selection.stopping_time import StoppingTime
 
 #: Candidates of a smaller part of epsilon than this are not looked for.
 _LEAST_PART = 1.0 / 64.0
-_HALVINGS = 12
+_HALVINGS = 10
 
 
 @dataclass(frozen=True)

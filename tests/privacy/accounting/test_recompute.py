@@ -25,6 +25,7 @@ from murmuration.privacy.accounting.events import (
     TestedGaussian,
     Unprotected,
 )
+from murmuration.privacy.selection.random_stopping import CandidateCost, RandomStopping
 
 GAUSSIAN = PoissonGaussian(0.2, 4.0)
 TERMS = {"adjacency": "add-remove", "delta": 1e-5}
