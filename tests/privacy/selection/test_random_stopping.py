@@ -1,4 +1,4 @@
-"""Random stopping against exact enumeration, the paper's formulas, and a search that is not paid."""
+"""Random stopping against exact enumeration and the paper's formulas; a search that is not paid."""
 
 import json
 import math
@@ -109,6 +109,7 @@ def test_it_is_not_absurdly_loose():
     sigma, stopping = 4.0, StoppingTime.with_mean(10.0, 1.0)
     event = RandomStopping(1.0, stopping.gamma, (CandidateCost(1.0, sigma, 1),))
     edges = np.linspace(-12 * sigma, 12 * sigma, 4001)
+
     def pieces(mean: float) -> np.ndarray:
         return np.maximum(np.diff(stats.norm.cdf(edges, mean, sigma)), 1e-300)
 
