@@ -16,6 +16,7 @@ from murmuration.reporting.facts import WORDS, of_rows
 from murmuration.reporting.model_card import model_card
 from murmuration.reporting.promise import details, first_sentence
 from murmuration.reporting.report import write_report
+from murmuration.reporting.run_files import read_json
 from murmuration.server.run_folder import RunFolder
 from murmuration.sims.runtimes import people, shown_prompts
 from murmuration.strategies.config import RunConfig
@@ -24,6 +25,10 @@ from murmuration.strategies.spec import promise as guarantee_of
 _TOO_GOOD = (
     "THE BEST OF SEVERAL was chosen by this held-out accuracy, noise included: on other people it "
     "is lower, on average."
+)
+_BY_CHANCE = (
+    "CHOSEN BY CHANCE: noise drowned the score of every candidate. Hold out more users, allow a "
+    "larger epsilon, or expect fewer runs."
 )
 
 
@@ -43,8 +48,7 @@ def release(
         base: settings that all candidates share, with the whole budget.
         figures: what is public of the search, and which setting won.
     """
-    account, contents = read_account(candidate / "ledger.jsonl")
-    del contents
+    account, _ = read_account(candidate / "ledger.jsonl")
     for caveat in sorted(account.terms.caveats):
         ledger.note(caveat)
     theirs = Disclosure.read(_read(candidate))
@@ -59,6 +63,7 @@ def release(
         f"{figures['settings']}. Nothing of the others was. Of the run that was released: "
         f"{theirs['account']}"
     )
+    first = _BY_CHANCE if theirs["heldout_accuracy"] is None else _TOO_GOOD
     result = theirs
     result.update(
         {
@@ -72,7 +77,7 @@ def release(
             "ledger_head": computed(str(ledger.head)),
             "guarantee": computed(of_rows(guarantee) if base.one_user_per_row else guarantee),
             "account": computed(account_of_search),
-            "warnings": computed([_TOO_GOOD, *theirs["warnings"]]),
+            "warnings": computed([first, *theirs["warnings"]]),
             "promise": computed(own.to_json()),
             "private": computed(own.private),
             "out": computed(str(folder.path)),
@@ -96,9 +101,8 @@ def release(
 
 
 def _read(candidate: Path) -> dict[str, Any]:
-    from murmuration.reporting.run_files import read_json
-
-    return read_json(candidate / "result.json", "features", "warnings", "account")
+    names = ("features", "warnings", "account", "heldout_accuracy")
+    return read_json(candidate / "result.json", *names)
 
 
 def _put(model: Path, place: Path, card: str) -> None:

@@ -5,6 +5,13 @@ import pytest
 from murmuration.preference.data.rows import InputError
 from murmuration.sims.tuning.grid import parsed, points
 
+#: Settings that a search leaves alone.
+PROMISED = (
+    "epsilon", "delta", "adjacency", "users", "data", "test", "heldout", "heldout_epsilon",
+    "exact_heldout", "seed", "out", "resume", "noise", "population", "max_judgements", "base",
+    "task", "secure-aggregation", "one-user-per-row", "accept_ledger_loss", "policies",
+)  # fmt: skip
+
 
 def test_values_have_the_settings_types():
     grid = parsed(["clip-norm=0.05, 0.1", "rounds=3,5", "normalized=true,false", "model=btl"])
@@ -20,12 +27,7 @@ def test_values_have_the_settings_types():
     assert len({repr(one) for one in all_points}) == 8
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["epsilon", "delta", "adjacency", "users", "data", "test", "heldout", "heldout_epsilon"]
-    + ["exact_heldout", "seed", "out", "resume", "noise", "population", "max_judgements", "base"]
-    + ["task", "secure-aggregation", "one-user-per-row", "accept_ledger_loss", "policies"],
-)
+@pytest.mark.parametrize("name", PROMISED)
 def test_what_decides_the_promise_is_no_candidate(name):
     with pytest.raises(InputError, match="same for all candidates"):
         parsed([f"{name}=1,2"])

@@ -14,10 +14,10 @@ from murmuration.privacy.selection.random_stopping import CandidateCost, RandomS
 from murmuration.server.lineage import lineage_of_saved
 from murmuration.sims.runtimes import execute as execution
 
-SMALL = {"epsilon": 4.0, "delta": 1e-3, "rounds": 2, "cohort": 10, "users": 40, "expected_runs": 3}
+SMALL = {"epsilon": 16.0, "delta": 1e-3, "rounds": 2, "cohort": 10, "users": 40, "expected_runs": 3}
 GRID = {"clip_norm": [0.05, 0.2, 0.8]}
-#: With which four candidates are drawn.
-SEED = 6
+#: Of which four candidates are drawn.
+SEED = 4
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -56,13 +56,14 @@ def test_the_winner_has_the_promise_of_the_search_and_nothing_of_the_others(
     shown = "".join(capfd.readouterr())
     assert len(candidates) > 2
     results = [result for result, *_ in candidates]
+    assert len({result["heldout_accuracy"] for result in results}) > 1
     best = max(result["heldout_accuracy"] for result in results)
     assert run.result["heldout_accuracy"] == best
 
     # One charge, and the promise is what it composes to.
     (charge,) = read_charges(tmp_path / "t" / "ledger.jsonl")
     assert isinstance(charge.event, RandomStopping)
-    assert run.promise.epsilon == run.result["epsilon"] <= 4.0
+    assert run.promise.epsilon == run.result["epsilon"] <= 16.0
     assert run.promise.seeded and not run.promise.private
     saved = lineage_of_saved("--reward", str(tmp_path / "t" / "model"), "--reward-privacy", "")
     assert saved.epsilon == run.promise.epsilon
@@ -74,7 +75,7 @@ def test_the_winner_has_the_promise_of_the_search_and_nothing_of_the_others(
     # Every candidate cost what was charged for; while it ran, one other was kept at most.
     (cost,) = charge.event.candidates
     for _, config, state, others in candidates:
-        assert config.epsilon < 4.0 and config.heldout_epsilon == 0.0
+        assert config.epsilon < 16.0 and config.heldout_epsilon == 0.0
         assert len(others) <= 1
         assert state["done"] < len(state["points"]) == len(candidates)
     assert cost.heldout_epsilon == run.result["heldout_epsilon"]
@@ -96,12 +97,13 @@ def test_the_winner_has_the_promise_of_the_search_and_nothing_of_the_others(
 
 def test_the_figure_has_noise_and_not_too_much(crowd, tmp_path):
     """Of a budget for held-out users: its scale is one over that, and it is no exact share."""
-    few = {**SMALL, "epsilon": 8.0, "expected_runs": 1.2}
+    few = {**SMALL, "expected_runs": 1.2}
     run = tune(crowd, grid=GRID, out=tmp_path / "t", seed=SEED, **few)
     held, users = run.result["heldout_epsilon"], run.result["heldout_users"]
     assert 0.2 / (held * users) <= run.result["heldout_noise"] <= 8.0 / (held * users)
-    shares = [run.result["heldout_accuracy"] * n for n in range(1, 2 * users)]
-    assert min(abs(share - round(share)) for share in shares) > 0.0 or held > 4.0
+    (charge,) = read_charges(tmp_path / "t" / "ledger.jsonl")
+    assert charge.event.candidates[0].heldout_epsilon == held < 16.0
+    assert charge.event.candidates[0].share == 0.2
 
 
 def test_a_search_that_is_interrupted_goes_on_as_the_same(crowd, tmp_path, monkeypatch, candidates):
