@@ -85,6 +85,9 @@ def setting_parameters() -> list[inspect.Parameter]:
     ]
 
 
+_OF_A_SEARCH = ("grid", "expected_runs", "eta")
+
+
 class RunCommand(TyperCommand):
     """A command whose ``--help`` shows what most runs need.
 
@@ -93,10 +96,7 @@ class RunCommand(TyperCommand):
     """
 
     #: Options that are no settings, and that most runs need.
-    COMMON = frozenset(
-        {"config", "runtime", "user_column", "as_json", "help_all"}
-        | {"grid", "expected_runs", "eta"}  # of a search
-    )
+    COMMON = frozenset({"config", "runtime", "user_column", "as_json", "help_all", *_OF_A_SEARCH})
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)

@@ -47,9 +47,9 @@ def tune(
         >>> from murmuration import tune
         >>> pair = {"prompt": "What now?", "chosen": "Save it.", "rejected": "Bet on it."}
         >>> rows = [{"user_id": f"user {n}", **pair} for n in range(200)]
-        >>> found = tune(rows, grid={"clip_norm": [0.05, 0.2]}, expected_runs=2, rounds=2,
-        ...              users=160, out="runs/tuned")
-        >>> found.promise.epsilon <= 3
+        >>> best = tune(rows, grid={"clip_norm": [0.05, 0.2]}, expected_runs=2, rounds=2,
+        ...             users=160, out="runs/tuned")
+        >>> best.promise.epsilon <= 3
         True
 
     Args:
@@ -79,15 +79,15 @@ def tune(
     quiet_libraries()
     from murmuration.api.config import run_folder
     from murmuration.server.run_folder import check_free
-    from murmuration.sims.tuning.search import run_search, told_of
+    from murmuration.sims.tuning.search import begun_with, run_search
 
     if resume and (out is None or grid is not None or settings or test is not None):
         raise InputError("--resume: give --out, and no settings: they are those of the search")
     folder = run_folder(out)
     if resume:
-        told = told_of(folder)
-        settings, grid = told["settings"], told["grid"]
-        expected_runs, eta = told["expected_runs"], told["eta"]
+        former = begun_with(folder)
+        settings, grid = former["settings"], former["grid"]
+        expected_runs, eta = former["expected_runs"], former["eta"]
         settings |= {"seed": _seed(folder)}
     elif grid is None:
         raise InputError("--grid: name a setting and its values, as in --grid clip_norm=0.05,0.1")
@@ -95,7 +95,12 @@ def tune(
         check_free(Path(os.path.realpath(folder)))
     sources = {name: value for name, value in (("data", data), ("test", test)) if value is not None}
     search, given = _search(sources, folder, grid or {}, expected_runs, eta, dict(settings))
-    told = {"settings": given, "grid": dict(grid or {}), "expected_runs": expected_runs, "eta": eta}
+    public = {
+        "settings": given,
+        "grid": dict(grid or {}),
+        "expected_runs": expected_runs,
+        "eta": eta,
+    }
     try:
         write_rows(sources, folder, again=resume)
         _refuse_lineage(search.configs)
@@ -104,7 +109,7 @@ def tune(
                 search,
                 folder,
                 lambda config: _executed(config, Runtime(runtime), users_per_node, workers),
-                told=told,
+                beside=public,
                 resume=resume,
             )
         return Run(folder, result)

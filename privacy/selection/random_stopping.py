@@ -45,7 +45,7 @@ DRAWN = 1e-12
 
 @dataclass(frozen=True)
 class CandidateCost:
-    """What one candidate is charged: rounds of a sampled Gaussian sum, and its held-out score.
+    """The charges of one candidate: rounds of a sampled Gaussian sum, and its held-out score.
 
     Attributes:
         probability: with which a user is in a round.
@@ -75,7 +75,7 @@ class CandidateCost:
             raise ValueError(f"a total variation distance is in [0, 1), got {self.distance}")
 
     @classmethod
-    def of(cls, charges: Mapping[Event, int]) -> "CandidateCost":
+    def of_charges(cls, charges: Mapping[Event, int]) -> "CandidateCost":
         """The cost of what a run charged, or plans to.
 
         Raises:

@@ -51,7 +51,7 @@ Execute = Callable[[RunConfig], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched, and how; all of it public but a seed.
+    """The settings that are searched, and how; all of it public but a seed.
 
     Attributes:
         configs: of each point of the grid a run with the whole budget, none with a folder.
@@ -173,7 +173,7 @@ def composed_epsilon(search: Search, epsilon: float, registered: int) -> float:
 
 
 def run_search(
-    search: Search, out: Path, execute: Execute, *, told: Mapping[str, Any], resume: bool = False
+    search: Search, out: Path, execute: Execute, *, beside: Mapping[str, Any], resume: bool = False
 ) -> dict[str, Any]:
     """Run a search to its end, or what is left of it; its result.
 
@@ -181,7 +181,7 @@ def run_search(
         search: what is searched.
         out: the folder.
         execute: runs a candidate.
-        told: what ``config.json`` has beside: what a search that is resumed needs.
+        beside: more of ``config.json``: what a search that is resumed needs.
         resume: whether the search in ``out`` is continued.
 
     Raises:
@@ -198,22 +198,24 @@ def run_search(
             return result
         if folder.is_new:
             folder.write_private(_SEED, {"seed": search.base.seed})
-            folder.write_json("config.json", Disclosure.public({**told, "search": figures}))
+            folder.write_json("config.json", Disclosure.public({**beside, "search": figures}))
         return _searched(search, folder, execute, figures, registered)
 
 
 def _figures(search: Search, registered: int) -> dict[str, Any]:
-    """What is computed once, before a search begins: for everybody to see."""
-    found = calibrate(search, registered)
+    """Return what is computed once, before a search begins: for everybody to see."""
+    calibrated_search = calibrate(search, registered)
     return {
         "settings": len(search.configs),
         "expected_runs": search.stopping.mean,
         "eta": search.stopping.eta,
         "gamma": search.stopping.gamma,
-        "candidates": [asdict(one) for one in found.event.candidates],
-        "epsilon": found.epsilon,
-        "candidate_epsilon": found.candidate_epsilon,
-        "every_setting_once_epsilon": composed_epsilon(search, found.candidate_epsilon, registered),
+        "candidates": [asdict(one) for one in calibrated_search.event.candidates],
+        "epsilon": calibrated_search.epsilon,
+        "candidate_epsilon": calibrated_search.candidate_epsilon,
+        "every_setting_once_epsilon": composed_epsilon(
+            search, calibrated_search.candidate_epsilon, registered
+        ),
     }
 
 
@@ -253,8 +255,8 @@ def _searched(
         best = _state(folder)["best"]["place"]
         chosen = search.points[drawn["points"][best]]
         candidate = folder.private / _CANDIDATES / str(best)
-        told = {**{k: v for k, v in figures.items() if k != "candidates"}, "chosen": dict(chosen)}
-        result = release(folder, candidate, ledger, base, told)
+        public = {name: value for name, value in figures.items() if name != "candidates"}
+        result = release(folder, candidate, ledger, base, {**public, "chosen": dict(chosen)})
     _forget(folder)
     return result
 
@@ -273,7 +275,7 @@ def _run_candidate(
     out = folder.private / _CANDIDATES / str(place)
     point, seed = state["points"][place], state["seeds"][place]
     result = execute(search.candidate(point, epsilon, out, seed))
-    spent = CandidateCost.of(read_account(out / "ledger.jsonl")[0].spent)
+    spent = CandidateCost.of_charges(read_account(out / "ledger.jsonl")[0].spent)
     if not any(spent.within(cost) for cost in event.candidates):
         raise InputError(
             "a candidate was charged more than was planned for it: nothing is released; begin "
@@ -291,7 +293,7 @@ def _run_candidate(
 
 
 def _drawn(search: Search, folder: RunFolder, seed: int) -> dict[str, Any]:
-    """What was drawn for a search: once, and from the operating system if there is no seed."""
+    """Return what was drawn for a search, once: from the operating system if there is no seed."""
     if (folder.private / _STATE).exists():
         return _state(folder)
     if (folder.path / "ledger.jsonl").exists():
@@ -350,16 +352,16 @@ def _forget(folder: RunFolder) -> None:
         os.utime(path, (begun, begun))
 
 
-def told_of(folder: Path) -> dict[str, Any]:
-    """Return what a search that is resumed was begun with.
+def begun_with(folder: Path) -> dict[str, Any]:
+    """Return what the search in a folder was begun with.
 
     Raises:
         InputError: there is none.
     """
     try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        if isinstance(found, dict) and "search" in found:
-            return found
+        written = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        if isinstance(written, dict) and "search" in written:
+            return written
     except (OSError, ValueError):
         pass
     raise InputError(f"--resume: there is no search in {folder}")

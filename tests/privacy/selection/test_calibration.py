@@ -19,12 +19,12 @@ def candidates(epsilon):
 @pytest.mark.parametrize("eta", [0.0, 1.0])
 def test_the_budget_is_met_from_below(eta):
     stopping = StoppingTime.with_mean(6.0, eta)
-    found = calibrated(3.0, stopping=stopping, candidates=candidates, **TERMS)
-    spent = accountant.epsilon([(found.event, 1)], **TERMS)
-    assert spent == found.epsilon
+    met = calibrated(3.0, stopping=stopping, candidates=candidates, **TERMS)
+    spent = accountant.epsilon([(met.event, 1)], **TERMS)
+    assert spent == met.epsilon
     assert 0.99 * 3.0 <= spent <= 3.0
-    assert found.event.candidates == tuple(
-        sorted(candidates(found.candidate_epsilon), key=lambda one: one.rounds)
+    assert met.event.candidates == tuple(
+        sorted(candidates(met.candidate_epsilon), key=lambda one: one.rounds)
     )
 
 

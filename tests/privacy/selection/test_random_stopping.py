@@ -174,10 +174,10 @@ def test_it_survives_json_and_says_each_cost_once():
 
 
 def test_what_a_run_charged_is_what_it_costs():
-    assert CandidateCost.of(COST.charges) == COST
+    assert CandidateCost.of_charges(COST.charges) == COST
     gaussian = PoissonGaussian(0.2, 10.0)
     discrete = DiscretizedGaussian(gaussian, 1025, 24)
-    cost = CandidateCost.of({discrete: 100, **HoldOut(0.2, 0.5).charges})
+    cost = CandidateCost.of_charges({discrete: 100, **HoldOut(0.2, 0.5).charges})
     assert cost == replace(COST, distance=100 * discrete.delta_overhead)
     assert not cost.within(COST) and cost.within(replace(COST, distance=1e-9))
 
@@ -193,7 +193,7 @@ def test_what_a_run_charged_is_what_it_costs():
 )
 def test_what_has_no_bound_is_refused(charges, why):
     with pytest.raises(ValueError, match=why):
-        CandidateCost.of(charges)
+        CandidateCost.of_charges(charges)
 
 
 @pytest.mark.parametrize(

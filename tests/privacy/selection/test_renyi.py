@@ -91,7 +91,7 @@ def test_delta_is_above_the_exact_one_and_near_it(q, sigma, rounds):
 
 @pytest.mark.parametrize("sigma", [0.7, 1.0, 5.0])
 def test_a_distribution_from_a_curve_dominates_it_on_both_sides(sigma):
-    """Of a Gaussian the curve is known; between points and below zero it must hold, too."""
+    """A curve that is known: between its points and below zero it must hold, too."""
     loss = renyi.dominating(
         lambda e_N: np.array([gaussian_delta(sigma, float(e)) for e in e_N]), INTERVAL
     )

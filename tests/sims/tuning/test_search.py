@@ -96,7 +96,7 @@ def test_the_winner_has_the_promise_of_the_search_and_nothing_of_the_others(
 
 
 def test_the_figure_has_noise_and_not_too_much(crowd, tmp_path):
-    """Of a budget for held-out users: its scale is one over that, and it is no exact share."""
+    """A budget for held-out users: its scale is one over that, both ways."""
     few = {**SMALL, "expected_runs": 1.2}
     run = tune(crowd, grid=GRID, out=tmp_path / "t", seed=SEED, **few)
     held, users = run.result["heldout_epsilon"], run.result["heldout_users"]
@@ -169,12 +169,12 @@ def test_what_was_drawn_is_never_drawn_again(crowd, tmp_path, monkeypatch):
 
 
 def test_a_candidate_that_costs_more_than_was_charged_ends_the_search(crowd, tmp_path, monkeypatch):
-    spent = CandidateCost.of
+    spent = CandidateCost.of_charges
 
     def dearer(charges):
         return spent({event: times + 1 for event, times in charges.items()})
 
-    monkeypatch.setattr(CandidateCost, "of", staticmethod(dearer))
+    monkeypatch.setattr(CandidateCost, "of_charges", staticmethod(dearer))
     with pytest.raises(InputError, match="charged more than was planned"):
         tune(crowd, grid=GRID, out=tmp_path / "t", seed=SEED, **SMALL)
     assert not (tmp_path / "t" / "model").exists()
