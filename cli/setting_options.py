@@ -85,9 +85,6 @@ def setting_parameters() -> list[inspect.Parameter]:
     ]
 
 
-_OF_A_SEARCH = ("grid", "expected_runs", "eta")
-
-
 class RunCommand(TyperCommand):
     """A command whose ``--help`` shows what most runs need.
 
@@ -96,7 +93,7 @@ class RunCommand(TyperCommand):
     """
 
     #: Options that are no settings, and that most runs need.
-    COMMON = frozenset({"config", "runtime", "user_column", "as_json", "help_all", *_OF_A_SEARCH})
+    COMMON = frozenset({"config", "runtime", "user_column", "as_json", "help_all"})
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)

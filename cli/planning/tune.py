@@ -102,7 +102,12 @@ def tune(
     )
 
 
-#: Its class, whose help depends on the strategy and the task that are named.
-COMMAND = RunCommand
+class TuneCommand(RunCommand):
+    """As ``murmuration run``, whose help depends on strategy and task, with the grid."""
+
+    COMMON = RunCommand.COMMON | {"grid", "expected_runs", "eta"}
+
+
+COMMAND = TuneCommand
 
 add_parameters(tune, setting_parameters())
