@@ -41,6 +41,7 @@ from murmuration.privacy.selection.stopping_time import StoppingTime
 
 #: More than drawing K and a setting by floating-point numbers is off, in total variation.
 DRAWN = 1e-12
+_MOST_CANDIDATES = 1000
 
 
 @dataclass(frozen=True)
@@ -153,8 +154,11 @@ class RandomStopping:
     def __post_init__(self) -> None:
         listed: list[Any] = list(self.candidates)
         costs = [CandidateCost(**one) if isinstance(one, Mapping) else one for one in listed]
-        if not costs or not all(isinstance(one, CandidateCost) for one in costs):
-            raise ValueError("random stopping is of at least one candidate, each with its cost")
+        sound = 1 <= len(costs) <= _MOST_CANDIDATES
+        if not (sound and all(isinstance(one, CandidateCost) for one in costs)):
+            raise ValueError(
+                f"random stopping is of 1 to {_MOST_CANDIDATES:,} candidates, each with its cost"
+            )
         ordered = sorted(set(costs), key=lambda one: (one.probability, one.noise_multiplier,
                                                       one.rounds, one.share, one.heldout_epsilon,
                                                       one.distance))  # fmt: skip

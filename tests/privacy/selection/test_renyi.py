@@ -40,7 +40,7 @@ def test_between_whole_orders_the_line_lies_above_the_truth():
     def exact(order: float) -> float:
         def density(x: float) -> float:
             ratio = 1 - q + q * math.exp((x - 0.5) / sigma**2)
-            return stats.norm.pdf(x, scale=sigma) * ratio**order
+            return float(stats.norm.pdf(x, scale=sigma)) * ratio**order
 
         return math.log(integrate.quad(density, -30, 40, limit=200)[0])
 
@@ -73,7 +73,7 @@ def test_held_out_by_a_coin_is_the_mean_of_both_and_no_more():
             for y, ratio in ((1 - p, p / (1 - p)), (p, (1 - p) / p)):
                 mixed = (1 - share) * math.exp((x - 0.5) / sigma**2) + share * ratio
                 total += y * mixed**order
-            return total * stats.norm.pdf(x, scale=sigma)
+            return total * float(stats.norm.pdf(x, scale=sigma))
 
         exact = math.log(integrate.quad(density, -20, 30, limit=300)[0])
         assert exact <= both_L[place] + 1e-7

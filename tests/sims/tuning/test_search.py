@@ -3,10 +3,11 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from murmuration import InputError, Run, tune
+from murmuration import InputError, Run, train, tune
 from murmuration.privacy.accounting.ledger import read_account, read_charges
 from murmuration.privacy.accounting.terms import Caveat
 from murmuration.privacy.selection import calibration
@@ -14,7 +15,14 @@ from murmuration.privacy.selection.random_stopping import CandidateCost, RandomS
 from murmuration.server.lineage import lineage_of_saved
 from murmuration.sims.runtimes import execute as execution
 
-SMALL = {"epsilon": 16.0, "delta": 1e-3, "rounds": 2, "cohort": 10, "users": 40, "expected_runs": 3}
+SMALL: dict[str, Any] = {
+    "epsilon": 16.0,
+    "delta": 1e-3,
+    "rounds": 2,
+    "cohort": 10,
+    "users": 40,
+    "expected_runs": 3,
+}
 GRID = {"clip_norm": [0.05, 0.2, 0.8]}
 #: Of which four candidates are drawn.
 SEED = 4
@@ -102,6 +110,7 @@ def test_the_figure_has_noise_and_not_too_much(crowd, tmp_path):
     held, users = run.result["heldout_epsilon"], run.result["heldout_users"]
     assert 0.2 / (held * users) <= run.result["heldout_noise"] <= 8.0 / (held * users)
     (charge,) = read_charges(tmp_path / "t" / "ledger.jsonl")
+    assert isinstance(charge.event, RandomStopping)
     assert charge.event.candidates[0].heldout_epsilon == held < 16.0
     assert charge.event.candidates[0].share == 0.2
 
@@ -155,6 +164,8 @@ def test_what_was_drawn_is_never_drawn_again(crowd, tmp_path, monkeypatch):
         tune(crowd, grid=GRID, out=out, **SMALL)
     with pytest.raises(InputError, match="no settings"):
         tune(out=out, resume=True, epsilon=9.0)
+    with pytest.raises(InputError, match="is a search"):
+        train(out=out, resume=True)
     (out / "private" / "search.json").unlink()
     with pytest.raises(InputError, match="not drawn again"):
         tune(out=out, resume=True)
@@ -202,6 +213,7 @@ def test_a_candidate_that_costs_more_than_was_charged_ends_the_search(crowd, tmp
     ],
 )
 def test_what_cannot_be_searched_is_refused_before_anything(crowd, tmp_path, settings, why):
+    given: dict[str, Any] = {**SMALL, "grid": GRID, **settings}
     with pytest.raises(InputError, match=why):
-        tune(crowd, out=tmp_path / "t", **{**SMALL, "grid": GRID, **settings})
+        tune(crowd, out=tmp_path / "t", **given)
     assert not (tmp_path / "t").exists()
