@@ -6,6 +6,7 @@ read. What comes out costs nobody anything further, so its card carries the rewa
 A folder ``OUT`` holds:
 
     config.json       what was asked for, with digests of what was read
+    base.json         where the base is, by which what was saved finds it again
     sft/              where demonstrations were learnt first: the base after that, and a card
     reference.jsonl   the reference's answers that guards were fitted to
     metrics.jsonl     a line for each evaluation
@@ -190,6 +191,8 @@ def align(
     with RunFolder(out, resume=resume, check_same=same) as folder:
         if folder.is_new:
             _write_json(folder, "config.json", config)
+            place = {"path": base.settings.path, "digest": base.settings.digest}
+            _write_json(folder, "base.json", place)
         with writing(f"--out {out}"):
             for name in ("answers", "checkpoints"):
                 (out / name).mkdir(exist_ok=True)

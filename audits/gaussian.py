@@ -14,6 +14,7 @@ Legend: N trials, B users in a chunk, D dimensions.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -25,7 +26,7 @@ from murmuration.privacy.accounting.accountant import noise_multiplier_for
 from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import DELTA, Measured, Scores, Target, Task
+from murmuration.privacy.auditing import COMES_OR_GOES, DELTA, Measured, Scores, Target, Task
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise, installed
@@ -43,7 +44,7 @@ from murmuration.privacy.mechanisms.noisy_sum import (
     sum_noise_for,
 )
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.mechanisms.sampling import AllocationSampler, Block, PoissonSampler
 
 _CLIP = 0.1
 _LONG = 1e3  # far outside the ball
@@ -120,6 +121,47 @@ def audit_poisson(
 ) -> Measured:
     """Gaussian sums over Poisson-sampled cohorts."""
     return sampled_sums(task, make, rounds=rounds, probability=probability).measured(task)
+
+
+#: From a block, users' names and a round to the places of those in it.
+Draw = Callable[[Block, np.ndarray, int], np.ndarray]
+_BLOCK, _BLOCKS = 4, 5
+
+
+def audit_allocated(task: Task, draw: Draw = Block.draw, *, known: bool = False) -> Measured:
+    """Sums of blocks of rounds, in one of which each user is.
+
+    The attacker sees all of a block, and uses the likelihood ratio of the mixture over the user's
+    round. Two ways to get it wrong: another ``draw``, or a key by which the round is ``known``.
+    """
+    sampler, clip = AllocationSampler(_BLOCK), UserClip(_CLIP)
+
+    def charges(sigma: float) -> dict[Event, int]:
+        return GaussianSum(sampler, clip, sigma, task.adjacency).charges(_BLOCK * _BLOCKS)
+
+    noise = accountant.calibrate_noise(task.epsilon, charges, delta=DELTA, adjacency=task.adjacency)
+    first = GaussianSum(sampler, clip, noise, task.adjacency)
+    canary = clip.clip_sum(torch.tensor([[_LONG]])).item()
+    names_N = np.arange(task.trials, dtype=np.uint64)
+
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
+        score_N = np.zeros(task.trials)
+        for start in range(1, _BLOCK * _BLOCKS, _BLOCK):
+            block, ratio_N = sampler.begin(source, start), np.full(task.trials, -np.inf)
+            for round_ in range(start, start + _BLOCK):
+                exact_N, here_N = np.zeros(task.trials), draw(block, names_N, round_)
+                exact_N[here_N] = 0.0 if second else canary
+                noisy_N = replace(first, later=round_ > start).release(
+                    exact_N, round_=round_, covers="gradient sum", ledger=ledger, source=source
+                )
+                loss_N = log_ratio(noisy_N / clip.norm, 1.0, noise)
+                ratio_N = np.logaddexp(ratio_N, loss_N)
+                if known:
+                    score_N[here_N] += loss_N[here_N]
+            score_N += 0.0 if known else ratio_N
+        return score_N
+
+    return both_sides(task, one).measured(task)
 
 
 def audit_joint(
@@ -259,6 +301,13 @@ TARGETS = {
     "poisson-gaussian": Target(
         "50 Gaussian sums over Poisson cohorts, q = 0.05",
         audit_poisson,
+        trials=2_500_000,
+        power=0.6,
+    ),
+    "allocated-gaussian": Target(
+        "20 Gaussian sums, each user in one random round of every 4",
+        audit_allocated,
+        adjacencies=COMES_OR_GOES,
         trials=2_500_000,
         power=0.6,
     ),

@@ -10,7 +10,7 @@ Legend: N trials, F figures of a tally.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -21,12 +21,11 @@ from murmuration.privacy.auditing import DELTA, Measured, Target, Task, scratch_
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.hold_out import HoldOut, held_out
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
+from murmuration.privacy.mechanisms.tally import Tally, TallyRelease
 from murmuration.strategies.uls import UlsPlan
 
 _CLIP = UserClip(0.1)
 CANARY = np.array([4711], dtype=np.uint64)
-_TALLY = Tally()
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,14 @@ class Attack:
         public_key: the key of the coins, where anybody can know it; None: 32 secret bytes a run.
         exact: whether the tally is released without noise.
         counted: whether it is told how many users were trained on and held out.
+        tally: what is said of those held out.
     """
 
     share: float = 0.2
     public_key: bytes | None = None
     exact: bool = False
     counted: bool = False
+    tally: Tally = field(default_factory=Tally)
 
     def coins(self, trials: int, source: Randomness) -> np.ndarray:
         """Return whether the canary is held out, by the coin that runs toss: bool (N,)."""
@@ -68,7 +69,7 @@ def audit_hold_out(task: Task, attack: Attack | None = None) -> Measured:
         clip=_CLIP,
         hold_out=coins,
     )
-    tally_release = HeldOutRelease(coins, task.adjacency, _TALLY)
+    tally_release = TallyRelease(coins, task.adjacency, attack.tally)
 
     def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
         there = (-1.0 if replaced else 0.0) if second else 1.0  # which judgements, or none
@@ -88,7 +89,7 @@ def audit_hold_out(task: Task, attack: Attack | None = None) -> Measured:
 
 
 def _tallies(
-    tally_release: HeldOutRelease,
+    tally_release: TallyRelease,
     held_N: np.ndarray,
     there: float,
     ledger: Ledger,
@@ -96,11 +97,12 @@ def _tallies(
     exact: bool,
 ) -> np.ndarray:
     """The released sums of each trial, (N, F); the first is charged to the run's ledger."""
+    tally = tally_release.tally
     share = {1.0: 1.0, -1.0: 0.0}.get(there, math.nan)
-    mine_F, nobody_F = _TALLY.contribution(share), np.zeros(_TALLY.figures)
+    mine_F, nobody_F = _contribution(tally, share), np.zeros(tally.figures)
     if exact:
         return np.where(held_N[:, None], mine_F, nobody_F)
-    found_NF = np.empty((len(held_N), _TALLY.figures))
+    found_NF = np.empty((len(held_N), tally.figures))
     with scratch_ledger(tally_release.adjacency) as others:
         for trial, held in enumerate(held_N):
             found_NF[trial] = tally_release.release(
@@ -112,11 +114,16 @@ def _tallies(
     return found_NF
 
 
+def _contribution(tally: Tally, share: float) -> np.ndarray:
+    """Return the part of a canary whom the crowd's reward suits that often, and the own always."""
+    return tally.contribution(share, personal=1.0)
+
+
 def _score(
     x_N: np.ndarray,
     tally_NF: np.ndarray,
     plan: UlsPlan,
-    tally_release: HeldOutRelease,
+    tally_release: TallyRelease,
     attack: Attack,
     replaced: bool,
 ) -> np.ndarray:
@@ -127,7 +134,7 @@ def _score(
         run_N = (sign * x_N - 0.5) / plan.noise_multiplier**2
         if attack.exact:  # somebody is in the tally, or nobody
             return np.where(tally_NF.any(axis=1), math.inf, run_N)
-        mine_F = _TALLY.contribution(float(sign > 0))
+        mine_F = _contribution(tally_release.tally, float(sign > 0))
         moved_N = np.abs(tally_NF).sum(1) - np.abs(tally_NF - mine_F).sum(1)
         out_N = moved_N / float(tally_release.scale)
         if attack.public_key is not None:  # the attacker tosses the coin too

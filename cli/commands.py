@@ -28,6 +28,9 @@ COMMANDS = {
     "score": (
         "Score responses to a prompt: the higher, the better liked. Only differences mean anything."
     ),
+    "personalize": (
+        "Measure what users gain by rewards of their own, made of a trained model, with noise."
+    ),
     "respond": "Write responses to prompts with a causal language model.",
     "synthesize": (
         "Let a policy answer public prompts, and a private reward say which answers are better."
@@ -74,6 +77,7 @@ _ROOMS = {
             "align",
             "base",
             "export",
+            "personalize",
             "policies",
             "push",
             "respond",

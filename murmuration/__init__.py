@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from murmuration.api.comparing import compare
     from murmuration.api.judging import winrate
     from murmuration.api.looking import data
+    from murmuration.api.personalizing import Personalized, personalize
     from murmuration.api.privatizing import PrivatizedLabels, privatize
     from murmuration.api.ranking import BestItem, Ranking, best_item, rank
     from murmuration.api.responding import Responses, respond
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from murmuration.api.surveying import Survey, survey
     from murmuration.api.synthesizing import SyntheticPreferences, synthesize
     from murmuration.api.training import train
-    from murmuration.api.tuning import tune
+    from murmuration.planning.tune import tune
     from murmuration.planning.compare import StrategyComparison
     from murmuration.planning.data_summary import DataSummary
     from murmuration.planning.plan import plan
@@ -51,6 +52,7 @@ __all__ = [
     "DataSummary",
     "Guards",
     "InputError",
+    "Personalized",
     "PrivatizedLabels",
     "Ranking",
     "Responses",
@@ -70,6 +72,7 @@ __all__ = [
     "compare",
     "data",
     "online",
+    "personalize",
     "plan",
     "privatize",
     "rank",
@@ -94,6 +97,7 @@ _PLACES = {
     "DataSummary": "murmuration.planning.data_summary",
     "Guards": "murmuration.alignment.rewards",
     "InputError": "murmuration.preference.data.errors",
+    "Personalized": "murmuration.api.personalizing",
     "PrivatizedLabels": "murmuration.api.privatizing",
     "Ranking": "murmuration.api.ranking",
     "Responses": "murmuration.api.responding",
@@ -112,6 +116,7 @@ _PLACES = {
     "compare": "murmuration.api.comparing",
     "data": "murmuration.api.looking",
     "online": "murmuration.preference.online",
+    "personalize": "murmuration.api.personalizing",
     "plan": "murmuration.planning.plan",
     "privatize": "murmuration.api.privatizing",
     "rank": "murmuration.api.ranking",
@@ -120,7 +125,7 @@ _PLACES = {
     "survey": "murmuration.api.surveying",
     "synthesize": "murmuration.api.synthesizing",
     "train": "murmuration.api.training",
-    "tune": "murmuration.api.tuning",
+    "tune": "murmuration.planning.tune",
     "winrate": "murmuration.api.judging",
 }
 

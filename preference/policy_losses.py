@@ -15,6 +15,9 @@ and a judgement is lost on as by any reward, by differences z = r(first) − r(o
 - `square-dpo`: the same of DPO's rewards, clipped. Pairs.
 - `robust-dpo`: `dpo` without the bias of randomized labels.
 
+`selfplay` is no loss of a judgement: judgements say how people prefer, in circles if they do, and a
+policy then plays against itself (`preference.estimation.self_play`). It stands for χPO's rewards.
+
 How labels were randomized comes with the judgements: `flip_J` is the probability that a statement
 is not the truth. `robust-dpo`, `square-chipo` and `square-dpo` put in its place what has the truth
 as its expectation, for pairs c·(±1) with c = 1/(1 − 2·flip); with true labels that is the label
@@ -89,6 +92,7 @@ class PolicyObjective:
             moves: it is then given what has the truth as its expectation, where labels are
             randomized.
         bounded: whether it is within (1 + tanh(r_max))², so that a policy can be chosen by it.
+        plays: whether judgements only estimate a preference, by which policies play each other.
     """
 
     name: str
@@ -98,8 +102,10 @@ class PolicyObjective:
     clips: bool = False
     unbiased: bool = False
     bounded: bool = False
+    plays: bool = False
 
 
+SELF_PLAY = "selfplay"
 _OURS = {
     objective.name: objective
     for objective in (
@@ -111,17 +117,18 @@ _OURS = {
         ),
         PolicyObjective("square-dpo", _square, clips=True, unbiased=True, bounded=True),
         PolicyObjective("robust-dpo", unbiased=True),
+        PolicyObjective(SELF_PLAY, _square, chipo_reward, unbiased=True, plays=True),
     )
 }
-#: Those of ours, and the one where nobody says.
-POLICY_LOSSES = tuple(_OURS)
+#: Those of ours that are of a judgement, and the one where nobody says.
+POLICY_LOSSES = tuple(name for name, objective in _OURS.items() if not objective.plays)
 DEFAULT = POLICY_LOSSES[0]
 #: Of ours, those of pairs alone, that clip, that correct for randomized labels, and by which a
 #: policy can be chosen.
-PAIR_LOSSES = tuple(name for name, objective in _OURS.items() if objective.pair_loss)
-CLIPPED_LOSSES = tuple(name for name, objective in _OURS.items() if objective.clips)
-UNBIASED_LOSSES = tuple(name for name, objective in _OURS.items() if objective.unbiased)
-BOUNDED_LOSSES = tuple(name for name, objective in _OURS.items() if objective.bounded)
+PAIR_LOSSES = tuple(name for name in POLICY_LOSSES if _OURS[name].pair_loss)
+CLIPPED_LOSSES = tuple(name for name in POLICY_LOSSES if _OURS[name].clips)
+UNBIASED_LOSSES = tuple(name for name in POLICY_LOSSES if _OURS[name].unbiased)
+BOUNDED_LOSSES = tuple(name for name in POLICY_LOSSES if _OURS[name].bounded)
 
 
 def _check_declared(name: str, loaded: object) -> str:
@@ -143,7 +150,7 @@ def objective(name: str) -> PolicyObjective:
     if name in _OURS:
         return _OURS[name]
     if name not in OBJECTIVES.names():
-        known = ", ".join((*POLICY_LOSSES, *OBJECTIVES.names()))
+        known = ", ".join((*_OURS, *OBJECTIVES.names()))
         raise InputError(f"--loss must be one of {known}; got {name!r}")
     try:
         return OBJECTIVES.load(name)

@@ -8,6 +8,7 @@ from murmuration.preference import models
 from murmuration.preference.choices import NEXT_TOKENS
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
+from murmuration.reporting import over_users
 from murmuration.reporting.figures import (
     duration,
     points_of_error,
@@ -66,6 +67,8 @@ _LACKING: dict[str, Any] = {
     "tastes": 1,
     "personal_accuracy": None,
     "personal_gain_error": None,
+    "accuracy_over_users": None,
+    "gain_over_users": None,
     "heldout_chance": None,
     "test": "",
     "test_users": None,
@@ -139,6 +142,8 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
         "by_user_text": share_text(run["heldout_accuracy_by_user"], run["heldout_users"]),
         "error_text": _error(run),
         "personal_text": _personal(run),
+        "tenths_text": over_users.tenths(run["accuracy_over_users"]),
+        "gains_text": over_users.gains(run["gain_over_users"]),
         "loss_text": _loss(run),
         "time_text": duration(run["seconds_training"]),
         "speed_text": round_digits(speed) if speed else "",
@@ -177,10 +182,9 @@ def _personal(run: Mapping[str, Any]) -> str:
     if own is None or crowd is None:
         return ""
     gain, error = own - crowd, run["personal_gain_error"]
-    kind = "" if run["test_is_public"] or not error else ", of noise"
     shown = (
         f"{share_text(own, run['heldout_users'])} by user with each user's own, "
-        f"{100 * gain:+.1f} ± {points_of_error(error)} points{kind}"
+        f"{100 * gain:+.1f} ± {points_of_error(error)} points"
     )
     if gain > 2.0 * error:
         return shown

@@ -1,4 +1,4 @@
-"""The two plots of a report, as PNG bytes: what was learnt at what cost, and noise beside signal.
+"""The plots of a report, as PNG bytes: what was learnt at what cost, noise beside signal, for whom.
 
 Made with Matplotlib's objects on an Agg canvas: no global figure or style, so any thread may draw
 while others do. Long runs are thinned to a few hundred points a line.
@@ -120,6 +120,37 @@ def noise_plot(
     return _png(_styled(figure, palette, max(result["rounds"], rounds_T.max(initial=1))))
 
 
+def users_plot(
+    result: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]], palette: Palette = LIGHT
+) -> bytes:
+    """Return how accuracy differs over users, and under it what they gain by rewards of their own,
+    where there are such, as a PNG."""
+    del metrics
+    named = (
+        ("accuracy_over_users", "accuracy, %"),
+        ("gain_over_users", "gain by one's own reward, points"),
+    )
+    shown = [(result[name], label) for name, label in named if result.get(name)]
+    figure = Figure(figsize=(_WIDTH, 0.4 + 2.3 * len(shown)), dpi=200, layout="constrained")
+    for axes, (spread, label) in zip(
+        figure.subplots(len(shown), 1, squeeze=False)[:, 0], shown, strict=True
+    ):
+        knots, places = spread["knots"], range(len(spread["knots"]))
+        axes.bar(places, spread["shares"], width=0.8, color=palette.main)
+        means = np.interp(spread["deciles"], knots, places)
+        axes.plot(means, np.zeros(len(means)), "o", ms=5, c=palette.second, clip_on=False, zorder=3)
+        sign = "+" if knots[0] < 0 else ""
+        axes.set_xticks(places, [f"{100 * knot:{sign if knot else ''}.0f}" for knot in knots])
+        axes.set_ylabel("users")
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        _paper(axes, palette)
+        axes.tick_params(axis="x", pad=7)  # below the dots
+        axes.set_xlabel(label, color=palette.ink, fontsize=10)
+    figure.set_facecolor(palette.paper)
+    FigureCanvasAgg(figure)
+    return _png(figure)
+
+
 def _accuracy(
     axes: Axes,
     palette: Palette,
@@ -200,23 +231,27 @@ def _note(axes: Axes, colour: str, y: float, text: str, *, left: bool = False) -
 def _styled(figure: Figure, palette: Palette, rounds: float) -> Figure:
     figure.set_facecolor(palette.paper)
     for axes in figure.axes:
-        axes.set_facecolor(palette.paper)
         axes.set_xlim(0.5 if rounds < 20 else 0, rounds + max(0.5, rounds / 100))
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        axes.grid(True, axis="y", color=palette.faint, lw=0.6)
-        axes.set_axisbelow(True)
-        for name, spine in axes.spines.items():
-            spine.set_visible(name == "bottom")
-            spine.set_color(palette.faint)
-        axes.tick_params(
-            which="both", colors=palette.ink, labelcolor=palette.ink, labelsize=9.5, length=0
-        )
-        axes.yaxis.label.set(color=palette.ink, fontsize=10)
+        _paper(axes, palette)
     figure.axes[-1].set_xlabel("round", color=palette.ink, fontsize=10)
     figure.align_ylabels()
     FigureCanvasAgg(figure)
     return figure
+
+
+def _paper(axes: Axes, palette: Palette) -> None:
+    axes.set_facecolor(palette.paper)
+    axes.grid(True, axis="y", color=palette.faint, lw=0.6)
+    axes.set_axisbelow(True)
+    for name, spine in axes.spines.items():
+        spine.set_visible(name == "bottom")
+        spine.set_color(palette.faint)
+    axes.tick_params(
+        which="both", colors=palette.ink, labelcolor=palette.ink, labelsize=9.5, length=0
+    )
+    axes.yaxis.label.set(color=palette.ink, fontsize=10)
 
 
 def _png(figure: Figure) -> bytes:

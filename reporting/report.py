@@ -40,7 +40,7 @@ def write_report(
     twin: Mapping[str, Any] | None = None,
     audit: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write ``plots/accuracy.png``, ``plots/noise.png`` and ``report.html``; returns the last.
+    """Write the plots, as of ``reporting.plots``, and ``report.html``; returns the last.
 
     Args:
         folder: the run directory.
@@ -52,7 +52,10 @@ def write_report(
     folder = Path(folder)
     (folder / "plots").mkdir(parents=True, exist_ok=True)
     images = {}
-    for name, draw in (("accuracy", plots.accuracy_plot), ("noise", plots.noise_plot)):
+    drawn = {"accuracy": plots.accuracy_plot, "noise": plots.noise_plot}
+    if result.get("accuracy_over_users"):
+        drawn["users"] = plots.users_plot
+    for name, draw in drawn.items():
         light = draw(result, metrics, plots.LIGHT)
         replace_file(folder / "plots" / f"{name}.png", light)
         images[name] = light, draw(result, metrics, plots.DARK)
@@ -69,7 +72,7 @@ def page(
     images: Mapping[str, tuple[bytes, bytes]],
     beside: Provenance | None = None,
 ) -> str:
-    """The report as HTML; ``images`` are PNGs for light and for dark paper, of both plots."""
+    """The report as HTML; ``images`` are PNGs for light and for dark paper, of its plots."""
     uris = {
         name: [f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}" for png in both]
         for name, both in images.items()

@@ -21,7 +21,12 @@ from scipy import special
 
 from murmuration.audits.exponential import audit_choice
 from murmuration.audits.faults import Fault
-from murmuration.audits.gaussian import audit_distributed, audit_gaussian, sampled_sums
+from murmuration.audits.gaussian import (
+    audit_allocated,
+    audit_distributed,
+    audit_gaussian,
+    sampled_sums,
+)
 from murmuration.audits.hold_out import CANARY, Attack, audit_hold_out
 from murmuration.audits.labels import label_scores
 from murmuration.audits.pipeline import CLIP, Watching
@@ -53,7 +58,8 @@ from murmuration.privacy.mechanisms.hold_out import held_out
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.mechanisms.sampling import Block, PoissonSampler
+from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.solved import best_item
 from murmuration.strategies.solved.ranking import client_update
@@ -221,6 +227,15 @@ class _FreshNoise(PrefixSums):
         return exact_D + sum_D + noise_D(release)
 
 
+class _CountsTwice(Tally):
+    """Has a user count whole in each of two histograms."""
+
+    def contribution(
+        self, share: float, loss: float = math.nan, personal: float = math.nan
+    ) -> np.ndarray:
+        return 2.0 * super().contribution(share, loss, personal)
+
+
 class _LetsNanThrough(UserClip):
     """Does not look whether a vector is finite."""
 
@@ -312,6 +327,12 @@ def _shuffled(task: Task) -> Measured:
     return both_sides(task, one).measured(task)
 
 
+def _next_too(block: Block, names_N: np.ndarray, round_: int) -> np.ndarray:
+    """Those of a round, and those of the next one of the block."""
+    after = block.first + (round_ + 1 - block.first) % block.rounds
+    return np.union1d(block.draw(names_N, round_), block.draw(names_N, after))
+
+
 def _fresh_coins(task: Task) -> Measured:
     """One label, asked for ten times, answered by new coins each time."""
     mechanism = RandomizedResponse(task.epsilon)
@@ -390,6 +411,18 @@ FAULTS = {
         "tests/privacy/test_seeded_faults.py::shuffled_epochs",
         "the sampler has no other draw than independent coins",
         adjacency=Adjacency.ZERO_OUT,
+    ),
+    "allocated-twice": Fault(
+        "each user in two rounds of a block, charged as in one",
+        partial(audit_allocated, draw=_next_too),
+        "tests/privacy/test_seeded_faults.py::next_round_too",
+        "a round of a user is a function of their name and of the block's key",
+    ),
+    "public-allocation": Fault(
+        "blocks whose key can be made of a public name: who is in which round is known",
+        partial(audit_allocated, known=True),
+        "tests/privacy/test_seeded_faults.py::key_of_the_round_alone",
+        "a block's key has 32 secret bytes, and is kept in private/",
     ),
     "fresh-coins": Fault(
         "fresh coins for a label that was asked for again",
@@ -543,6 +576,14 @@ FAULTS = {
         "tests/server/test_evaluation.py::test_what_is_told_of_held_out_users_is_noisy_charged_and_nominal",
         "an exact figure is told by --exact-heldout only, and then nothing is saved by coins",
         trials=2_000,
+    ),
+    "counted-twice": Fault(
+        "a held-out user counts whole in each of two histograms, with the noise of one",
+        partial(audit_hold_out, attack=Attack(_MOSTLY, tally=_CountsTwice(personal=True))),
+        "tests/privacy/mechanisms/test_tally.py::test_no_user_moves_a_tally_by_more_than_is_accounted_for",
+        "a node's counts that come to more than its users can have are left out",
+        adjacency=Adjacency.REPLACE,
+        trials=4_000,
     ),
     "only-asked": Fault(
         "of the nodes that are to add noise, only those that are asked for users do",

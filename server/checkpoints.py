@@ -49,8 +49,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
     """Replace the checkpoint of a run's folder; it is on disk when this returns."""
     state = checkpoint.state
     private = {name: array for name, array in state.items() if name.startswith(PRIVATE)}
+    path = _private_place(folder, checkpoint.round)
     if private:
-        path = _private_place(folder, checkpoint.round)
         replace_file(path, _pieces({**private, _CHECK: _checksum(private)}))
     arrays = {
         **{name: array for name, array in state.items() if name not in private},
@@ -60,10 +60,9 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
         _HASH: np.frombuffer(bytes.fromhex(checkpoint.head.hash), dtype=np.uint8),
     }
     replace_file(folder / PLACE, _pieces({**arrays, _CHECK: _checksum(arrays)}))
-    if private:
-        for earlier in path.parent.glob("state-*.safetensors"):
-            if earlier != path:
-                earlier.unlink()
+    for earlier in path.parent.glob("state-*.safetensors"):
+        if earlier != path or not private:
+            earlier.unlink()
 
 
 def load(folder: Path) -> Checkpoint | None:

@@ -3,9 +3,9 @@
 With a test source, which its owner thereby declares public, the server evaluates by itself, as
 often as it likes. Without one, a share of the registered users is held out, by a secret coin of
 each; their nodes are asked once, at the end, and what is told of them is one release with noise,
-charged to the ledger (``privacy.mechanisms.tally``): accuracy by user, of models that say the next
-token also the loss. How many they are is told as a nominal number. Only ``--exact-heldout``, or a
-run that promises nothing, leaves out the noise.
+charged to the ledger (``privacy.mechanisms.tally``): accuracy by user and by tenths of the users,
+of models that say the next token also the loss. How many they are is told as a nominal number. Only
+``--exact-heldout``, or a run that promises nothing, leaves out the noise.
 """
 
 import math
@@ -23,7 +23,8 @@ from murmuration.preference.kinds.model import Examples, Model
 from murmuration.preference.models import declared
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
 from murmuration.privacy.disclosure import Released
-from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
+from murmuration.privacy.mechanisms.tally import Tally, TallyRelease
+from murmuration.privacy.user_histogram import ACCURACIES, GAINS, Spread
 from murmuration.server.resuming import HELD_OUT_FIGURES
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.config import RunConfig
@@ -50,8 +51,10 @@ class HeldOut:
         epsilon: what telling it cost; None where none was added.
         personal: as ``by_user``, of users' own rewards where there are tastes; on the same
             judgements, each with weights from others of that user's.
-        gain_error: standard error of ``personal`` − ``by_user``: of a test by user, of held-out
-            users that of the noise alone.
+        gain_error: standard error of ``personal`` − ``by_user``; of held-out users with that of
+            the noise.
+        accuracies: ``by_user`` over users, of a finished model.
+        gains: ``personal`` − ``by_user`` over users, of a finished model.
     """
 
     accuracy: float
@@ -66,6 +69,8 @@ class HeldOut:
     of_users: int | None = None
     personal: float | None = None
     gain_error: float | None = None
+    accuracies: Spread | None = None
+    gains: Spread | None = None
 
 
 def read_test(config: RunConfig) -> Data | None:
@@ -133,7 +138,12 @@ def final_evaluation(theta_D: np.ndarray, test: Examples) -> tuple[HeldOut, dict
     """Return the figures of a finished model on a public test, and what is to be known beside
     them; see `Examples.figures`."""
     accuracy, more = test.figures(theta_D)
-    return _held_out(accuracy, test), more
+    figure = _held_out(accuracy, test)
+    if len(accuracy.share_U):
+        figure = replace(figure, accuracies=ACCURACIES.spread(accuracy.share_U))
+    if len(accuracy.gain_U):
+        figure = replace(figure, gains=GAINS.spread(accuracy.gain_U))
+    return figure, more
 
 
 def on_held_out(
@@ -150,12 +160,12 @@ def on_held_out(
     if hold_out is None:
         release, measured = None, tally.read(strategy.tally(context.grid, theta_D, tally))
     else:
-        release = HeldOutRelease(hold_out, ledger.adjacency, tally)
+        release = TallyRelease(hold_out, ledger.adjacency, tally)
         release_once = partial(_told, release, theta_D, context, strategy, ledger)
         try:
             sum_F = np.array(context.once(HELD_OUT_FIGURES, release_once), dtype=np.float64)
             if not ledger.spent()[hold_out]:  # what was told is on file, its charge was lost
-                ledger.charge(hold_out, round_=config.rounds + 1, covers=release.covers)
+                ledger.charge(hold_out, round_=config.rounds + 1, covers=release.label)
         except BudgetExceeded as refusal:
             context.log({"not evaluated": str(refusal)})
             return None
@@ -173,12 +183,14 @@ def on_held_out(
         loss_noise=measured.loss_noise if release else None,
         epsilon=hold_out.epsilon if hold_out else None,
         personal=measured.personal,
-        gain_error=measured.gain_noise,
+        gain_error=measured.gain_error,
+        accuracies=measured.accuracies,
+        gains=measured.gains,
     )
 
 
 def _told(
-    release: HeldOutRelease,
+    release: TallyRelease,
     theta_D: np.ndarray,
     context: RunContext,
     strategy: CohortStrategy,

@@ -20,6 +20,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Disclosure, Public, Shown
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.privacy.promise import Promise, delta_text
+from murmuration.privacy.user_histogram import Spread
 from murmuration.reporting.facts import in_words, of_rows
 from murmuration.reporting.provenance import name_of
 from murmuration.server.evaluation import HeldOut
@@ -161,8 +162,12 @@ def result_of(
         "heldout_accuracy_by_user": figure.by_user if figure else None,
         "heldout_error": figure.error if figure else None,
         "heldout_noise": figure.noise if figure else None,
+        "accuracy_over_users": figure.accuracies.to_json()
+        if figure and figure.accuracies
+        else None,
         "personal_accuracy": figure.personal if figure else None,
         "personal_gain_error": figure.gain_error if figure else None,
+        "gain_over_users": _lists(figure and figure.gains),
         **(_loss(figure) if config.task in NEXT_TOKENS else {}),
         # Not to the last digit: how long a round takes depends on who took part.
         "users_per_second": float(f"{config.cohort * pace.rounds / pace.seconds:.2g}")
@@ -269,6 +274,11 @@ def _heldout_users(context: RunContext, figure: HeldOut | None) -> int:
     if context.config.test:
         return figure.users if figure else 0
     return context.config.measured_on(len(context.participants.registry))
+
+
+def _lists(spread: Spread | None) -> dict[str, list[float]] | None:
+    """Return how a figure differs over users; None where that is not known."""
+    return spread.to_json() if spread else None
 
 
 def _loss(figure: HeldOut | None) -> dict[str, float | None]:

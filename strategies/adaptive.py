@@ -214,7 +214,7 @@ class AdaptivePlan(RadiusPlan):
         """Return what a round with this radius runs and charges; what it costs is the same at
         any."""
         return JointSum(
-            self.sampler,
+            self.coins,
             UserClip(radius),
             self.noise_multiplier,
             self.count_noise,

@@ -1,6 +1,6 @@
 """The server half that all sum-based strategies share: cohorts out, bounded sums in.
 
-One round: a Poisson cohort is drawn over all users, each node with sampled users gets one message,
+One round: a cohort is drawn over all users, each node with sampled users gets one message,
 sums are added up, the strategy turns the total into a gradient (through the ledger,
 if it is private), and the optimizer takes a step. Where rounds are few the strategy solves for a
 model instead, in ``update``.
@@ -32,7 +32,7 @@ from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.mechanisms import grid as grids
 from murmuration.privacy.mechanisms.distributed import NodeNoise
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.mechanisms.sampling import AllocationSampler, PoissonSampler
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.privacy.secure_aggregation import party
 from murmuration.strategies.charged_moves import ChargedMoves
@@ -76,7 +76,7 @@ class Plan(Protocol):
     """What a strategy samples, what that costs, and what nodes do; see ``strategies.sums``."""
 
     @property
-    def sampler(self) -> PoissonSampler:
+    def sampler(self) -> PoissonSampler | AllocationSampler:
         """Draws the cohort of each round."""
         ...
 
@@ -132,7 +132,7 @@ class CohortStrategy(Strategy):
     #: instead of a sum. The totals hold a row for each user of the cohort, zero until one comes.
     stacked: frozenset[str] = frozenset()
     #: Whether a seeded round that does not repeat bit for bit, when a simulation is resumed, can be
-    #: drawn and charged again. Only where no draw is over several rounds.
+    #: drawn and charged again. Only where no draw is over several rounds, so never in a block.
     draws_again: bool = False
     #: What nodes are told of the plan; see ``strategies.protocol.stated_plan``.
     stated: str = ""
@@ -161,6 +161,8 @@ class CohortStrategy(Strategy):
         self.plan, self.ledger = plan, ledger
         self.participants = participants
         self.sampler, self.optimizer = plan.sampler, optimizer
+        if isinstance(self.sampler, AllocationSampler):
+            self.draws_again = False
         self.source, self.features, self.log, self.timeout = source, features, log, timeout
         self.model, self.min_nodes = model, min_nodes
         self.attendance = Attendance()
@@ -250,6 +252,8 @@ class CohortStrategy(Strategy):
 
     def sample_cohort(self, round_: int) -> np.ndarray:
         """Indices (ascending) of the users that take part in a round."""
+        if isinstance(self.sampler, AllocationSampler):
+            raise TypeError(f"--strategy {self.name} has no blocks of rounds to draw")
         train, names_N = self.participants.train, self.participants.registry.keys_N
         return train[self.sampler.draw(names_N[train], self.source, round_)]
 

@@ -316,6 +316,11 @@ def _check_together(config: RunConfig, strategy: Strategy) -> None:
 
 def _check_tastes(config: RunConfig, strategy: Strategy) -> None:
     """Refuse what a basis with users' own weights is not for."""
+    if config.base and config.train == "head":
+        raise InputError(
+            f"--tastes learns its basis over --features: give --features {config.base} in place of "
+            "--base and --train head, which learns a head on the same states"
+        )
     if config.base or config.task != "reward":
         raise InputError(
             "--tastes is for a linear reward over --features (smollm2 or a GGUF file are a "
@@ -397,7 +402,7 @@ def _check_task(config: RunConfig, strategy: Strategy) -> None:
             "or another that takes steps"
         )
     if task == "policy":
-        _check_loss_of_policy(config)
+        _check_loss_of_policy(config, strategy)
         return
     if config.model != "btl":
         raise InputError(
@@ -412,10 +417,15 @@ def _check_task(config: RunConfig, strategy: Strategy) -> None:
         )
 
 
-def _check_loss_of_policy(config: RunConfig) -> None:
+def _check_loss_of_policy(config: RunConfig, strategy: Strategy) -> None:
     """Refuse what has no meaning for a policy's loss."""
     loss = config.loss or (BOUNDED_LOSSES[0] if config.policies else DEFAULT)
     of_loss = objective(loss)
+    if of_loss.plays and not (strategy.local and strategy.fits_policies):
+        raise InputError(
+            f"--loss {loss} learns how people prefer from labels that left their users randomized: "
+            "use --strategy local-label --adjacency replace-labels, or another --loss"
+        )
     if config.r_max and not of_loss.clips:
         raise InputError(
             f"--r-max: --loss {loss} does not clip; leave it out, or use one of "

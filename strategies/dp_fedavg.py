@@ -39,7 +39,14 @@ from murmuration.strategies.spec import (
     cohort_bytes,
     supported,
 )
-from murmuration.strategies.uls import DEFAULT_CLIP, Uls, UlsPlan, account
+from murmuration.strategies.uls import (
+    DEFAULT_CLIP,
+    Uls,
+    UlsPlan,
+    account,
+    check_sampling,
+    no_shares,
+)
 
 if TYPE_CHECKING:
     from murmuration.preference.kinds.model import TrainingExamples
@@ -111,6 +118,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         clip=UserClip(config.clip_norm or default_clip(local)),
         discrete=context.noise.on(context.dimension),
         normalized=own.normalized,
+        allocated=own.allocated,
         local=local,
         **context.cohort_sizes,
     )
@@ -140,6 +148,7 @@ DP_FEDAVG = Strategy(
     adjacencies=ALL,
     discrete=supported,
     masks=supported,
-    node_noise=supported,
+    node_noise=no_shares,
+    check=check_sampling,
     solve=sampled_users,
 )

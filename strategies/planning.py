@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.allocation import AllocatedGaussian, blocks_of
 from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
+from murmuration.privacy.mechanisms.sampling import AllocationSampler
 
 SIX = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
 
@@ -27,7 +29,7 @@ class PlanQuery:
     ``hold_out`` is how users are held out, if they are; ``variant`` and ``adaptation`` are those
     of ``aup``. Of a board ``items`` is how many items it has, ``max_votes`` the most votes of a
     voter that count, ``votes_each`` how many that is on average, and ``releases`` how often it is
-    released.
+    released. ``allocated``: each user is in one random round of each block.
     """
 
     strategy: str
@@ -46,6 +48,7 @@ class PlanQuery:
     max_votes: int | None = None
     votes_each: float | None = None
     releases: int | None = None
+    allocated: bool = False
 
     def refuse_examples(self) -> None:
         """InputError for what has a meaning only where single judgements are sampled."""
@@ -134,6 +137,9 @@ def _solved(query: PlanQuery, missing: str, adjacency: Adjacency) -> dict[str, f
     if "delta" in known and known["delta"] >= 1:
         raise InputError(f"--delta must be below 1; got {known['delta']}")
 
+    if query.allocated:
+        return _allocated(known, missing, adjacency, coins)
+
     def event(**change: float) -> PoissonGaussian:
         value = {**known, **change}
         return PoissonGaussian(value["cohort"] / value["users"], value["noise_multiplier"])
@@ -184,6 +190,56 @@ def _solved(query: PlanQuery, missing: str, adjacency: Adjacency) -> dict[str, f
     charges = {planned: int(result["rounds"]), **charges_of(coins)}
     terms = {"epsilon": result["epsilon"], "delta": result["delta"]}
     return result | attack_figures(charges, adjacency=adjacency, **terms)
+
+
+def _allocated(
+    known: Mapping[str, float], missing: str, adjacency: Adjacency, coins: HoldOut | None
+) -> dict[str, float]:
+    """Return all of ``SIX`` where each user is in one random round of each block, and what Poisson
+    sampling would need or cost. The last block may be broken off; as many as fit are whole."""
+    if missing not in ("epsilon", "noise_multiplier", "rounds"):
+        raise InputError(
+            f"--sampling allocation: --{missing} is not solved for; give it, and leave out "
+            "--epsilon, --noise-multiplier or --rounds"
+        )
+    sampler = AllocationSampler.for_cohort(int(known["users"]), int(known["cohort"]))
+    delta = known["delta"]
+
+    def charges(sigma: float, rounds: float) -> dict[Event, int]:
+        return {**blocks_of(sampler.rounds, sigma, int(rounds)), **charges_of(coins)}
+
+    def by_poisson(sigma: float) -> dict[Event, int]:
+        event = PoissonGaussian(sampler.probability, sigma)
+        return {event: int(known["rounds"]), **charges_of(coins)}
+
+    def epsilon(charged: Mapping[Event, int]) -> float:
+        return accountant.epsilon(charged.items(), adjacency=adjacency, delta=delta)
+
+    result, beside = dict(known), {}
+    if missing == "epsilon":
+        sigma = known["noise_multiplier"]
+        result[missing] = epsilon(charges(sigma, known["rounds"]))
+        beside["epsilon_by_poisson"] = epsilon(by_poisson(sigma))
+    elif missing == "noise_multiplier":
+        terms = {"delta": delta, "adjacency": adjacency}
+        result[missing] = accountant.calibrate_noise(
+            known["epsilon"], lambda sigma: charges(sigma, known["rounds"]), **terms
+        )
+        beside["noise_multiplier_by_poisson"] = accountant.calibrate_noise(
+            known["epsilon"], by_poisson, **terms
+        )
+    else:
+        event = AllocatedGaussian(sampler.rounds, known["noise_multiplier"])
+        result[missing] = sampler.rounds * accountant.rounds_for(
+            known["epsilon"], delta=delta, event=event, adjacency=adjacency, hold_out=coins
+        )
+        if not result[missing]:
+            raise InputError(f"no block meets epsilon = {known['epsilon']:g}; add noise")
+        result["epsilon"] = epsilon(charges(known["noise_multiplier"], result[missing]))
+    charged = charges(result["noise_multiplier"], result["rounds"])
+    terms = {"epsilon": result["epsilon"], "delta": delta}
+    figures = attack_figures(charged, adjacency=adjacency, **terms)
+    return {**result, "rounds_in_a_block": sampler.rounds, **beside, **figures}
 
 
 def largest(fits: Callable[[int], bool], most: int) -> int:

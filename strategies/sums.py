@@ -34,7 +34,7 @@ from murmuration.privacy.mechanisms.distributed import (
 )
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.mechanisms.sampling import AllocationSampler, PoissonSampler
 from murmuration.strategies.base import CohortStrategy, Plan
 from murmuration.strategies.planning import PlanQuery, Solve, attack_figures
 from murmuration.strategies.protocol import messages
@@ -99,7 +99,7 @@ class SumPlan(ABC):
         )
 
     @property
-    def sampler(self) -> PoissonSampler:
+    def sampler(self) -> PoissonSampler | AllocationSampler:
         """Return who is asked in a round: everybody."""
         return PoissonSampler(1.0)
 
@@ -124,6 +124,11 @@ class SumPlan(ABC):
         """Expected number of users' gradients computed in the whole run."""
 
     @property
+    def of_rounds(self) -> dict[Event, int]:
+        """Return what one release in each round costs."""
+        return {self.mechanism.event: self.rounds}
+
+    @property
     def besides(self) -> dict[Event, int]:
         """Return what is charged besides one release in each round and a hold-out.
 
@@ -134,7 +139,7 @@ class SumPlan(ABC):
     @property
     def charges(self) -> dict[Event, int]:
         """Return what the whole run will cost."""
-        counts = Counter({self.mechanism.event: self.rounds})
+        counts = Counter(self.of_rounds)
         counts.update(self.besides)  # adds up: rounds may release more than once
         counts.update(charges_of(self.hold_out))
         return dict(counts)
@@ -161,9 +166,14 @@ class CohortPlan(SumPlan):
         super().__post_init__()
 
     @property
-    def sampler(self) -> PoissonSampler:
-        """Return who is asked in a round: each user by a coin of their own."""
+    def coins(self) -> PoissonSampler:
+        """Return the coins of users who are in a round with probability M/N."""
         return PoissonSampler(self.cohort / self.users)
+
+    @property
+    def sampler(self) -> PoissonSampler | AllocationSampler:
+        """Return who is asked in a round: each user by a coin of their own."""
+        return self.coins
 
     @property
     def gradients(self) -> float:
@@ -348,6 +358,10 @@ class SumStrategy(CohortStrategy):
         """Finite, and no longer than ``users`` clip norms."""
         return self.plan.mechanism.clip.is_valid(sums["sum"], users)
 
+    def mechanism_of(self, round_: int) -> GaussianSum | ExampleSum:
+        """Return what a round runs and charges: all rounds alike."""
+        return self.plan.mechanism
+
     def release(
         self, round_: int, totals: Mapping[str, np.ndarray], purpose: str = ""
     ) -> np.ndarray:
@@ -356,7 +370,7 @@ class SumStrategy(CohortStrategy):
         ``purpose`` is what the ledger says is released. A round that releases several sums names
         each: a second one of the same name counts as the first one, run again.
         """
-        return self.plan.mechanism.release(
+        return self.mechanism_of(round_).release(
             totals["sum"],
             round_=round_,
             covers=purpose or self.covers,

@@ -6,8 +6,11 @@ With normalized clipping (De et al. 2022) it is divided by the clip norm too, so
 need no change when the clip norm changes.
 
 Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, for the whole
-sequence of models: T compositions of the Poisson-subsampled Gaussian with probability M/N. Trusted:
-the server (it sees clipped sums before noise) and the nodes' clipping.
+sequence of models: T compositions of the Poisson-subsampled Gaussian with probability M/N. Where
+users are allocated, each is in one random round of each block of b = N/M, and the guarantee is that
+of ⌈T/b⌉ blocks, the last perhaps broken off (``privacy.accounting.allocation``), under add-remove
+and zero-out. Trusted:
+the server (it sees clipped sums before noise, and who is in which round) and the nodes' clipping.
 
 Its non-private twin shows what that costs: the same cohorts and averages, nothing clipped, no
 noise. Formal guarantee of the twin: none; its ledger says epsilon = ∞.
@@ -18,27 +21,37 @@ Legend: S sampled users, D dimensions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from murmuration.preference.data.rows import InputError
+from murmuration.privacy.accounting.allocation import AllocatedLater
 from murmuration.privacy.accounting.events import Event, Unprotected
 from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
-from murmuration.strategies.base import SteppedStrategy
+from murmuration.privacy.mechanisms.sampling import (
+    AllocationSampler,
+    Block,
+    Blocks,
+    PoissonSampler,
+)
+from murmuration.strategies.base import PRIVATE, SteppedStrategy
 from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.own.shared import Retained
+from murmuration.strategies.settings.own.shared import Retained, Sampled
 from murmuration.strategies.settings.own.uls import UlsSettings
+from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
     ALL,
+    COMES_OR_GOES,
     BuiltStrategy,
     NodeHalf,
     RunContext,
@@ -70,11 +83,15 @@ RATE_CEILING = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class UlsPlan(CohortPlan):
-    """Sampled users' vectors are clipped; their noisy sum is divided by a constant."""
+    """Sampled users' vectors are clipped; their noisy sum is divided by a constant.
+
+    ``allocated``: each user is in one random round of each block, instead of any by coins.
+    """
 
     clip: UserClip
     normalized: bool = False
     discrete: Discrete = None
+    allocated: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,7 +100,21 @@ class UlsPlan(CohortPlan):
     @classmethod
     def calibrate_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
         """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
+        if plan.get("allocated"):
+            return super().calibrate_noise(epsilon, plan)
         return noise_for_users(epsilon, plan)
+
+    @property
+    def sampler(self) -> PoissonSampler | AllocationSampler:
+        """Return who is asked in a round."""
+        if self.allocated:
+            return AllocationSampler.for_cohort(self.users, self.cohort)
+        return self.coins
+
+    @property
+    def of_rounds(self) -> dict[Event, int]:
+        """Return what the rounds cost: each alike, or the first of each block for its others."""
+        return self.mechanism.charges(self.rounds)
 
     @cached_property
     def mechanism(self) -> GaussianSum:
@@ -131,9 +162,59 @@ class Uls(SumStrategy, SteppedStrategy):
     plan: UlsPlan
     draws_again = True
 
+    @cached_property
+    def blocks(self) -> Blocks | None:
+        """Return the blocks of rounds to which users are allocated, if they are."""
+        sampler = self.plan.sampler
+        return Blocks(sampler) if isinstance(sampler, AllocationSampler) else None
+
+    def sample_cohort(self, round_: int) -> np.ndarray:
+        """Indices (ascending) of the users that take part in a round."""
+        if self.blocks is None:
+            return super().sample_cohort(round_)
+        train, names_N = self.participants.train, self.participants.registry.keys_N
+        return train[self._block(round_, self.blocks).draw(names_N[train], round_)]
+
+    def mechanism_of(self, round_: int) -> GaussianSum:
+        """Return what a round runs and charges; the first of a block pays for all of it."""
+        mechanism, blocks = self.plan.mechanism, self.blocks
+        if blocks is None:
+            return mechanism
+        if self._block(round_, blocks).first != round_:
+            return replace(mechanism, later=True)
+        left = self.plan.rounds - round_ + 1
+        return replace(mechanism, released=min(left, blocks.sampler.rounds))
+
+    def _block(self, round_: int, blocks: Blocks) -> Block:
+        sampler, charges = blocks.sampler, self.ledger.charges
+        later = AllocatedLater(sampler.rounds, self.plan.noise_multiplier)
+        before = [
+            (charge.event, charge.round) for charge in charges if charge.covers == self.covers
+        ]
+        number, left = later.latest_block(before)
+        # What a ledger has lost may have been of the block that is running: then that is over.
+        return blocks.at(round_, self.source, (number + len(self.ledger.lost), left))
+
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The noisy sum over a fixed denominator; charged to the ledger first."""
-        return self.release(round_, totals) / self.plan.divisor
+        noisy_D = self.release(round_, totals)
+        if self.blocks is not None:
+            self.blocks.done()
+        return noisy_D / self.plan.divisor
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return what a resumed run needs, the secret key of a block that is not over among it."""
+        blocks = self.blocks if self.rounds_done < self.plan.rounds else None
+        kept = blocks.state(self.rounds_done + 1) if blocks else {}
+        return {**super().state(), **{PRIVATE + name: array for name, array in kept.items()}}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from ``state()``."""
+        super().restore(state)
+        if self.blocks is not None:
+            self.blocks.restore(
+                {name.removeprefix(PRIVATE): array for name, array in state.items()}
+            )
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
@@ -144,6 +225,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         clip=UserClip(config.clip_norm or DEFAULT_CLIP),
         discrete=context.noise.on(context.dimension),
         normalized=config.of(UlsSettings).normalized,
+        allocated=config.of(UlsSettings).allocated,
         **context.cohort_sizes,
     )
     optimizer = context.optimizer("sgd", plan.noise, plan.rate_ceiling)
@@ -164,12 +246,52 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
 
 def account(plan: UlsPlan, whoever: str) -> str:
     """For the report: what took place in a round, and what ``whoever`` took part did."""
+    sampler = plan.sampler
+    took_part = (
+        f"In each round every user took part with probability {sampler.probability:.3g}, by "
+        "Poisson sampling, independently per user."
+        if isinstance(sampler, PoissonSampler)
+        else f"In each {sampler.rounds} rounds every user took part in one, each as likely, "
+        "independently per user (random allocation)."
+    )
     return (
-        f"In each round every user took part with probability {plan.cohort / plan.users:.3g}, "
-        f"by Poisson sampling, independently per user. Whoever did {whoever} clipped to length "
+        f"{took_part} Whoever did {whoever} clipped to length "
         f"{plan.clip.norm:g}. Gaussian noise of {plan.noise_multiplier:.3g} times that length "
         f"per coordinate was added to the sum, which was divided by {plan.cohort:,}, however "
         "many had taken part."
+    )
+
+
+def check_sampling(config: Settings) -> None:
+    """InputError, naming the option, for users who cannot be allocated to rounds as it is set."""
+    if not config.of(Sampled).allocated:
+        return
+    poisson = "or use --sampling poisson"
+    if Adjacency(config.adjacency) not in COMES_OR_GOES:
+        raise InputError(
+            f"--sampling allocation has no guarantee under {config.adjacency}: nothing is proved "
+            f"of a user who is replaced; use --adjacency add-remove or zero-out, {poisson}"
+        )
+    if not config.users and config.adjacency == Adjacency.ADD_REMOVE:
+        raise InputError(
+            "--sampling allocation divides the users by --cohort, and add-remove keeps how many "
+            "there are private: state a round, public number with --users, use --adjacency "
+            f"zero-out, {poisson}"
+        )
+    if config.users and config.cohort:
+        try:
+            AllocationSampler.for_cohort(config.users, config.cohort)
+        except ValueError as error:
+            raise InputError(f"{error}, {poisson}") from None
+
+
+def no_shares(config: Settings) -> str:
+    """Return why nodes could not add the noise, if they could not."""
+    if not config.of(Sampled).allocated:
+        return ""
+    return (
+        "against the server, which knows who is in which round, it is not accounted for with "
+        "--sampling allocation; use --sampling poisson, or another --noise"
     )
 
 
@@ -182,7 +304,8 @@ ULS = Strategy(
     adjacencies=ALL,
     discrete=supported,
     masks=supported,
-    node_noise=supported,
+    node_noise=no_shares,
+    check=check_sampling,
     solve=sampled_users,
 )
 

@@ -37,6 +37,7 @@ def plan(
         int | None, typer.Option(help=f"{meaning('group_size')} For els and group.")
     ] = None,
     sampling_probability: Annotated[float | None, of_setting("sampling_probability")] = None,
+    sampling: Annotated[str, of_setting("sampling")] = "poisson",
     variant: Annotated[
         str,
         of_setting("variant"),
@@ -79,6 +80,14 @@ def plan(
         float | None,
         typer.Option(
             help=rf"{meaning('heldout_epsilon')} \[default: as in run]",
+            show_default=False,
+        ),
+    ] = None,
+    tastes: Annotated[
+        int | None,
+        typer.Option(
+            help=rf"{meaning('tastes')} Here: how noisy figures about users held out are. "
+            r"\[default: 1]",
             show_default=False,
         ),
     ] = None,

@@ -67,7 +67,7 @@ def tune(
     others: --epsilon covers all of it. A search that was interrupted continues with
     --resume --out FOLDER, and no other settings.
     """
-    from murmuration.api.tuning import tune as search
+    from murmuration.planning.tune import tune as search
     from murmuration.reporting.live.live_view import summary
     from murmuration.sims.tuning.grid import parsed
 

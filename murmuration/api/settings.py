@@ -182,9 +182,9 @@ class ModelSettings(TypedDict, total=False):
     (user_id, text). sft: that of the responses in judgements. policy: a model that answers as
     people prefer. [default: reward]"""
 
-    loss: Literal["dpo", "ipo", "chipo", "square-chipo", "square-dpo", "robust-dpo"]
+    loss: Literal["dpo", "ipo", "chipo", "square-chipo", "square-dpo", "robust-dpo", "selfplay"]
     """policy: dpo, ipo, chipo; or square-chipo, square-dpo, robust-dpo, which correct for
-    randomized labels. [default: dpo]"""
+    randomized labels; or selfplay, where labels only say how people prefer. [default: dpo]"""
 
     beta: float
     """policy: the reward that a log-ratio of one stands for. [default: 1]"""
@@ -303,6 +303,10 @@ class StrategySettings(TypedDict, total=False):
     """Only for uls, dp-fedavg, adaptive, aup, nonprivate. Most judgements of a user in the
     whole run. [default: all]"""
 
+    sampling: Literal["poisson", "allocation"]
+    """Only for uls, dp-fedavg. Who is in a round. poisson: each user by a coin of their own.
+    allocation: each user in one random round of every users / --cohort. [default: poisson]"""
+
     local_steps: int
     """Only for dp-fedavg. Local steps of each user. [default: 4]"""
 
@@ -394,6 +398,13 @@ class StrategySettings(TypedDict, total=False):
 
     batch_size: int
     """Only for local-label. Batch size of a step. policy: in labels. [default: 64]"""
+
+    play_iterations: int
+    """Only for local-label. selfplay: how often a policy writes its opponents. [default: 8]"""
+
+    play_pairs: int
+    """Only for local-label. selfplay: pairs of responses that the base writes. [default:
+    512]"""
 
     judgement_cap: int
     """Only for exponential. Item level: most judgements of a user that count (the first ones).

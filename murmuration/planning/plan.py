@@ -11,6 +11,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
+from murmuration.preference.choices import MOST_TASTES
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.schema import Schema
 from murmuration.privacy.adjacency import Adjacency
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Strategies that plan the board of so many items.
 _BOARDS = ("ranking", "laplace-ranking")
+#: At which noise on it is stated.
+_ACCURACY = 0.75
 
 
 def plan(
@@ -33,6 +36,7 @@ def plan(
     delta: float | str | None = None,
     group_size: int | None = None,
     sampling_probability: float | None = None,
+    sampling: str = "poisson",
     variant: str = "centred",
     adaptation: str = "quantile",
     board_size: int | None = None,
@@ -42,6 +46,7 @@ def plan(
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     heldout: float | None = None,
     heldout_epsilon: float | None = None,
+    tastes: int | None = None,
     optimize: bool = False,
     compute: int | None = None,
     public: str | None = None,
@@ -80,6 +85,9 @@ def plan(
         delta: Delta, or ``"n^-1.1"``: of the number of users. 0: of a board with Laplace noise.
         group_size: els, group: most judgements that a user keeps.
         sampling_probability: els, group: probability of each kept judgement to be in a round.
+        sampling: uls, dp-fedavg: who is in a round. poisson: each user by a coin of their own.
+            allocation: each user in one random round of every users / cohort; then it is told
+            what Poisson sampling would need.
         variant: aup: variant.
         adaptation: aup centred: how the radius adapts.
         board_size: ranking: how many items a board has; then it is told how many voters tell
@@ -89,7 +97,9 @@ def plan(
         releases: ranking: how often the board is released; power is that of the last release.
         adjacency: Which data sets are neighbours.
         heldout: Share of users held out, besides ``users``, where there is no test.
-        heldout_epsilon: Budget for the accuracy on them.
+        heldout_epsilon: Budget for the figures about them.
+        tastes: As in ``train``; it changes nothing but the noise of figures about users held out,
+            which then are two.
         optimize: uls, els: find group size and cohort for ``compute``.
         compute: With ``optimize``, gradients of single judgements in a round.
         public: With ``optimize``, judgements of people outside training, to learn how long
@@ -113,7 +123,7 @@ def plan(
     from murmuration.strategies.settings.declaration import about
     from murmuration.strategies.settings.model import user_isolation
     from murmuration.strategies.settings.privacy import check_delta, is_zero, parse_delta
-    from murmuration.strategies.settings.sampling import usual_cohort
+    from murmuration.strategies.settings.sampling import usual_cohort, whole_blocks
 
     for name, value in (
         ("users", users),
@@ -124,9 +134,12 @@ def plan(
         ("board_size", board_size),
         ("max_votes", max_votes),
         ("releases", releases),
+        ("tastes", tastes),
     ):
         if value is not None and type(value) is not int:
             raise InputError(f"{name} must be a whole number; got {value!r}")
+    if tastes is not None and not 1 <= tastes <= MOST_TASTES:
+        raise InputError(f"tastes must be 1 to {MOST_TASTES}; got {tastes}")
     for name, value in (
         ("epsilon", epsilon),
         ("noise_multiplier", noise_multiplier),
@@ -145,12 +158,14 @@ def plan(
         if strategy in ("els", "group") and group_size is None:
             group_size = taken.judgements
         from_survey = {"survey": taken.sentence}
-    for name, value in (("variant", variant), ("adaptation", adaptation)):
+    named = {"variant": variant, "adaptation": adaptation, "sampling": sampling}
+    for name, value in named.items():
         choices = about(OWN_SETTINGS[name][0]).choices
         if value not in choices:
             raise InputError(f"--{name} must be one of {', '.join(choices)}; got {value!r}")
         if value != OWN_SETTINGS[name][0].default and strategy not in OWN_SETTINGS[name][1]:
-            raise InputError(f"--{name} is for --strategy aup, not {strategy}")
+            able = " and ".join(OWN_SETTINGS[name][1])
+            raise InputError(f"--{name} is for --strategy {able}, not {strategy}")
     if strategy not in _BOARDS and {board_size, max_votes, votes_each, releases} != {None}:
         raise InputError(
             "--board-size, --max-votes, --votes-each and --releases are for "
@@ -169,8 +184,10 @@ def plan(
     given = (epsilon, noise_multiplier, rounds, users, numeric_delta)
     sampled = registry.named(strategy).samples and sampling_probability is None
     choose = cohort is None and users and sampled and not optimize and given.count(None) == 1
+    allocated = sampling == "allocation"
     if choose and users:
-        cohort = usual_cohort(users)
+        usual = usual_cohort(users)
+        cohort = whole_blocks(users, usual) if allocated else usual
     try:
         coins = _hold_out(heldout, heldout_epsilon, epsilon, neighbours)
         asked = PlanQuery(
@@ -190,6 +207,7 @@ def plan(
             max_votes,
             votes_each,
             releases,
+            allocated,
         )
         registry.check_adjacency(strategy, neighbours)
         about_rows = {
@@ -204,6 +222,8 @@ def plan(
             "no-prompt": no_prompt,
         }
         declared = {name: value for name, value in about_rows.items() if value is not None}
+        if optimize and allocated:
+            raise InputError("--optimize compares Poisson cohorts: leave out --sampling")
         if optimize:
             from murmuration.planning import optimize as optimize_plan
 
@@ -218,7 +238,7 @@ def plan(
         raise InputError(str(error)) from None
     return {
         **numbers,
-        **_heldout_figures(coins, int(numbers["users"]), neighbours),
+        **_heldout_figures(coins, int(numbers["users"]), neighbours, bool(tastes and tastes > 1)),
         "strategy": strategy,
         "adjacency": neighbours.value,
         "user_isolation": user_isolation(batch_users),
@@ -260,16 +280,23 @@ def _hold_out(
     return hold_out.usual(share, epsilon or 0.0, adjacency, budget or 0.0)
 
 
-def _heldout_figures(coins: HoldOut | None, users: int, adjacency: Adjacency) -> dict[str, float]:
-    """Return how many users are held out beside ``users``, and the noise of accuracy on them."""
-    from murmuration.privacy.mechanisms.tally import STEPS, HeldOutRelease, Tally
+def _heldout_figures(
+    coins: HoldOut | None, users: int, adjacency: Adjacency, personal: bool
+) -> dict[str, float]:
+    """Return how many users are held out beside ``users``, and the noise of an accuracy of 75 % on
+    them; with tastes also of what users gain."""
+    from murmuration.privacy.mechanisms.tally import Tally, TallyRelease
 
     if coins is None:
         return {}
+    tally = Tally(personal=personal)
     held = round(users * coins.share / (1.0 - coins.share))
-    std = HeldOutRelease(coins, adjacency, Tally()).std
-    return {
+    std = TallyRelease(coins, adjacency, tally).std
+    result = {
         "heldout_users": held,
         "heldout_epsilon": coins.epsilon,
-        "heldout_noise": std / STEPS / held if held else math.inf,
+        "heldout_noise": tally.noise(_ACCURACY, held, std) if held else math.inf,
     }
+    if tally.personal:
+        result["heldout_gain_noise"] = tally.gain_noise(0.0, held, std) if held else math.inf
+    return result

@@ -17,13 +17,14 @@ from murmuration.preference.data.loading import Data
 from murmuration.preference.data.rows import Kind
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.features.questionnaire import Questionnaire
+from murmuration.preference.kinds.array_examples import ArrayExamples
 from murmuration.preference.kinds.linear import LinearModel
 
 _CHUNK = 4096  # users whose vectors are there at a time
 
 
 @dataclass(frozen=True, eq=False)
-class SurveyAnswers:
+class SurveyAnswers(ArrayExamples):
     """Users' answers, as `preference.kinds.model.Examples` has them.
 
     Attributes:
@@ -42,8 +43,6 @@ class SurveyAnswers:
     width: int = 1
     flip_J: None = None
 
-    network, choices, measures_loss, measures_personal = None, 0, False, False
-
     @property
     def dimension(self) -> int:
         """V."""
@@ -61,19 +60,6 @@ class SurveyAnswers:
         rows_N = np.concatenate([np.arange(0), *ranges])
         start_S = torch.from_numpy(np.cumsum([0, *map(len, ranges)]))
         return replace(self, start_U=start_S, place_JQ=self.place_JQ[rows_N])
-
-    def in_public(self) -> Self:
-        """Return these: nothing depends on who is there."""
-        return self
-
-    def in_batches(self, tokens: int) -> Self:
-        """Return these: they have no tokens."""
-        del tokens
-        return self
-
-    def of_head(self) -> NoReturn:
-        """Raise ValueError."""
-        raise ValueError("a survey has no head that learns beside others")
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> NoReturn:
         """Raise ValueError."""

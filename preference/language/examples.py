@@ -19,7 +19,8 @@ With ``once_per_text`` the gradient of each text's score (a reward, or a log-lik
 once, by itself, for all users of a chunk who judged it: a user's gradient is their texts', each
 times the slope of their losses in its score. Where a thousand texts were judged fifty times, that
 is a fiftieth of the work. A text's bits depend on nothing but the text and θ, in whatever chunk it
-comes, so a user's vector is a function of that user's examples as before.
+comes, so a user's vector is a function of that user's examples as before. (With ``batch_users``
+texts share batches, and many users' vectors are one product.)
 
 Measures, such as logits, are taken text by text: a text's depend on nothing but the text and θ. Of
 a public test, where nobody is to be kept apart, texts share batches.
@@ -500,14 +501,39 @@ class TokenExamples(LanguageExamples):
         for some in self._sharing(mine_SN):
             texts_T = np.unique(self._texts_of(np.concatenate(some)))
             score_T, grads_TD = self._of_each(texts_T, touched, batch_users)
-            for mine_N in some:
+            rate = 1.0 if local is None else local.rate
+            if batch_users:
+                most = max(1, len(texts_T) // 4)  # rows beside those of the texts
+                for at in range(0, len(some), most):
+                    slope_BT = self._slopes_by_text(texts_T, score_T, some[at : at + most], model)
+                    yield slope_BT.to(grads_TD.device) @ grads_TD * rate, touched
+                continue
+            for mine_N in some:  # by their own texts alone: in company last digits could differ
                 texts_R = self._texts_of(mine_N)
                 place_R = np.searchsorted(texts_T, texts_R)
                 weight_N = np.full(len(mine_N), 1.0 / max(1, len(mine_N)))
                 slope_R = self.slopes(texts_R, score_T[place_R], mine_N, weight_N, model)
                 slope_R = torch.from_numpy(slope_R).float().to(grads_TD.device)
-                down_1D = slope_R[None] @ grads_TD[torch.from_numpy(place_R)]
-                yield down_1D if local is None else down_1D * local.rate, touched
+                yield slope_R[None] @ grads_TD[torch.from_numpy(place_R)] * rate, touched
+
+    def _slopes_by_text(
+        self,
+        texts_T: np.ndarray,
+        score_T: np.ndarray,
+        mine_BN: list[np.ndarray],
+        model: PreferenceModel,
+    ) -> torch.Tensor:
+        """Return the slopes of some users' mean losses in the scores of texts, (B, T) float32."""
+        taken_N, count_B = np.concatenate(mine_BN), np.array([len(mine_N) for mine_N in mine_BN])
+        user_N = np.repeat(np.arange(len(mine_BN)), count_B)
+        texts_R = self._texts_of(taken_N)
+        place_R = np.searchsorted(texts_T, texts_R)
+        weight_N = 1.0 / count_B[user_N]
+        slope_R = self.slopes(texts_R, score_T[place_R], taken_N, weight_N, model)
+        user_R = np.repeat(user_N, (self.text_JK[taken_N] >= 0).sum(1))
+        result_BT = np.zeros((len(mine_BN), len(texts_T)))
+        np.add.at(result_BT, (user_R, place_R), slope_R)
+        return torch.from_numpy(result_BT).float()
 
     def _texts_of(self, taken_N: np.ndarray) -> np.ndarray:
         """Return the texts of some examples, one example's after the other's, (R,)."""

@@ -44,7 +44,6 @@ class NextTokens(LanguageExamples):
     """Tokens of texts whose next tokens are said; from `second_T` on they are scored."""
 
     measures_loss = True  # that of the next token
-    measures_personal = False
 
     @property
     def width(self) -> int:
@@ -95,13 +94,15 @@ class NextTokens(LanguageExamples):
         scored = int(scored_J.sum())
         if not scored:
             return Accuracy(math.nan, math.nan, 0, 0, math.nan)
+        share_U = right_U[counted_U] / scored_U[counted_U]
         return Accuracy(
             pooled=float(right_J.sum()) / scored,
-            by_user=float((right_U[counted_U] / scored_U[counted_U]).mean()),
+            by_user=float(share_U.mean()),
             users=int(counted_U.sum()),
             judgements=scored,
             chance=1.0 / words,
             loss=float(loss_J.sum()) / scored,
+            share_U=share_U,
         )
 
     def _losses(self, texts_R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -61,14 +61,16 @@ class PolicyFit:
         weight_J: np.ndarray | None = None,
         model: PreferenceModel | None = None,
         progress: Callable[[int, int], None] = lambda *_: None,
+        start_D: np.ndarray | None = None,
     ) -> np.ndarray:
-        """θ after all steps, (D,) float32, from θ = 0.
+        """θ after all steps, (D,) float32.
 
         Args:
             examples: with at least one judgement.
             weight_J: how much each counts; all the same without.
             model: of preferences; BTL without.
             progress: is told steps done, and how many there are.
+            start_D: θ before them; zero without.
 
         Raises:
             InputError: a gradient is not finite, or there is nothing to fit to.
@@ -79,7 +81,10 @@ class PolicyFit:
         each_J = np.ones(judgements) if weight_J is None else weight_J / weight_J.mean()
         model = model or preference_model("btl")
         examples.prepare(np.arange(judgements), together=True)
-        theta_D = torch.zeros(base.dimension, device=base.device, requires_grad=True)
+        theta_D = torch.zeros(base.dimension, device=base.device)
+        if start_D is not None:
+            theta_D += torch.from_numpy(start_D).to(theta_D)
+        theta_D.requires_grad_(True)
         optimizer, steps = torch.optim.Adam([theta_D], self.rate), self.steps(judgements)
         for step, taken_N in enumerate(self._batches(judgements)):
             rising = min(1.0, (step + 1) / (_WARMUP * steps))

@@ -18,7 +18,6 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 import torch
@@ -29,6 +28,7 @@ from murmuration.preference.data.rows import Kind
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.features.hashing import FeatureMap, finite_features, usable_features
 from murmuration.preference.features.mapped_rows import filled_rows
+from murmuration.preference.kinds.array_examples import ArrayExamples
 from murmuration.preference.kinds.model import AddTo
 from murmuration.preference.linear import gradients, numba_gradients
 from murmuration.preference.linear.local_steps import LocalSteps
@@ -41,7 +41,7 @@ _GPU_SPARE = 2 * 2**30  # bytes; gradients of a chunk, and others who use it
 
 
 @dataclass(frozen=True, eq=False)
-class PairExamples:
+class PairExamples(ArrayExamples):
     """Feature differences of judgements, grouped by user like the judgements they come from.
 
     Attributes:
@@ -63,11 +63,6 @@ class PairExamples:
     width: int = 1
     flip_J: torch.Tensor | None = None
     kind: Kind = "pairs"
-
-    network = None  # there are no tokens
-    choices = 0  # a model is trained
-    measures_loss = False  # a reward has none
-    measures_personal = False  # there is one reward for all
 
     def __post_init__(self) -> None:
         if self.x_RD.ndim != 2 or self.y_R.shape != self.x_RD.shape[:1]:
@@ -138,19 +133,6 @@ class PairExamples:
     def single_rows(self) -> "PairExamples | None":
         """These, if a judgement is one row."""
         return self if self.width == 1 else None
-
-    def in_public(self) -> Self:
-        """Return these: no bit depends on who is there, public or not."""
-        return self
-
-    def in_batches(self, tokens: int) -> Self:
-        """Return these: they have no tokens."""
-        del tokens
-        return self
-
-    def of_head(self) -> Self:
-        """Raise ValueError."""
-        raise ValueError("a linear head is all that learns: there is none to learn first")
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
         """Return the accuracy of a head, as `accuracy_by` has it."""

@@ -50,6 +50,7 @@ import torch
 
 from murmuration.preference.accuracy import Accuracy, float32_of, with_personal
 from murmuration.preference.data.rows import InputError, Kind
+from murmuration.preference.kinds.array_examples import ArrayExamples
 from murmuration.preference.kinds.model import AddTo
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.linear.gradients import ONE_STEP, chunk_cuts, sum_of_chunks
@@ -300,7 +301,7 @@ def _personal_logits(
 
 
 @dataclass(frozen=True, eq=False)
-class TasteExamples:
+class TasteExamples(ArrayExamples):
     """Pairs of judgements, by which a shared basis is learned; as of
     `preference.kinds.model.TrainingExamples`, with θ of E = K·D numbers.
 
@@ -314,9 +315,8 @@ class TasteExamples:
     tastes: int
     half_J: np.ndarray
 
-    network, single_rows = None, None
-    choices = 0
-    measures_loss, measures_personal = False, True
+    single_rows = None
+    measures_personal = True
 
     def __post_init__(self) -> None:
         if self.pairs.width != 1 or self.pairs.kind != "pairs":
@@ -380,19 +380,6 @@ class TasteExamples:
         parts = [self.half_J[starts[user] : starts[user + 1]] for user in users_S]
         half_J = np.concatenate([self.half_J[:0], *parts])
         return replace(self, pairs=self.pairs.select(users_S), half_J=half_J)
-
-    def in_public(self) -> Self:
-        """Return these: no bit depends on who is there, public or not."""
-        return self
-
-    def in_batches(self, tokens: int) -> Self:
-        """Return these: they have no tokens."""
-        del tokens
-        return self
-
-    def of_head(self) -> Self:
-        """Raise ValueError."""
-        raise ValueError("a linear head is all that learns: there is none to learn first")
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
         """Return the accuracy of the crowd's reward, and by user of each user's own (`personal`).

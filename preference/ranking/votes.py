@@ -12,7 +12,6 @@ of these, C voters of a chunk, B boards, K items, Z covariates, V coordinates, W
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Self
 
 import numpy as np
 import torch
@@ -21,6 +20,7 @@ from murmuration.preference.accuracy import Accuracy, float32_of
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.rows import Kind
 from murmuration.preference.features.items import ItemFeatures
+from murmuration.preference.kinds.array_examples import ArrayExamples
 from murmuration.preference.ranking.layout import VoteLayout, ballot_weight
 
 _CHUNK_NUMBERS = 2**21  # of voters' vectors that are there at a time
@@ -32,7 +32,7 @@ _THERE = frozenset({"voters", "overall_voters"})
 
 
 @dataclass(frozen=True, eq=False)
-class ItemVotes:
+class ItemVotes(ArrayExamples):
     """Ballots on items, as `preference.kinds.model.Examples` has them.
 
     Attributes:
@@ -66,8 +66,7 @@ class ItemVotes:
     period_J: np.ndarray | None = None
     covariates_RZ: np.ndarray | None = None
 
-    network, choices, measures_loss, single_rows = None, 0, False, None
-    measures_personal = False
+    single_rows = None
 
     @property
     def dimension(self) -> int:
@@ -105,19 +104,6 @@ class ItemVotes:
             covariates_RZ=None if self.covariates_RZ is None else self.covariates_RZ[pairs_Q],
         )
 
-    def in_public(self) -> Self:
-        """Return these: nothing depends on who is there."""
-        return self
-
-    def in_batches(self, tokens: int) -> Self:
-        """Return these: they have no tokens."""
-        del tokens
-        return self
-
-    def of_head(self) -> Self:
-        """Raise ValueError."""
-        raise ValueError("a board has no head that learns beside others")
-
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
         """Return how often the better of a pair that did not tie scores higher; half, where both
         score the same."""
@@ -133,12 +119,14 @@ class ItemVotes:
         there_U = decided_U > 0
         if not there_U.any():
             return Accuracy(np.nan, np.nan, 0, 0, np.nan)
+        share_U = right_U[there_U] / decided_U[there_U]
         return Accuracy(
             pooled=float(right_U.sum() / decided_U.sum()),
-            by_user=float((right_U[there_U] / decided_U[there_U]).mean()),
+            by_user=float(share_U.mean()),
             users=int(there_U.sum()),
             judgements=int(decided_U.sum()),
             chance=0.5,
+            share_U=share_U,
         )
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:

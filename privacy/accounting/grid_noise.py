@@ -37,6 +37,12 @@ which is convex in α and no larger at either end, lies under it. So the new pai
 α ≥ 0, and such pairs compose (Zhu et al. 2022, Theorem 10). At 10,000 dimensions, noise multiplier
 1 and a clip norm of 2²⁸ steps f is about 2·10⁻¹⁴ a round.
 
+**A block of b rounds** in one of which the user is (``privacy.accounting.allocation``) is one
+release in b·d dimensions. What the others, and the user, add in a round may depend on the rounds
+before it; D and R are products, so given what was released both inequalities hold, of the noise of
+all b rounds together: with κ, κ′ and r of b·d dimensions, as the user still moves it by no more
+than Δ. P is then the mixture over the user's round, and P_R and Q_R are rounded, round by round.
+
 Coordinates may have noises of their own (a count beside a sum): then s is the least of them, and
 lengths are in units of each coordinate's noise.
 
@@ -56,6 +62,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from murmuration.privacy.accounting.allocation import AllocatedGaussian
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
@@ -74,13 +81,14 @@ class DiscretizedGaussian:
     """
 
     kind: ClassVar[str] = "on-grid"
-    event: PoissonGaussian | MixtureGaussian
+    event: PoissonGaussian | MixtureGaussian | AllocatedGaussian
     dimension: int
     precision: int
     parties: int = 1
 
     def __post_init__(self) -> None:
-        if not hasattr(self.event, "noise_multiplier") or not hasattr(self.event, "probability"):
+        sampled = hasattr(self.event, "probability") or isinstance(self.event, AllocatedGaussian)
+        if not (sampled and hasattr(self.event, "noise_multiplier")):
             raise ValueError(f"there is no discrete form of {self.event!r}")
         if not (type(self.dimension) is int and self.dimension >= 1):
             raise ValueError(f"the dimension must be a whole number ≥ 1, got {self.dimension!r}")
@@ -88,11 +96,19 @@ class DiscretizedGaussian:
             raise ValueError(f"the precision must be 0 to 48 bits, got {self.precision!r}")
         if not (type(self.parties) is int and self.parties >= 1):
             raise ValueError(f"noise is of at least one party, got {self.parties!r}")
+        if self.parties > 1 and isinstance(self.event, AllocatedGaussian):
+            # It would be accounted for against a server that knows in which round a user is.
+            raise ValueError("noise in shares is not accounted for with random allocation")
         if self.scale < math.sqrt(self.parties) or self.delta_overhead >= 0.5:
             raise ValueError(
                 f"the grid is too coarse for noise of {self.scale:g} steps in {self.dimension} "
                 "dimensions: nothing could be said about it"
             )
+
+    @property
+    def continuous(self) -> PoissonGaussian | MixtureGaussian | AllocatedGaussian:
+        """Return the event with noise that is not on a grid."""
+        return self.event
 
     @property
     def noise_multiplier(self) -> float:
@@ -108,7 +124,8 @@ class DiscretizedGaussian:
     def delta_overhead(self) -> float:
         """f: what a run may cost beyond the continuous event, as an addition to delta."""
         reach = getattr(self.event, "group_size", 1) / self.event.noise_multiplier
-        return delta_overhead(self.dimension, self.scale, reach, self.parties)
+        rounds = self.event.released if isinstance(self.event, AllocatedGaussian) else 1
+        return delta_overhead(rounds * self.dimension, self.scale, reach, self.parties)
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """The continuous event's loss, with ``delta_overhead`` moved from the bottom to infinity.

@@ -41,7 +41,8 @@ RULES = {
     "which is charged whole with the first",
     "allocated-gaussian": "blocks: each user is in one random round of each block, which is "
     "charged with its first; the density of the sums with a user over those without is the mean of "
-    "as many exp(y / s - 1 / (2 s^2)), y normal, discretized by mean-preserving spreads",
+    "as many exp(y / s - 1 / (2 s^2)), y normal, discretized by mean-preserving spreads; 1 stands "
+    "for those of rounds that are not released",
     "allocated-later": "later rounds of blocks: charged with the first",
     "random-stopping": "the best of K candidates, K truncated negative binomial (eta, gamma): "
     "D'(l) = D(l) + (1 + eta) min over m >= 1 of ((1 - 1/m) D(m) + log(1/gamma) / m) + log E[K] / "
@@ -97,18 +98,18 @@ def unpaid(charges: Iterable[tuple[Mapping[str, Any], int]]) -> int:
     """Return how many releases that a first one pays for, of a sum that grows or of a block, were
     charged to no first one of theirs."""
     charges, paid, result = list(charges), Counter[float](), 0
+    blocks: Counter[tuple[int, float]] = Counter()
     for event, times in charges:
         if event["kind"] == "poisson-gaussian" and event["probability"] == 1.0:
             paid[event["noise_multiplier"]] += times
-    blocks = {
-        (event["rounds"], event["noise_multiplier"]): times
-        for event, times in charges
-        if event["kind"] == "allocated-gaussian"
-    }
+        first = event["event"] if event["kind"] == "on-grid" else event
+        if first["kind"] == "allocated-gaussian":
+            later = first.get("released", first["rounds"]) - 1
+            blocks[first["rounds"], first["noise_multiplier"]] += later * times
     for event, times in charges:
         if event["kind"] == "allocated-later":
             block = event["rounds"], event["noise_multiplier"]
-            result += max(0, times - (event["rounds"] - 1) * blocks.get(block, 0))
+            result += max(0, times - blocks[block])
         if event["kind"] == "continued-sum":
             result += max(0, times - (event["releases"] - 1) * paid[event["noise_multiplier"]])
     return result

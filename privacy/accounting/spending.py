@@ -6,7 +6,7 @@ levels, about four for each doubling, and shown from the level before on. Nothin
 
 Whether a planned test or choice comes to pass may depend on the users, and figures about held-out
 users follow the last round: these count as charged from the start, as a run charges all of them in
-the end.
+the end. So do later rounds of blocks, which cost nothing.
 """
 
 import math
@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.allocation import AllocatedLater
 from murmuration.privacy.accounting.events import Event, ParallelEvent, PureDp
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.hold_out import HoldOut
@@ -92,4 +93,5 @@ class Spending:
 
 
 def _is_reserved(event: Event) -> bool:
-    return isinstance(event.event if isinstance(event, ParallelEvent) else event, PureDp | HoldOut)
+    reserved = PureDp | HoldOut | AllocatedLater
+    return isinstance(event.event if isinstance(event, ParallelEvent) else event, reserved)

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from murmuration.privacy.accounting.allocation import AllocatedGaussian
 from murmuration.privacy.accounting.events import Event, GroupGaussian, PoissonGaussian
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
@@ -49,7 +50,9 @@ class DiscreteNoise:
 
     dimension: int
 
-    def charged(self, event: PoissonGaussian | MixtureGaussian | GroupGaussian) -> Event:
+    def charged(
+        self, event: PoissonGaussian | MixtureGaussian | AllocatedGaussian | GroupGaussian
+    ) -> Event:
         """Return what a release costs that would cost ``event`` with continuous noise.
 
         Raises:

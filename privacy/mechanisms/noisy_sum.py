@@ -13,13 +13,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from murmuration.privacy.accounting.accountant import joint_noise_multiplier
-from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
+from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater, blocks_of
 from murmuration.privacy.accounting.events import Event, GroupGaussian, PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.mixture import MixtureGaussian
@@ -49,7 +49,8 @@ class GaussianSum:
     (Mironov et al. 2019; Koskela et al. 2020). With ``discrete`` noise see
     ``privacy.accounting.grid_noise``. Where users are allocated to the rounds of a block its first
     round pays for the whole (``privacy.accounting.allocation``), under add-remove and zero-out;
-    ``later`` is the mechanism of its other rounds, which a ledger takes after the first alone.
+    ``later`` is the mechanism of its other rounds, which a ledger takes after the first alone, and
+    ``released`` says how many rounds of a block will be run, if not all.
     """
 
     sampler: PoissonSampler | AllocationSampler
@@ -58,17 +59,18 @@ class GaussianSum:
     adjacency: Adjacency
     discrete: DiscreteNoise | DistributedNoise | None = None
     later: bool = False
+    released: int = 0
 
     def __post_init__(self) -> None:
         if isinstance(self.sampler, AllocationSampler):
-            if self.discrete is not None:
-                raise ValueError("random allocation is not accounted for with noise on a grid")
+            if isinstance(self.discrete, DistributedNoise):
+                raise ValueError("random allocation is not accounted for with noise by the nodes")
             if self.adjacency.vectors_changed != 1:
                 raise Unsupported(
                     f"random allocation has no guarantee under {self.adjacency}; "
                     "use add-remove or zero-out, or Poisson sampling"
                 )
-        elif self.later:
+        elif self.later or self.released:
             raise ValueError("Poisson cohorts have no blocks: every round pays for itself")
         if not math.isfinite(self.clip.sensitivity(self.adjacency)):
             raise ValueError("noise cannot be calibrated: contributions are not clipped")
@@ -83,10 +85,25 @@ class GaussianSum:
     def event(self) -> Event:
         """Return what one release costs."""
         if isinstance(self.sampler, AllocationSampler):
-            of_block = AllocatedLater if self.later else AllocatedGaussian
-            return of_block(self.sampler.rounds, self.noise_multiplier)
-        event = PoissonGaussian(self.sampler.probability, self.noise_multiplier)
+            if self.later:
+                return AllocatedLater(self.sampler.rounds, self.noise_multiplier)
+            event = AllocatedGaussian(self.sampler.rounds, self.noise_multiplier, self.released)
+        else:
+            event = PoissonGaussian(self.sampler.probability, self.noise_multiplier)
         return self.discrete.charged(event) if self.discrete else event
+
+    def charges(self, rounds: int) -> dict[Event, int]:
+        """Return what so many rounds cost; of blocks the last may be broken off."""
+        if not isinstance(self.sampler, AllocationSampler):
+            return {self.event: rounds}
+        blocks = blocks_of(self.sampler.rounds, self.noise_multiplier, rounds)
+        result: dict[Event, int] = {
+            replace(self, later=False, released=block.released).event: times
+            for block, times in blocks.items()
+        }
+        if later := rounds - sum(blocks.values()):
+            result[replace(self, later=True).event] = later
+        return result
 
     def release(
         self,

@@ -5,6 +5,8 @@ cohort is another event, a cohort that is redrawn because it was small or becaus
 out is another distribution: neither can be expressed here.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,20 +57,35 @@ class AllocationSampler:
     def __post_init__(self) -> None:
         check_block(self.rounds, 1.0)
 
+    @classmethod
+    def for_cohort(cls, users: int, cohort: int) -> "AllocationSampler":
+        """Blocks of users / cohort rounds.
+
+        Each user is in a round with probability 1/b, independently of the others, so nothing but
+        b must be whole: ``cohort`` is users / b, to a whole number.
+
+        Raises:
+            ValueError: no whole number of rounds has such a cohort; says which ones there are.
+        """
+        near = users / cohort
+        fits = sorted({max(1, math.floor(near)), math.ceil(near)})
+        for rounds in fits:
+            if cohort in (math.floor(users / rounds), math.ceil(users / rounds)):
+                return cls(rounds)
+        able = " or ".join(f"--cohort {round(users / b):,} ({b} rounds)" for b in reversed(fits))
+        raise ValueError(
+            f"--sampling allocation puts each of {users:,} users into one of a whole number of "
+            f"rounds, and --cohort {cohort:,} would take {near:.3g}: use {able}"
+        )
+
     @property
     def probability(self) -> float:
         """The share of the users that a round has, on average."""
         return 1.0 / self.rounds
 
     def begin(self, source: Randomness, round_: int) -> "Block":
-        """A block that holds this round, with a key of its own.
-
-        It begins with this round; with a seed where blocks begin that are counted from round 1,
-        so that a simulation that is gone on with draws the same again. Without one the key is
-        nowhere but in memory: whoever goes on with a run begins, and pays for, another block.
-        """
-        first = round_ - (round_ - 1) % self.rounds if source.seeded else round_
-        return Block(first, self.rounds, source.key("allocation", first))
+        """A block whose first round this is, with a key of its own."""
+        return Block(round_, self.rounds, source.key("allocation", round_))
 
 
 @dataclass(frozen=True)
@@ -93,3 +110,53 @@ class Block:
         carried_N = ((words_N & np.uint64(2**32 - 1)) * rounds) >> low
         place_N = ((words_N >> low) * rounds + carried_N) >> low
         return np.flatnonzero(place_N == np.uint64(round_ - self.first))
+
+
+class Blocks:
+    """The blocks of one run, one after the other: which one a round is in.
+
+    A run that is gone on with goes on in the ``running`` block if that was kept, with its key and
+    ``number``, and if its ledger has that block last and nothing for the round. Else the block is
+    over, wherever it was, and another begins, which pays for itself: nobody is in two rounds that
+    were paid for as one. Only a seeded run does a round twice, on the same coins, and releases no
+    other sum of it (``Ledger.charge``).
+    """
+
+    def __init__(self, sampler: AllocationSampler) -> None:
+        self.sampler = sampler
+        self.running: Block | None = None
+        self.number = 0  # of the running one among all that the ledger has, when it has it
+        self._open = 0  # the round that is being run: drawn, and not yet released
+
+    def at(self, round_: int, source: Randomness, last: tuple[int, frozenset[int]]) -> Block:
+        """Return the block of a round, until it is ``done``.
+
+        ``last`` is what the ledger has: how many blocks, and which rounds of the last are paid for
+        and left (``AllocatedLater.latest_block``).
+        """
+        block, (number, left) = self.running, last
+        if block is not None and self._open == round_:
+            return block
+        paid = number == self.number and round_ in left
+        if block is None or not block.holds(round_) or not (source.seeded or paid):
+            block, self.number = self.sampler.begin(source, round_), number + 1
+        self.running, self._open = block, round_
+        return block
+
+    def done(self) -> None:
+        """The round that was drawn last was released: it can be drawn no more."""
+        self._open = 0
+
+    def state(self, round_: int) -> dict[str, np.ndarray]:
+        """Return what this round needs of the running block, if it is in it: secrets."""
+        block = self.running
+        if block is None or not block.holds(round_):
+            return {}
+        placed = np.array([block.first, self.number])
+        return {"block": placed, "block key": np.frombuffer(block.key, np.uint8)}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from ``state``."""
+        if "block" in state:
+            first, self.number = state["block"].tolist()
+            self.running = Block(first, self.sampler.rounds, state["block key"].tobytes())

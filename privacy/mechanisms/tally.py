@@ -1,40 +1,47 @@
-"""What is said of held-out users: how often the model is right, by user, with pure privacy.
+"""What is said of held-out users: how often the model is right, and for whom, with pure privacy.
 
-Each held-out user contributes the share a of their judgements that the model gets right and the
-share 1 − a that it gets wrong, together 1 whatever they judged: the released ratio of the two noisy
-sums is the accuracy *by user*, and nothing about how many judgements anybody has enters. Where the
-model says the next token, half of a user's weight goes to their mean loss in nats, cut off at
-``LOSS_BOUND``; where users have rewards of their own (``--tastes``), to the share that their own
-reward gets right of the same judgements. All of it is whole numbers of ``STEPS``, so sums are exact
-in any order and under masks, and the noise is discrete Laplace
+Each held-out user is one count in a histogram, at the share of their judgements that the model gets
+right (``privacy.user_histogram``). From it the accuracy *by user* is read and that of
+each tenth of the users, so that a majority cannot hide a minority; how many judgements anybody has
+does not enter. Where the model says the next token, half of a user's weight goes to their mean loss
+in nats, cut off at ``LOSS_BOUND``; where users have rewards of their own (``--tastes``), to a
+second histogram, of what they gain by them: the share that their own reward gets right of the same
+judgements, less that of the crowd's. All of it is whole numbers of ``STEPS``, so sums are exact in
+any order and under masks, and the noise is discrete Laplace
 (``privacy.mechanisms.discrete_laplace``).
 
 One release covers every figure about held-out users, how many they are among them.
 
-Legend: U held-out users, F figures (right, wrong and, of next tokens, loss; or of tastes, right
-by each user's own reward).
+Legend: U held-out users, F figures (counts by accuracy and, of next tokens, the loss; or of tastes,
+counts by gain).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 
+from murmuration.privacy.accounting.events import PureDp
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import discrete_laplace
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.noisy_sum import fingerprint
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.user_histogram import ACCURACIES, GAINS, Spread
 
 #: A user's whole weight, in steps of the grid.
 STEPS = 2**20
 #: Nats a token; whoever's texts are less likely counts with so many.
 LOSS_BOUND = 12.0
 #: Below so many standard deviations of its noise, a number of users is no number to divide by.
-_CLEAR = 3.0
+_CLEAR = 2.5
+
+
+#: The figures that are counts by accuracy.
+_RIGHT = slice(len(ACCURACIES.knots))
+_REST = slice(len(ACCURACIES.knots), None)
 
 
 @dataclass(frozen=True)
@@ -45,19 +52,25 @@ class Measured:
         accuracy: mean over held-out users of the share that the model gets right.
         error: its standard error, at most: noise, and which users happened to be held out.
         noise: the part of it that is the noise's; 0 in an exact figure.
+        accuracies: the same over users.
         loss: mean over users of their mean loss in nats, each cut off at ``LOSS_BOUND``.
         loss_noise: the standard error of it that is the noise's.
         personal: as ``accuracy``, of each user's own reward, on the same judgements.
-        gain_noise: the standard error of ``personal`` − ``accuracy`` that is the noise's.
+        gain_error: the standard error of ``personal`` − ``accuracy``: noise, and luck.
+        gain_noise: the part of it that is the noise's.
+        gains: what users gain by their own reward, over users.
     """
 
     accuracy: float
     error: float
     noise: float
+    accuracies: Spread
     loss: float | None = None
     loss_noise: float | None = None
     personal: float | None = None
+    gain_error: float | None = None
     gain_noise: float | None = None
+    gains: Spread | None = None
 
 
 @dataclass(frozen=True)
@@ -81,12 +94,13 @@ class Tally:
     @property
     def figures(self) -> int:
         """F."""
-        return 3 if self.loss or self.personal else 2
+        beside = len(GAINS.knots) if self.personal else int(self.loss)
+        return len(ACCURACIES.knots) + beside
 
     @property
     def weight(self) -> int:
-        """A user's right and wrong together, in steps."""
-        return STEPS // (self.figures - 1)
+        """Return what a user counts by accuracy, in steps; the rest is for what is beside it."""
+        return STEPS // 2 if self.loss or self.personal else STEPS
 
     def contribution(
         self, share: float, loss: float = math.nan, personal: float = math.nan
@@ -96,78 +110,99 @@ class Tally:
         ``share`` is of their judgements (or tokens) that the model is right about, ``personal`` of
         those that their own reward is.
         """
-        found_F = np.zeros(self.figures)
+        part_F, beside = np.zeros(self.figures), STEPS - self.weight
         if not 0.0 <= share <= 1.0 or (self.loss and math.isnan(loss)):
-            return found_F
+            return part_F
         if self.personal and not 0.0 <= personal <= 1.0:
-            return found_F
-        right = math.floor(share * self.weight)
-        found_F[:2] = right, self.weight - right
+            return part_F
+        part_F[_RIGHT] = ACCURACIES.contribution(share, self.weight)
         if self.loss:
-            found_F[2] = math.floor(min(max(loss / LOSS_BOUND, 0.0), 1.0) * (STEPS - self.weight))
+            part_F[_REST] = math.floor(min(max(loss / LOSS_BOUND, 0.0), 1.0) * beside)
         if self.personal:
-            found_F[2] = math.floor(personal * (STEPS - self.weight))
-        return found_F
+            part_F[_REST] = GAINS.contribution(personal - share, beside)
+        return part_F
 
     def is_valid(self, sum_F: np.ndarray, users: int) -> bool:
         """Return whether so many users can have produced a node's sums."""
         if not (np.isfinite(sum_F).all() and (sum_F >= 0.0).all() and (sum_F % 1.0 == 0.0).all()):
             return False
-        counted, left = divmod(float(sum_F[:2].sum()), self.weight)
-        return (
-            left == 0.0
-            and counted <= users
-            and bool((sum_F[2:] <= counted * (STEPS - self.weight)).all())
-        )
+        counted, left = divmod(float(sum_F[_RIGHT].sum()), self.weight)
+        beside, most = float(sum_F[_REST].sum()), counted * (STEPS - self.weight)
+        whole = beside == most if self.personal else beside <= most
+        return left == 0.0 and counted <= users and whole
+
+    def noise(self, accuracy: float, users: float, std: float) -> float:
+        """Return the standard error of an accuracy that noise of ``std`` on each figure gives."""
+        return ACCURACIES.mean_noise(accuracy, users * self.weight, std)
+
+    def gain_noise(self, gain: float, users: float, std: float) -> float:
+        """Return the same of what users gain by their own rewards."""
+        return GAINS.mean_noise(gain, users * (STEPS - self.weight), std)
 
     def read(self, sum_F: np.ndarray, std: float = 0.0) -> Measured | None:
         """The figures from sums with noise of this ``std`` on each; None if noise drowns them."""
-        right, wrong = float(sum_F[0]), float(sum_F[1])
-        both = right + wrong
-        if both <= 0.0 or both < _CLEAR * math.sqrt(2.0) * std:
+        right_B, rest_F = sum_F[_RIGHT].astype(np.float64), sum_F[_REST].astype(np.float64)
+        if not _clear(right_B, std) or (self.personal and not _clear(rest_F, std)):
             return None
-        accuracy = min(1.0, max(0.0, right / both))
-        noise = std * math.hypot(accuracy, 1.0 - accuracy) / both
+        counted = float(right_B.sum())
+        accuracy = ACCURACIES.mean(right_B)
+        noise = self.noise(accuracy, counted / self.weight, std)
         # The variance of a share between 0 and 1 is at most mean · (1 − mean).
-        luck = math.sqrt(accuracy * (1.0 - accuracy) / (both / self.weight))
-        error = math.hypot(noise, luck)
+        luck = math.sqrt(accuracy * (1.0 - accuracy) / (counted / self.weight))
+        measured = Measured(accuracy, math.hypot(noise, luck), noise, ACCURACIES.read(right_B, std))
         if self.personal:
-            personal = min(1.0, max(0.0, float(sum_F[2]) / both))
-            gain = personal - accuracy
-            gain_noise = std * math.sqrt(1.0 + (1.0 + gain) ** 2 + gain**2) / both
-            return Measured(accuracy, error, noise, personal=personal, gain_noise=gain_noise)
+            gain, gains = GAINS.mean(rest_F), GAINS.read(rest_F, std)
+            gained_on = float(rest_F.sum()) / (STEPS - self.weight)
+            gain_noise = self.gain_noise(gain, gained_on, std)
+            return replace(
+                measured,
+                personal=min(1.0, max(0.0, accuracy + gain)),
+                gain_error=math.hypot(gain_noise, gains.deviation / math.sqrt(gained_on)),
+                gain_noise=gain_noise,
+                gains=gains,
+            )
         if not self.loss:
-            return Measured(accuracy, error, noise)
-        unit = LOSS_BOUND * self.weight / (STEPS - self.weight) / both
-        loss = min(LOSS_BOUND, max(0.0, float(sum_F[2]) * unit))
-        loss_noise = std * math.hypot(unit, math.sqrt(2.0) * loss / both)
-        return Measured(accuracy, error, noise, loss, loss_noise)
+            return measured
+        unit = LOSS_BOUND * self.weight / (STEPS - self.weight) / counted
+        loss = min(LOSS_BOUND, max(0.0, float(rest_F[0]) * unit))
+        uncertain = math.sqrt(len(right_B)) * loss / counted
+        return replace(measured, loss=loss, loss_noise=std * math.hypot(unit, uncertain))
+
+
+def _clear(sum_B: np.ndarray, std: float) -> bool:
+    """Return whether a number of users is no mere noise of ``std`` on each count."""
+    total = float(sum_B.sum())
+    return total > 0.0 and total >= _CLEAR * math.sqrt(len(sum_B)) * std
 
 
 @dataclass(frozen=True)
-class HeldOutRelease:
+class TallyRelease:
     """Discrete Laplace noise on the sums of a tally.
 
-    Formal guarantee: one release is (``hold_out.epsilon``, 0)-DP under ``adjacency`` for the users
-    who are held out, if every user's part came from ``tally.contribution``: noise of scale
+    Formal guarantee: one release is (``event.epsilon``, 0)-DP under ``adjacency`` for the users
+    whom it is about, if every user's part came from ``tally.contribution``: noise of scale
     Δ/ε on each sum, Δ being what one user can move them by in total.
+
+    Attributes:
+        event: what is charged: that of users whom coins held out of a run, or of all there are.
+        adjacency: the relation between neighbouring data sets.
+        tally: which figures there are.
+        label: what the ledger calls it.
     """
 
-    hold_out: HoldOut
+    event: HoldOut | PureDp
     adjacency: Adjacency
     tally: Tally
-
-    #: What the ledger calls it.
-    covers: ClassVar[str] = "figures about held-out users"
+    label: str = "figures about held-out users"
 
     def __post_init__(self) -> None:
-        if not self.hold_out.epsilon > 0.0:
+        if not self.event.epsilon > 0.0:
             raise ValueError("nothing can be said of held-out users without an epsilon for it")
 
     @property
     def scale(self) -> Fraction:
         """Scale of the noise on each sum, in steps."""
-        return STEPS * self.adjacency.vectors_changed / Fraction(self.hold_out.epsilon)
+        return STEPS * self.adjacency.vectors_changed / Fraction(self.event.epsilon)
 
     @property
     def std(self) -> float:
@@ -188,7 +223,7 @@ class HeldOutRelease:
             raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
         if sum_F.shape != (self.tally.figures,) or not (np.mod(sum_F, 1.0) == 0.0).all():
             raise ValueError("what is said of held-out users must be whole numbers")
-        replay = fingerprint(sum_F, float(self.scale), round_, self.covers, source)
-        charge = ledger.charge(self.hold_out, round_=round_, covers=self.covers, replay=replay)
-        coins = source.stream(self.covers, round_, charge.attempt)
+        replay = fingerprint(sum_F, float(self.scale), round_, self.label, source)
+        charge = ledger.charge(self.event, round_=round_, covers=self.label, replay=replay)
+        coins = source.stream(self.label, round_, charge.attempt)
         return [int(value) + discrete_laplace.draw(self.scale, coins) for value in sum_F]

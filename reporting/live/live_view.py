@@ -229,8 +229,12 @@ def _accuracy(run: Mapping[str, Any]) -> Iterator[_Row]:
         f"{', ' + run['by_user_text'] if public else ''} by user, ± {run['error_text']} "
         f"({_tested(run)})",
     )
+    if run["tenths_text"]:
+        yield "over users", run["tenths_text"]
     if run["personal_text"]:
         yield f"{run['tastes']} tastes", run["personal_text"]
+    if run["gains_text"]:
+        yield "gains", run["gains_text"]
 
 
 def _judged(run: Mapping[str, Any]) -> str:

@@ -169,7 +169,7 @@ def trained(world: World, case: Case, seed: int, honest_D: np.ndarray | None = N
     parameters = {"clip-norm": plan.clip.norm, "group-size": plan.group_size, "retain": 0}
     for round_ in range(1, plan.rounds + 1):
         theta = {"theta": optimizer.theta_D}
-        users_S = plan.sampler.draw(names_N, source, round_)
+        users_S = plan.coins.draw(names_N, source, round_)
 
         def summed(examples: PairExamples, mine_S: np.ndarray) -> np.ndarray:
             work = TrainRequest(theta, {**parameters, "round": round_}, mine_S)  # noqa: B023

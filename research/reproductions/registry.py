@@ -10,10 +10,12 @@ from murmuration.research.reproductions import (
 )
 from murmuration.research.reproductions.alignment import (
     accuracies,
+    argument_policies,
     arguments,
     frontier,
     head_states,
     judgements_each,
+    lora_rewards,
     step_times,
     synthetic_pairs,
     wins,
@@ -29,11 +31,12 @@ from murmuration.research.reproductions.policies import (
     label_private,
 )
 from murmuration.research.reproductions.ranking import arenas
-from murmuration.research.reproductions.rivals import real_people
+from murmuration.research.reproductions.rivals import real_people, tastes
 from murmuration.research.reproductions.uls import (
     accounting,
     conjecture,
     group_cohort,
+    language_model,
     mean_estimation,
     median_rule,
     personal,
@@ -84,6 +87,10 @@ ENTRIES = {
     "uls-mean": Entry(
         "Figure 7 of U: a mean estimated by sampled examples or users, best of one sweep for each",
         of_rows(mean_estimation.mean_estimation, mean_estimation.remarks, mean_estimation.plot),
+    ),
+    "uls-lm": Entry(
+        "Figures 3 to 5, 14 and 15 of U: a language model by ELS and ULS at equal compute",
+        of_rows(language_model.language_model, language_model.remarks, language_model.plot),
     ),
     "uls-median": Entry(
         "Figures 9 and 10 of U: the loss of ELS against group size, and whether the median suits",
@@ -175,10 +182,25 @@ ENTRIES = {
         arguments.arguments,
         arguments.of_people,
     ),
+    "argument-policies": Entry(
+        "SmolLM2 that learns from people's judgements to argue: DPO, Square-χPO and align",
+        argument_policies.argument_policies,
+        argument_policies.of_people,
+    ),
+    "lora-rewards": Entry(
+        "rewards of real people's judgements by LoRA in SmolLM2's last layers",
+        lora_rewards.lora_rewards,
+        lora_rewards.of_people,
+    ),
     "rivals": Entry(
         "strategies ranked on real people's judgements: one tuning budget each, and intervals",
         real_people.quick_or_not,
         real_people.of_people,
+    ),
+    "tastes": Entry(
+        "one reward, local steps, groups and tastes on real people: who gains, who is worse off",
+        tastes.quick_or_not,
+        tastes.of_people,
     ),
     "synthetic-preferences": Entry(
         "pairs that a private reward labelled, beside true judgements: labels, heads, policies",

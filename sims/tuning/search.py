@@ -40,6 +40,7 @@ from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.settings.declaration import Scalar
+from murmuration.strategies.settings.own.shared import Sampled
 
 #: Total variation distance that discrete noise of a candidate's rounds may have from the ideal.
 _DISCRETE = 1e-10
@@ -100,6 +101,8 @@ def check(config: RunConfig) -> None:
             "a search needs a score that is private: leave out --exact-heldout, and hold out users "
             "(--heldout), or name a public --test"
         )
+    if config.of(Sampled).allocated:
+        raise InputError("a search is with --sampling poisson: no bound is here for allocation")
     if config.noise == "distributed" or config.accept_ledger_loss:
         raise InputError("a search is without --noise distributed and --accept-ledger-loss")
 

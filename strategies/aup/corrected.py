@@ -92,7 +92,7 @@ class CorrectedPlan(CohortPlan):
         """Return what each round runs and charges."""
         share, least = self._best_split()
         return FilteredMean(
-            self.sampler,
+            self.coins,
             self.radius,
             least,
             self.noise_multiplier,

@@ -22,11 +22,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from murmuration.privacy.accounting import accountant, events
-from murmuration.privacy.accounting.allocation import AllocatedLater
+from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.composition import INTERVAL, of_several_runs
-from murmuration.privacy.accounting.events import Event, ParallelEvent, PureDp, Unprotected
+from murmuration.privacy.accounting.events import (
+    ContinuedSum,
+    Event,
+    ParallelEvent,
+    PureDp,
+    Unprotected,
+)
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
-from murmuration.privacy.accounting.mixture import MixtureGaussian
+from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import hold_out
 from murmuration.privacy.mechanisms.distributed import against_server
@@ -70,9 +76,28 @@ class StatedPlan:
         counts = [self.rounds, *(count for _, count in self.charges)]
         if any(type(count) is not int or not 1 <= count <= _MOST_ROUNDS for count in counts):
             raise ValueError(f"rounds and charges must be 1 to {_MOST_ROUNDS}")
-        if any(isinstance(getattr(e, "event", e), AllocatedLater) for e, _ in self.charges):
-            raise ValueError("no plan states blocks of rounds: their later ones would cost nothing")
+        if self._unpaid:
+            raise ValueError("more later rounds or releases than their first ones pay for")
         hold_out.check_one_run(hold_out.split(charged([self]).items())[1])
+
+    @property
+    def _unpaid(self) -> bool:
+        """Return whether later rounds of a block, or later releases of a sum, are stated that no
+        first one pays for; what is of a part of the users pays for none, nor is it paid for."""
+        counts, releases = _counted(self.charges), Counter[PoissonGaussian]()
+        for event, count in counts.items():
+            if not isinstance(getattr(event, "event", event), AllocatedLater | ContinuedSum):
+                continue
+            if isinstance(event, AllocatedLater):
+                paid = sum(n * max(0, event.paid_by(e) - 1) for e, n in counts.items())
+                if count > paid:
+                    return True
+            elif isinstance(event, ContinuedSum):
+                whole = PoissonGaussian(1.0, event.noise_multiplier)
+                releases[whole] += -(-count // (event.releases - 1))
+            else:
+                return True
+        return any(n > counts[whole] for whole, n in releases.items())
 
     @classmethod
     def of(
@@ -219,6 +244,12 @@ def _spread(event: Event) -> float:
     if isinstance(event, DiscretizedGaussian):
         event = event.event
     noise = float(getattr(event, "noise_multiplier", math.inf))
+    if isinstance(event, AllocatedLater):
+        return 0.0
+    if isinstance(event, AllocatedGaussian):
+        with np.errstate(over="ignore"):
+            divergence = float(np.expm1(1.0 / noise**2)) * event.released / event.rounds**2
+        return min(1.0 / noise, math.sqrt(divergence))
     if math.isinf(noise):
         return float(getattr(event, "epsilon", 0.0)) * math.sqrt(getattr(event, "labels", 1))
     # The mixture's mean is k/σ with probability P(k), and its χ² divergence E[exp(j·k/σ²)] − 1. Of

@@ -9,11 +9,16 @@ from murmuration.strategies.settings.data import DataConfig
 from murmuration.strategies.settings.declaration import Scalar, declared
 from murmuration.strategies.settings.model import ModelConfig
 from murmuration.strategies.settings.optimizer import OptimizerConfig
-from murmuration.strategies.settings.own.shared import Leveled, NoSettings
+from murmuration.strategies.settings.own.shared import Leveled, NoSettings, Sampled
 from murmuration.strategies.settings.privacy import PrivacyConfig
 from murmuration.strategies.settings.report import ReportConfig
 from murmuration.strategies.settings.runtime import RuntimeConfig
-from murmuration.strategies.settings.sampling import MOST_COHORT, SamplingConfig, usual_cohort
+from murmuration.strategies.settings.sampling import (
+    MOST_COHORT,
+    SamplingConfig,
+    usual_cohort,
+    whole_blocks,
+)
 
 if TYPE_CHECKING:
     from murmuration.privacy.mechanisms.hold_out import HoldOut
@@ -71,10 +76,14 @@ class Settings(
     def cohort_of(self, registered: int) -> int:
         """Return the expected number of users in a round: as given, else by ``usual_cohort``.
 
-        Under ``add-remove`` how many registered is private: it decides nothing here.
+        Under ``add-remove`` how many registered is private: it decides nothing here. Where users
+        are allocated to rounds, as many as make a whole number of rounds.
         """
         if self.cohort:
             return self.cohort
+        if self.of(Sampled).allocated:
+            users = self.trained_on(registered)
+            return whole_blocks(users, usual_cohort(users))
         if self.private and not self.users and self.adjacency == Adjacency.ADD_REMOVE.value:
             return MOST_COHORT
         return usual_cohort(self.trained_on(registered))

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 from functools import partial
 
@@ -14,6 +15,7 @@ from murmuration.alignment.align import Alignment
 from murmuration.alignment.reinforce import Steps
 from murmuration.alignment.rewards import Guards
 from murmuration.alignment.supervised import Supervised
+from murmuration.preference.base_names import place_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
@@ -112,8 +114,8 @@ def metrics(out):
 def test_a_policy_that_others_load_and_what_is_told_of_it(finished):
     _, out, result = finished
     names = sorted(path.name for path in out.iterdir())
-    assert names == ["answers", "config.json", "metrics.jsonl", "model", "plots", "private",
-                     "reference.jsonl", "report.html", "result.json"]  # fmt: skip
+    assert names == ["answers", "base.json", "config.json", "metrics.jsonl", "model", "plots",
+                     "private", "reference.jsonl", "report.html", "result.json"]  # fmt: skip
     assert json.loads((out / "result.json").read_text()) == result
     assert [line["step"] for line in metrics(out)] == [0, 2, 4]
     assert (result["stopped"], result["saved_step"]) == ("", 4)
@@ -125,6 +127,12 @@ def test_a_policy_that_others_load_and_what_is_told_of_it(finished):
     written = Writer.load(out / "model").write([row["prompt"] for row in rows], SHORT, (0, 5))
     assert written == [row["response"] for row in rows]
     assert np.isfinite(load_scorer(out / "model").score(["loan ?"], ["save it"])).all()
+
+
+def test_the_policy_finds_its_base_where_no_way_leads_there(finished):
+    """As from /tmp to a home: a model has the base's last name alone then."""
+    asked, out, _ = finished
+    assert place_of("./of-another-name", out / "model") == os.path.realpath(asked.base)
 
 
 def test_held_out_prompts_are_not_trained_on(asked, tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import user_key
-from murmuration.privacy.mechanisms.tally import STEPS
+from murmuration.privacy.mechanisms.tally import STEPS, Tally
 from murmuration.server.registration import read_registration
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import RAISED, LocalGrid
@@ -183,21 +183,26 @@ def test_who_is_registered_by_id_is_claimed_by_nobody(run, site):
     assert theta_D.tolist() == alone_D.tolist()
 
 
+def counts(*first, dtype=np.float64):
+    """Counts of users by accuracy, as a node is asked for them: these, and zeros."""
+    return np.pad(np.array(first, dtype=dtype), (0, Tally().figures - len(first)))
+
+
 HOSTILE_TALLIES = {
-    "negative": lambda users: np.array([-1.0, STEPS + 1.0]),
-    "a million million": lambda users: np.array([1e12, 1e12]),
-    "more than were asked": lambda users: np.array([STEPS * (users + 1.0), 0.0]),
-    "not a number": lambda users: np.array([np.nan, STEPS]),
-    "infinite": lambda users: np.array([np.inf, -np.inf]),
-    "a fraction": lambda users: np.array([0.5, STEPS - 0.5]),
-    "half precision": lambda users: np.array([60_000.0, 60_000.0], dtype=np.float16),
+    "negative": lambda users: counts(-1.0, STEPS + 1.0),
+    "a million million": lambda users: counts(1e12, 1e12),
+    "more than were asked": lambda users: counts(STEPS * (users + 1.0)),
+    "not a number": lambda users: counts(np.nan, STEPS),
+    "infinite": lambda users: counts(np.inf, -np.inf),
+    "a fraction": lambda users: counts(0.5, STEPS - 0.5),
+    "half precision": lambda users: counts(60_000.0, 60_000.0, dtype=np.float16),
     "extended precision": lambda users: (
-        np.array([STEPS, 0], np.longdouble) + np.longdouble(2) ** -40
+        counts(STEPS, dtype=np.longdouble) + np.longdouble(2) ** -40
     ),
-    "complex": lambda users: np.array([STEPS, 0.0], dtype=np.complex128),
+    "complex": lambda users: counts(STEPS, dtype=np.complex128),
     "one number": lambda users: np.array([float(STEPS)]),
     "a wide one": lambda users: np.zeros((2, 10_000)),
-    "texts": lambda users: np.array(["1", "0"]),
+    "texts": lambda users: np.array(["1", *10 * ["0"]]),
     "an error": lambda users: 1 / 0,
 }
 

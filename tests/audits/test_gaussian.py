@@ -9,6 +9,7 @@ from scipy import stats
 from murmuration.audits import gaussian
 from murmuration.audits.gaussian import (
     TARGETS,
+    audit_allocated,
     audit_discrete,
     audit_gaussian,
     audit_joint,
@@ -19,7 +20,7 @@ from murmuration.audits.gaussian import (
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.accountant import noise_multiplier_for
 from murmuration.privacy.accounting.events import PoissonGaussian
-from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.auditing import DELTA, Task, threshold_bound
 from murmuration.privacy.mechanisms.discrete_gaussian import installed
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum, JointSum
@@ -58,6 +59,19 @@ def test_sampled_sums_at_a_delta_that_trials_can_see(adjacency):
     )
     found = threshold_bound(scores, delta=0.01, confidence=0.99)
     assert 0.6 * truth < found <= truth
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT])
+def test_blocks_are_found_to_cost_nearly_what_they_claim(adjacency):
+    measured = audit_allocated(task(adjacency, trials=400_000))
+    assert 0.5 * measured.claimed < measured.lower <= measured.claimed
+    assert measured.claimed == pytest.approx(1.0, abs=1e-3)
+
+
+def test_nothing_is_audited_of_users_who_are_replaced_in_blocks():
+    assert Adjacency.REPLACE not in TARGETS["allocated-gaussian"].adjacencies
+    with pytest.raises(Unsupported):
+        audit_allocated(task(Adjacency.REPLACE, trials=10))
 
 
 def test_two_thirds_of_the_noise_are_not_enough():

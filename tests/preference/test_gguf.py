@@ -2,6 +2,7 @@ import json
 
 import pytest
 import torch
+import transformers
 
 from murmuration.preference.base_names import last_name, name_for, place_of
 from murmuration.preference.data.errors import InputError
@@ -30,6 +31,22 @@ def test_a_file_is_a_base_with_its_own_weights(tmp_path, cache):
     assert down.dtype == torch.float32
 
 
+def test_a_text_ends_as_the_file_says_whatever_transformers_reads(tmp_path, cache, monkeypatch):
+    """As transformers 5.17 reads SmolLM2, whose answers then never ended."""
+    read = transformers.AutoTokenizer.from_pretrained
+
+    def wrongly(*args, **settings):
+        tokenizer = read(*args, **settings)
+        if "gguf_file" in settings:
+            tokenizer.eos_token, tokenizer.pad_token = tokenizer.bos_token, None
+        return tokenizer
+
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", wrongly)
+    write_gguf(tmp_path / "tiny.gguf")
+    tokenizer, _ = load_causal(resolve_base(str(tmp_path / "tiny.gguf")))
+    assert (tokenizer.bos_token, tokenizer.eos_token) == ("<s>", "</s>")
+
+
 def test_it_is_converted_once_and_says_what_it_was(tmp_path, cache):
     write_gguf(tmp_path / "tiny.gguf")
     folder = converted(str(tmp_path / "tiny.gguf"))
@@ -38,7 +55,7 @@ def test_it_is_converted_once_and_says_what_it_was(tmp_path, cache):
     assert (folder / "model.safetensors").stat() == before
     origin = origin_of(folder)
     assert (origin["name"], origin["license"]) == ("Tiny", "apache-2.0")
-    assert folder.name == f"tiny-{origin['sha256'][:16]}-1"
+    assert folder.name == f"tiny-{origin['sha256'][:16]}-2"
     assert not is_packaged(folder)
     assert [*cache.glob("models/.new-*")] == []
 

@@ -75,6 +75,29 @@ def poisson_cohorts(
     binomial_sizes(sizes_T, users, probability)
 
 
+def allocated_cohorts(
+    draw: Callable[[int, int], Sequence[np.ndarray]], *, users: int, rounds: int, blocks: int
+) -> None:
+    """``draw(seed, block)`` are the cohorts of a block's rounds: each user in one, as likely each,
+    independently of other users, blocks and seeds."""
+    place_TN = np.full((2 * blocks, users), -1)
+    for at, (seed, block) in enumerate((s, b) for s in (0, 1) for b in range(blocks)):
+        cohorts = draw(seed, block)
+        assert len(cohorts) == rounds
+        for round_, cohort in enumerate(cohorts):
+            assert (place_TN[at, cohort] == -1).all(), "a user was in two rounds of a block"
+            place_TN[at, cohort] = round_
+    assert (place_TN >= 0).all(), "a user was in no round of a block"
+    counts_N = np.array([np.bincount(column, minlength=rounds) for column in place_TN.T])
+    expected = 2 * blocks / rounds
+    two_sided(float(((counts_N - expected) ** 2 / expected).sum()), users * (rounds - 1), "places")
+    same_TN = [place_TN[1:] == place_TN[:-1], place_TN[:blocks] == place_TN[blocks:]]
+    same_TN.append(place_TN[:, 1:] == place_TN[:, :-1])
+    std = math.sqrt((1 / rounds) * (1 - 1 / rounds))
+    for name, same in zip(("blocks", "seeds", "users"), same_TN, strict=True):
+        near_zero((same.mean() - 1 / rounds) / std * math.sqrt(same.size), f"alike in two {name}")
+
+
 def binomial_sizes(sizes_T: np.ndarray, users: int, probability: float) -> None:
     """Cohort sizes are Binomial(users, probability): chi-square over bins of about equal mass."""
     edges = np.unique(stats.binom.ppf(np.linspace(0, 1, 13)[1:-1], users, probability))
@@ -303,7 +326,8 @@ EVENT = PoissonGaussian(0.1, 4.0)
 
 _CHECKS = SimpleNamespace(
     **{f.__name__: f for f in (
-        two_sided, poisson_cohorts, binomial_sizes, gaussian_noise, unrelated, keyed_noise,
+        two_sided, poisson_cohorts, allocated_cohorts, binomial_sizes, gaussian_noise,
+        unrelated, keyed_noise,
         noise_fits_the_clip, clips, bounded_influence, accounts, counts_every_time,
         fine_print, exact_sums.dominates_exactly, exact_sums.survives_a_narrow_window,
         charged_before_it_exists, every_release_is_charged, does_not_repeat,

@@ -28,7 +28,7 @@ from murmuration.privacy.accounting.ledger import BudgetExceeded, Charge, Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.mechanisms.sampling import AllocationSampler, PoissonSampler
 
 EVENT = PoissonGaussian(0.1, 4.0)
 
@@ -181,6 +181,77 @@ def test_cohorts_that_are_drawn_once(checks: SimpleNamespace) -> None:
     stuck = drawn(60, np.random.default_rng(0))
     with pytest.raises(AssertionError):
         checks.poisson_cohorts(lambda _: stuck, users=60, probability=0.2, rounds=3_000)
+
+
+# Allocation to the rounds of a block
+
+IN_BLOCK = 4
+
+
+def allocated(names_N: np.ndarray, seed: int, block: int) -> list[np.ndarray]:
+    begun = AllocationSampler(IN_BLOCK).begin(Randomness(seed), 1 + IN_BLOCK * block)
+    return [begun.draw(names_N, begun.first + t) for t in range(IN_BLOCK)]
+
+
+def each_round_anew(names_N: np.ndarray, seed: int, block: int) -> list[np.ndarray]:
+    """As Poisson sampling draws."""
+    first = 1 + IN_BLOCK * block
+    return [
+        PoissonSampler(1 / IN_BLOCK).draw(names_N, Randomness(seed), first + t)
+        for t in range(IN_BLOCK)
+    ]
+
+
+def next_round_too(names_N: np.ndarray, seed: int, block: int) -> list[np.ndarray]:
+    cohorts = allocated(names_N, seed, block)
+    return [np.union1d(one, cohorts[(t + 1) % IN_BLOCK]) for t, one in enumerate(cohorts)]
+
+
+def begun_again_in_the_middle(names_N: np.ndarray, seed: int, block: int) -> list[np.ndarray]:
+    return allocated(names_N, seed, block)[:2] + allocated(names_N, seed + 9, block)[2:]
+
+
+def key_of_the_round_alone(names_N: np.ndarray, seed: int, block: int) -> list[np.ndarray]:
+    return allocated(names_N, 0, block)
+
+
+def one_allocation_for_all_blocks(names_N: np.ndarray, seed: int, block: int) -> list[np.ndarray]:
+    return allocated(names_N, seed, 0)
+
+
+def in_their_order(names_N: np.ndarray, seed: int, block: int) -> list[np.ndarray]:
+    place_N = (np.arange(len(names_N)) + Randomness(seed).key("x", block)[0]) % IN_BLOCK
+    return [np.flatnonzero(place_N == t) for t in range(IN_BLOCK)]
+
+
+Cohorts = Callable[[np.ndarray, int, int], list[np.ndarray]]
+
+
+def check_allocation(checks: SimpleNamespace, draw: Cohorts) -> None:
+    names_N = np.arange(300, dtype=np.uint64)
+    checks.allocated_cohorts(
+        lambda seed, block: draw(names_N, seed, block), users=300, rounds=IN_BLOCK, blocks=100
+    )
+
+
+def test_the_honest_allocation_passes(checks: SimpleNamespace) -> None:
+    check_allocation(checks, allocated)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        each_round_anew,
+        next_round_too,
+        begun_again_in_the_middle,
+        key_of_the_round_alone,
+        one_allocation_for_all_blocks,
+        in_their_order,
+    ],
+)
+def test_cohorts_that_are_not_allocated(checks: SimpleNamespace, fault: Cohorts) -> None:
+    with pytest.raises(AssertionError, match=r"two rounds|alike in two|places"):
+        check_allocation(checks, fault)
 
 
 # Noise

@@ -67,13 +67,18 @@ def test_what_is_promised_to_whom(make_result, changes, level):
         ),
         (
             {"personal_accuracy": 0.70, "personal_gain_error": 0.01, "test_is_public": False},
-            "70.0 % by user with each user's own, -3.9 ± 1.0 points, of noise: no gain shows, so "
+            "70.0 % by user with each user's own, -3.9 ± 1.0 points: no gain shows, so "
             "one reward for all is as good (--tastes 1)",
         ),
     ],
 )
 def test_whether_tastes_help(make_result, changes, text):
     assert facts(make_result(**changes))["personal_text"] == text
+
+
+def test_runs_of_earlier_versions_say_nothing_of_tenths(make_result):
+    run = facts(make_result())
+    assert (run["tenths_text"], run["gains_text"]) == ("", "")
 
 
 def test_how_the_standard_error_came_by_its_noise(make_result):

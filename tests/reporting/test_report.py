@@ -16,6 +16,13 @@ from murmuration.reporting.provenance import Provenance
 from murmuration.reporting.report import page, write_report
 
 IMAGES = {"accuracy": (b"light", b"dark"), "noise": (b"light", b"dark")}
+USERS_TOO = {**IMAGES, "users": (b"light", b"dark")}
+SPREAD = {
+    "knots": [0.0, 0.5, 1.0],
+    "shares": [0.1, 0.2, 0.7],
+    "deciles": [0.2, 0.5, 0.5, *7 * [1.0]],
+    "errors": [0.03, *9 * [0.0]],
+}
 
 
 @pytest.fixture
@@ -24,7 +31,7 @@ def written(make_result):
 
     def write(private=True, **changes):
         result = make_result(private, **{"rounds": 4, "rounds_planned": 4, **changes})
-        return " ".join(page(result, IMAGES).split())
+        return " ".join(page(result, USERS_TOO).split())
 
     return write
 
@@ -83,6 +90,8 @@ def test_files(tmp_path, make_result, make_metrics):
     assert write_report(tmp_path, result, make_metrics(result)) == tmp_path / "report.html"
     found = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
     assert found == ["plots/accuracy.png", "plots/noise.png", "report.html"]
+    write_report(tmp_path, {**result, "accuracy_over_users": SPREAD}, make_metrics(result))
+    assert (tmp_path / "plots" / "users.png").is_file()
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert text.count("data:image/png;base64,") == 4  # light and dark
 
@@ -215,9 +224,28 @@ def test_pyplot_is_left_alone():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_who_is_served_least_is_in_the_page(make_result):
+    result = {"accuracy_over_users": SPREAD, "heldout_epsilon": 1.5}
+    result["test_is_public"] = False
+    text = " ".join(page(make_result(**result), USERS_TOO).split())
+    assert "20.0 % ± 3.0 for the tenth of users whom it suits least" in text
+    assert "Counts have noise at ε = 1.5" in text and "what they gain" not in text
+    gains = {"knots": [-1.0, 0.0, 1.0], "shares": [0.2, 0.5, 0.3], "deciles": [*range(10)]}
+    both = {**result, "gain_over_users": {**gains, "errors": 10 * [0.0]}, "tastes": 3}
+    both |= {"personal_accuracy": 0.8, "personal_gain_error": 0.01}
+    text = " ".join(page(make_result(**both), USERS_TOO).split())
+    assert "about 30 % of users gain and 20 % lose" in text and "what they gain" in text
+
+
 def test_where_there_are_texts_nobody_speaks_of_judgements(written):
     features = {"kind": "language-model", "train": "full", "path": "x", "task": "text"}
-    more = {"task": "text", "heldout_loss": 2.5, "heldout_perplexity": 12.18, "features": features}
+    more = {
+        "task": "text",
+        "accuracy_over_users": SPREAD,
+        "heldout_loss": 2.5,
+        "heldout_perplexity": 12.18,
+        "features": features,
+    }
     for private in (True, False):
         text = written(private, **more)
         assert "2.500 nats a token" in text

@@ -11,7 +11,7 @@ from murmuration.research import faults
 from murmuration.research.faults import FAULTS, NEED
 
 _TESTS = Path(__file__).parents[1]
-_SLOW = {"sensitivity", "coins-of-the-server"}
+_SLOW = {"sensitivity", "coins-of-the-server", "counted-twice"}
 
 
 def found_in(fault):

@@ -52,6 +52,18 @@ def test_round_trip(tmp_path):
     same(load(tmp_path))
 
 
+def test_what_is_private_lies_apart_and_goes_when_it_is_no_longer_needed(tmp_path):
+    (tmp_path / PLACE).parent.mkdir()
+    secret, private = {"private/key": np.arange(4, dtype=np.uint8)}, tmp_path / "private"
+    private.mkdir()
+    for round_, state in ((7, STATE | secret), (8, STATE | secret), (9, STATE)):
+        save(tmp_path, replace(CHECKPOINT, round=round_, state=state))
+        assert set(load(tmp_path).state) == set(state)
+        assert not any("key" in name for name in load_file(tmp_path / PLACE))
+        left = [path.name for path in private.iterdir()]
+        assert left == ([f"state-{round_:06d}.safetensors"] if "private/key" in state else [])
+
+
 def test_a_file_as_others_write_it_and_without_copies(tmp_path):
     from safetensors.numpy import load_file
 

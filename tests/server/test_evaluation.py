@@ -1,6 +1,8 @@
 """Held-out accuracy: from a public file, or from nodes that are asked."""
 
+import math
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 import torch
 from language_models import start
 
+from murmuration.planning.plan import plan
 from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import load_judgements
@@ -20,6 +23,7 @@ from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.tally import Tally, TallyRelease
 from murmuration.server.evaluation import (
     HeldOut,
     examples_of_test,
@@ -124,9 +128,14 @@ def test_what_is_told_of_held_out_users_is_noisy_charged_and_nominal(make_settin
     assert strategy.asked == [("grid", "theta")]  # once, for the final model
     assert found.accuracy != 0.75
     assert found.accuracy == pytest.approx(0.75, abs=8 * found.noise)
-    assert found.noise == pytest.approx(np.sqrt(2 * (0.75**2 + 0.25**2)) / 400, rel=0.05)
+    off = math.sqrt(sum((tenth / 10 - 0.75) ** 2 for tenth in range(11)))
+    assert found.noise == pytest.approx(math.sqrt(2) * off / 400, rel=0.05)
     assert found.error > found.noise
     assert (found.users, found.epsilon, found.chance, found.loss) == (500, 1.0, 0.5, None)
+    assert sum(found.accuracies.shares) == pytest.approx(1.0)
+    assert found.accuracies.deciles[4] == pytest.approx(0.75, abs=0.06)
+    assert 0.0 < max(found.accuracies.errors) < 0.1
+    assert found.gains is None
 
 
 def test_where_users_are_replaced_it_costs_all_of_epsilon_for_nothing(make_setting, make_ledger):
@@ -152,10 +161,29 @@ def test_own_rewards_are_told_under_the_same_epsilon(make_setting, make_ledger):
         figure = on_held_out("theta", setting, Strategy(), ledger)
         assert ledger.spent() == {HoldOut(0.2, 1.0): 1}
         assert on_held_out("theta", setting, Strategy(), ledger) == figure  # not drawn again
+    assert figure.gains.deciles[4] == pytest.approx(0.1, abs=0.06)
     gain = figure.personal - figure.by_user
     assert gain != pytest.approx(0.1, abs=1e-9)
     assert gain == pytest.approx(0.1, abs=8 * figure.gain_error)
-    assert 0.0 < figure.gain_error < 0.02
+    assert 0.01 < figure.gain_error < 0.03
+
+
+@pytest.mark.parametrize("tastes", [1, 4])
+def test_a_plan_says_what_a_run_charges_and_how_noisy_it_is(make_setting, make_ledger, tastes):
+    planned = plan(
+        epsilon=2.0, delta=1e-5, rounds=20, cohort=400, users=2000, heldout=0.2, tastes=tastes
+    )
+    setting = make_setting(tastes=tastes, users=2000)
+    with make_ledger(setting) as ledger:
+        figure = on_held_out("theta", setting, Strategy(), ledger)
+        assert ledger.spent() == {HoldOut(0.2, planned["heldout_epsilon"]): 1}
+    assert figure.users == planned["heldout_users"]
+    tally = Tally(personal=tastes > 1)
+    std = TallyRelease(setting.hold_out, Adjacency.ADD_REMOVE, tally).std
+    assert planned["heldout_noise"] == tally.noise(0.75, 500, std)
+    assert planned["heldout_noise"] == pytest.approx(figure.noise * 400 / 500, rel=0.3)
+    if tastes > 1:
+        assert planned["heldout_gain_noise"] == tally.gain_noise(0.0, 500, std)
 
 
 def test_own_rewards_on_a_public_test(crowd_test):
@@ -166,6 +194,10 @@ def test_own_rewards_on_a_public_test(crowd_test):
     expected = examples.accuracy(theta_E)
     assert (figure.personal, figure.gain_error) == (expected.personal, expected.gain_error)
     assert 0.0 < figure.gain_error < 0.5
+    assert np.mean(figure.accuracies.deciles) == pytest.approx(expected.by_user, abs=1e-5)
+    assert np.mean(figure.gains.deciles) == pytest.approx(
+        expected.personal - expected.by_user, abs=1e-5
+    )
     assert beside == {}
 
 
@@ -204,7 +236,8 @@ def test_a_policy_is_measured_once_at_the_end(language_model, make_rows):
     )
     found, beside = final_evaluation(theta_D.numpy(), test)
     handle.remove()
-    assert found == expected
+    assert replace(found, accuracies=None) == expected
+    assert np.mean(found.accuracies.deciles) == pytest.approx(expected.by_user, abs=1e-5)
     assert beside["policy_chosen_ratio"] == pytest.approx(float(test.ratios(theta_D)[:, 0].mean()))
     every = [tuple(part.tolist()) for part in test.tokens.ids.split(test.tokens.lengths_T.tolist())]
     assert [read[text] for text in every] == [1] * len(every)

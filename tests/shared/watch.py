@@ -49,7 +49,7 @@ from murmuration.privacy.mechanisms.filtered_mean import FilteredMean
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum, JointSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
-from murmuration.privacy.mechanisms.tally import STEPS, HeldOutRelease
+from murmuration.privacy.mechanisms.tally import STEPS, TallyRelease
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
@@ -360,14 +360,14 @@ def _noise_alone(patched: pytest.MonkeyPatch, seen: Seen) -> None:
     patched.setattr(murmuration.strategies.aup.published, "noisy_mean", call_noisy)
     patched.setattr(murmuration.strategies.els, "release_median", call_median)
 
-    held_out = HeldOutRelease.release
+    held_out = TallyRelease.release
 
     def call_held_out(self, sum_F, *, round_, **more):
         seen.given[round_, "held out"] = Given(np.array(sum_F), STEPS, 2 * STEPS, power=1)
         # As of a crowd: of nobody there would be nothing to say.
         return held_out(self, np.full_like(sum_F, 100.0 * STEPS), round_=round_, **more)
 
-    patched.setattr(HeldOutRelease, "release", call_held_out)
+    patched.setattr(TallyRelease, "release", call_held_out)
 
     answer = RandomizedResponse.answer
 

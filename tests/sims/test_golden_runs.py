@@ -32,6 +32,7 @@ CASES = {
     "uls": STEPS,
     "uls normalized": {**STEPS, "normalized": True, "retain": 8, "adjacency": "replace"},
     "uls masked": {**STEPS, "secure_aggregation": True, "adjacency": "zero-out"},
+    "uls allocation": {**STEPS, "users": 50, "cohort": 12, "sampling": "allocation"},
     "dp-fedavg": STEPS,
     "els": {**STEPS, "group_size": 4},
     "els that chooses its group size": STEPS,

@@ -58,6 +58,35 @@ def test_tastes_are_alike_everywhere(data: str, tmp_path: Path, runtime: Runtime
     np.testing.assert_allclose(models[1].tastes_VD, models[0].tastes_VD, atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize(
+    "runtime", [pytest.param(Runtime.FLOWER, marks=pytest.mark.flower), Runtime.RAY]
+)
+@pytest.mark.slow
+def test_users_are_allocated_alike_everywhere(data: str, tmp_path: Path, runtime: Runtime) -> None:
+    """From the same sums: a charge of a seeded run holds their keyed hash."""
+    config = replace(SMALL, data=data).changed(sampling="allocation", users=80, cohort=20)
+    weights_of, charges_of = [], []
+    for where in (Runtime.LOCAL, runtime):
+        weights_of.append(weights(config, tmp_path / where, runtime=where, users_per_node=50))
+        charges = read_charges(tmp_path / where / "ledger.jsonl")
+        charges_of.append([(c.event, c.round, c.replay) for c in charges])
+    np.testing.assert_array_equal(*weights_of)
+    assert charges_of[0] == charges_of[1]
+    kinds = [event.kind for event, round_, _ in charges_of[0] if round_]
+    assert [place for place, kind in enumerate(kinds, 1) if kind == "allocated-gaussian"] == [1, 5]
+
+
+def test_users_are_allocated_alike_under_masks(data: str, tmp_path: Path) -> None:
+    config = replace(SMALL, data=data, adjacency="zero-out")
+    config = config.changed(sampling="allocation", users=80, cohort=20)
+    masked = replace(config, secure_aggregation=True)
+    plain_D, masked_D = (
+        weights(each, tmp_path / name, users_per_node=20)
+        for name, each in (("plain", config), ("masked", masked))
+    )
+    np.testing.assert_array_equal(plain_D, masked_D)
+
+
 def test_a_different_seed_gives_different_weights(data: str, tmp_path: Path) -> None:
     config = replace(SMALL, data=data)
     first_D = weights(config, tmp_path / "first")

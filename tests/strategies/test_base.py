@@ -368,7 +368,9 @@ def test_evaluation_without_an_answer(make_world, examples):
         [1.0],
     ],
 )
-def test_a_hostile_tally_is_left_out(make_world, examples, told_F):
+@pytest.mark.parametrize("figures", [2, Tally().figures])
+def test_a_hostile_tally_is_left_out(make_world, examples, told_F, figures):
+    told_F = [*told_F, *(0.0 for _ in range(figures - len(told_F)))]
     world = make_world(examples, nodes=3)
     registry = world.strategy.participants.registry
     bounds = registry.start

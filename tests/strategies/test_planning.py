@@ -95,6 +95,66 @@ def plan(cli, *options):
     return code, stdout, " ".join(stderr)
 
 
+BLOCKS = {
+    "strategy": "uls", "users": 2_700, "cohort": 540, "rounds": 20, "delta": 1e-5,
+    "allocated": True,
+}  # fmt: skip
+
+
+def test_blocks_beside_coins():
+    numbers = solve("uls", PlanQuery(**BLOCKS, epsilon=3.0), ADD)
+    assert numbers["rounds_in_a_block"] == 5
+    coins = solve("uls", PlanQuery(**{**BLOCKS, "allocated": False}, epsilon=3.0), ADD)
+    assert numbers["noise_multiplier_by_poisson"] == pytest.approx(
+        coins["noise_multiplier"], rel=1e-3
+    )
+    assert numbers["noise_multiplier"] < 0.885 * coins["noise_multiplier"]
+    back = solve("uls", PlanQuery(**BLOCKS, noise_multiplier=numbers["noise_multiplier"]), ADD)
+    assert back["epsilon"] == pytest.approx(3.0, abs=1e-3)
+    assert back["epsilon"] <= 3.0
+    assert back["epsilon_by_poisson"] > 3.3
+    left = {**BLOCKS, "rounds": None, "noise_multiplier": numbers["noise_multiplier"]}
+    assert solve("uls", PlanQuery(**left, epsilon=3.0), ADD)["rounds"] == 20
+    assert solve("uls", PlanQuery(**left, epsilon=2.99), ADD)["rounds"] == 15
+    with pytest.raises(InputError, match="no block meets"):
+        solve("uls", PlanQuery(**left, epsilon=0.1), ADD)
+
+
+@pytest.mark.parametrize("times", [16, 20])
+def test_a_run_needs_the_noise_that_was_planned(times):
+    from murmuration.privacy.mechanisms.clipping import UserClip
+    from murmuration.strategies.uls import UlsPlan
+
+    fields = {**BLOCKS, "rounds": times}
+    numbers = solve("uls", PlanQuery(**fields, epsilon=3.0), ADD)
+    del fields["strategy"]
+    made = UlsPlan.for_epsilon(3.0, **fields, adjacency=ADD, clip=UserClip(1.0))
+    assert numbers["noise_multiplier"] == pytest.approx(made.noise_multiplier, rel=1e-4)
+
+
+@pytest.mark.parametrize("left", ["users", "cohort", "delta"])
+def test_what_is_not_solved_for_with_blocks(left):
+    with pytest.raises(InputError, match=f"--{left} is not solved for"):
+        solve("uls", PlanQuery(**{**BLOCKS, left: None}, epsilon=3.0, noise_multiplier=2.0), ADD)
+
+
+def test_blocks_on_the_command_line(cli):
+    given = ("plan", "--epsilon", 3, "--delta", "1e-5", "--rounds", 20, "--sampling", "allocation")
+    code, out, _ = cli(*given, "--users", 2_704, "--json")
+    assert code == 0
+    numbers = json.loads(out)
+    assert (numbers["cohort"], numbers["rounds_in_a_block"]) == (541, 5)  # the usual is 500
+    for more, message in (
+        (("--cohort", 500), "--cohort 541 (5 rounds)"),
+        (("--adjacency", "replace"), "no guarantee under replace"),
+        (("--strategy", "aup"), "--sampling is for --strategy uls and dp-fedavg, not aup"),
+        (("--optimize", "--compute", 100), "leave out --sampling"),
+    ):
+        code, _, err = cli(*given, "--users", 2_704, *more)
+        assert code != 0
+        assert message in " ".join(err)
+
+
 def test_contract(cli):
     options = [
         "--strategy", "els", "--users", 400, "--group-size", 4, "--sampling-probability", 0.02,

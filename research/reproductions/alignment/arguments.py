@@ -77,7 +77,7 @@ class Plan:
     epsilons: Sequence[float | None] = (1.0, 3.0, 8.0, None)
     seeds: int = 3
     prompts: int = 300
-    best_of: Sequence[int] = (2, 4)
+    best_of: Sequence[int] = (2, 4, 16)
     rounds: int = 200
     cohort: int = 540
 
@@ -193,13 +193,8 @@ def compared(people: Mapping[str, Judgements], base: str, folder: Path, plan: Pl
     rewards: dict[str, Rewards] = {}
     judges: dict[str, Judge] = {}
     for name in tracked(plan.features, "rewards", len(plan.features)):
-        rewards[name], judges[name] = _learned(people, name, pool, plan)
-    judges[LONGER] = Judge(
-        LONGER,
-        longer_wins(people["test"]).pooled,
-        longer_wins(people["unseen"]).pooled,
-        pool.longer_PN,
-    )
+        rewards[name], judges[name] = learned(people, name, pool, plan)
+    judges[LONGER] = length_alone(people, pool)
     rows = [
         *_reward_rows(rewards, judges[LONGER]),
         *_judge_rows(judges, plan),
@@ -220,7 +215,13 @@ def compared(people: Mapping[str, Judgements], base: str, folder: Path, plan: Pl
     return Reproduction(rows, remarks(rows, extra), extra=extra, plot=plot(rows))
 
 
-def _learned(
+def length_alone(people: Mapping[str, Judgements], pool: Pool) -> Judge:
+    """Return the judge that prefers the longer answer."""
+    seen, unseen = (longer_wins(people[group]).pooled for group in ("test", "unseen"))
+    return Judge(LONGER, seen, unseen, pool.longer_PN)
+
+
+def learned(
     people: Mapping[str, Judgements], name: str, pool: Pool, plan: Plan
 ) -> tuple[Rewards, Judge]:
     """Return rewards at each ε and seed on some features, and the gold reward on them."""
@@ -238,7 +239,8 @@ def _learned(
         seen, unseen = (examples[group].accuracy(theta_D).pooled for group in ("test", "unseen"))
         return seen, unseen
 
-    by_epsilon = rewards_IPN[1:, :, 1:].reshape(len(plan.epsilons), plan.seeds, len(pool.first), -1)
+    shape = len(plan.epsilons), plan.seeds, *rewards_IPN[0, :, 1:].shape
+    by_epsilon = rewards_IPN[1:, :, 1:].reshape(shape)
     return (
         Rewards(
             dict(zip(plan.epsilons, by_epsilon, strict=True)),

@@ -27,7 +27,7 @@ from murmuration.privacy.accounting.accountant import calibrate_noise
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.research.reproductions.entry import Rows, distinct, in_processes, tracked, where
-from murmuration.research.reproductions.plots import legend_below, open_corner
+from murmuration.research.reproductions.plots import legend_below, logarithmic
 
 DIMENSION, USERS, EXAMPLES, ROUNDS, DELTA = 32, 256, 16, 256, 1e-6
 EPSILONS, COMPUTES, SPREADS = (0.25, 1.0, 4.0, 16.0), (16, 64, 256), (0.25, 1.0, 4.0)
@@ -159,7 +159,7 @@ def plot(rows: Rows) -> Figure:
     for axes, name in zip(panels[0], varied, strict=True):
         for place, algorithm in enumerate(distinct(rows, "algorithm")):
             same = sorted(where(rows, varied=name, algorithm=algorithm), key=lambda row: row[name])
-            style = {"color": "C3", "ls": "--"} if algorithm == ELS else {"color": f"C{place - 1}"}
+            style = {"color": "k", "ls": "--"} if algorithm == ELS else {"color": f"C{place - 1}"}
             axes.errorbar(
                 [row[name] for row in same],
                 [row["error_mean"] for row in same],
@@ -171,8 +171,8 @@ def plot(rows: Rows) -> Figure:
                 label=algorithm,
                 **style,
             )
-        axes.set(xscale="log", yscale="log", xlabel=names[name])
-        open_corner(axes)
+        logarithmic(axes)
+        axes.set_xlabel(names[name])
     panels[0, 0].set_ylabel("‖θ̂ − μ‖, mean and sd over trials")
     legend_below(figure, 6)
     return figure

@@ -36,6 +36,7 @@ from matplotlib.figure import Figure
 from scipy.special import expit
 
 from murmuration.preference.linear.examples import PairExamples
+from murmuration.preference.linear.fine_tuning import fine_tuned
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.alignment.claims import half_width, mean_interval
 from murmuration.research.reproductions.btl import NORM, Training
@@ -57,7 +58,6 @@ EPSILONS = (1.0, 3.0, 8.0)
 DEVIATIONS = (0.5, 2.0)
 #: Users in a round of ULS, and judgements of each; ELS has as many judgements in a round.
 COHORT, GROUP_SIZE = 200, 8
-EPOCHS = 4
 #: Of a strategy's default step size, and of the default clip norm.
 RATES, CLIPS = (1.0, 1 / 8, 1 / 64), (1.0, 8.0)
 STEPS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -105,14 +105,13 @@ class Crowd:
         return PairExamples(x_RD, torch.ones(len(x_RD)), torch.arange(0, users * each + 1, each))
 
     def losses_U(self, theta_D: np.ndarray, step: float) -> np.ndarray:
-        """Each user's mean log loss on their second half, after ``EPOCHS`` epochs of SGD of this
-        step on their first, one judgement at a time; none where the step is zero."""
+        """Each user's mean log loss on their second half, after SGD of this step on their
+        first; none where the step is zero."""
         half = self.x_UJD.shape[1] // 2
-        theta_UD = np.tile(theta_D, (len(self.x_UJD), 1))
-        for place in [*range(half)] * EPOCHS if step else []:
-            x_UD = self.x_UJD[:, place]
-            slope_U = expit(-np.einsum("ud,ud->u", x_UD, theta_UD))
-            theta_UD += step * slope_U[:, None] * x_UD
+        agrees_J = np.ones(half)
+        theta_UD = np.stack(
+            [fine_tuned(theta_D, x_JD[:half], agrees_J, step) for x_JD in self.x_UJD]
+        )
         logits_UJ = np.einsum("ujd,ud->uj", self.x_UJD[:, half:], theta_UD)
         return np.logaddexp(0.0, -logits_UJ).mean(axis=1)
 

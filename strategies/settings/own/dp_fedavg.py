@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from murmuration.strategies.settings.declaration import AT_LEAST_ONE, POSITIVE, setting
-from murmuration.strategies.settings.own.shared import Normalized, Retained
+from murmuration.strategies.settings.own.shared import Normalized, Sampled
 
 
 @dataclass(frozen=True)
-class FedAvgSettings(Retained, Normalized):
+class FedAvgSettings(Sampled, Normalized):
     """Settings of dp-fedavg."""
 
     local_steps: int = setting(0, "Local steps of each user. [default: 4]", **AT_LEAST_ONE)

@@ -20,6 +20,23 @@ class Retained:
 
 
 @dataclass(frozen=True)
+class Sampled(Retained):
+    """A setting of strategies whose rounds are one sum over a cohort of users."""
+
+    sampling: str = setting(
+        "poisson",
+        "Who is in a round. poisson: each user by a coin of their own. allocation: each user in "
+        "one random round of every users / --cohort. [default: poisson]",
+        choices=("poisson", "allocation"),
+    )
+
+    @property
+    def allocated(self) -> bool:
+        """Return whether each user is in one random round of each block."""
+        return self.sampling == "allocation"
+
+
+@dataclass(frozen=True)
 class Normalized:
     """A setting of strategies whose clip norm is fixed."""
 

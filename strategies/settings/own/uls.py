@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from murmuration.strategies.settings.own.shared import Normalized, Retained
+from murmuration.strategies.settings.own.shared import Normalized, Sampled
 
 
 @dataclass(frozen=True)
-class UlsSettings(Retained, Normalized):
+class UlsSettings(Sampled, Normalized):
     """Settings of uls."""

@@ -1,3 +1,4 @@
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,7 +8,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import AllocationSampler, PoissonSampler
+from murmuration.privacy.mechanisms.sampling import (
+    AllocationSampler,
+    Block,
+    Blocks,
+    PoissonSampler,
+)
 
 
 def draws(probability: float, users: int, seed: int = 0):
@@ -165,12 +171,103 @@ def test_blocks_are_drawn_independently() -> None:
         assert abs(len(both) - 2_500) <= 6 * 50
 
 
-def test_who_goes_on_with_a_simulation_draws_the_same() -> None:
-    names_N, sampler = np.arange(100, dtype=np.uint64), AllocationSampler(4)
-    first, later = (sampler.begin(Randomness(3), round_) for round_ in (5, 7))
-    assert first == later
-    assert sampler.begin(Randomness(None), 7).first == 7
-    assert np.array_equal(
-        first.draw(names_N[:50], 6), [n for n in first.draw(names_N, 6) if n < 50]
-    )
-    assert "key" not in repr(first)
+def test_a_users_round_does_not_depend_on_others() -> None:
+    names_N = np.arange(100, dtype=np.uint64)
+    block = AllocationSampler(4).begin(Randomness(3), 5)
+    assert block == AllocationSampler(4).begin(Randomness(3), 5)
+    few = block.draw(names_N[:50], 6)
+    assert np.array_equal(few, [n for n in block.draw(names_N, 6) if n < 50])
+    assert "key" not in repr(block)
+
+
+@pytest.mark.parametrize(
+    ("users", "cohort", "rounds"), [(100, 20, 5), (102, 20, 5), (104, 21, 5), (7, 7, 1), (9, 1, 9)]
+)
+def test_blocks_of_as_many_rounds_as_a_cohort_takes(users: int, cohort: int, rounds: int) -> None:
+    sampler = AllocationSampler.for_cohort(users, cohort)
+    assert sampler == AllocationSampler(rounds)
+    assert abs(users * sampler.probability - cohort) < 1.0
+
+
+@pytest.mark.parametrize("users", [99, 2_700])
+def test_every_cohort_makes_whole_blocks_or_is_told_which_do(users: int) -> None:
+    for cohort in range(1, users + 1):
+        try:
+            sampler = AllocationSampler.for_cohort(users, cohort)
+        except ValueError as error:
+            near = [
+                int(text.replace(",", ""))
+                for text in re.findall(r"--cohort ([\d,]+) \(", str(error))
+            ]
+            assert len(near) == 2
+            assert near[0] < cohort < near[1]
+            for other in near:
+                AllocationSampler.for_cohort(users, other)
+        else:
+            assert abs(users * sampler.probability - cohort) < 1.0
+
+
+NOTHING: tuple[int, frozenset[int]] = (0, frozenset())
+
+
+def going(blocks: Blocks, source: Randomness, rounds: range) -> list[Block]:
+    """Runs these rounds on a ledger that charges each; the block of each."""
+    result, (number, left) = [], NOTHING
+    for round_ in rounds:
+        block = blocks.at(round_, source, (number, left))
+        assert blocks.at(round_, source, (number, left)) is block  # once drawn, until released
+        if block.first == round_:
+            number, left = number + 1, frozenset(range(round_ + 1, round_ + block.rounds))
+        left -= {round_}
+        blocks.done()
+        result.append(block)
+    return result
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+def test_blocks_follow_each_other(seed: int | None) -> None:
+    blocks = going(Blocks(AllocationSampler(3)), Randomness(seed), range(1, 9))
+    assert [block.first for block in blocks] == [1, 1, 1, 4, 4, 4, 7, 7]
+    assert len({block.key for block in blocks}) == 3
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+def test_who_goes_on_with_a_block_draws_the_same(seed: int | None) -> None:
+    source, begun = Randomness(seed), Blocks(AllocationSampler(3))
+    *_, block = going(begun, source, range(1, 6))
+    again = Blocks(begun.sampler)
+    again.restore(begun.state(6))
+    assert again.at(6, source, (2, frozenset({6}))) == block
+    assert begun.state(7) == {}  # the block is over, and its key is for nothing more
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        NOTHING,  # the ledger has lost it
+        (1, frozenset({6})),  # has an earlier one last
+        (2, frozenset()),  # the round was charged, and may be known; or not paid for
+        (3, frozenset({7, 8})),  # another block was begun with it
+        (3, frozenset({6, 7})),  # or before it, perhaps with the same round as this one
+    ],
+)
+def test_nobody_is_in_two_rounds_that_were_paid_for_as_one(
+    last: tuple[int, frozenset[int]],
+) -> None:
+    """A block that was paid for otherwise than in its own rounds is over: another begins."""
+    begun = Blocks(AllocationSampler(3))
+    *_, block = going(begun, Randomness(None), range(1, 6))
+    again = Blocks(begun.sampler)
+    again.restore(begun.state(6))
+    other = again.at(6, Randomness(None), last)
+    assert other.first == 6
+    assert other.key != block.key
+
+
+def test_a_round_is_not_drawn_twice_for_one_charge() -> None:
+    blocks = Blocks(AllocationSampler(3))
+    first = blocks.at(1, Randomness(None), NOTHING)
+    blocks.done()
+    second = blocks.at(1, Randomness(None), (1, frozenset({2, 3})))
+    assert second.key != first.key
+    assert second.first == 1  # it pays for itself

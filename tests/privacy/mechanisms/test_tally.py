@@ -10,10 +10,20 @@ from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import BudgetExceeded, LedgerError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.tally import LOSS_BOUND, STEPS, HeldOutRelease, Tally
+from murmuration.privacy.mechanisms.tally import LOSS_BOUND, STEPS, Tally, TallyRelease
+from murmuration.privacy.user_histogram import ACCURACIES, GAINS
 
 PAIRS, TOKENS, TASTES = Tally(), Tally(loss=True), Tally(personal=True)
 ANY = st.floats(allow_nan=True, allow_infinity=True)
+
+
+def counts(*first: float, beside: float | None = None) -> np.ndarray:
+    """Counts by accuracy, and maybe a loss."""
+    sum_F = np.zeros(11 if beside is None else 12)
+    sum_F[: len(first)] = first
+    if beside is not None:
+        sum_F[-1] = beside
+    return sum_F
 
 
 @given(ANY, ANY, ANY, ANY)
@@ -34,6 +44,7 @@ def test_figures_without_noise_are_the_mean_over_users():
     assert measured.accuracy == pytest.approx(0.5625, abs=2 / STEPS)
     assert measured.noise == 0.0
     assert measured.error == pytest.approx(math.sqrt(0.5625 * 0.4375 / 4), rel=1e-5)
+    assert measured.accuracies == ACCURACIES.spread(np.array([1.0, 0.5, 0.0, 0.75]))
     sum_F = sum(TOKENS.contribution(0.25, loss) for loss in (2.0, 4.0, 100.0, -3.0))
     measured = TOKENS.read(sum_F)
     assert measured.accuracy == pytest.approx(0.25, abs=4 / STEPS)
@@ -47,8 +58,13 @@ def test_own_rewards_are_measured_beside_the_crowds():
     assert measured.accuracy == pytest.approx(0.375, abs=4 / STEPS)
     assert measured.personal == pytest.approx(0.75, abs=4 / STEPS)
     assert measured.gain_noise == 0.0
+    assert measured.gain_error == pytest.approx(0.125 / math.sqrt(2), rel=0.15)  # on no knot
     assert not TASTES.contribution(0.5, 0.0, math.nan).any()
-    assert not TASTES.is_valid(np.array([STEPS / 2, 0.0, STEPS]), 2)  # more than one user has
+    assert measured.gains == GAINS.spread(np.array([0.5, 0.25]))
+    one_F = TASTES.contribution(0.5, 0.0, 0.5)
+    assert TASTES.is_valid(one_F, 2)
+    for more in (-1.0, 1.0, STEPS / 2):  # a gain of less or more than one user
+        assert not TASTES.is_valid(one_F + more * (np.arange(22) == 16), 2)
     with pytest.raises(ValueError, match="no rewards of users' own"):
         Tally(loss=True, personal=True)
 
@@ -56,15 +72,16 @@ def test_own_rewards_are_measured_beside_the_crowds():
 def test_the_noise_of_a_gain_is_what_noise_does_to_it():
     draw, std = np.random.default_rng(2), 0.9 * STEPS
     sum_F = 300 * TASTES.contribution(0.7, 0.0, 0.8)
-    read = [TASTES.read(sum_F + std * draw.standard_normal(3), std) for _ in range(2000)]
+    read = [TASTES.read(sum_F + std * draw.standard_normal(22), std) for _ in range(2000)]
     gains = [measured.personal - measured.accuracy for measured in read]
     assert np.mean(gains) == pytest.approx(0.1, abs=4 * np.std(gains) / math.sqrt(2000))
     assert read[0].gain_noise == pytest.approx(np.std(gains), rel=0.1)
 
 
-@pytest.mark.parametrize("sum_F", [[0.0, 0.0], [-STEPS, 2 * STEPS], [10.0 * STEPS, 0.0]])
+@pytest.mark.parametrize("sum_F", [[0.0, 0.0], [-STEPS, 2 * STEPS], [30.0 * STEPS, 0.0]])
 def test_too_few_users_for_their_noise_are_no_figure(sum_F):
-    assert PAIRS.read(np.array(sum_F), std=4.0 * STEPS) is None
+    assert PAIRS.read(counts(*sum_F), std=4.0 * STEPS) is None
+    assert PAIRS.read(counts(40.0 * STEPS), std=4.0 * STEPS) is not None
 
 
 @pytest.mark.parametrize(
@@ -80,14 +97,14 @@ def test_too_few_users_for_their_noise_are_no_figure(sum_F):
     ],
 )
 def test_what_so_many_users_cannot_produce_is_not_admitted(sum_F):
-    assert not PAIRS.is_valid(np.array(sum_F), 2)
-    assert PAIRS.is_valid(np.array([STEPS, STEPS]), 2)
-    assert not TOKENS.is_valid(np.array([*sum_F, 0.0]), 2)
-    assert not TOKENS.is_valid(np.array([STEPS / 2, 0.0, STEPS]), 2)  # more loss than one user has
+    assert not PAIRS.is_valid(counts(*sum_F), 2)
+    assert PAIRS.is_valid(counts(STEPS, STEPS), 2)
+    assert not TOKENS.is_valid(counts(*sum_F, beside=0.0), 2)
+    assert not TOKENS.is_valid(counts(STEPS / 2, beside=STEPS), 2)  # more loss than one user has
 
 
 def release(adjacency=Adjacency.ADD_REMOVE, epsilon=0.5, tally=PAIRS):
-    return HeldOutRelease(HoldOut(0.2, epsilon), adjacency, tally)
+    return TallyRelease(HoldOut(0.2, epsilon), adjacency, tally)
 
 
 def test_noise_is_for_what_a_user_can_move():
@@ -98,19 +115,19 @@ def test_noise_is_for_what_a_user_can_move():
 
 
 def test_charged_before_it_exists_and_repeated_in_a_simulation(checks, tmp_path):
-    sum_F, source = np.array([300.0 * STEPS, 100.0 * STEPS]), Randomness(5)
+    sum_F, source = counts(300.0 * STEPS, 100.0 * STEPS), Randomness(5)
     with checks.promise(tmp_path / "l", budget=0.6) as ledger:
         told = release().release(sum_F, round_=3, ledger=ledger, source=source)
         assert ledger.spent() == {HoldOut(0.2, 0.5): 1}
         assert release().release(sum_F, round_=3, ledger=ledger, source=source) == told
         assert ledger.spent() == {HoldOut(0.2, 0.5): 1}
-        assert told != [300 * STEPS, 100 * STEPS]
+        assert all(noisy != exact for noisy, exact in zip(told, sum_F, strict=True))
         with pytest.raises(LedgerError):
             release().release(sum_F + 1.0, round_=3, ledger=ledger, source=source)
 
 
 def test_a_second_release_must_be_paid_for(checks, tmp_path):
-    sum_F, source = np.array([300.0 * STEPS, 100.0 * STEPS]), Randomness(None)
+    sum_F, source = counts(300.0 * STEPS, 100.0 * STEPS), Randomness(None)
     with checks.promise(tmp_path / "l", budget=0.2) as ledger:
         release().release(sum_F, round_=3, ledger=ledger, source=source)  # log(0.8 + 0.2 e^0.5)
         with pytest.raises(BudgetExceeded):
@@ -119,11 +136,11 @@ def test_a_second_release_must_be_paid_for(checks, tmp_path):
 
 def test_what_is_no_sum_of_contributions_is_not_released(checks, tmp_path):
     with checks.promise(tmp_path / "l", budget=9.0) as ledger:
-        for bad in ([0.5, 1.0], [math.nan, 1.0], [1.0, 1.0, 1.0]):
+        for bad in (counts(0.5, 1.0), counts(math.nan, 1.0), np.ones(12)):
             with pytest.raises(ValueError, match="whole"):
-                release().release(np.array(bad), round_=1, ledger=ledger, source=Randomness(1))
+                release().release(bad, round_=1, ledger=ledger, source=Randomness(1))
         with pytest.raises(ValueError, match="ledger is for"):
             release(Adjacency.REPLACE).release(
-                np.zeros(2), round_=1, ledger=ledger, source=Randomness(1)
+                np.zeros(11), round_=1, ledger=ledger, source=Randomness(1)
             )
         assert not ledger.spent()

@@ -123,6 +123,21 @@ def test_a_round_without_an_answer_is_charged_and_ends_the_run(config, strategy,
     assert by_round == list(range(1, config.rounds + 1))
 
 
+def test_a_block_that_an_abort_broke_off_is_gone_on_with(config):
+    """The allocation is kept, in the private folder alone, and paid for once."""
+    config = config.changed(sampling="allocation", cohort=10)
+    aborted(config, Deployed(config, since=3))
+    secret = Path(config.out) / "private" / "state-000003.safetensors"
+    assert secret.exists()
+    again = replace(config, resume=True)
+    result = run_training(again, Deployed(again))
+    assert (result["rounds"], result["stopped"]) == (6, None)
+    kinds = [charge.event.kind for charge in charges(config)]
+    assert [kind == "allocated-later" for kind in kinds] == [False, *[True] * 4, False]
+    assert not list(secret.parent.glob("state-*"))
+    assert result["epsilon"] <= config.epsilon
+
+
 @pytest.mark.parametrize("seed", [-1, 3])
 def test_resuming_until_it_ends_does_not_make_noise_a_model(config, seed):
     config = replace(config, rounds=3, seed=seed)

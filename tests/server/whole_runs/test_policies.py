@@ -41,6 +41,7 @@ AT_HOME = {
         {"strategy": "nonprivate"},
         AT_HOME,
         {**AT_HOME, "level": "item", "loss": "square-chipo"},
+        {**AT_HOME, "level": "item", "loss": "selfplay", "play_iterations": 2, "play_pairs": 8},
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),
 )
@@ -81,6 +82,31 @@ def test_labels_of_high_epsilon_told_at_home_teach(config, crowd, loss):
     settings = config.changed(**{**AT_HOME, "epochs": 12, "level": "item"}, loss=loss, epsilon=6.0,
                       beta=0.5, test=crowd)  # fmt: skip
     assert run(settings)["heldout_accuracy"] > 0.6
+
+
+def test_self_play_says_what_it_did(config, crowd):
+    played = {"level": "item", "loss": "selfplay", "epsilon": 6.0, "play_iterations": 2}
+    settings = config.changed(**{**AT_HOME, **played, "play_pairs": 12}, test=crowd)
+    result = run(settings)
+    assert "played 2 times against itself, on 12 pairs" in result["account"]
+    assert any("the last of the self-play" in warning for warning in result["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"loss": "selfplay"}, "--loss selfplay learns how people prefer from labels that left"),
+        ({**AT_HOME, "play_pairs": 4}, "--play-pairs is about --loss selfplay"),
+        ({**AT_HOME, "loss": "selfplay", "r_max": 1.0}, "--loss selfplay does not clip"),
+        (
+            {**AT_HOME, "loss": "selfplay", "kind": "top-1", "model": "plackett-luce"},
+            "--loss selfplay is about pairs",
+        ),
+    ],
+)
+def test_where_self_play_means_nothing_it_is_refused(config, changes, said):
+    with pytest.raises(InputError, match=said):
+        config.changed(**changes)
 
 
 def test_nodes_that_tell_labels_load_no_weights(config, crowd, tmp_path, monkeypatch):

@@ -208,13 +208,14 @@ def test_pickled_objects_are_not_loaded():
             messages.read_sums(content, {"sum": (1,)})
 
 
-def told(*sum_F):
-    return messages.sums_reply({messages.TALLY: np.array(sum_F)})
+def told(*first, figures=11):
+    sum_F = np.array([*first, *(0 for _ in range(figures - len(first)))])
+    return messages.sums_reply({messages.TALLY: sum_F})
 
 
 def test_tally_round_trip():
     got_F = messages.read_tally(told(1.5 * STEPS, 0.5 * STEPS), Tally(), users=2)
-    assert got_F.tolist() == [1.5 * STEPS, 0.5 * STEPS]
+    assert got_F.tolist() == [1.5 * STEPS, 0.5 * STEPS, *9 * [0.0]]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +228,8 @@ def test_tally_round_trip():
         told(1e12, 0.0),
         told(-1.0, STEPS + 1.0),
         told(0.5, STEPS - 0.5),
-        told(STEPS, 0.0, 0.0),
+        told(float(STEPS), figures=12),
+        told(float(STEPS), figures=2),
         told(1, STEPS - 1),  # whole numbers that are no floating-point numbers
     ],
 )

@@ -1,0 +1,219 @@
+"""Rewards of people's judgements by LoRA in a language model's last layers, at several ε.
+
+The same people as of `research.reproductions.alignment.arguments`, whose rewards are heads on
+frozen states. Here the last layers of SmolLM2 learn, too. The step is chosen out of the same few at
+each ε, on workers of ``gold.jsonl``; then it is tried on those of ``test.jsonl`` (the same debates)
+and of ``unseen.jsonl`` (others). At the largest ε there is next to no noise.
+
+Each run's figures are kept in a folder as it ends, and an interrupted command goes on. It is meant
+for a GPU, where users share batches; on two cores a run takes about a quarter of an hour.
+
+Legend: T texts, J judgements, K responses of each, R rows.
+"""
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+
+import murmuration
+from murmuration.preference.accuracy import accuracy_by
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.loading import read_judgements
+from murmuration.preference.features.hashing import feature_map, parse_features
+from murmuration.preference.linear.examples import distinct_texts, pair_examples
+from murmuration.research.reproductions.alignment.arguments import DELTA
+from murmuration.research.reproductions.entry import (
+    Reproduction,
+    Row,
+    Rows,
+    in_processes,
+    mean_sd,
+    tracked,
+    where,
+)
+from murmuration.research.reproductions.policies.reference import reference
+from murmuration.sims.population.population import Population
+
+#: Who chooses the step, and whom it is tried on.
+GROUPS = ("gold", "test", "unseen")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes and settings of a comparison.
+
+    Attributes:
+        layers: which of the base's layers learn; each way of it is compared.
+        steps: learning rates that are tried.
+        epsilons: the last is next to no noise.
+        seeds: of runs.
+        rounds, cohort, group_size: of runs.
+        lora: what else of the base learns.
+        workers: processes; None: one for each core.
+    """
+
+    layers: Sequence[str] = ("last:4",)
+    steps: Sequence[float] = (30.0, 100.0, 300.0)
+    epsilons: Sequence[float] = (1.0, 3.0, 8.0, 1000.0)
+    seeds: int = 3
+    rounds: int = 12
+    cohort: int = 1300
+    group_size: int = 16
+    lora: Mapping[str, Any] = field(default_factory=lambda: {"lora_rank": 4})
+    workers: int | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: which layers learn, at which ε, with which step and seed."""
+
+    layers: str
+    epsilon: float
+    step: float
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Return what its folder is called."""
+        layers = self.layers.replace(":", "-")
+        return f"{layers}-epsilon-{self.epsilon:g}-step-{self.step:g}-seed-{self.seed}"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What it takes to make one run: of a folder's judgements, on a base, into another folder."""
+
+    plan: Plan
+    data: Path
+    base: str
+    folder: Path
+    cell: Cell
+
+
+def lora_rewards(quick: bool) -> Reproduction:
+    """Return a miniature of the embedded population and a tiny base, if quick.
+
+    Raises:
+        InputError: it is not quick, so that people's judgements are needed.
+    """
+    if not quick:
+        raise InputError(
+            "lora-rewards needs --data, the folder that examples/ukp_judgements.py makes, and "
+            "--out; or --quick"
+        )
+    plan = Plan(("last:1",), (30.0, 300.0), (3.0, 1000.0), 2, 3, 40, 2, {"lora_rank": 2}, 1)
+    population = Population()
+    splits = {"train": "train", "gold": "test", "test": "test", "unseen": "unseen-topics"}
+    with TemporaryDirectory() as folder, reference(population.texts("train", 300)) as base:
+        for group, split in splits.items():
+            rows = itertools.islice(population.rows(split), 300)
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+            Path(folder, f"{group}.jsonl").write_text(text, encoding="utf-8")
+        return compared(Path(folder), base, Path(folder, "runs"), plan)
+
+
+def of_people(data: Path, out: Path) -> Reproduction:
+    """Return rewards of people's judgements; runs are kept in ``out``.
+
+    Args:
+        data: with train.jsonl, gold.jsonl, test.jsonl and unseen.jsonl.
+        out: where runs are kept, with which an interrupted command goes on.
+    """
+    return compared(data, "smollm2", out / "lora", Plan())
+
+
+def compared(data: Path, base: str, folder: Path, plan: Plan) -> Reproduction:
+    """Return a row for each step that was tried, ``chosen`` of the best, and remarks."""
+    cells = [
+        Cell(*one)
+        for one in itertools.product(plan.layers, plan.epsilons, plan.steps, range(plan.seeds))
+    ]
+    tasks = [Task(plan, data, base, folder, cell) for cell in cells]
+    result = in_processes(accuracies, tasks, plan.workers)
+    by_cell = dict(zip(cells, tracked(result, "rewards", len(cells)), strict=True))
+    rows: list[Row] = []
+    for layers, epsilon in itertools.product(plan.layers, plan.epsilons):
+        same = {
+            step: [by_cell[Cell(layers, epsilon, step, seed)] for seed in range(plan.seeds)]
+            for step in plan.steps
+        }
+        best = max(plan.steps, key=lambda step: float(np.mean([a["gold"] for a in same[step]])))
+        rows += [
+            {"layers": layers, "epsilon": epsilon, "step": step, "chosen": step == best}
+            | {
+                k: v
+                for group in GROUPS
+                for k, v in mean_sd(group, [a[group] for a in some]).items()
+            }
+            for step, some in same.items()
+        ]
+    return Reproduction(rows, remarks(rows))
+
+
+def accuracies(task: Task) -> dict[str, float]:
+    """Return how often one run's reward is right about other people, by `GROUPS`, training it if it
+    is not there."""
+    cell, plan, folder = task.cell, task.plan, task.folder / task.cell.name
+    kept = task.folder / f"{cell.name}.json"
+    if not kept.exists():
+        if not (folder / "result.json").exists():
+            murmuration.train(
+                str(task.data / "train.jsonl"),
+                out=folder,
+                resume=(folder / "config.json").exists(),
+                base=task.base,
+                train="lora",
+                lora_layers=cell.layers,
+                epsilon=cell.epsilon,
+                delta=DELTA,
+                rounds=plan.rounds,
+                cohort=plan.cohort,
+                group_size=plan.group_size,
+                learning_rate=cell.step,
+                once_per_text=True,
+                batch_users=True,
+                heldout=0.0,
+                seed=cell.seed,
+                **plan.lora,
+            )
+        model = murmuration.RewardModel.load(folder / "model")
+        found = {group: _accuracy(model, task.data / f"{group}.jsonl") for group in GROUPS}
+        kept.write_text(json.dumps(found), encoding="utf-8")
+    return json.loads(kept.read_text(encoding="utf-8"))
+
+
+def _accuracy(model: Any, path: Path) -> float:
+    """Return how often a reward is right about the judgements in a file, ties apart; each text is
+    scored once."""
+    judgements = read_judgements(str(path), "btl", "", {})
+    text_JK, prompts, responses, _ = distinct_texts(judgements, uses_prompt=True)
+    score_T = torch.from_numpy(np.asarray(model.score_batch(prompts, responses)))
+    logits_R = (score_T[text_JK[:, :1]] - score_T[text_JK[:, 1:]]).reshape(-1).float()
+    structure = pair_examples(judgements, feature_map(parse_features("hashing")))
+    return accuracy_by(logits_R, structure).pooled
+
+
+def remarks(rows: Rows) -> list[str]:
+    """Return what the chosen step of each ε is right about."""
+    steps = [row["step"] for row in rows]
+    result = []
+    for row in where(rows, chosen=True):
+        end = ", the least or largest that was tried" if row["step"] in _ends(steps) else ""
+        result.append(
+            f"{row['layers']}, ε = {row['epsilon']:g}: {row['test_mean']:.1%} ± "
+            f"{row['test_sd']:.1%} of other people's judgements in debates that it knows, "
+            f"{row['unseen_mean']:.1%} ± {row['unseen_sd']:.1%} in others; "
+            f"step {row['step']:g}{end}."
+        )
+    return result
+
+
+def _ends(steps: Sequence[float]) -> tuple[float, float]:
+    return min(steps), max(steps)

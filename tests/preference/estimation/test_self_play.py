@@ -1,0 +1,120 @@
+"""Self-play of a language model: what an iteration asks, by hand, and what comes of it."""
+
+import numpy as np
+import pytest
+import torch
+from language_models import model_on
+
+from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.estimation.general_preference import GeneralPreference
+from murmuration.preference.estimation.self_play import CLIP, PlayedPairs, SelfPlay
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.policy_fit import PolicyFit
+from murmuration.preference.models import preference_model
+
+
+@pytest.fixture
+def base(language_model):
+    settings = {"task": "policy", "loss": "selfplay", "beta": 0.5, "rank": 2}
+    return LanguageBase(BaseSettings(language_model("gpt2"), "lora", **settings))
+
+
+@pytest.fixture
+def pairs(base, make_rows):
+    return model_on(base).examples(Judgements.from_rows(make_rows([6]))).in_public()
+
+
+def played(pairs, eta=0.25, gain=1.5, former=0.4):
+    judgements = len(pairs.text_JK)
+    return PlayedPairs.from_pairs(
+        pairs, np.full(judgements, gain), torch.full((judgements,), former), eta
+    )
+
+
+@pytest.mark.parametrize("reward", [-3.0, 0.0, 0.2, 0.62, 0.9])
+def test_the_loss_is_as_the_paper_defines_it(pairs, reward):
+    eta, gain, former = 0.25, 1.5, 0.4
+    margin = (1 + 1 / eta) * reward - former / eta
+    expected = (max(min(margin, CLIP), -CLIP) - gain) ** 2
+    result = played(pairs).loss_N(torch.tensor([reward], dtype=torch.float64), np.array([0]))
+    assert result.item() == pytest.approx(expected)
+
+
+def test_slopes_are_derivatives(pairs):
+    examples, taken_N = played(pairs), np.array([0, 2])
+    texts_R = examples.text_JK[taken_N].ravel()
+    examples.refer(np.unique(texts_R))
+    reference_R = examples.reference_T[texts_R]
+    weight_N, model = np.array([0.3, 0.7]), preference_model("btl")
+
+    def loss(score_R):
+        ratio_NK = torch.from_numpy(score_R - reference_R).view(-1, 2)
+        values = examples.loss_N(examples.loss.logits(ratio_NK)[:, 0], taken_N)
+        return float((values * torch.from_numpy(weight_N)).sum()) / 25.0  # (1 + 1/η)²
+
+    score_R = reference_R + np.array([0.1, -0.2, 0.05, 0.15])
+    slope_R = examples.slopes(texts_R, score_R, taken_N, weight_N, model)
+    for place in range(4):
+        step_R = 1e-6 * (np.arange(4) == place)
+        difference = (loss(score_R + step_R) - loss(score_R - step_R)) / 2e-6
+        assert slope_R[place] == pytest.approx(difference, rel=1e-5, abs=1e-9)
+
+
+def test_beyond_the_clip_there_is_no_slope(pairs):
+    examples, taken_N = played(pairs), np.array([0])
+    texts_R = examples.text_JK[0]
+    examples.refer(np.unique(texts_R))
+    score_R = examples.reference_T[texts_R] + np.array([9.0, -9.0])
+    slope_R = examples.slopes(texts_R, score_R, taken_N, np.ones(1), preference_model("btl"))
+    assert (slope_R == 0).all()
+
+
+def test_one_iteration_goes_to_the_regressions_minimiser(pairs):
+    """H = (η·gain + former)/(1 + η), for pairs that have room for it."""
+    eta, gain = 0.5, 0.8
+    examples = played(pairs, eta, gain, 0.0)
+    theta_D = PolicyFit(epochs=60, batch=6, rate=0.03)(examples)
+    reward_J = examples.logits_R(torch.from_numpy(theta_D))
+    np.testing.assert_allclose(reward_J, eta * gain / (1 + eta), atol=0.05)
+
+
+def test_it_learns_to_write_what_is_preferred(base):
+    """Among words that the base knows, one is preferred to all others."""
+    words = ["save", "spend", "buy", "wait"]
+    liked = [("save", other) for other in words[1:]] * 30
+    preference = GeneralPreference.fit(liked, np.ones(len(liked)))
+    examples_of = model_on(base).examples
+    play = SelfPlay(iterations=3, pairs=48, fit=PolicyFit(epochs=4, batch=16, rate=0.05))
+    done = []
+    theta_D = play(preference, ["save or spend?"], base, examples_of, 6,
+                   lambda now, all_: done.append((now, all_)))  # fmt: skip
+    assert done == [(1, 3), (2, 3), (3, 3)]
+    rows = [{"user_id": "u", "prompt": "save or spend?", "chosen": "save", "rejected": other}
+            for other in words[1:]]  # fmt: skip
+    result = examples_of(Judgements.from_rows(rows))
+    assert np.isfinite(theta_D).all() and np.abs(theta_D).max() > 0
+    assert (result.logits_R(torch.from_numpy(theta_D)) > 0).float().mean() > 0.5
+    again = play(preference, ["save or spend?"], base, examples_of, 6)
+    np.testing.assert_array_equal(theta_D, again)
+
+
+def test_a_preference_without_opinion_leaves_the_policy_where_it_was(base):
+    class NoOpinion(GeneralPreference):
+        def __call__(self, responses, others):
+            return np.zeros(len(responses))
+
+    play = SelfPlay(iterations=2, pairs=8, fit=PolicyFit(batch=8))
+    nothing = NoOpinion.fit([("save", "spend")], np.ones(1))
+    theta_D = play(nothing, ["save?"], base, model_on(base).examples, 4)
+    # Adam takes steps of its size along whatever rounding leaves of a gradient of zero.
+    prompt = Judgements.from_rows(
+        [{"user_id": "u", "prompt": "save?", "chosen": "save", "rejected": "spend"}]
+    )
+    reward = model_on(base).examples(prompt).logits_R(torch.from_numpy(theta_D))
+    assert reward.abs().max() < 0.2
+
+
+@pytest.mark.parametrize("wrong", [{"iterations": 0}, {"pairs": -1}])
+def test_what_cannot_be_is_refused(wrong):
+    with pytest.raises(InputError, match="--play-"):
+        SelfPlay(**wrong)
