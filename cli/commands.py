@@ -68,25 +68,15 @@ _LOADING = frozenset(
     {"align", "export", "push", "rank", "respond", "run", "score", "survey", "synthesize"}
     | {"tune", "winrate"}
 )
+_OF_MODELS = frozenset(
+    {"align", "base", "export", "personalize", "policies", "push", "respond", "score"}
+    | {"synthesize", "winrate"}
+)
 #: In which room a command's file lies, where that is not ``cli``: what looks ahead, what is about
 #: models that are there or are made without users, and what only a checkout has.
 _ROOMS = {
     **dict.fromkeys(("compare", "plan", "survey", "tune"), "cli.planning"),
-    **dict.fromkeys(
-        (
-            "align",
-            "base",
-            "export",
-            "personalize",
-            "policies",
-            "push",
-            "respond",
-            "score",
-            "synthesize",
-            "winrate",
-        ),
-        "cli.models",
-    ),
+    **dict.fromkeys(_OF_MODELS, "cli.models"),
     **dict.fromkeys(("bench", "bounds", "reproduce"), "research.commands"),
 }
 

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from murmuration.api.surveying import Survey, survey
     from murmuration.api.synthesizing import SyntheticPreferences, synthesize
     from murmuration.api.training import train
-    from murmuration.planning.tune import tune
     from murmuration.planning.compare import StrategyComparison
     from murmuration.planning.data_summary import DataSummary
     from murmuration.planning.plan import plan
+    from murmuration.planning.tune import tune
     from murmuration.preference.data.errors import InputError
     from murmuration.preference.language.generation import Sampling
     from murmuration.preference.online import online
