@@ -58,7 +58,8 @@ from murmuration.alignment.supervised import Rows, Supervised, supervise
 from murmuration.alignment.writing import answer_lines, json_lines, read_lines, writing
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.gguf import origin_of
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.checkpoint import digest_of
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.loading import contents_of, resolve_base

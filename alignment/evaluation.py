@@ -18,7 +18,7 @@ import torch
 from murmuration.alignment.likelihoods import AnswerLikelihoods
 from murmuration.alignment.rewards import AnswerReward, Scores
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.generation import Sampling, Writer, read_responses
 from murmuration.preference.language.tokens import length_batches
 from murmuration.sims.population.population import Population, Weights, true_reward

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
 
 
 class AnswerLikelihoods:

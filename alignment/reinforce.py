@@ -27,7 +27,7 @@ from murmuration.alignment.likelihoods import AnswerLikelihoods
 from murmuration.alignment.rewards import Scores
 from murmuration.alignment.writing import writing
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.generation import Sampling
 from murmuration.preference.language.loading import trained_layers
 

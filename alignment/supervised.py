@@ -23,7 +23,7 @@ import torch
 from murmuration.alignment.writing import writing
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_demonstrations
-from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.privacy.durable_files import replace_file
 

@@ -43,7 +43,8 @@ from murmuration.audits.pipeline import (
     run_canaries,
 )
 from murmuration.preference.data.judgements import InputError, Judgements
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase, language_base
+from murmuration.preference.language.base.network import LanguageBase, language_base
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.likelihood import SavedLikelihood
 from murmuration.preference.language.policies import policy_examples
 from murmuration.preference.models import preference_model

@@ -32,13 +32,13 @@ FORMAT_NAMES = (
 TASKS = ("reward", "text", "sft", "policy")
 #: Of these, what is judged by judgements, and what by the next tokens of texts.
 JUDGED, NEXT_TOKENS = ("reward", "policy"), ("text", "sft")
-#: What of a language model is trained (``preference.language.base_model``).
+#: What of a language model is trained (``preference.language.base.network``).
 TRAINED = ("head", "lora", "full")
 #: How a response's length counts among features (``preference.features.text_length``).
 LENGTHS = ("bounded", "none", "log")
 #: What a language model computes in; ``auto`` is the fastest of the others that loses no range.
 DTYPES = ("auto", "float32", "bfloat16", "float16")
-#: What of a text's states a linear head reads (``preference.language.base_model``).
+#: What of a text's states a linear head reads (``preference.language.base.network``).
 POOLINGS = ("last", "mean")
 #: Which of a language model's layers LoRA changes: ``all``, ``last:4``, or from one to another,
 #: counted from 1 (``preference.language.loading``).

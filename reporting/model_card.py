@@ -12,7 +12,7 @@ from murmuration.preference.base_names import last_name
 from murmuration.preference.features.language_head import KIND as HEAD
 from murmuration.preference.features.language_states import KIND as STATES
 from murmuration.preference.gguf import origin_of
-from murmuration.preference.language.base_model import KIND as LANGUAGE_MODEL
+from murmuration.preference.language.base.settings import KIND as LANGUAGE_MODEL
 from murmuration.preference.language.policy_class import KIND as CLASS
 from murmuration.privacy.disclosure import Disclosure, disclosed
 from murmuration.reporting.card_head import head, hub_name, loading, made_from, measured

@@ -560,6 +560,11 @@ def _check(settings: Settings) -> None:
                 if policy
                 else f"{option(name)} is about --task policy"
             )
+    if settings.once_per_text:
+        raise InputError(
+            f"{option('once_per_text')} is about users' gradients, of which local-label has none: "
+            "leave it out"
+        )
     for name in ("play_iterations", "play_pairs"):
         if getattr(own, name) and settings.loss != SELF_PLAY:
             raise InputError(f"{option(name)} is about --loss {SELF_PLAY}")

@@ -308,7 +308,7 @@ def _parties(honest: int, nodes: int) -> int:
 # What a run's settings say about a language model, and how such a model is stepped.
 
 #: Adam's step by what is trained, where there is no noise. θ is counted in units of what layers say
-#: (`preference.language.base_model`), so neither widths nor ranks matter.
+#: (`preference.language.base.network`), so neither widths nor ranks matter.
 RATES = {"lora": 0.05, "full": 0.01}
 #: By the task: how far noise may move θ in a whole run, in these units, shares of what layers say;
 #: and the longest step, over that of a linear head, since rounds are fewer. A reward is good if it
@@ -325,7 +325,7 @@ def described_base(config: Settings) -> dict[str, Any]:
     from murmuration.preference.features.hashing import parse_features
     from murmuration.preference.features.language_head import KIND as HEAD
     from murmuration.preference.features.language_head import SETTINGS
-    from murmuration.preference.language.base_model import KIND, NOTHING, BaseSettings
+    from murmuration.preference.language.base.settings import KIND, NOTHING, BaseSettings
     from murmuration.preference.language.loading import resolve_base
     from murmuration.preference.language.policy_class import KIND as CLASS
     from murmuration.preference.language.policy_class import read_class

@@ -24,7 +24,7 @@ import torch
 
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.estimation.general_preference import GeneralPreference
-from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.policies import PolicyExamples
 from murmuration.preference.language.policy_fit import PolicyFit

@@ -26,7 +26,8 @@ import torch
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.embeddings import Embeddings
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 
 KIND = "language-head"
 

@@ -20,7 +20,7 @@ from murmuration.preference.data.judgements import InputError, Judgements, LeftO
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.kinds.model import Examples
-from murmuration.preference.language.base_model import LanguageBase, language_base
+from murmuration.preference.language.base.network import LanguageBase, language_base
 from murmuration.preference.language.batch_size import fitting_batch
 from murmuration.preference.language.examples import LanguageExamples
 from murmuration.preference.language.next_tokens import NextTokens

@@ -36,7 +36,8 @@ from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.kinds.language import long_judgements
 from murmuration.preference.kinds.model import Examples
-from murmuration.preference.language.base_model import NOTHING, BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import NOTHING, BaseSettings
 from murmuration.preference.language.confined.tokenizer import (
     confined,
     is_confined,

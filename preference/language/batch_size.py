@@ -16,7 +16,7 @@ from functools import partial
 import psutil
 import torch
 
-from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.examples import LanguageExamples
 from murmuration.preference.language.machine import usual_batch
 from murmuration.preference.models import PreferenceModel

@@ -43,7 +43,7 @@ from murmuration.preference.accuracy import Accuracy, accuracy_by, float32_of
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.rows import Kind
 from murmuration.preference.kinds.model import AddTo
-from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.machine import out_of_memory_advice
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.language.user_gradients import Span, Touched

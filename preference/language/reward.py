@@ -27,7 +27,8 @@ from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.adapters import with_adapter
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.linear.examples import pair_examples
 from murmuration.preference.model_folder import DEFAULT, SaveOptions, replace_folder

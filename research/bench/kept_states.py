@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.research.bench.language_model import LmBench, Variants, examples, saved_model
 from murmuration.research.bench.setting import timed

@@ -34,7 +34,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.base_model import NOTHING, BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import NOTHING, BaseSettings
 from murmuration.preference.language.examples import TokenExamples
 from murmuration.preference.language.next_tokens import scored_states
 from murmuration.preference.language.policies import PolicyExamples

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.examples import TokenExamples
 from murmuration.preference.language.policies import PolicyExamples
 from murmuration.research.bench.setting import Setting

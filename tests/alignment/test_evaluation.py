@@ -17,7 +17,8 @@ from murmuration.alignment.evaluation import (
     truth_of,
 )
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.generation import Sampling
 from murmuration.sims.population.population import Population, true_reward
 

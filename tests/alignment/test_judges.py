@@ -65,7 +65,8 @@ def test_scores_that_are_no_numbers(reward):
 
 
 def test_a_language_model_of_rewards_judges_too(language_model, tmp_path):
-    from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+    from murmuration.preference.language.base.network import LanguageBase
+    from murmuration.preference.language.base.settings import BaseSettings
     from murmuration.preference.language.reward import save_language_model
 
     base = LanguageBase(BaseSettings(language_model("gpt2"), rank=2))

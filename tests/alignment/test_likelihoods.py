@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from murmuration.alignment.likelihoods import AnswerLikelihoods
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 
 pytest.importorskip("peft")
 

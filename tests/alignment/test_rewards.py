@@ -158,7 +158,8 @@ def test_a_reward_that_is_not_finite_is_refused():
 
 
 def test_an_answer_too_long_to_be_read_is_worth_as_little_as_the_worst(language_model, tmp_path):
-    from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+    from murmuration.preference.language.base.network import LanguageBase
+    from murmuration.preference.language.base.settings import BaseSettings
     from murmuration.preference.language.reward import save_language_model
 
     base = LanguageBase(BaseSettings(str(language_model("llama")), rank=2, max_tokens=20))

@@ -7,7 +7,8 @@ import pytest
 
 from murmuration.alignment.supervised import Supervised, supervise
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.likelihood import SavedLikelihood
 
 pytest.importorskip("peft")

@@ -114,6 +114,10 @@ def test_what_a_page_starts_with():
     assert all(body.endswith("\n") for body in STARTS.values())
 
 
+def test_nothing_is_made_that_no_page_starts_with():
+    assert {name for text in pages().values() for name in starts(text)} == set(STARTS)
+
+
 def test_a_refusal_must_happen(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("<!-- exits with 2 -->\n```sh\ntrue\n```\n", encoding="utf-8")

@@ -16,7 +16,8 @@ from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.kinds.linear import LinearModel
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.policies import policy_examples
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.events import HoldOut

@@ -40,11 +40,11 @@ def _population(file: str, split: str, through: str = "cat") -> str:
     )
 
 
-def _policy(name: str) -> str:
+def _policy(name: str, told: str = "") -> str:
     return (
-        f"murmuration run --base bases/writer --task policy --population {name} --data few.jsonl"
-        " --test test.jsonl --users 50 --cohort 20 --rounds 2 --group-size 1 --lora-rank 4"
-        f" --epsilon 8 --out runs/{name}\n"
+        "murmuration run --base smollm2 --task policy --data ukp/train.jsonl --test ukp/test.jsonl"
+        " --lora-layers last:2 --lora-targets down_proj --lora-rank 4 --cohort 20 --rounds 1"
+        f" --group-size 1 --epsilon 8 {told}--out runs/{name}\n"
     )
 
 
@@ -56,8 +56,6 @@ STARTS = {
     "other-public.jsonl": _population("other-public.jsonl", "test"),
     "test.jsonl": _population("test.jsonl", "test", _SOME),
     "few.jsonl": _population("few.jsonl", "train", f"head -9000 | {_SOME}"),
-    "prompts.jsonl": _population("prompts.jsonl", "test", "head -8"),
-    "texts.jsonl": _population("texts.jsonl", "test", _SOME + """ | sed 's/"chosen"/"text"/'"""),
     "ratings.jsonl": (
         "python - <<'END'\n"
         "import json\n"
@@ -92,8 +90,10 @@ STARTS = {
     "ukp": (
         "mkdir ukp\n"
         + _population("ukp/train.jsonl", "train", "awk 'NR % 400 == 1'")
-        + _population("ukp/gold.jsonl", "test", "awk 'NR % 100 == 1'")
-        + "cp ukp/gold.jsonl ukp/test.jsonl\n"
+        + _population("ukp/others.jsonl", "test", "awk 'NR % 100 == 1'")
+        + "head -80 ukp/others.jsonl > ukp/gold.jsonl\n"
+        "tail -12 ukp/others.jsonl > ukp/test.jsonl\n"
+        "cp ukp/test.jsonl ukp/unseen.jsonl && rm ukp/others.jsonl\n"
     ),
     "runs/arguments": (
         "murmuration run --data ukp/train.jsonl --features smollm2 --epsilon 3 --rounds 5"
@@ -102,17 +102,17 @@ STARTS = {
     "runs/first": (
         "murmuration run --epsilon 3 --delta 1e-5 --rounds 20 --cohort 500 --out runs/first\n"
     ),
-    "runs/uls": (
-        "murmuration run --epsilon 3 --delta 1e-5 --rounds 20 --cohort 500 --out runs/uls\n"
-    ),
-    "bases/tiny": "murmuration base bases/tiny --exchanges 300 --epochs 1\n",
     "bases/writer": (
         "murmuration base bases/writer --architecture llama --exchanges 400 --epochs 1"
         " --batch-size 8 --learning-rate 4e-3\n"
     ),
+    "runs/gold": (
+        "murmuration run --data ukp/gold.jsonl --features minilm --strategy nonprivate"
+        " --rounds 5 --cohort 50 --out runs/gold\n"
+    ),
     "runs/policy": _policy("policy"),
-    "runs/ada": _policy("ada"),
-    "runs/bo": _policy("bo"),
+    "runs/dpo": _policy("dpo", "--population workers "),
+    "runs/square": _policy("square", "--population workers --loss square-chipo "),
 }
 #: Lines that the environment of the tests has behind it.
 INSTALLS = re.compile(r"^pip install 'murmuration-rlhf\[[^\n]*\n", re.MULTILINE)

@@ -8,7 +8,8 @@ import torch
 from language_models import model_on
 
 from murmuration.preference.data.judgements import InputError, Judgements
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.linear import gradients
 from murmuration.preference.linear.gradients import windows
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip

@@ -93,6 +93,7 @@ def test_a_bound_that_decides_is_told():
         ({"ball": -1.0}, "--max-norm"),
         ({"ridge": math.inf}, "--ridge"),
         ({"estimator": "sgd", "model": "thurstone"}, "use debiased"),
+        ({"once_per_text": True, "task": "policy", "base": "b"}, "local-label has none"),
     ],
 )
 def test_impossible_estimates_are_refused(fields, words):

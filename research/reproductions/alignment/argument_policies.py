@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -148,7 +148,7 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """What a policy wrote, (P, N) answers, and by how many nats these are likelier under it than
+    """A policy's answers, (P, N), and by how many nats these are likelier under it than
     under its base, on average over answers."""
 
     answers: Sequence[Sequence[Answer]]
@@ -157,7 +157,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Task:
-    """What it takes to make one policy: of training judgements in a file, on a base, into a
+    """The making of one policy: of training judgements in a file, on a base, into a
     folder."""
 
     plan: Plan
@@ -244,9 +244,9 @@ def compared(
         [*first[at], *itertools.chain.from_iterable(one.answers[at] for one in made.values())]
         for at in range(plan.written)
     ]
-    pool, heads = Pool(answers), arguments.Plan(plan.judges, (), best_of=(1,))
+    pool, gold = Pool(answers), arguments.Plan(plan.judges, (), best_of=(1,))
     judges = {
-        name: learned(people, name, pool, heads)[1]
+        name: learned(people, name, pool, gold)[1]
         for name in tracked(plan.judges, "judges", len(plan.judges))
     }
     judges[LONGER] = length_alone(people, pool)
@@ -273,19 +273,19 @@ def policies(data: Path, base: str, folder: Path, plan: Plan) -> dict[Cell, Made
 def make(task: Task) -> Made:
     """Make one policy, or read what is kept of it."""
     cell, plan = task.cell, task.plan
-    kept = task.folder / "figures" / f"{cell.name}.json"
+    figures = task.folder / "figures" / f"{cell.name}.json"
     prompts = requests(plan.written)
     answers, model = task.folder / "answers" / cell.name, _model(task)
     result = written(answers, str(model), prompts, plan.samples)
-    if not kept.exists():
+    if not figures.exists():
         pairs = [(one.prompt, one.response) for row in result for one in row]
-        asked, said = [prompt for prompt, _ in pairs], [response for _, response in pairs]
+        prompt_R, response_R = [prompt for prompt, _ in pairs], [text for _, text in pairs]
         both = SavedLikelihood.load(model), SavedLikelihood.load(task.base)
-        ratios = log_ratios(*both, asked, said)
+        ratios = log_ratios(*both, prompt_R, response_R)
         assert ratios is not None  # the policy has its base's words
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps({"log_ratio": float(np.nanmean(ratios))}), encoding="utf-8")
-    return Made(result, json.loads(kept.read_text(encoding="utf-8"))["log_ratio"])
+        figures.parent.mkdir(parents=True, exist_ok=True)
+        figures.write_text(json.dumps({"log_ratio": float(np.nanmean(ratios))}), encoding="utf-8")
+    return Made(result, json.loads(figures.read_text(encoding="utf-8"))["log_ratio"])
 
 
 def _model(task: Task) -> Path:
@@ -302,7 +302,7 @@ def _model(task: Task) -> Path:
             resume=resume,
             base=task.base,
             task="policy",
-            loss=cell.way,
+            loss=cast(Any, cell.way),
             rounds=plan.rounds,
             cohort=plan.cohort,
             group_size=plan.group_size,
@@ -327,9 +327,9 @@ def _model(task: Task) -> Path:
             **ledgered,
         )
     prompts = folder.with_suffix(".prompts.jsonl")
-    asked = requests(plan.written + plan.climbing)[plan.written :]
+    climbed = requests(plan.written + plan.climbing)[plan.written :]
     prompts.parent.mkdir(parents=True, exist_ok=True)
-    lines = (json.dumps({"prompt": prompt}) + "\n" for prompt in asked)
+    lines = (json.dumps({"prompt": prompt}) + "\n" for prompt in climbed)
     prompts.write_text("".join(lines), encoding="utf-8")
     murmuration.align(
         reward / "model",

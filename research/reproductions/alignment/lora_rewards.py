@@ -88,7 +88,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Task:
-    """What it takes to make one run: of a folder's judgements, on a base, into another folder."""
+    """The making of one run: of a folder's judgements, on a base, into another folder."""
 
     plan: Plan
     data: Path
@@ -161,8 +161,8 @@ def accuracies(task: Task) -> dict[str, float]:
     """Return how often one run's reward is right about other people, by `GROUPS`, training it if it
     is not there."""
     cell, plan, folder = task.cell, task.plan, task.folder / task.cell.name
-    kept = task.folder / f"{cell.name}.json"
-    if not kept.exists():
+    figures = task.folder / f"{cell.name}.json"
+    if not figures.exists():
         if not (folder / "result.json").exists():
             murmuration.train(
                 str(task.data / "train.jsonl"),
@@ -184,9 +184,9 @@ def accuracies(task: Task) -> dict[str, float]:
                 **plan.lora,
             )
         model = murmuration.RewardModel.load(folder / "model")
-        found = {group: _accuracy(model, task.data / f"{group}.jsonl") for group in GROUPS}
-        kept.write_text(json.dumps(found), encoding="utf-8")
-    return json.loads(kept.read_text(encoding="utf-8"))
+        result = {group: _accuracy(model, task.data / f"{group}.jsonl") for group in GROUPS}
+        figures.write_text(json.dumps(result), encoding="utf-8")
+    return json.loads(figures.read_text(encoding="utf-8"))
 
 
 def _accuracy(model: Any, path: Path) -> float:

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from murmuration.preference.data.judgements import Judgements
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.policies import policy_examples
 from murmuration.preference.language.policy_fit import PolicyFit

@@ -8,7 +8,8 @@ from language_models import model_on
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.estimation.general_preference import GeneralPreference
 from murmuration.preference.estimation.self_play import CLIP, PlayedPairs, SelfPlay
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.policy_fit import PolicyFit
 from murmuration.preference.models import preference_model
 

@@ -12,7 +12,7 @@ from murmuration.preference.features import embeddings
 from murmuration.preference.features.embeddings import Embeddings
 from murmuration.preference.features.hashing import feature_map
 from murmuration.preference.features.language_head import LanguageHead
-from murmuration.preference.language.base_model import BaseSettings
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.row_cache import FOLDER
 
 PROMPTS, RESPONSES = ["What now?", "What?", ""], ["Save it.", "Bet on it.", "Buy it today!"]

@@ -11,7 +11,8 @@ from torch.nn.functional import logsigmoid
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.features import lower_states
 from murmuration.preference.features.embeddings import Embeddings
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.preference.models import preference_model
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.likelihood import SavedLikelihood
 from murmuration.preference.language.reward import SavedReward, save_language_model
 

@@ -4,8 +4,9 @@ import pytest
 from language_models import model_on
 
 from murmuration.preference.data.schema import PAIRS
-from murmuration.preference.language import base_model, batch_size
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language import batch_size
+from murmuration.preference.language.base.network import LanguageBase, language_base
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.batch_size import fitting_batch
 from murmuration.preference.models import preference_model
 
@@ -97,6 +98,6 @@ def test_sizes_are_of_one_network(two):
     assert other is base.in_batches(99)
     assert other.to_config() == {**base.to_config(), "batch_tokens": 99}
     described = {**base.to_config(), "batch_tokens": 7}
-    one, two_ = (base_model.language_base(described | {"batch_tokens": n}) for n in (7, 8))
+    one, two_ = (language_base(described | {"batch_tokens": n}) for n in (7, 8))
     assert one.model is two_.model
     assert (one.batch_tokens, two_.batch_tokens) == (7, 8)

@@ -10,7 +10,8 @@ from safetensors.torch import load_file, save_file
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language import checkpoint
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase, language_base
+from murmuration.preference.language.base.network import LanguageBase, language_base
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.checkpoint import digest_of, folder_of, revision_of
 from murmuration.preference.language.loading import contents_of
 from murmuration.preference.language.reward import SavedReward

@@ -11,7 +11,8 @@ from torch.nn.functional import logsigmoid
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.data.texts import UserTexts
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.examples import token_examples
 from murmuration.preference.linear.gradients import windows
 from murmuration.preference.linear.local_steps import LocalSteps

@@ -9,7 +9,8 @@ from language_models import tokenizer as make_tokenizer
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import HashingFeatures
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import load_next_token, load_scorer
 from murmuration.preference.language.reward import save_language_model

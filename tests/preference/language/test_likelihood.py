@@ -8,7 +8,8 @@ import torch
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import HashingFeatures
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.likelihood import SavedLikelihood, load_scorer
 from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.model_folder import SaveOptions

@@ -16,7 +16,8 @@ from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import PAIRS
 from murmuration.preference.features.encoders import EncoderFeatures
 from murmuration.preference.features.language_head import LanguageHead
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.reward import SavedReward, save_language_model
 from murmuration.preference.models import preference_model
 

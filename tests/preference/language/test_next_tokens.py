@@ -12,7 +12,8 @@ from language_models import model_on, start, taken
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.next_tokens import scored_tokens
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model

@@ -10,7 +10,8 @@ from language_models import model_on, start, taken
 
 from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel, LeftOut
 from murmuration.preference.data.schema import PAIRS, Schema
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.policies import PolicyExamples, policy_examples, policy_rewards
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model

@@ -17,7 +17,8 @@ from language_models import model_on, start, taken
 
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.schema import PAIRS
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.policies import PolicyExamples
 from murmuration.preference.language.reference_cache import References
 from murmuration.preference.language.row_cache import FOLDER

@@ -11,7 +11,8 @@ from language_models import model_on
 from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.features.hashing import HashingFeatures
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.model_folder import SaveOptions
 from murmuration.preference.reward import RewardModel

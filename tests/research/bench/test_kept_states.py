@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.privacy.mechanisms.clipping import NoClip
 from murmuration.research.bench import kept_states

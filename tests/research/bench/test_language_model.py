@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.policies import PolicyExamples
 from murmuration.privacy.mechanisms.clipping import NoClip
 from murmuration.research.bench import language_model

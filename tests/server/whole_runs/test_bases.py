@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language import base_model
+from murmuration.preference.language.base import settings as base_settings
 from murmuration.preference.language.checkpoint import digest_of
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
@@ -55,7 +55,7 @@ def test_a_run_goes_on_in_the_type_that_it_was_begun_in(on_a_base, broken_off, m
     with pytest.raises(InputError, match="dtype"):
         run(replace(again, dtype="bfloat16"))
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(base_model, "usual_dtype", lambda: "bfloat16")
+        elsewhere.setattr(base_settings, "usual_dtype", lambda: "bfloat16")
         with pytest.raises(InputError, match=r"in bfloat16 on this .* begun with float32"):
             run(again)
     assert run(again)["features"]["dtype"] == "float32"

@@ -15,7 +15,7 @@ from murmuration.client.app import app as client_app
 from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.kinds import language as kinds
-from murmuration.preference.language.base_model import language_base
+from murmuration.preference.language.base.network import language_base
 from murmuration.preference.reward import RewardModel
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.generation import Writer
 from murmuration.sims.population.population import Population
 from murmuration.sims.population.tiny_language_model import TinyBase, build, public_texts

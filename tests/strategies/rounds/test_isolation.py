@@ -17,7 +17,8 @@ from language_models import model_on
 
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.texts import UserTexts
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.linear import gradients
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.linear.gradients import windows

@@ -17,7 +17,8 @@ from murmuration.preference.data.loading import load_data
 from murmuration.preference.features.encoders import EncoderFeatures
 from murmuration.preference.kinds.language_reward import LanguageRewardModel
 from murmuration.preference.kinds.policy_class import PolicyClass
-from murmuration.preference.language.base_model import NOTHING, BaseSettings, LanguageBase
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import NOTHING, BaseSettings
 from murmuration.preference.language.confined import tokenizer as module
 from murmuration.preference.language.confined.tokenizer import (
     ConfinedTokenizer,

@@ -117,9 +117,9 @@ def test_what_is_told_and_drawn(compared):
     place = argument_policies._places(made, Cell("dpo", 3.0, 2.0, 0), PLAN).start
     assert examples[0]["dpo"]["gain"] == judge.gain_PN[0, place]
     extra = {"questions": JUDGED, "samples": 2, "seeds": 2, "examples": examples}
-    told = argument_policies.remarks([*tried, *rows], extra)
-    assert any("dpo, ε = 3, judged on hashing: wins" in line for line in told)
-    assert any("least or largest" in line and "dpo at ε = 3" in line for line in told)
+    lines = argument_policies.remarks([*tried, *rows], extra)
+    assert any("dpo, ε = 3, judged on hashing: wins" in line for line in lines)
+    assert any("least or largest" in line and "dpo at ε = 3" in line for line in lines)
     assert len(argument_policies.plot([*tried, *rows]).axes) == 2
 
 

@@ -10,12 +10,8 @@ import torch
 from damage import no_file_above
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language import machine
-from murmuration.preference.language.base_model import (
-    BaseSettings,
-    LanguageBase,
-    language_base,
-)
+from murmuration.preference.language.base.network import LanguageBase, language_base
+from murmuration.preference.language.base.settings import BaseSettings
 
 
 @pytest.fixture
@@ -90,24 +86,6 @@ def test_a_description_makes_an_equal_one(language_model):
 
 def test_the_context_is_the_models_if_that_is_shorter(language_model):
     assert LanguageBase(BaseSettings(language_model("gpt2"))).texts.limit == 64
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"train": "half"}, "--train"),
-        ({"rank": 0}, "--lora-rank"),
-        ({"max_tokens": 0}, "--max-tokens"),
-        ({"batch_tokens": -1}, "--batch-tokens"),
-        ({"dtype": "float8"}, "--dtype"),
-        ({"memory": 0}, "--user-memory"),
-        ({"task": "write"}, "--task"),
-        ({"task": "sft", "train": "head"}, "--task sft has no head of its own to train"),
-    ],
-)
-def test_settings_that_no_model_could_have(changes, said):
-    with pytest.raises(InputError, match=said):
-        BaseSettings("x", **changes)
 
 
 @pytest.mark.parametrize("train", ["lora", "full"])
@@ -204,17 +182,6 @@ def test_where_the_head_is(language_model):
     assert outline.head_part == base.head_part  # the server has shapes alone
     sft = LanguageBase(BaseSettings(language_model("gpt2"), "lora", rank=2, task="sft"))
     assert sft.head_part == (0, 0)
-
-
-@pytest.mark.parametrize(("there", "expected"), [(True, "bfloat16"), (False, "float32")])
-def test_auto_takes_bfloat16_where_the_processor_multiplies_it(
-    language_model, monkeypatch, there, expected
-):
-    """And what nobody asked for stays float32 there."""
-    monkeypatch.setattr(machine, "multiplies_bfloat16", lambda: there)
-    path = language_model("gpt2")
-    assert LanguageBase(BaseSettings(path, dtype="auto"), weights=False).settings.dtype == expected
-    assert LanguageBase(BaseSettings(path), weights=False).settings.dtype == "float32"
 
 
 def test_the_type_that_was_chosen_is_part_of_the_description(language_model):

@@ -35,7 +35,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import copy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -44,169 +44,39 @@ import numpy as np
 import torch
 
 from murmuration.preference.base_names import name_for
-from murmuration.preference.choices import (
-    DTYPES,
-    LORA_LAYERS,
-    POOLINGS,
-    QUANTISED,
-    TASKS,
-    TRAINED,
-)
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.lower_states import LowerLayers, LowerStates
 from murmuration.preference.language.adapters import check_untied, merged_state
-from murmuration.preference.language.checkpoint import check_same, name_base
+from murmuration.preference.language.base.settings import NOTHING, BaseSettings, resolved
+from murmuration.preference.language.checkpoint import name_base
 from murmuration.preference.language.loading import (
     Quantised,
     blocks_of,
     checkpointed,
-    contents_of,
     keep_layers,
     layers_of,
     load_causal,
     load_with_head,
-    resolve_base,
     trained_layers,
     with_lora,
 )
 from murmuration.preference.language.machine import (
-    fastest_dtype,
     last_digits,
     out_of_memory_advice,
     usual_batch,
     usual_device,
-    usual_dtype,
 )
 from murmuration.preference.language.tokens import TextTokens, Tokens
 from murmuration.preference.language.user_gradients import UserBackward
-from murmuration.preference.policy_losses import PolicyLoss
 
-KIND = "language-model"
-#: What is trained of a policy that is there already, or of its reference.
-NOTHING = "nothing"
 #: Of the next token there is a number for each word known: at most 256 MiB of these at a time.
 MOST_LOGITS = 2**26
 #: What gradients going back are multiplied by, and users' rows divided: float16 has no smaller
 #: numbers than 6e-8. Powers of two change no digit.
 _SCALES = {"float16": 2.0**10}
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
-#: Tasks whose examples are made of texts that others may have judged, too.
-BY_TEXT = ("reward", "policy")
-#: Settings that say nothing of the network at θ = 0; where it lies is not which one it is.
-_NOT_OF_REFERENCE = (
-    *("path", "max_tokens", "batch_tokens", "memory", "loss", "beta", "r_max", "as_published"),
-    *("head_layer", "head_pooling", "once_per_text"),
-)
 #: All that a text's states below some layer depend on beside its tokens.
 _STATES_KNOWN_BY = ("digest", "merged", "dtype", "quantise", "tf32")
-
-
-@dataclass(frozen=True)
-class BaseSettings:
-    """Which model, and what of it is trained.
-
-    Attributes:
-        path: a local folder, or a name on a hub.
-        train: one of `TRAINED`, or `NOTHING`.
-        rank: of LoRA's factors.
-        alpha: their product is multiplied by alpha / rank; 0: as the rank.
-        targets: names of the layers that LoRA changes, comma-separated, or `all-linear`; empty:
-            queries and values, as peft or the layers' names have it for the architecture.
-        max_tokens: the most tokens of prompt and response together.
-        batch_tokens: tokens that are computed at a time, padding included; 0: as suits the device.
-        memory: MiB for the gradients of single users, or texts, that are kept at a time; at least
-            one user's.
-        task: one of `preference.choices.TASKS`.
-        dtype: one of `DTYPES`, which the network computes in; empty: as `usual_dtype` has it;
-            ``auto``: as `fastest_dtype` does.
-        quantise: one of `QUANTISED`: how frozen linear layers are kept.
-        checkpointing: whether blocks' activations are computed once more instead of kept.
-        tf32: whether a GPU may round factors of float32 products to TF32 (never in users' rows).
-        loss: of `policy`: its loss, with ``beta`` and ``r_max`` as of `policy_losses.PolicyLoss`.
-        as_published: of `sft`: only the responses that were preferred, as S's appendix E has it.
-        head_layer: of ``head``: how many of the model's layers there are below the head's norm; 0:
-            all of them.
-        head_pooling: of ``head``: one of `POOLINGS`: whether it reads the text's last state, or
-            the mean of all.
-        layers: which of the network's layers LoRA changes, as `LORA_LAYERS` has it. What is below
-            them is computed once for each text (`preference.features.lower_states`).
-        once_per_text: of judgements: whether the gradient of each distinct text is computed once in
-            a round, for all who judged it (`preference.language.examples`).
-        digest: SHA-256 of what is in ``path``; empty: whatever is there.
-        revision: its commit, where it comes from a hub.
-        merged: what ``path`` was merged into, where it is an adapter.
-
-    Raises:
-        InputError: a value out of range.
-    """
-
-    path: str
-    train: str = "lora"
-    rank: int = 16
-    alpha: int = 0
-    targets: str = ""
-    max_tokens: int = 256
-    batch_tokens: int = 0
-    memory: int = 512
-    task: str = "reward"
-    dtype: str = ""
-    quantise: str = "none"
-    checkpointing: bool = False
-    tf32: bool = False
-    loss: str = PolicyLoss.name
-    beta: float = PolicyLoss.beta
-    r_max: float = PolicyLoss.r_max
-    as_published: bool = False
-    head_layer: int = 0
-    head_pooling: str = "last"
-    layers: str = "all"
-    once_per_text: bool = False
-    digest: str = ""
-    revision: str = ""
-    merged: str = ""
-
-    def __post_init__(self) -> None:
-        for name, choices, unnamed in (
-            ("train", TRAINED, NOTHING),
-            ("task", TASKS, None),
-            ("dtype", DTYPES, ""),
-            ("quantise", QUANTISED, None),
-            ("head_pooling", POOLINGS, None),
-        ):
-            if (value := getattr(self, name)) not in (*choices, unnamed):
-                option = "--" + name.replace("_", "-")
-                raise InputError(f"{option} must be one of {', '.join(choices)}; got {value!r}")
-        if not LORA_LAYERS.fullmatch(self.layers):
-            raise InputError(
-                f"--lora-layers must be all, last:COUNT or FIRST-LAST; got {self.layers!r}"
-            )
-        if self.train != "lora" and self.layers != "all":
-            raise InputError("--lora-layers is for --train lora")
-        if self.once_per_text and (self.task not in BY_TEXT or self.train == "head"):
-            raise InputError(
-                f"--once-per-text is for --task {' or '.join(BY_TEXT)}, and --train lora or full"
-            )
-        if self.train != "head" and (self.head_layer or self.head_pooling != "last"):
-            raise InputError("--head-layer and --head-pooling are for --train head")
-        PolicyLoss(self.loss, self.beta, self.r_max)  # or says what is wrong with them
-        if self.quantise != "none" and self.train == "full":
-            raise InputError(
-                "--quantise keeps weights in too few bits to train them: use --train lora or head"
-            )
-        if self.task != "reward" and self.train == "head":
-            raise InputError(
-                f"--task {self.task} has no head of its own to train: use --train lora or full"
-            )
-        for name, option, least in (
-            ("rank", "--lora-rank", 1),
-            ("max_tokens", "--max-tokens", 1),
-            ("memory", "--user-memory", 1),
-            ("batch_tokens", "--batch-tokens", 0),
-            ("alpha", "--lora-alpha", 0),
-            ("head_layer", "--head-layer", 0),
-        ):
-            if (value := getattr(self, name)) < least:  # 0 stands for the default
-                raise InputError(f"{option} must be at least 1; got {value}")
 
 
 class LanguageBase:
@@ -239,7 +109,7 @@ class LanguageBase:
     """
 
     def __init__(self, settings: BaseSettings, weights: bool = True) -> None:
-        settings, causal = _settled(settings), settings.task != "reward"
+        settings, causal = resolved(settings), settings.task != "reward"
         self.settings, path = settings, settings.path
         self._dtype, self._scale = getattr(torch, settings.dtype), _SCALES.get(settings.dtype, 1.0)
         # Where everything is trained θ begins at what the checkpoint has, before it is rounded.
@@ -586,14 +456,14 @@ class LanguageBase:
 
     def to_config(self) -> dict[str, Any]:
         """JSON-able description from which `language_base` makes an equal one."""
-        return {"kind": KIND, **asdict(self.settings)}
+        return self.settings.to_config()
 
     @cached_property
     def reference_terms(self) -> str:
         """All that a likelihood at θ = 0 depends on beside tokens: with another it is another one,
         if only in its last digit."""
-        settings = {k: v for k, v in asdict(self.settings).items() if k not in _NOT_OF_REFERENCE}
-        said = [json.dumps(settings, sort_keys=True), self.attention, self.most_logits, self.words]
+        settings = json.dumps(self.settings.of_reference, sort_keys=True)
+        said = [settings, self.attention, self.most_logits, self.words]
         return repr([*said, *last_digits(self.device, torch.get_num_threads())])
 
     def write(self, folder: Path, theta_D: np.ndarray) -> None:
@@ -655,7 +525,7 @@ def language_base(config: Mapping[str, Any], weights: bool = True) -> LanguageBa
         InputError: as `LanguageBase`, or another model is here than the one described.
     """
     arguments = {name: value for name, value in config.items() if name != "kind"}
-    settings = _settled(BaseSettings(**arguments))
+    settings = resolved(BaseSettings(**arguments))
     if not weights:
         return LanguageBase(settings, weights=False)
     kept = _kept(replace(settings, batch_tokens=0), usual_device())
@@ -666,16 +536,6 @@ def language_base(config: Mapping[str, Any], weights: bool = True) -> LanguageBa
 def _kept(settings: BaseSettings, device: torch.device) -> LanguageBase:
     del device  # as usual
     return LanguageBase(settings)
-
-
-def _settled(settings: BaseSettings) -> BaseSettings:
-    """With what is found, and the type that there is; InputError as of ``LanguageBase``."""
-    path = resolve_base(settings.path)
-    result = contents_of(path)
-    check_same(path, result.digest, settings.digest, settings.revision)
-    chosen = {"": usual_dtype, "auto": fastest_dtype}.get(settings.dtype)
-    dtype = chosen() if chosen else settings.dtype
-    return replace(settings, path=path, dtype=dtype, **vars(result))
 
 
 #: Where ``LanguageBase.head_states`` waits for what a head is given.

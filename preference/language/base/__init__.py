@@ -1,0 +1,1 @@
+"""A transformer that is trained: its settings, and its network."""
