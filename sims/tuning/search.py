@@ -256,10 +256,11 @@ def _searched(
         for place in range(drawn["done"], len(drawn["points"])):
             _run_candidate(search, folder, execute, event, place, epsilon)
         best = _state(folder)["best"]["place"]
-        chosen = search.points[drawn["points"][best]]
+        point = drawn["points"][best]
+        config, chosen = search.configs[point].resolved(registered), search.points[point]
         candidate = folder.private / _CANDIDATES / str(best)
         public = {name: value for name, value in figures.items() if name != "candidates"}
-        result = release(folder, candidate, ledger, base, {**public, "chosen": dict(chosen)})
+        result = release(folder, candidate, ledger, config, {**public, "chosen": dict(chosen)})
     _forget(folder)
     return result
 

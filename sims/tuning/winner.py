@@ -36,7 +36,7 @@ def release(
     folder: RunFolder,
     candidate: Path,
     ledger: Ledger,
-    base: RunConfig,
+    config: RunConfig,
     figures: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Write the winner of a search, which ran in ``candidate``; its result.
@@ -45,7 +45,7 @@ def release(
         folder: of the search, open.
         candidate: the winner's own folder.
         ledger: of the search.
-        base: settings that all candidates share, with the whole budget.
+        config: its settings, with the whole budget.
         figures: what is public of the search, and which setting won.
     """
     account, _ = read_account(candidate / "ledger.jsonl")
@@ -56,7 +56,7 @@ def release(
     epsilon, terms = ledger.epsilon(), {"adjacency": ledger.adjacency, "delta": ledger.delta}
     attack = attack_bounds.of_run(spent, epsilon=epsilon, **terms)
     own = Promise((ReleasedRun.read(ledger.path),))
-    guarantee, computed = guarantee_of(base), ledger.released
+    guarantee, computed = guarantee_of(config), ledger.released
     account_of_search = (
         f"The best of a secret random number of runs, {figures['expected_runs']:.3g} on average, "
         "was released, by a private score; settings were drawn from a public grid of "
@@ -68,14 +68,14 @@ def release(
     result.update(
         {
             "run": computed(ledger.terms.run),
-            "epsilon_target": computed(base.epsilon),
+            "epsilon_target": computed(config.epsilon),
             "delta": computed(ledger.delta),
             "epsilon": computed(epsilon),
             "epsilon_against_server": computed(None),
             "attack": computed(dataclasses.asdict(attack)),
             "second_opinion": computed(second_opinion.of_run(spent, **terms).to_json()),
             "ledger_head": computed(str(ledger.head)),
-            "guarantee": computed(of_rows(guarantee) if base.one_user_per_row else guarantee),
+            "guarantee": computed(of_rows(guarantee) if config.one_user_per_row else guarantee),
             "account": computed(account_of_search),
             "warnings": computed([first, *theirs["warnings"]]),
             "promise": computed(own.to_json()),
@@ -88,7 +88,7 @@ def release(
         own,
         result=result,
         sampling=first_sentence(account_of_search),
-        rows=WORDS[base.task].rows[:-1],
+        rows=WORDS[config.task].rows[:-1],
     )
     _put(candidate / "model", folder.path / "model", model_card(result, about))
     result["weights"] = computed(weights_digest(folder.path / "model"))
