@@ -11,6 +11,7 @@ from murmuration.audits import (
     moments,
     pipeline,
     policy_pipeline,
+    stopping,
     survey,
     threshold,
     votes,
@@ -29,6 +30,7 @@ TARGETS: dict[str, Target] = {
     **survey.TARGETS,
     **hold_out.TARGETS,
     **aup.TARGETS,
+    **stopping.TARGETS,
     **pipeline.TARGETS,
     **policy_pipeline.TARGETS,
 }

@@ -19,6 +19,7 @@ COMMANDS = {
     "plan": (
         "Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out."
     ),
+    "tune": "Choose settings privately, within one epsilon: train candidates, release the best.",
     "survey": "Ask a crowd privately what its judgements are like.",
     "data": (
         "Look at judgements before a budget is spent: what they hold, what a run would make of "
@@ -65,27 +66,17 @@ COMMANDS = {
 #: Those that load what files name.
 _LOADING = frozenset(
     {"align", "export", "push", "rank", "respond", "run", "score", "survey", "synthesize"}
-    | {"winrate"}
+    | {"tune", "winrate"}
+)
+_OF_MODELS = frozenset(
+    {"align", "base", "export", "personalize", "policies", "push", "respond", "score"}
+    | {"synthesize", "winrate"}
 )
 #: In which room a command's file lies, where that is not ``cli``: what looks ahead, what is about
 #: models that are there or are made without users, and what only a checkout has.
 _ROOMS = {
-    **dict.fromkeys(("compare", "plan", "survey"), "cli.planning"),
-    **dict.fromkeys(
-        (
-            "align",
-            "base",
-            "export",
-            "personalize",
-            "policies",
-            "push",
-            "respond",
-            "score",
-            "synthesize",
-            "winrate",
-        ),
-        "cli.models",
-    ),
+    **dict.fromkeys(("compare", "plan", "survey", "tune"), "cli.planning"),
+    **dict.fromkeys(_OF_MODELS, "cli.models"),
     **dict.fromkeys(("bench", "bounds", "reproduce"), "research.commands"),
 }
 

@@ -1,11 +1,11 @@
 """Learn what a crowd prefers without learning what anyone in it prefers.
 
-``train`` makes a run; before, ``data`` looks at judgements and ``plan`` says what a run will cost;
-``privatize`` randomizes labels; ``compare`` runs strategies side by side. ``Run`` is a finished run
-and ``RewardModel`` what it has learnt; ``score``, ``respond``, ``align``, ``synthesize`` and
-``winrate`` use that. What cannot be used is an ``InputError``, in one line. Within ``online()`` a
-hub may be asked for what a folder names. Everything else is internal: it may change from one
-version to the next.
+``train`` makes a run, and ``tune`` chooses its settings privately; before, ``data`` looks at
+judgements and ``plan`` says what a run will cost; ``privatize`` randomizes labels; ``compare``
+runs strategies side by side. ``Run`` is a finished run and ``RewardModel`` what it has learnt;
+``score``, ``respond``, ``align``, ``synthesize`` and ``winrate`` use that. What cannot be used is
+an ``InputError``, in one line. Within ``online()`` a hub may be asked for what a folder names.
+Everything else is internal: it may change from one version to the next.
 
     import murmuration as mm
     mm.plan(epsilon=3, delta=1e-5, rounds=200, cohort=500, users=4800)["noise_multiplier"]
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from murmuration.planning.compare import StrategyComparison
     from murmuration.planning.data_summary import DataSummary
     from murmuration.planning.plan import plan
+    from murmuration.planning.tune import tune
     from murmuration.preference.data.errors import InputError
     from murmuration.preference.language.generation import Sampling
     from murmuration.preference.online import online
@@ -80,6 +81,7 @@ __all__ = [
     "survey",
     "synthesize",
     "train",
+    "tune",
     "winrate",
 ]
 
@@ -123,6 +125,7 @@ _PLACES = {
     "survey": "murmuration.api.surveying",
     "synthesize": "murmuration.api.synthesizing",
     "train": "murmuration.api.training",
+    "tune": "murmuration.planning.tune",
     "winrate": "murmuration.api.judging",
 }
 

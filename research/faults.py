@@ -31,6 +31,7 @@ from murmuration.audits.hold_out import CANARY, Attack, audit_hold_out
 from murmuration.audits.labels import label_scores
 from murmuration.audits.pipeline import CLIP, Watching
 from murmuration.audits.policy_pipeline import audit_policy
+from murmuration.audits.stopping import audit_stopping
 from murmuration.audits.survey import audit_survey
 from murmuration.audits.threshold import audit_threshold
 from murmuration.audits.trials import both_sides
@@ -45,6 +46,7 @@ from murmuration.audits.votes import (
 from murmuration.preference.kinds.survey import SurveyAnswers
 from murmuration.preference.ranking.votes import ItemVotes
 from murmuration.privacy.accounting.accountant import noise_multiplier_for
+from murmuration.privacy.accounting.events import PureDp
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import DELTA, Measured, Task
@@ -494,6 +496,14 @@ FAULTS = {
         "the rate follows from the adjacency, which the ledger must share",
         adjacency=Adjacency.REPLACE,
         trials=12_000,
+    ),
+    "tuned-for-free": Fault(
+        "the best of many candidates is charged as if it were the only one",
+        partial(audit_stopping, charge=lambda alone, stopping: PureDp(alone)),
+        "tests/privacy/selection/test_random_stopping.py::test_a_search_charged_as_one_run_is_caught",
+        "a search is charged before its first candidate, and candidates are compared with it",
+        trials=10_000,
+        epsilon=3.0,
     ),
     "votes-of-each-period": Fault(
         "a voter's votes are bounded in each period by themselves, and not in all together",

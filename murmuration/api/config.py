@@ -154,6 +154,10 @@ def _former(folder: Path) -> dict[str, Any]:
         raise InputError(f"--resume: there is no run in {folder} ({error})") from None
     if not isinstance(settings, dict) or not isinstance(seed, dict):
         raise InputError(f"--resume: the files of the run in {folder} are damaged")
+    if "search" in settings:
+        raise InputError(
+            f"--resume: in {folder} is a search: murmuration tune --resume --out {folder}"
+        )
     if settings.pop(CHECK, None) is None:
         raise InputError(
             f"--resume: the run in {folder} was begun by an earlier version, whose unfinished runs "

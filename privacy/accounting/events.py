@@ -24,6 +24,7 @@ from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGauss
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.extensions import Group
 from murmuration.privacy.mechanisms.hold_out import HoldOut
+from murmuration.privacy.selection.random_stopping import RandomStopping
 
 # One round of example-level DP-SGD, to be accounted for whole users by group privacy.
 #
@@ -337,6 +338,7 @@ _KINDS: dict[str, type] = {
         DiscretizedGaussian,
         HoldOut,
         ContinuedSum,
+        RandomStopping,
         Unprotected,
     )
 }

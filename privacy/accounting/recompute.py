@@ -44,6 +44,11 @@ RULES = {
     "as many exp(y / s - 1 / (2 s^2)), y normal, discretized by mean-preserving spreads; 1 stands "
     "for those of rounds that are not released",
     "allocated-later": "later rounds of blocks: charged with the first",
+    "random-stopping": "the best of K candidates, K truncated negative binomial (eta, gamma): "
+    "D'(l) = D(l) + (1 + eta) min over m >= 1 of ((1 - 1/m) D(m) + log(1/gamma) / m) + log E[K] / "
+    "(l - 1), D the worst candidate's Renyi divergence: log E of (1 - h) exp(rounds of sampled "
+    "Gaussians) + h exp(randomized response); then delta(epsilon) by the best order, and (1 + "
+    "e^epsilon) (E[K] distance + 1e-12) on top",
     "unprotected": "releases without protection: their epsilon is infinite",
 }
 _WRAPPED = ("on-part", "on-grid")

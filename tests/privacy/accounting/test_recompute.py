@@ -25,6 +25,7 @@ from murmuration.privacy.accounting.events import (
     TestedGaussian,
     Unprotected,
 )
+from murmuration.privacy.selection.random_stopping import CandidateCost, RandomStopping
 
 GAUSSIAN = PoissonGaussian(0.2, 4.0)
 TERMS = {"adjacency": "add-remove", "delta": 1e-5}
@@ -91,6 +92,7 @@ def test_what_has_no_event_there_is_left_out_and_named():
         (ContinuedSum(4.0, 9), 8),
         (AllocatedGaussian(3, 4.0), 1),
         (AllocatedLater(3, 4.0), 2),
+        (RandomStopping(0.0, 0.1, (CandidateCost(0.1, 4.0, 5),)), 1),
         (Unprotected(), 1),
     ]
     plain = told((GAUSSIAN, 5))

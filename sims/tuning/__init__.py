@@ -1,0 +1,1 @@
+"""Choosing settings privately: candidates run a random number of times, the best one released."""

@@ -1,0 +1,371 @@
+"""A search: the candidates of ``privacy.selection``, one after the other, and the best of them.
+
+    config.json     the settings, the grid and how the search stops: all of it public
+    ledger.jsonl    one charge, on disk before the first candidate begins
+    model/, result.json, report.html    of the winner, once the search has ended
+    private/search.json    how many candidates there are and which: drawn once, secret, removed
+    private/candidates/    the run that goes on and the best one so far: removed
+
+Nothing that is shown or kept tells of a candidate that was not chosen, nor how many there were. A
+candidate that is interrupted is begun again, with fresh coins: nobody has seen what it would have
+come to. What was drawn for the search is not drawn again.
+"""
+
+import json
+import math
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from murmuration.client.store import load
+from murmuration.preference.data.judgements import OnBadRows
+from murmuration.preference.data.rows import InputError
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.ledger import Ledger, LedgerError, read_account
+from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit, new_run_id
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.disclosure import Disclosure
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.selection.calibration import CalibratedSearch, calibrated
+from murmuration.privacy.selection.random_stopping import CandidateCost, RandomStopping
+from murmuration.privacy.selection.stopping_time import StoppingTime
+from murmuration.reporting.run_files import read_json
+from murmuration.server.run_folder import RunFolder
+from murmuration.sims.tuning.winner import release
+from murmuration.strategies import registry
+from murmuration.strategies.config import RunConfig
+from murmuration.strategies.planning import sampled_users
+from murmuration.strategies.settings.declaration import Scalar
+from murmuration.strategies.settings.own.shared import Sampled
+
+#: Total variation distance that discrete noise of a candidate's rounds may have from the ideal.
+_DISCRETE = 1e-10
+_STATE, _SEED, _CANDIDATES = "search.json", "seed.json", "candidates"
+
+#: Runs a config to its end, into its folder; nothing of it is shown.
+Execute = Callable[[RunConfig], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Search:
+    """The settings that are searched, and how; all of it public but a seed.
+
+    Attributes:
+        configs: of each point of the grid a run with the whole budget, none with a folder.
+        points: the settings in which they differ.
+        stopping: how many candidates are run.
+    """
+
+    configs: Sequence[RunConfig]
+    points: Sequence[Mapping[str, Scalar]]
+    stopping: StoppingTime
+
+    def __post_init__(self) -> None:
+        for config in self.configs:
+            check(config)
+
+    @property
+    def base(self) -> RunConfig:
+        """Return a config whose settings beside the grid's are those of all."""
+        return self.configs[0]
+
+    def candidate(self, point: int, epsilon: float, out: Path, seed: int = -1) -> RunConfig:
+        """Return the run of a point of the grid that may cost ``epsilon`` by itself."""
+        config = self.configs[point]
+        held = min(config.heldout_epsilon, 0.9 * epsilon)
+        return replace(config, epsilon=epsilon, heldout_epsilon=held, out=str(out), seed=seed)
+
+
+def check(config: RunConfig) -> None:
+    """InputError for a run that no search can have as a candidate."""
+    strategy = registry.named(config.strategy)
+    usable = [n for n, one in registry.strategies().items() if one.solve is sampled_users]
+    if strategy.solve is not sampled_users:
+        raise InputError(
+            f"--strategy {config.strategy} cannot be searched: no bound of Rényi divergences is "
+            f"here for what it releases; use {' or '.join(sorted(usable))}"
+        )
+    if Adjacency(config.adjacency).vectors_changed != 1:
+        raise InputError(
+            f"--adjacency {config.adjacency} cannot be searched: no Rényi divergences are known "
+            "here of a user who is replaced; use add-remove or zero-out"
+        )
+    if config.task != "reward" or config.base:
+        raise InputError("a search is of reward models on features: leave out --task and --base")
+    if config.exact_heldout or not (config.test or config.heldout):
+        raise InputError(
+            "a search needs a score that is private: leave out --exact-heldout, and hold out users "
+            "(--heldout), or name a public --test"
+        )
+    if config.of(Sampled).allocated:
+        raise InputError("a search is with --sampling poisson: no bound is here for allocation")
+    if config.noise == "distributed" or config.accept_ledger_loss:
+        raise InputError("a search is without --noise distributed and --accept-ledger-loss")
+
+
+def planned(config: RunConfig, registered: int) -> CandidateCost:
+    """Return what a candidate will be charged, before any data is touched."""
+    config = config.resolved(registered)
+    probability = config.cohort / config.trained_on(registered)
+    if probability > 1.0:
+        raise InputError(f"--cohort {config.cohort} is more than there are users to train on")
+    noise = accountant.noise_multiplier_for(
+        config.epsilon,
+        delta=config.delta,
+        probability=probability,
+        rounds=config.rounds,
+        adjacency=Adjacency(config.adjacency),
+        hold_out=config.hold_out,
+    )
+    exact = config.noise == "gaussian" or config.seed >= 0
+    coins = config.hold_out
+    return CandidateCost(
+        probability,
+        noise,
+        config.rounds,
+        coins.share if coins else 0.0,
+        coins.epsilon if coins else 0.0,
+        0.0 if exact else _DISCRETE,
+    )
+
+
+def users_of(config: RunConfig) -> int:
+    """Return how many users there are in the data of a search."""
+    bad_rows: OnBadRows = "skip" if config.on_bad_rows == "skip" else "refuse"
+    data = load(config.data, config.columns, bad_rows, config.task, config.schema)
+    return len(data.user_ids)
+
+
+def calibrate(search: Search, registered: int) -> CalibratedSearch:
+    """Return the search with the least noise in candidates that costs at most what it may."""
+    base = search.base.resolved(registered)
+
+    def costs(epsilon: float) -> set[CandidateCost]:
+        configs = [
+            search.candidate(place, epsilon, Path("-"), base.seed)
+            for place in range(len(search.configs))
+        ]
+        return {planned(config, registered) for config in configs}
+
+    try:
+        return calibrated(
+            base.epsilon,
+            delta=base.delta,
+            adjacency=Adjacency(base.adjacency),
+            stopping=search.stopping,
+            candidates=costs,
+        )
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(str(error)) from None
+
+
+def composed_epsilon(search: Search, epsilon: float, registered: int) -> float:
+    """Return what it would cost to run every point of the grid once and look at all of them."""
+    base = search.base.resolved(registered)
+    runs = [
+        planned(search.candidate(place, epsilon, Path("-"), base.seed), registered).charges.items()
+        for place in range(len(search.configs))
+    ]
+    return accountant.epsilon(*runs, adjacency=Adjacency(base.adjacency), delta=base.delta)
+
+
+def run_search(
+    search: Search, out: Path, execute: Execute, *, beside: Mapping[str, Any], resume: bool = False
+) -> dict[str, Any]:
+    """Run a search to its end, or what is left of it; its result.
+
+    Args:
+        search: what is searched.
+        out: the folder.
+        execute: runs a candidate.
+        beside: more of ``config.json``: what a search that is resumed needs.
+        resume: whether the search in ``out`` is continued.
+
+    Raises:
+        InputError: settings, data or a folder that cannot be used; one line.
+    """
+    former = read_json(out / "config.json").get("search") if resume else None
+    if resume and former is None:
+        raise InputError(f"--resume: there is no search in {out}")
+    registered = users_of(search.base)
+    figures = former if former is not None else _figures(search, registered)
+    with RunFolder(out, resume=resume, check_same=lambda path: None) as folder:
+        if (result := read_json(folder.path / "result.json")) != {}:
+            _forget(folder)
+            return result
+        if folder.is_new:
+            folder.write_private(_SEED, {"seed": search.base.seed})
+            folder.write_json("config.json", Disclosure.public({**beside, "search": figures}))
+        return _searched(search, folder, execute, figures, registered)
+
+
+def _figures(search: Search, registered: int) -> dict[str, Any]:
+    """Return what is computed once, before a search begins: for everybody to see."""
+    calibrated_search = calibrate(search, registered)
+    return {
+        "settings": len(search.configs),
+        "expected_runs": search.stopping.mean,
+        "eta": search.stopping.eta,
+        "gamma": search.stopping.gamma,
+        "candidates": [asdict(one) for one in calibrated_search.event.candidates],
+        "epsilon": calibrated_search.epsilon,
+        "candidate_epsilon": calibrated_search.candidate_epsilon,
+        "every_setting_once_epsilon": composed_epsilon(
+            search, calibrated_search.candidate_epsilon, registered
+        ),
+    }
+
+
+def _searched(
+    search: Search, folder: RunFolder, execute: Execute, figures: Mapping[str, Any], registered: int
+) -> dict[str, Any]:
+    base = search.base.resolved(registered)
+    event = RandomStopping(figures["eta"], figures["gamma"], tuple(figures["candidates"]))
+    epsilon = float(figures["candidate_epsilon"])
+    drawn = _drawn(search, folder, base.seed)
+    terms = RunTerms(
+        run=drawn["run"],
+        unit=Unit.ROW if base.one_user_per_row else Unit.USER,
+        trust=Trust.SERVER_OF_SUMS if base.secure_aggregation else Trust.SERVER,
+        population=base.population,
+        caveats=frozenset({Caveat.SEEDED.value} if base.seed >= 0 else ()),
+    )
+    try:
+        ledger = Ledger(
+            folder.path / "ledger.jsonl",
+            adjacency=Adjacency(base.adjacency),
+            delta=base.delta,
+            budget=base.epsilon,
+            begun=drawn["charged"],
+            terms=terms,
+        )
+    except LedgerError as error:
+        raise InputError(str(error)) from None
+    with ledger:
+        if not ledger.spent():
+            ledger.charge(event, round_=0, covers="the best of a search")
+        if set(ledger.spent()) != {event}:
+            raise InputError(f"{ledger.path} was charged something else than this search")
+        _keep(folder, {**drawn, "charged": True})
+        for place in range(drawn["done"], len(drawn["points"])):
+            _run_candidate(search, folder, execute, event, place, epsilon)
+        best = _state(folder)["best"]["place"]
+        point = drawn["points"][best]
+        config, chosen = search.configs[point].resolved(registered), search.points[point]
+        candidate = folder.private / _CANDIDATES / str(best)
+        public = {name: value for name, value in figures.items() if name != "candidates"}
+        result = release(folder, candidate, ledger, config, {**public, "chosen": dict(chosen)})
+    _forget(folder)
+    return result
+
+
+def _run_candidate(
+    search: Search,
+    folder: RunFolder,
+    execute: Execute,
+    event: RandomStopping,
+    place: int,
+    epsilon: float,
+) -> None:
+    """Run one candidate, and keep it if it is the best so far."""
+    state = _state(folder)
+    _remove_all_but_best(folder, state)
+    out = folder.private / _CANDIDATES / str(place)
+    point, seed = state["points"][place], state["seeds"][place]
+    result = execute(search.candidate(point, epsilon, out, seed))
+    spent = CandidateCost.of_charges(read_account(out / "ledger.jsonl")[0].spent)
+    if not any(spent.within(cost) for cost in event.candidates):
+        raise InputError(
+            "a candidate was charged more than was planned for it: nothing is released; begin "
+            "again with another --out"
+        )
+    accuracy = result.get("heldout_accuracy")
+    score = -math.inf if accuracy is None else float(accuracy)
+    mine = score, state["tags"][place]
+    best = state["best"]
+    if best is None or mine > (float(best["score"]), state["tags"][best["place"]]):
+        best = {"place": place, "score": repr(score)}
+    state = {**state, "done": place + 1, "best": best}
+    _keep(folder, state)
+    _remove_all_but_best(folder, state)
+
+
+def _drawn(search: Search, folder: RunFolder, seed: int) -> dict[str, Any]:
+    """Return what was drawn for a search, once: from the operating system if there is no seed."""
+    if (folder.private / _STATE).exists():
+        return _state(folder)
+    if (folder.path / "ledger.jsonl").exists():
+        raise InputError(
+            f"{folder.private / _STATE} is gone: the search cannot go on, and what was drawn for "
+            "it is not drawn again; begin again with another --out"
+        )
+    source = Randomness(seed if seed >= 0 else None)
+    generator = source.stream("candidates of a search")
+    runs = search.stopping.draw(generator)
+    points = generator.integers(len(search.configs), size=runs).tolist()
+    tags = [secrets.token_hex(16) if seed < 0 else source.key("tag", n).hex() for n in range(runs)]
+    seeds = [
+        int.from_bytes(source.key("candidate", n)[:6], "little") if seed >= 0 else -1
+        for n in range(runs)
+    ]
+    state = {"points": points, "tags": tags, "seeds": seeds, "done": 0, "best": None}
+    _keep(folder, {**state, "run": new_run_id(), "charged": False})
+    return _state(folder)
+
+
+def _state(folder: RunFolder) -> dict[str, Any]:
+    names = ("points", "tags", "seeds", "done", "best", "run", "charged")
+    return read_json(folder.private / _STATE, *names)
+
+
+def _keep(folder: RunFolder, state: Mapping[str, Any]) -> None:
+    folder.write_private(_STATE, state)
+
+
+def _remove_all_but_best(folder: RunFolder, state: Mapping[str, Any]) -> None:
+    best = str(state["best"]["place"]) if state["best"] else ""
+    there = folder.private / _CANDIDATES
+    there.mkdir(exist_ok=True)
+    for other in there.iterdir():
+        if other.name == best:
+            continue
+        if other.is_dir():
+            shutil.rmtree(other)
+        else:
+            other.unlink()
+
+
+def _forget(folder: RunFolder) -> None:
+    """Remove what tells of candidates; what was drawn last, so that none is left without it.
+
+    Files say when the search began, and not when it ended: how long it took tells how many
+    candidates there were.
+    """
+    if (folder.private / _CANDIDATES).exists():
+        shutil.rmtree(folder.private / _CANDIDATES)
+    for name in (_SEED, _STATE):
+        (folder.private / name).unlink(missing_ok=True)
+    begun = (folder.path / "config.json").stat().st_mtime
+    for path in (*folder.path.rglob("*"), folder.path):
+        os.utime(path, (begun, begun))
+
+
+def begun_with(folder: Path) -> dict[str, Any]:
+    """Return what the search in a folder was begun with.
+
+    Raises:
+        InputError: there is none.
+    """
+    try:
+        written = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        if isinstance(written, dict) and "search" in written:
+            return written
+    except (OSError, ValueError):
+        pass
+    raise InputError(f"--resume: there is no search in {folder}")
