@@ -369,7 +369,8 @@ def by_the_library(
 
 
 def test_a_convolution_whose_rounding_nobody_bounds(checks: SimpleNamespace) -> None:
-    with pytest.raises(AssertionError, match=r"200000 rounds at 1e-12: 6\.956 for 7\.238"):
+    # 6.956 on one processor, 12.59 on another: what is left is rounding.
+    with pytest.raises(AssertionError, match=r"7\.238"):
         checks.fine_print(by_the_library)
 
 
