@@ -17,6 +17,7 @@ from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.hold_out import HoldOut
+from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.privacy.secure_aggregation.party import ProtocolError
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol import secure_messages as wire
@@ -112,7 +113,8 @@ def test_one_round_is_not_told_both_under_masks_and_without(agents, bare_first):
 
 
 def test_how_often_a_model_is_right_is_told_once_too(agents):
-    four, asked_for = agents(), {"kind": "evaluate", "steps": {messages.TALLY: 1.0}, "length": 2}
+    four, length = agents(), Tally().figures
+    asked_for = {"kind": "evaluate", "steps": {messages.TALLY: 1.0}, "length": length}
     summed(four, (1, 2, 3, 4), **asked_for)
     with pytest.raises(PolicyRefusal, match=r"\(max_repeats\)"):
         summed(four, (1, 2, 3), b"t" * 16, **asked_for)

@@ -26,7 +26,7 @@ OPTIONS = (
     "--disable-background-networking --disable-component-update --virtual-time-budget=4000 "
     "--dump-dom"
 )
-IMAGES = dict.fromkeys(("accuracy", "noise"), (b"", b""))
+IMAGES = dict.fromkeys(("accuracy", "noise", "users"), (b"", b""))
 
 
 @pytest.fixture

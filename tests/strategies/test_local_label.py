@@ -93,7 +93,6 @@ def test_a_bound_that_decides_is_told():
         ({"ball": -1.0}, "--max-norm"),
         ({"ridge": math.inf}, "--ridge"),
         ({"estimator": "sgd", "model": "thurstone"}, "use debiased"),
-        ({"once_per_text": True, "task": "policy", "base": "b"}, "local-label has none"),
     ],
 )
 def test_impossible_estimates_are_refused(fields, words):
@@ -263,6 +262,7 @@ def test_what_labels_tell_is_said(choices, c):
 
 
 IMAGES = {"accuracy": (b"", b""), "noise": (b"", b"")}
+IMAGES = dict.fromkeys(("accuracy", "noise", "users"), (b"", b""))
 
 
 def run(config, nodes=1):
@@ -403,6 +403,7 @@ def test_labels_told_with_a_delta(config):
         ({"adjacency": "replace"}, "use --adjacency replace-labels"),
         ({"rounds": 5}, "--rounds"),
         ({"label_weights": "many"}, "--label-weights"),
+        ({"once_per_text": True, "task": "policy", "base": "b"}, "local-label has none"),
         ({"sgd_steps": "long"}, "--sgd-steps"),
         ({"estimator": "sgd", "model": "thurstone"}, "use debiased"),
         ({"strategy": "uls", "estimator": "mle"}, "--estimator is for --strategy local-label"),

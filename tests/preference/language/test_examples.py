@@ -365,7 +365,7 @@ CLIP = 0.05
 #: 1e-6; where the rewards of two texts nearly cancel, both sides have lost as many digits: plain
 #: transformers is then itself up to 4e-6 from what it computes in float64.
 _ENCODERS = ("albert", "bert", "deberta-v2", "electra", "mpnet", "xlm-roberta")
-SAME = dict.fromkeys(_ENCODERS, 3e-6)
+SAME = dict.fromkeys((*_ENCODERS, "roberta"), 3e-6)
 USUAL = 2e-6
 #: So many times as far from float64 as plain transformers in float32, at most.
 AS_PLAIN = 2.5

@@ -45,7 +45,7 @@ def of_task(config, crowd):
     ids=lambda changes: "-".join(map(str, changes.values())),
 )
 def test_every_strategy(of_task, task, changes):
-    config = of_task(task, heldout_epsilon=2.0, **changes)
+    config = of_task(task, heldout_epsilon=2.0, heldout=0.4, **changes)
     result = run(config)
     assert (result["task"], result["rounds"]) == (task, 2)
     assert result["epsilon"] is None or 1.5 < result["epsilon"] <= 2.0
