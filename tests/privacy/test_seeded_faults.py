@@ -369,8 +369,12 @@ def by_the_library(
 
 
 def test_a_convolution_whose_rounding_nobody_bounds(checks: SimpleNamespace) -> None:
-    # 6.956 on one processor, 12.59 on another: what is left is rounding.
-    with pytest.raises(AssertionError, match=r"7\.238"):
+    # On one processor, or on another: what is left is rounding.
+    too_little, too_much = (
+        r"200000 rounds at 1e-12: 6\.956 for 7\.238",
+        r"assert 12\.59\d* <= \(7\.238",
+    )
+    with pytest.raises(AssertionError, match=f"{too_little}|{too_much}"):
         checks.fine_print(by_the_library)
 
 

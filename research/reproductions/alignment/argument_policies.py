@@ -18,7 +18,6 @@ Legend: S seeds, P prompts, N answers to each.
 
 import itertools
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,8 +46,10 @@ from murmuration.research.reproductions.alignment.arguments import (
     LONGER,
     Judge,
     Pool,
+    ends_of,
     learned,
     length_alone,
+    shown,
 )
 from murmuration.research.reproductions.alignment.crossed_draws import CrossedDraws, interval
 from murmuration.research.reproductions.entry import (
@@ -203,7 +204,6 @@ def argument_policies(quick: bool) -> Reproduction:
         for group, split in zip(GROUPS, splits, strict=True)
     }
     with TemporaryDirectory() as folder, reference(population.texts("train", 300)) as base:
-        os.environ["MURMURATION_BASES"] = str(Path(base).parent)
         few = Path(folder, "train.jsonl")
         rows = itertools.islice(population.rows("train"), 300)
         few.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -450,7 +450,8 @@ def remarks(rows: Rows, extra: Mapping[str, Any]) -> list[str]:
     """Return who won by whom, and how steps were chosen."""
     result = [
         f"{row['way']}, ε = {row['epsilon']:g}, judged on {row['judge']}: wins "
-        f"{_shown(row, 'win')}, at equal length {_shown(row, 'controlled')}; step {row['step']:g}, "
+        f"{shown(row, 'win', '.1%')}, at equal length {shown(row, 'controlled', '.1%')}; "
+        f"step {row['step']:g}, "
         f"{row['log_ratio']:.2f} nats from the base, {row['words']:.0f} words, "
         f"{row['cut_off']:.0%} cut off."
         for row in rows
@@ -460,7 +461,7 @@ def remarks(rows: Rows, extra: Mapping[str, Any]) -> list[str]:
         row
         for row in rows
         if row.get("chosen")
-        and row["step"] in _ends(where([r for r in rows if "chosen" in r], way=row["way"]))
+        and row["step"] in ends_of(where(rows, way=row["way"], chosen=(True, False)))
     ]
     if ends:
         at_ends = ", ".join(f"{row['way']} at ε = {row['epsilon']:g}" for row in ends)
@@ -470,15 +471,6 @@ def remarks(rows: Rows, extra: Mapping[str, Any]) -> list[str]:
         "policies."
     )
     return result
-
-
-def _ends(rows: Rows) -> tuple[float, float]:
-    steps = [row["step"] for row in rows]
-    return min(steps), max(steps)
-
-
-def _shown(row: Row, name: str) -> str:
-    return f"{row[name]:.1%} ({row[name + '_low']:.1%} to {row[name + '_high']:.1%})"
 
 
 def plot(rows: Rows) -> Figure:

@@ -364,8 +364,8 @@ def remarks(rows: Rows, extra: Mapping[str, Any]) -> list[str]:
     ]
     result += [
         f"{row['rewards']}, {_privacy(row['epsilon'])}, judged on {row['judge']}: best of "
-        f"{row['best_of']} wins {_shown(row, 'win', '.1%')}, at equal length "
-        f"{_shown(row, 'controlled', '.1%')}, {_shown(row, 'of_nonprivate', '.2f')} of the gain "
+        f"{row['best_of']} wins {shown(row, 'win', '.1%')}, at equal length "
+        f"{shown(row, 'controlled', '.1%')}, {shown(row, 'of_nonprivate', '.2f')} of the gain "
         "without privacy."
         for row in rows
         if "controlled" in row
@@ -406,7 +406,7 @@ def plot(rows: Rows) -> Figure:
     return figure
 
 
-def _shown(row: Row, name: str, form: str) -> str:
+def shown(row: Row, name: str, form: str) -> str:
     """Return a figure and its interval."""
     value, low, high = (format(row[name + end], form) for end in ("", "_low", "_high"))
     return f"{value} ({low} to {high})"
@@ -414,3 +414,9 @@ def _shown(row: Row, name: str, form: str) -> str:
 
 def _privacy(epsilon: float | None) -> str:
     return "without privacy" if epsilon is None else f"ε = {epsilon:g}"
+
+
+def ends_of(rows: Rows) -> tuple[float, float]:
+    """Return the least and the largest step that was tried."""
+    steps = [row["step"] for row in rows]
+    return min(steps), max(steps)

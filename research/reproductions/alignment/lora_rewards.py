@@ -28,7 +28,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.linear.examples import distinct_texts, pair_examples
-from murmuration.research.reproductions.alignment.arguments import DELTA
+from murmuration.research.reproductions.alignment.arguments import DELTA, ends_of
 from murmuration.research.reproductions.entry import (
     Reproduction,
     Row,
@@ -202,10 +202,9 @@ def _accuracy(model: Any, path: Path) -> float:
 
 def remarks(rows: Rows) -> list[str]:
     """Return what the chosen step of each ε is right about."""
-    steps = [row["step"] for row in rows]
     result = []
     for row in where(rows, chosen=True):
-        end = ", the least or largest that was tried" if row["step"] in _ends(steps) else ""
+        end = ", the least or largest that was tried" if row["step"] in ends_of(rows) else ""
         result.append(
             f"{row['layers']}, ε = {row['epsilon']:g}: {row['test_mean']:.1%} ± "
             f"{row['test_sd']:.1%} of other people's judgements in debates that it knows, "
@@ -213,7 +212,3 @@ def remarks(rows: Rows) -> list[str]:
             f"step {row['step']:g}{end}."
         )
     return result
-
-
-def _ends(steps: Sequence[float]) -> tuple[float, float]:
-    return min(steps), max(steps)
