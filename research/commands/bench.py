@@ -310,6 +310,7 @@ def states(
     _end(as_json, "states", about, rows=rows)
 
 
+@bench.command()
 def writing(
     as_json: _Json = False,
     quick: _Quick = False,
