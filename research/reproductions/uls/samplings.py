@@ -14,22 +14,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
 from scipy import stats
 
+from murmuration.preference.accuracy import right_by_user
 from murmuration.preference.data.loading import read_judgements
+from murmuration.preference.features.hashing import feature_map, parse_features
+from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.research.reproductions.btl import Training
 from murmuration.research.reproductions.entry import (
     Reproduction,
     Rows,
-    in_processes,
     mean_sd,
     tracked,
     where,
 )
-from murmuration.sims.runtimes.execute import execute
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.planning import PlanQuery, sampled_users
 from murmuration.strategies.settings.sampling import usual_cohort, whole_blocks
@@ -42,43 +45,43 @@ DELTA = 1e-5
 _POPULATION = "murmuration.population"
 
 
-@dataclass(frozen=True)
-class Run:
-    """One run; ``users`` to train on, of a cohort that makes whole blocks."""
+@dataclass(frozen=True, eq=False)
+class People:
+    """Judgements of people to train on, and of others to test on, by hashed words."""
 
-    train: str
-    test: str
-    users: int
-    rounds: int
-    epsilon: float
-    sampling: str
-    seed: int
+    name: str
+    train: PairExamples
+    test: PairExamples
 
-    @property
-    def cohort(self) -> int:
-        """Expected users in a round."""
-        return whole_blocks(self.users, usual_cohort(self.users))
+    @classmethod
+    def of(cls, name: str, train: str, test: str) -> "People":
+        """Return those of two sources of judgements, as ``--data`` and ``--test`` name them."""
+        features = feature_map(parse_features("hashing"))
+        both = [pair_examples(read_judgements(at, "btl", "", {}), features) for at in (train, test)]
+        return cls(name, *both)
+
+    def accuracy(self, config: RunConfig) -> float:
+        """Return the share of the test's judgements that a run's model is right about."""
+        strategy, _ = Training(self.train, Randomness(config.seed)).run(config)
+        theta_D = torch.from_numpy(strategy.optimizer.result_D)
+        right_U, judged_U = right_by_user(self.test.logits_R(theta_D), self.test)
+        return float(right_U.sum() / judged_U.sum())
 
 
 def samplings(quick: bool) -> Reproduction:
     """Return noise, and accuracies on the embedded population; quick: a point of each."""
+    people = People.of("embedded population", *(f"{_POPULATION}:{s}" for s in ("train", "test")))
     if quick:
-        rows = accuracies("embedded population", *_named(), 2_500, (3,), (3.0,), seeds=2)
+        rows = accuracies(people, (3,), (3.0,), seeds=2)
         return _together([*noises(SIZES[:1], (3.0,)), *rows])
-    rows = accuracies("embedded population", *_named(), 2_500)
-    return _together([*noises(), *rows])
+    return _together([*noises(), *accuracies(people)])
 
 
 def of_people(data: Path, out: Path) -> Reproduction:
     """Return accuracies on people's judgements, of a folder with train.jsonl and test.jsonl."""
-    del out  # runs are short
-    train, test = (str(data / f"{split}.jsonl") for split in ("train", "test"))
-    users = len(read_judgements(train, "btl", "", {}).user_ids)
-    return _together(accuracies(data.name, train, test, users))
-
-
-def _named() -> tuple[str, str]:
-    return f"{_POPULATION}:train", f"{_POPULATION}:test"
+    del out  # runs are short: none is kept
+    files = (str(data / f"{split}.jsonl") for split in ("train", "test"))
+    return _together(accuracies(People.of(data.name, *files)))
 
 
 def noises(
@@ -115,56 +118,48 @@ def noises(
 
 
 def accuracies(
-    name: str,
-    train: str,
-    test: str,
-    users: int,
+    people: People,
     rounds: Sequence[int] = (20, 200),
     epsilons: Sequence[float] = EPSILONS,
     seeds: int = 5,
 ) -> list[dict[str, Any]]:
-    """Return a row for each number of rounds, ε and sampling: accuracy on the test's users, and by
-    how many points it is above that by coins, with half of the interval of that."""
-    cells = list(itertools.product(rounds, epsilons, SAMPLINGS))
-    runs = [Run(train, test, users, *cell, seed) for cell in cells for seed in range(seeds)]
-    by_run = dict(zip(runs, tracked(in_processes(accuracy, runs), "runs", len(runs)), strict=True))
+    """Return a row for each number of rounds, ε and sampling: accuracy on the test, and by how many
+    points it is above that by coins, with half of the interval of that."""
+    cells = list(itertools.product(rounds, epsilons))
     rows = []
-    for cell in cells:
-        each = [by_run[Run(train, test, users, *cell, seed)] for seed in range(seeds)]
-        coins = [by_run[Run(train, test, users, *cell[:2], "poisson", s)] for s in range(seeds)]
-        gained = [100.0 * (one - other) for one, other in zip(each, coins, strict=True)]
-        half = float(stats.t.ppf(0.975, seeds - 1)) * stdev(gained) / seeds**0.5
-        rows.append(
-            {
-                "data": name,
-                **dict(zip(("rounds", "epsilon", "sampling"), cell, strict=True)),
-                **mean_sd("accuracy", each),
-                "gain": fmean(gained),
-                "gain_half_width": half,
-                "seeds": seeds,
-            }
-        )
+    for times, epsilon in tracked(cells, "runs", len(cells)):
+        each = {
+            sampling: [
+                people.accuracy(config_of(people, times, epsilon, sampling, seed))
+                for seed in range(seeds)
+            ]
+            for sampling in SAMPLINGS
+        }
+        for sampling, accuracy in each.items():
+            gained = [100.0 * (a - b) for a, b in zip(accuracy, each["poisson"], strict=True)]
+            half = float(stats.t.ppf(0.975, seeds - 1)) * stdev(gained) / seeds**0.5
+            row = {"data": people.name, "rounds": times, "epsilon": epsilon, "sampling": sampling}
+            gain = {"gain": fmean(gained), "gain_half_width": half, "seeds": seeds}
+            rows.append({**row, **mean_sd("accuracy", accuracy), **gain})
     return rows
 
 
-def accuracy(run: Run) -> float:
-    """Return the accuracy of a run on the test's users."""
-    with TemporaryDirectory() as folder:
-        config = RunConfig(
-            data=run.train,
-            test=run.test,
-            adjacency=Adjacency.ZERO_OUT.value,
-            users=run.users,
-            cohort=run.cohort,
-            rounds=run.rounds,
-            epsilon=run.epsilon,
-            delta=DELTA,
-            seed=run.seed,
-            out=str(Path(folder, "run")),
-        ).changed(sampling=run.sampling)
-        if run.sampling == "truncated-poisson":
-            config = config.changed(max_cohort=run.cohort)
-        return float(execute(config, quiet=True)["heldout_accuracy"])
+def config_of(people: People, rounds: int, epsilon: float, sampling: str, seed: int) -> RunConfig:
+    """Return the settings of one run, with a cohort that makes whole blocks."""
+    users = len(people.train.counts_U)
+    cohort = whole_blocks(users, usual_cohort(users))
+    capped = {"max_cohort": cohort} if sampling == "truncated-poisson" else {}
+    config = RunConfig(
+        test="other users",
+        adjacency=Adjacency.ZERO_OUT.value,
+        users=users,
+        cohort=cohort,
+        rounds=rounds,
+        epsilon=epsilon,
+        delta=DELTA,
+        seed=seed,
+    )
+    return config.changed(sampling=sampling, **capped)
 
 
 def _together(rows: Rows) -> Reproduction:
