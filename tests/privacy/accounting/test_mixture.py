@@ -420,14 +420,14 @@ def test_leaving_out_by_lot_would_cost_more(adjacency: Adjacency) -> None:
     """So the check above can fail; and dp-accounting's event, which is of that, covers it."""
     law, replaced = left_out_by_lot(4, 0.5, 2), adjacency.vectors_changed == 2
     terms = {"rounds": 1, "adjacency": adjacency}
-    claimed = accounting.delta_for(1.2, event=TruncatedGaussian(0.5, 0.8, 2), **terms)
-    by_lot = dearest(law, [25.0, 50.0, 100.0], 0.8, replaced, 1.2)
+    claimed = accounting.delta_for(1.6, event=TruncatedGaussian(0.5, 0.8, 2), **terms)
+    by_lot = dearest(law, [25.0, 50.0, 100.0], 0.8, replaced, 1.6)
     assert by_lot > 1.03 * claimed
     if not replaced:
         theirs = pld.from_truncated_subsampled_gaussian_mechanism(
             4, 0.5, 2, 0.8, neighboring_relation=RELATION[adjacency]
         )
-        assert theirs.get_delta_for_epsilon(1.2) >= by_lot
+        assert theirs.get_delta_for_epsilon(1.6) >= by_lot
 
 
 def test_with_one_user_more_on_the_list_a_cap_costs_more_than_poisson() -> None:
@@ -448,7 +448,7 @@ def test_with_one_user_more_on_the_list_a_cap_costs_more_than_poisson() -> None:
 def test_the_library_agrees_where_hardly_a_cohort_is_above_its_cap(
     adjacency: Adjacency, cohort: int
 ) -> None:
-    users, most = 2_700, {540: 642, 30: 60}[cohort]
+    users, most = 2_700, {540: 700, 30: 90}[cohort]
     charges = [(TruncatedGaussian(cohort / users, 2.0, most), 50)]
     ours = accounting.epsilon(charges, adjacency=adjacency, delta=1e-5)
     theirs = PLDAccountant(RELATION[adjacency])
