@@ -370,11 +370,11 @@ TARGETS = {
         power=0.6,
     ),
     "truncated-gaussian": Target(
-        "one Gaussian sum over at most 32 of 64 users, half of whose coins come up",
+        "one Gaussian sum over at most 32 of 64 users, q = 0.5",
         audit_truncated,
         adjacencies=ALL - {Adjacency.ADD_REMOVE},
-        trials=100_000,
-        power=0.4,
+        trials=200_000,
+        power=0.3,
     ),
     "adaptive": Target(
         "Gaussian sum and count of who was not clipped, in one charge", audit_joint, trials=40_000
