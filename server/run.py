@@ -20,7 +20,6 @@ from murmuration.preference.kinds.model import Model
 from murmuration.preference.kinds.policy import PolicyModel
 from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.preference.language.policy_class import policy_of
-from murmuration.preference.language.policy_distance import nats_moved, remark
 from murmuration.preference.model_folder import SaveOptions
 from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.accounting.terms import caveat_sentences
@@ -38,6 +37,7 @@ from murmuration.reporting.report import write_report
 from murmuration.server.evaluation import examples_of_test, on_bad_rows, read_test
 from murmuration.server.lineage import covering, files_of, lineage_of, lineage_of_data
 from murmuration.server.policies import with_class
+from murmuration.server.policy_distance import nats_moved, remark
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import OnMetrics, train
 from murmuration.strategies.config import RunConfig

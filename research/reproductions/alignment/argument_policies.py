@@ -434,12 +434,19 @@ def _win_rows(
                         **interval("win", draws.means(chance_SPN, judge.wins_PN)),
                         **interval("controlled", controlled_B),
                         **interval("gain", gain_B),
-                        **interval("of_nonprivate", gain_B / free_B),
+                        **interval("of_nonprivate", _share(gain_B, free_B)),
                         "cut_off": draws.means(chance_SPN, cut_off_PN)[0],
                         "words": draws.means(chance_SPN, words_PN)[0],
                     }
                 )
     return rows
+
+
+def _share(gain_B: np.ndarray, free_B: np.ndarray) -> np.ndarray:
+    """Return the first over the second; of a draw in which that is nothing, infinitely much."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share_B = gain_B / free_B
+    return np.where(free_B == 0.0, np.copysign(np.inf, gain_B), share_B)
 
 
 def _examples(

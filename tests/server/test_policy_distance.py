@@ -8,7 +8,7 @@ from language_models import start
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.generation import Sampling, Writer
-from murmuration.preference.language.policy_distance import FAR, NEAR, QUESTIONS, nats_moved, remark
+from murmuration.server.policy_distance import FAR, NEAR, QUESTIONS, nats_moved, remark
 
 
 @pytest.fixture
