@@ -26,7 +26,7 @@ from murmuration.privacy.accounting.accountant import noise_multiplier_for
 from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import COMES_OR_GOES, DELTA, Measured, Scores, Target, Task
+from murmuration.privacy.auditing import ALL, COMES_OR_GOES, DELTA, Measured, Scores, Target, Task
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise, installed
@@ -44,7 +44,12 @@ from murmuration.privacy.mechanisms.noisy_sum import (
     sum_noise_for,
 )
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import AllocationSampler, Block, PoissonSampler
+from murmuration.privacy.mechanisms.sampling import (
+    AllocationSampler,
+    Block,
+    PoissonSampler,
+    TruncatedSampler,
+)
 
 _CLIP = 0.1
 _LONG = 1e3  # far outside the ball
@@ -159,6 +164,58 @@ def audit_allocated(task: Task, draw: Draw = Block.draw, *, known: bool = False)
                 if known:
                     score_N[here_N] += loss_N[here_N]
             score_N += 0.0 if known else ratio_N
+        return score_N
+
+    return both_sides(task, one).measured(task)
+
+
+#: From a sampler, users' names, the source and a number of a draw to the places of a cohort.
+DrawCapped = Callable[[TruncatedSampler, np.ndarray, Randomness, int], np.ndarray]
+_LISTED, _MOST, _CANARY = 64, 32, 0
+
+
+def audit_truncated(
+    task: Task,
+    draw: DrawCapped = TruncatedSampler.draw,
+    *,
+    last: float = 0.5,
+    known: bool = False,
+) -> Measured:
+    """One sum over a cohort of at most half of 64 users, of half of whom coins come up.
+
+    In the worst case what the others contribute tells who of them is in, so the attacker knows how
+    many are: where they are as many as may be the sum says nothing, else the likelihood ratio is
+    the Poisson one. Two ways to get it wrong: another ``draw``, after which the canary is in with
+    probability ``last`` where there is room for one user more; or a cohort that is ``known``.
+    """
+    sampler, clip = TruncatedSampler(0.5, _MOST), UserClip(_CLIP)
+
+    def charges(sigma: float) -> dict[Event, int]:
+        return GaussianSum(sampler, clip, sigma, task.adjacency).charges(1)
+
+    noise = accountant.calibrate_noise(task.epsilon, charges, delta=DELTA, adjacency=task.adjacency)
+    mechanism = GaussianSum(sampler, clip, noise, task.adjacency)
+    replaced = task.adjacency.vectors_changed == 2
+    canary = clip.clip_sum(torch.tensor([[_LONG]])).item()
+    names = np.arange(_LISTED, dtype=np.uint64)
+
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
+        there_N, others_N = np.zeros(task.trials, dtype=bool), np.zeros(task.trials, dtype=int)
+        for trial in range(task.trials):
+            places = draw(sampler, names, source, trial)
+            there_N[trial] = _CANARY in places
+            others_N[trial] = len(places) - there_N[trial]
+        mine = (-canary if replaced else 0.0) if second else canary
+        noisy_N = mechanism.release(
+            there_N * mine, round_=1, covers="gradient sum", ledger=ledger, source=source
+        )
+        score_N = np.zeros(task.trials)
+        groups = [(last, others_N == _MOST - 1), (sampler.probability, others_N < _MOST - 1)]
+        for share, at_N in [(1.0, there_N)] if known else groups:
+            x_N = noisy_N[at_N] / clip.norm
+            score_N[at_N] = log_ratio(x_N, share, noise)
+            if replaced:
+                score_N[at_N] -= log_ratio(-x_N, share, noise)
         return score_N
 
     return both_sides(task, one).measured(task)
@@ -310,6 +367,13 @@ TARGETS = {
         adjacencies=COMES_OR_GOES,
         trials=2_500_000,
         power=0.6,
+    ),
+    "truncated-gaussian": Target(
+        "one Gaussian sum over at most 32 of 64 users, half of whose coins come up",
+        audit_truncated,
+        adjacencies=ALL - {Adjacency.ADD_REMOVE},
+        trials=100_000,
+        power=0.4,
     ),
     "adaptive": Target(
         "Gaussian sum and count of who was not clipped, in one charge", audit_joint, trials=40_000

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 import numpy as np
 import torch
 from flwr.app import Message
-from scipy import special
+from scipy import special, stats
 
 from murmuration.audits.exponential import audit_choice
 from murmuration.audits.faults import Fault
@@ -25,6 +25,7 @@ from murmuration.audits.gaussian import (
     audit_allocated,
     audit_distributed,
     audit_gaussian,
+    audit_truncated,
     sampled_sums,
 )
 from murmuration.audits.hold_out import CANARY, Attack, audit_hold_out
@@ -58,7 +59,7 @@ from murmuration.privacy.mechanisms.hold_out import held_out
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import Block, PoissonSampler
+from murmuration.privacy.mechanisms.sampling import Block, PoissonSampler, TruncatedSampler
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.solved import best_item
@@ -333,6 +334,22 @@ def _next_too(block: Block, names_N: np.ndarray, round_: int) -> np.ndarray:
     return np.union1d(block.draw(names_N, round_), block.draw(names_N, after))
 
 
+def _by_lot(
+    sampler: TruncatedSampler, names_N: np.ndarray, source: Randomness, round_: int
+) -> np.ndarray:
+    """Coins are tossed once; of those that are too many some are left out by lot."""
+    drawn = PoissonSampler(sampler.probability).draw(names_N, source, round_)
+    order_S = source.user_words("lot", round_, names_N[drawn])
+    return np.sort(drawn[np.argsort(order_S)[: sampler.most]])
+
+
+def _in_the_last_place(users: int, most: int) -> float:
+    """How likely somebody is in a cohort of ``_by_lot`` where the others are one less than most."""
+    others_K = stats.binom.pmf(np.arange(users), users - 1, 0.5)[most - 1 :]
+    there = float(others_K @ (most / np.arange(most, users + 1)))
+    return there / (there + float(others_K[0]))
+
+
 def _fresh_coins(task: Task) -> Measured:
     """One label, asked for ten times, answered by new coins each time."""
     mechanism = RandomizedResponse(task.epsilon)
@@ -423,6 +440,20 @@ FAULTS = {
         partial(audit_allocated, known=True),
         "tests/privacy/test_seeded_faults.py::key_of_the_round_alone",
         "a block's key has 32 secret bytes, and is kept in private/",
+    ),
+    "left-out-by-lot": Fault(
+        "of a cohort above its cap some are left out by lot, charged as if all tossed again",
+        partial(audit_truncated, draw=_by_lot, last=_in_the_last_place(64, 32)),
+        "tests/privacy/test_seeded_faults.py::some_left_out_by_lot",
+        "a cohort with a cap is drawn in one place, by coins alone",
+        adjacency=Adjacency.ZERO_OUT,
+    ),
+    "public-capped-cohort": Fault(
+        "who is in a cohort with a cap is known",
+        partial(audit_truncated, known=True),
+        "tests/privacy/mechanisms/test_sampling.py::test_without_a_seed_every_toss_is_another",
+        "coins come from a key of 32 secret bytes, another for each toss",
+        adjacency=Adjacency.ZERO_OUT,
     ),
     "fresh-coins": Fault(
         "fresh coins for a label that was asked for again",

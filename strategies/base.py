@@ -32,7 +32,11 @@ from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.mechanisms import grid as grids
 from murmuration.privacy.mechanisms.distributed import NodeNoise
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import AllocationSampler, PoissonSampler
+from murmuration.privacy.mechanisms.sampling import (
+    AllocationSampler,
+    PoissonSampler,
+    TruncatedSampler,
+)
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.privacy.secure_aggregation import party
 from murmuration.strategies.charged_moves import ChargedMoves
@@ -255,7 +259,11 @@ class CohortStrategy(Strategy):
         if isinstance(self.sampler, AllocationSampler):
             raise TypeError(f"--strategy {self.name} has no blocks of rounds to draw")
         train, names_N = self.participants.train, self.participants.registry.keys_N
-        return train[self.sampler.draw(names_N[train], self.source, round_)]
+        if not isinstance(self.sampler, TruncatedSampler):
+            return train[self.sampler.draw(names_N[train], self.source, round_)]
+        listed = np.union1d(train, self.participants.held_out)
+        drawn = listed[self.sampler.draw(names_N[listed], self.source, round_)]
+        return np.intersect1d(drawn, train)
 
     def asked_with(self, round_: int) -> dict[str, messages.Scalar]:
         """The parameters of a round's requests: public constants, and the stated plan."""

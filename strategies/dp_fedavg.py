@@ -45,6 +45,7 @@ from murmuration.strategies.uls import (
     UlsPlan,
     account,
     check_sampling,
+    max_cohort,
     no_shares,
 )
 
@@ -119,6 +120,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         discrete=context.noise.on(context.dimension),
         normalized=own.normalized,
         allocated=own.allocated,
+        max_cohort=max_cohort(context),
         local=local,
         **context.cohort_sizes,
     )

@@ -15,9 +15,10 @@ from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.allocation import AllocatedGaussian, blocks_of
 from murmuration.privacy.accounting.events import Event, PoissonGaussian
+from murmuration.privacy.accounting.mixture import check_public_list
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
-from murmuration.privacy.mechanisms.sampling import AllocationSampler
+from murmuration.privacy.mechanisms.sampling import AllocationSampler, TruncatedSampler
 
 SIX = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
 
@@ -29,7 +30,8 @@ class PlanQuery:
     ``hold_out`` is how users are held out, if they are; ``variant`` and ``adaptation`` are those
     of ``aup``. Of a board ``items`` is how many items it has, ``max_votes`` the most votes of a
     voter that count, ``votes_each`` how many that is on average, and ``releases`` how often it is
-    released. ``allocated``: each user is in one random round of each block.
+    released. ``allocated``: each user is in one random round of each block. ``truncated``: a round
+    has a most number of users.
     """
 
     strategy: str
@@ -49,6 +51,7 @@ class PlanQuery:
     votes_each: float | None = None
     releases: int | None = None
     allocated: bool = False
+    truncated: bool = False
 
     def refuse_examples(self) -> None:
         """InputError for what has a meaning only where single judgements are sampled."""
@@ -137,6 +140,8 @@ def _solved(query: PlanQuery, missing: str, adjacency: Adjacency) -> dict[str, f
     if "delta" in known and known["delta"] >= 1:
         raise InputError(f"--delta must be below 1; got {known['delta']}")
 
+    if query.truncated:
+        check_public_list(adjacency)
     if query.allocated:
         return _allocated(known, missing, adjacency, coins)
 
@@ -188,6 +193,9 @@ def _solved(query: PlanQuery, missing: str, adjacency: Adjacency) -> dict[str, f
         result["epsilon"] = cost(**{missing: value})
     planned = PoissonGaussian(result["cohort"] / result["users"], result["noise_multiplier"])
     charges = {planned: int(result["rounds"]), **charges_of(coins)}
+    if query.truncated:  # which costs the same
+        sizes, held_out = (int(result["users"]), int(result["cohort"])), coins.share if coins else 0
+        result["max_cohort"] = TruncatedSampler.for_cohort(*sizes, held_out=held_out).most
     terms = {"epsilon": result["epsilon"], "delta": result["delta"]}
     return result | attack_figures(charges, adjacency=adjacency, **terms)
 

@@ -9,7 +9,8 @@ Formal guarantee: (epsilon, delta) at the level of users under the plan's adjace
 sequence of models: T compositions of the Poisson-subsampled Gaussian with probability M/N. Where
 users are allocated, each is in one random round of each block of b = N/M, and the guarantee is that
 of ⌈T/b⌉ blocks, the last perhaps broken off (``privacy.accounting.allocation``), under add-remove
-and zero-out. Trusted:
+and zero-out. With a cap on the cohort it holds where the list of users is public, under all but
+add-remove (``privacy.accounting.mixture``). Trusted:
 the server (it sees clipped sums before noise, and who is in which round) and the nodes' clipping.
 
 Its non-private twin shows what that costs: the same cohorts and averages, nothing clipped, no
@@ -40,6 +41,7 @@ from murmuration.privacy.mechanisms.sampling import (
     Block,
     Blocks,
     PoissonSampler,
+    TruncatedSampler,
 )
 from murmuration.strategies.base import PRIVATE, SteppedStrategy
 from murmuration.strategies.contributions import bounded_sum, clip_of
@@ -86,14 +88,18 @@ class UlsPlan(CohortPlan):
     """Sampled users' vectors are clipped; their noisy sum is divided by a constant.
 
     ``allocated``: each user is in one random round of each block, instead of any by coins.
+    ``max_cohort``: the most users in a round, 0 for any number, where the list of users is public.
     """
 
     clip: UserClip
     normalized: bool = False
     discrete: Discrete = None
     allocated: bool = False
+    max_cohort: int = 0
 
     def __post_init__(self) -> None:
+        if self.allocated and self.max_cohort:
+            raise ValueError("a cap on the cohort is for coins, not for allocation to rounds")
         super().__post_init__()
         check_vectors_fit(self.users, self.clip)
 
@@ -109,6 +115,8 @@ class UlsPlan(CohortPlan):
         """Return who is asked in a round."""
         if self.allocated:
             return AllocationSampler.for_cohort(self.users, self.cohort)
+        if self.max_cohort:
+            return TruncatedSampler(self.coins.probability, self.max_cohort)
         return self.coins
 
     @property
@@ -226,6 +234,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         discrete=context.noise.on(context.dimension),
         normalized=config.of(UlsSettings).normalized,
         allocated=config.of(UlsSettings).allocated,
+        max_cohort=max_cohort(context),
         **context.cohort_sizes,
     )
     optimizer = context.optimizer("sgd", plan.noise, plan.rate_ceiling)
@@ -247,9 +256,14 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
 def account(plan: UlsPlan, whoever: str) -> str:
     """For the report: what took place in a round, and what ``whoever`` took part did."""
     sampler = plan.sampler
+    capped = (
+        f", and all of them again if more than {sampler.most:,} came up"
+        if isinstance(sampler, TruncatedSampler)
+        else ""
+    )
     took_part = (
         f"In each round every user took part with probability {sampler.probability:.3g}, by "
-        "Poisson sampling, independently per user."
+        f"Poisson sampling, independently per user{capped}."
         if isinstance(sampler, PoissonSampler)
         else f"In each {sampler.rounds} rounds every user took part in one, each as likely, "
         "independently per user (random allocation)."
@@ -262,10 +276,45 @@ def account(plan: UlsPlan, whoever: str) -> str:
     )
 
 
+def max_cohort(context: RunContext) -> int:
+    """Return the most users in a round of a run, 0 for any number."""
+    own = context.config.of(Sampled)
+    if not own.truncated:
+        return 0
+    users, cohort, held_out = context.users, context.config.cohort, context.participants.share
+    return TruncatedSampler.for_cohort(users, cohort, own.max_cohort, held_out).most
+
+
+def _check_truncated(config: Settings) -> None:
+    """InputError, naming the option, for a cap on the cohort that cannot be."""
+    if config.adjacency == Adjacency.ADD_REMOVE:
+        raise InputError(
+            "--sampling truncated-poisson has no guarantee under add-remove: whether there is one "
+            "user more shows in who of the others is taken; if the list of users is public, use "
+            "--adjacency zero-out, or use --sampling poisson"
+        )
+    if config.users and config.cohort:
+        held_out = 0.0 if config.test else config.heldout
+        most = config.of(Sampled).max_cohort
+        try:
+            TruncatedSampler.for_cohort(config.users, config.cohort, most, held_out)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+
+
 def check_sampling(config: Settings) -> None:
+    """InputError, naming the option, for users who cannot be sampled as it is set."""
+    own = config.of(Sampled)
+    if own.truncated:
+        _check_truncated(config)
+    elif own.max_cohort:
+        raise InputError("--max-cohort is a cap on coins: give --sampling truncated-poisson, too")
+    elif own.allocated:
+        _check_allocated(config)
+
+
+def _check_allocated(config: Settings) -> None:
     """InputError, naming the option, for users who cannot be allocated to rounds as it is set."""
-    if not config.of(Sampled).allocated:
-        return
     poisson = "or use --sampling poisson"
     if Adjacency(config.adjacency) not in COMES_OR_GOES:
         raise InputError(

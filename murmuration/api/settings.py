@@ -303,9 +303,14 @@ class StrategySettings(TypedDict, total=False):
     """Only for uls, dp-fedavg, adaptive, aup, nonprivate. Most judgements of a user in the
     whole run. [default: all]"""
 
-    sampling: Literal["poisson", "allocation"]
+    sampling: Literal["poisson", "allocation", "truncated-poisson"]
     """Only for uls, dp-fedavg. Who is in a round. poisson: each user by a coin of their own.
-    allocation: each user in one random round of every users / --cohort. [default: poisson]"""
+    allocation: each user in one random round of every users / --cohort. truncated-poisson:
+    coins, tossed again where more than --max-cohort come up. [default: poisson]"""
+
+    max_cohort: int
+    """Only for uls, dp-fedavg. Most users in a round, with --sampling truncated-poisson.
+    [default: what one cohort in a million exceeds]"""
 
     local_steps: int
     """Only for dp-fedavg. Local steps of each user. [default: 4]"""

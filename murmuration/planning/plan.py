@@ -87,7 +87,8 @@ def plan(
         sampling_probability: els, group: probability of each kept judgement to be in a round.
         sampling: uls, dp-fedavg: who is in a round. poisson: each user by a coin of their own.
             allocation: each user in one random round of every users / cohort; then it is told
-            what Poisson sampling would need.
+            what Poisson sampling would need. truncated-poisson: coins, and at most so many users
+            in a round, which is told.
         variant: aup: variant.
         adaptation: aup centred: how the radius adapts.
         board_size: ranking: how many items a board has; then it is told how many voters tell
@@ -208,6 +209,7 @@ def plan(
             votes_each,
             releases,
             allocated,
+            sampling == "truncated-poisson",
         )
         registry.check_adjacency(strategy, neighbours)
         about_rows = {
@@ -222,7 +224,7 @@ def plan(
             "no-prompt": no_prompt,
         }
         declared = {name: value for name, value in about_rows.items() if value is not None}
-        if optimize and allocated:
+        if optimize and sampling != "poisson":
             raise InputError("--optimize compares Poisson cohorts: leave out --sampling")
         if optimize:
             from murmuration.planning import optimize as optimize_plan

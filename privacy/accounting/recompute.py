@@ -44,6 +44,9 @@ RULES = {
     "as many exp(y / s - 1 / (2 s^2)), y normal, discretized by mean-preserving spreads; 1 stands "
     "for those of rounds that are not released",
     "allocated-later": "later rounds of blocks: charged with the first",
+    "truncated-gaussian": "cohorts with a cap: of a larger one all coins are tossed again, which "
+    "costs at most what Poisson sampling does where the list of users is public (never under "
+    "add-remove): given the others in it nobody is in a cohort with odds above q / (1 - q)",
     "random-stopping": "the best of K candidates, K truncated negative binomial (eta, gamma): "
     "D'(l) = D(l) + (1 + eta) min over m >= 1 of ((1 - 1/m) D(m) + log(1/gamma) / m) + log E[K] / "
     "(l - 1), D the worst candidate's Renyi divergence: log E of (1 - h) exp(rounds of sampled "
@@ -85,7 +88,7 @@ def training(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[Charges]:
                 event = event["event"]
             if event["kind"] == "on-grid":
                 event = event["event"]
-            if event["kind"] in ("tested-gaussian", "group-gaussian"):
+            if event["kind"] in ("tested-gaussian", "group-gaussian", "truncated-gaussian"):
                 names = ("probability", "noise_multiplier")
                 event = {"kind": "poisson-gaussian", **{name: event[name] for name in names}}
             if event["kind"] in _COMPUTED:

@@ -22,7 +22,11 @@ from murmuration.privacy.accounting.accountant import joint_noise_multiplier
 from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater, blocks_of
 from murmuration.privacy.accounting.events import Event, GroupGaussian, PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.accounting.mixture import MixtureGaussian
+from murmuration.privacy.accounting.mixture import (
+    MixtureGaussian,
+    TruncatedGaussian,
+    check_public_list,
+)
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.clipping import ROUNDING, ExampleClip, UserClip, steps_there
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
@@ -31,7 +35,11 @@ from murmuration.privacy.mechanisms.grid import COUNT_STEP
 from murmuration.privacy.mechanisms.numba_jit import kernel
 from murmuration.privacy.mechanisms.parallel import each_stretch
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import AllocationSampler, PoissonSampler
+from murmuration.privacy.mechanisms.sampling import (
+    AllocationSampler,
+    PoissonSampler,
+    TruncatedSampler,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +58,8 @@ class GaussianSum:
     ``privacy.accounting.grid_noise``. Where users are allocated to the rounds of a block its first
     round pays for the whole (``privacy.accounting.allocation``), under add-remove and zero-out;
     ``later`` is the mechanism of its other rounds, which a ledger takes after the first alone, and
-    ``released`` says how many rounds of a block will be run, if not all.
+    ``released`` says how many rounds of a block will be run, if not all. Where cohorts have a cap
+    (``accounting.mixture.TruncatedGaussian``) it holds if the list of users is public.
     """
 
     sampler: PoissonSampler | AllocationSampler
@@ -72,6 +81,8 @@ class GaussianSum:
                 )
         elif self.later or self.released:
             raise ValueError("Poisson cohorts have no blocks: every round pays for itself")
+        if isinstance(self.sampler, TruncatedSampler):
+            check_public_list(self.adjacency)
         if not math.isfinite(self.clip.sensitivity(self.adjacency)):
             raise ValueError("noise cannot be calibrated: contributions are not clipped")
         _ = self.event  # validates the parameters
@@ -88,6 +99,10 @@ class GaussianSum:
             if self.later:
                 return AllocatedLater(self.sampler.rounds, self.noise_multiplier)
             event = AllocatedGaussian(self.sampler.rounds, self.noise_multiplier, self.released)
+        elif isinstance(self.sampler, TruncatedSampler):
+            event = TruncatedGaussian(
+                self.sampler.probability, self.noise_multiplier, self.sampler.most
+            )
         else:
             event = PoissonGaussian(self.sampler.probability, self.noise_multiplier)
         return self.discrete.charged(event) if self.discrete else event

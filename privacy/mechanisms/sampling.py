@@ -2,7 +2,8 @@
 
 The accountant's amplification by sampling holds for exactly these draws. A shuffled or fixed-size
 cohort is another event, a cohort that is redrawn because it was small or because somebody dropped
-out is another distribution: neither can be expressed here.
+out is another distribution: neither can be expressed here. One that is redrawn because it was
+large, by coins alone, has an event of its own.
 """
 
 import math
@@ -14,6 +15,12 @@ import numpy as np
 from murmuration.privacy.accounting.allocation import check_block
 from murmuration.privacy.mechanisms.coins import bernoulli, user_words
 from murmuration.privacy.mechanisms.randomness import Randomness
+
+#: How likely a cohort is to be above its cap, where that is left to choose: what is tossed again
+#: costs time, and no privacy.
+RARELY = 1e-6
+#: With a cap of the average or more, all of them fail with probability 2^-1000.
+_TOSSES = 1_000
 
 
 @dataclass(frozen=True)
@@ -40,8 +47,62 @@ class PoissonSampler:
         or, with a seed, of this round: who else is sampled does not change when a user comes, goes,
         moves or changes.
         """
-        words_N = user_words(source.key("cohort", round_), names_N)
-        return np.flatnonzero(bernoulli(words_N, self.probability))
+        return self._toss(names_N, source.key("cohort", round_))
+
+    def _toss(self, names_N: np.ndarray, key: bytes) -> np.ndarray:
+        return np.flatnonzero(bernoulli(user_words(key, names_N), self.probability))
+
+
+@dataclass(frozen=True)
+class TruncatedSampler(PoissonSampler):
+    """Poisson cohorts of at most ``most`` users: of one that is larger, all coins are tossed again.
+
+    Everybody on the list of users tosses, the held out too: the list is public, and whether
+    somebody's coin counts may not depend on what is hidden. So ``most`` bounds how many coins come
+    up, and whoever is asked is among them. Guarantee: ``TruncatedGaussian``.
+    """
+
+    most: int
+
+    @classmethod
+    def for_cohort(
+        cls, users: int, cohort: int, most: int = 0, held_out: float = 0.0
+    ) -> "TruncatedSampler":
+        """Coins for ``cohort`` of ``users``, beside whom a share ``held_out`` of all toss, too.
+
+        ``most`` 0 becomes the least cap that a cohort exceeds with probability at most ``RARELY``.
+
+        Raises:
+            ValueError: a cap below the average, which hardly any cohort would keep to.
+        """
+        from scipy import stats  # dear to import, for this alone
+
+        everybody, probability = round(users / (1.0 - held_out)), cohort / users
+        average = math.ceil(everybody * probability)
+        most = most or max(1, int(stats.binom.isf(RARELY, everybody, probability)))
+        if most < average:
+            held = ", held-out users' among them" if held_out else ""
+            raise ValueError(
+                f"--max-cohort {most:,} is below the {average:,} coins that come up on average"
+                f"{held}: raise it, or lower --cohort"
+            )
+        return cls(probability, most)
+
+    def draw(self, names_N: np.ndarray, source: Randomness, round_: int) -> np.ndarray:
+        """As ``PoissonSampler.draw``, of everybody on the list; at most ``most`` places.
+
+        Raises:
+            ValueError: no cohort was small enough in ``_TOSSES``, which no data decide.
+        """
+        for toss in range(_TOSSES):
+            again = (toss,) if toss else ()
+            drawn = self._toss(names_N, source.key("cohort", round_, *again))
+            if len(drawn) <= self.most:
+                return drawn
+        raise ValueError(
+            f"none of {_TOSSES:,} cohorts of {len(names_N):,} users has at most {self.most:,}: "
+            "raise --max-cohort, or state with --users how many there are"
+        )
 
 
 @dataclass(frozen=True)

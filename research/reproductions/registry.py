@@ -40,6 +40,7 @@ from murmuration.research.reproductions.uls import (
     mean_estimation,
     median_rule,
     personal,
+    samplings,
     variance,
 )
 
@@ -99,6 +100,11 @@ ENTRIES = {
     "uls-personal": Entry(
         "Figure 16 of U: models of ELS and ULS, tuned on half of each user's judgements",
         of_rows(personal.personal, personal.remarks, personal.plot),
+    ),
+    "uls-sampling": Entry(
+        "coins, allocation and coins with a cap: noise for the same promise, and accuracy",
+        samplings.samplings,
+        samplings.of_people,
     ),
     "membership": Entry(
         "which users were trained on: two attacks on reward models, beside what ε allows",

@@ -101,8 +101,8 @@ def check(config: RunConfig) -> None:
             "a search needs a score that is private: leave out --exact-heldout, and hold out users "
             "(--heldout), or name a public --test"
         )
-    if config.of(Sampled).allocated:
-        raise InputError("a search is with --sampling poisson: no bound is here for allocation")
+    if config.of(Sampled).sampling != "poisson":
+        raise InputError("a search is with --sampling poisson: no bound is here for others")
     if config.noise == "distributed" or config.accept_ledger_loss:
         raise InputError("a search is without --noise distributed and --accept-ledger-loss")
 

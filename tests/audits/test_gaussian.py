@@ -14,6 +14,7 @@ from murmuration.audits.gaussian import (
     audit_gaussian,
     audit_joint,
     audit_poisson,
+    audit_truncated,
     log_ratio,
     sampled_sums,
 )
@@ -72,6 +73,20 @@ def test_nothing_is_audited_of_users_who_are_replaced_in_blocks():
     assert Adjacency.REPLACE not in TARGETS["allocated-gaussian"].adjacencies
     with pytest.raises(Unsupported):
         audit_allocated(task(Adjacency.REPLACE, trials=10))
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ZERO_OUT, Adjacency.REPLACE])
+def test_caps_are_found_to_cost_no_more_than_they_claim(adjacency):
+    measured = audit_truncated(task(adjacency, trials=20_000))
+    assert 0.2 * measured.claimed < measured.lower <= measured.claimed
+    assert measured.claimed == pytest.approx(1.0, abs=1e-3)
+    assert adjacency in TARGETS["truncated-gaussian"].adjacencies
+
+
+def test_nothing_is_audited_of_users_who_come_or_go_under_a_cap():
+    assert Adjacency.ADD_REMOVE not in TARGETS["truncated-gaussian"].adjacencies
+    with pytest.raises(Unsupported):
+        audit_truncated(task(trials=10))
 
 
 def test_two_thirds_of_the_noise_are_not_enough():

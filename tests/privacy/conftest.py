@@ -75,6 +75,25 @@ def poisson_cohorts(
     binomial_sizes(sizes_T, users, probability)
 
 
+def truncated_cohorts(
+    draw: Callable[[int], np.ndarray], *, users: int, probability: float, most: int, rounds: int
+) -> None:
+    """``draw(round)`` are the coins of few users, on condition that at most so many come up: every
+    set of users as often as it must be, and every round anew."""
+    seen_T = np.array([int(np.sum(1 << draw(round_))) for round_ in range(rounds)])
+    sizes_S = np.array([place.bit_count() for place in range(1 << users)])
+    assert sizes_S[seen_T].max() <= most, "a cohort above its cap"
+    chance_S = np.where(
+        sizes_S <= most, probability**sizes_S * (1 - probability) ** (users - sizes_S), 0
+    )
+    chance_S = chance_S / chance_S.sum()
+    expected_S = rounds * chance_S[sizes_S <= most]
+    counts_S = np.bincount(seen_T, minlength=1 << users)[sizes_S <= most]
+    two_sided(float(((counts_S - expected_S) ** 2 / expected_S).sum()), len(counts_S) - 1, "sets")
+    alike, by_chance = (seen_T[1:] == seen_T[:-1]).mean(), float(chance_S @ chance_S)
+    near_zero((alike - by_chance) / math.sqrt(by_chance / rounds), "alike in two rounds")
+
+
 def allocated_cohorts(
     draw: Callable[[int, int], Sequence[np.ndarray]], *, users: int, rounds: int, blocks: int
 ) -> None:
@@ -326,8 +345,8 @@ EVENT = PoissonGaussian(0.1, 4.0)
 
 _CHECKS = SimpleNamespace(
     **{f.__name__: f for f in (
-        two_sided, poisson_cohorts, allocated_cohorts, binomial_sizes, gaussian_noise,
-        unrelated, keyed_noise,
+        two_sided, poisson_cohorts, truncated_cohorts, allocated_cohorts, binomial_sizes,
+        gaussian_noise, unrelated, keyed_noise,
         noise_fits_the_clip, clips, bounded_influence, accounts, counts_every_time,
         fine_print, exact_sums.dominates_exactly, exact_sums.survives_a_narrow_window,
         charged_before_it_exists, every_release_is_charged, does_not_repeat,

@@ -183,6 +183,69 @@ def test_cohorts_that_are_drawn_once(checks: SimpleNamespace) -> None:
         checks.poisson_cohorts(lambda _: stuck, users=60, probability=0.2, rounds=3_000)
 
 
+# Cohorts with a cap
+
+CAPPED = {"users": 5, "probability": 0.4, "most": 2}
+
+
+def tossed(round_: int) -> np.ndarray:
+    names_N = np.arange(5, dtype=np.uint64)
+    return PoissonSampler(0.4).draw(names_N, Randomness(8), round_)
+
+
+def some_left_out_by_lot(round_: int) -> np.ndarray:
+    """As dp-accounting has it, which costs more."""
+    return np.random.default_rng(round_).permutation(tossed(round_))[:2]
+
+
+def the_first_stay(round_: int) -> np.ndarray:
+    return tossed(round_)[:2]
+
+
+def nobody_if_too_many(round_: int) -> np.ndarray:
+    """Costs no more either, but is another law."""
+    cohort = tossed(round_)
+    return cohort if len(cohort) <= 2 else cohort[:0]
+
+
+def tossed_twice_at_most(round_: int) -> np.ndarray:
+    cohort = tossed(round_)
+    return cohort if len(cohort) <= 2 else tossed(-1 - round_)
+
+
+def only_those_toss_again(round_: int) -> np.ndarray:
+    """Whose coin came up the first time."""
+    cohort, again = tossed(round_), 0
+    while len(cohort) > 2:
+        again += 1
+        cohort = np.intersect1d(cohort, tossed(100_000 * again + round_))
+    return cohort
+
+
+def the_round_before_instead(round_: int) -> np.ndarray:
+    while len(cohort := tossed(round_)) > 2:
+        round_ = max(0, round_ - 1) or 1_000_000
+    return cohort
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        some_left_out_by_lot,
+        the_first_stay,
+        nobody_if_too_many,
+        tossed_twice_at_most,
+        only_those_toss_again,
+        the_round_before_instead,
+    ],
+)
+def test_cohorts_that_are_not_truncated(
+    checks: SimpleNamespace, fault: Callable[[int], np.ndarray]
+) -> None:
+    with pytest.raises(AssertionError, match=r"sets|cap|alike"):
+        checks.truncated_cohorts(lambda round_: fault(round_ + 1), rounds=6_000, **CAPPED)
+
+
 # Allocation to the rounds of a block
 
 IN_BLOCK = 4

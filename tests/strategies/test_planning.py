@@ -155,6 +155,24 @@ def test_blocks_on_the_command_line(cli):
         assert message in " ".join(err)
 
 
+def test_caps_on_the_command_line(cli):
+    given = ("plan", "--epsilon", 3, "--delta", "1e-5", "--rounds", 20, "--users", 2_700, "--json")
+    capped = ("--sampling", "truncated-poisson", "--adjacency", "zero-out")
+    numbers = json.loads(cli(*given, *capped)[1])
+    assert numbers["max_cohort"] == 598
+    coins = json.loads(cli(*given, "--adjacency", "zero-out")[1])
+    assert {**coins, "max_cohort": 598} == numbers
+    held_out = json.loads(cli(*given, *capped, "--heldout", "0.2")[1])
+    assert held_out["max_cohort"] > 625  # their coins count
+    for more, message in (
+        (("--adjacency", "add-remove"), "no guarantee under add-remove"),
+        (("--optimize", "--compute", 100), "leave out --sampling"),
+    ):
+        code, _, err = cli(*given, *capped, *more)
+        assert code != 0
+        assert message in " ".join(err)
+
+
 def test_contract(cli):
     options = [
         "--strategy", "els", "--users", 400, "--group-size", 4, "--sampling-probability", 0.02,

@@ -13,13 +13,14 @@ from murmuration.privacy.accounting.allocation import AllocatedGaussian, Allocat
 from murmuration.privacy.accounting.events import PoissonGaussian, Unprotected
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, LedgerError
+from murmuration.privacy.accounting.mixture import TruncatedGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
-from murmuration.privacy.mechanisms.distributed import DistributedNoise
+from murmuration.privacy.mechanisms.distributed import DistributedNoise, against_server
 from murmuration.privacy.mechanisms.hold_out import HoldOut
-from murmuration.privacy.mechanisms.sampling import AllocationSampler
+from murmuration.privacy.mechanisms.sampling import AllocationSampler, TruncatedSampler
 from murmuration.strategies import uls
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.uls import (
@@ -163,6 +164,70 @@ def test_impossible_plans_of_blocks_cannot_be_built(changes, message):
         plan(**BLOCKS, **changes)
 
 
+CAPPED = {"max_cohort": 30, "adjacency": Adjacency.ZERO_OUT}
+
+
+def test_a_plan_with_a_cap_binds_everything():
+    made = plan(**CAPPED)
+    assert made.sampler == TruncatedSampler(0.2, 30)
+    assert made.mechanism.event == TruncatedGaussian(0.2, 1.5, 30)
+    on_grid = replace(made, discrete=DiscreteNoise(7)).mechanism.event
+    assert on_grid == DiscretizedGaussian(TruncatedGaussian(0.2, 1.5, 30), 7, grid.PRECISION)
+    in_shares = replace(made, discrete=DistributedNoise(7, 4))
+    seen = against_server(in_shares.charges)
+    assert [event.event.probability for event in seen] == [1.0]  # it tossed the coins
+
+
+@pytest.mark.parametrize("hold_out", [None, HoldOut(0.2, 0.25)])
+@pytest.mark.parametrize("adjacency", [a for a in Adjacency if a is not Adjacency.ADD_REMOVE])
+def test_a_cap_needs_the_noise_of_coins(hold_out, adjacency):
+    settings = {**PLAN, "adjacency": adjacency, "hold_out": hold_out}
+    capped = UlsPlan.for_epsilon(0.5, **settings, max_cohort=30)
+    assert 0.999 * 0.5 < capped.epsilon() <= 0.5
+    assert capped.noise_multiplier == UlsPlan.for_epsilon(0.5, **settings).noise_multiplier
+    on_grid = UlsPlan.for_epsilon(0.5, **settings, max_cohort=30, discrete=DiscreteNoise(1000))
+    assert on_grid.epsilon() <= 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"adjacency": Adjacency.ADD_REMOVE}, "no guarantee under add-remove"),
+        ({"allocated": True}, "for coins, not for allocation"),
+    ],
+)
+def test_impossible_plans_with_a_cap_cannot_be_built(changes, message):
+    with pytest.raises(ValueError, match=message):
+        plan(**{**CAPPED, **changes})
+
+
+OF_CAPS = {
+    "sampling": "truncated-poisson", "adjacency": "zero-out", "users": 100, "cohort": 20,
+    "delta": 1e-5, "test": "t",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"adjacency": "add-remove"}, "if the list of users is public, use --adjacency zero-out"),
+        (
+            {"max-cohort": 19},
+            "--max-cohort 19 is below the 20 coins that come up on average",
+        ),
+        ({"max-cohort": 24, "test": "", "heldout": 0.2}, "below the 25 coins.*held-out users'"),
+        ({"sampling": "poisson", "max-cohort": 30}, "give --sampling truncated-poisson, too"),
+        ({"sampling": "allocation", "max-cohort": 30}, "give --sampling truncated-poisson, too"),
+        ({"strategy": "aup"}, "--sampling is for --strategy uls and dp-fedavg, not aup"),
+        ({"max-cohort": -1}, "--max-cohort"),
+    ],
+)
+@pytest.mark.parametrize("strategy", ["uls", "dp-fedavg"])
+def test_caps_that_hold_nothing_are_refused_before_anything_is_read(strategy, changes, message):
+    with pytest.raises(InputError, match=message):
+        RunConfig.from_run_config({**OF_CAPS, "strategy": strategy, **changes})
+
+
 SETTINGS = {"sampling": "allocation", "users": 100, "cohort": 20, "delta": 1e-5}
 
 
@@ -179,7 +244,10 @@ SETTINGS = {"sampling": "allocation", "users": 100, "cohort": 20, "delta": 1e-5}
         ),
         ({"strategy": "aup"}, "--sampling is for --strategy uls and dp-fedavg, not aup"),
         ({"strategy": "els"}, "--sampling is for --strategy uls and dp-fedavg, not els"),
-        ({"sampling": "shuffled"}, "--sampling must be one of poisson, allocation"),
+        (
+            {"sampling": "shuffled"},
+            "must be one of poisson, allocation, truncated-poisson",
+        ),
     ],
 )
 @pytest.mark.parametrize("strategy", ["uls", "dp-fedavg"])

@@ -26,14 +26,26 @@ class Sampled(Retained):
     sampling: str = setting(
         "poisson",
         "Who is in a round. poisson: each user by a coin of their own. allocation: each user in "
-        "one random round of every users / --cohort. [default: poisson]",
-        choices=("poisson", "allocation"),
+        "one random round of every users / --cohort. truncated-poisson: coins, tossed again where "
+        "more than --max-cohort come up. [default: poisson]",
+        choices=("poisson", "allocation", "truncated-poisson"),
+    )
+    max_cohort: int = setting(
+        0,
+        "Most users in a round, with --sampling truncated-poisson. [default: what one cohort in a "
+        "million exceeds]",
+        **AT_LEAST_ONE,
     )
 
     @property
     def allocated(self) -> bool:
         """Return whether each user is in one random round of each block."""
         return self.sampling == "allocation"
+
+    @property
+    def truncated(self) -> bool:
+        """Return whether a round has a most number of users."""
+        return self.sampling == "truncated-poisson"
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from murmuration.privacy.accounting.events import (
     TestedGaussian,
     Unprotected,
 )
+from murmuration.privacy.accounting.mixture import TruncatedGaussian
 from murmuration.privacy.selection.random_stopping import CandidateCost, RandomStopping
 
 GAUSSIAN = PoissonGaussian(0.2, 4.0)
@@ -92,13 +93,14 @@ def test_what_has_no_event_there_is_left_out_and_named():
         (ContinuedSum(4.0, 9), 8),
         (AllocatedGaussian(3, 4.0), 1),
         (AllocatedLater(3, 4.0), 2),
+        (TruncatedGaussian(0.2, 4.0, 9), 5),
         (RandomStopping(0.0, 0.1, (CandidateCost(0.1, 4.0, 5),)), 1),
         (Unprotected(), 1),
     ]
     plain = told((GAUSSIAN, 5))
     assert recompute.by_our_rules(plain) == []
     assert recompute.by_our_rules(told(*more)) == list(recompute.RULES.values())
-    assert recompute.training(told(*more)) == [plain * 3]
+    assert recompute.training(told(*more)) == [plain * 4]
     assert recompute.training(told(*more[:3])) == [[]]
 
 

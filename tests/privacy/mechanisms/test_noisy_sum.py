@@ -16,7 +16,7 @@ from murmuration.privacy.accounting.allocation import AllocatedGaussian, Allocat
 from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
-from murmuration.privacy.accounting.mixture import MixtureGaussian
+from murmuration.privacy.accounting.mixture import MixtureGaussian, TruncatedGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms import clipping, grid, parallel
 from murmuration.privacy.mechanisms.clipping import ExampleClip, NoClip, UserClip
@@ -30,7 +30,11 @@ from murmuration.privacy.mechanisms.noisy_sum import (
     sum_noise_for,
 )
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import AllocationSampler, PoissonSampler
+from murmuration.privacy.mechanisms.sampling import (
+    AllocationSampler,
+    PoissonSampler,
+    TruncatedSampler,
+)
 
 D = 20_000
 ZERO_D = np.zeros(D)
@@ -645,6 +649,20 @@ def test_random_allocation_is_for_users_who_come_or_go() -> None:
         GaussianSum(allocated, clip, 2.0, Adjacency.ADD_REMOVE, DistributedNoise(3, 4))
     with pytest.raises(ValueError, match="no blocks"):
         GaussianSum(PoissonSampler(0.25), clip, 2.0, Adjacency.ADD_REMOVE, later=True)
+
+
+def test_a_cap_is_for_public_lists_of_users() -> None:
+    capped, clip = TruncatedSampler(0.25, 9), UserClip(0.5)
+    for adjacency in set(Adjacency) - {Adjacency.ADD_REMOVE}:
+        made = GaussianSum(capped, clip, 2.0, adjacency)
+        assert made.event == TruncatedGaussian(0.25, 2.0, 9)
+        assert made.charges(3) == {made.event: 3}
+    with pytest.raises(Unsupported, match="use zero-out, replace or replace-labels"):
+        GaussianSum(capped, clip, 2.0, Adjacency.ADD_REMOVE)
+    on_grid = GaussianSum(capped, clip, 2.0, Adjacency.ZERO_OUT, DiscreteNoise(3))
+    assert on_grid.event == DiscretizedGaussian(TruncatedGaussian(0.25, 2.0, 9), 3, grid.PRECISION)
+    with pytest.raises(ValueError, match="no blocks"):
+        GaussianSum(capped, clip, 2.0, Adjacency.ZERO_OUT, later=True)
 
 
 def test_a_block_is_charged_once() -> None:

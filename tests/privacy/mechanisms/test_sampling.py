@@ -9,10 +9,12 @@ from scipy import stats
 
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import (
+    RARELY,
     AllocationSampler,
     Block,
     Blocks,
     PoissonSampler,
+    TruncatedSampler,
 )
 
 
@@ -271,3 +273,65 @@ def test_a_round_is_not_drawn_twice_for_one_charge() -> None:
     second = blocks.at(1, Randomness(None), (1, frozenset({2, 3})))
     assert second.key != first.key
     assert second.first == 1  # it pays for itself
+
+
+# Cohorts with a cap
+
+
+@pytest.mark.parametrize(("probability", "most"), [(0.4, 2), (0.5, 5), (0.3, 1)])
+def test_coins_are_tossed_until_few_enough_come_up(
+    checks: SimpleNamespace, probability: float, most: int
+) -> None:
+    sampler, source = TruncatedSampler(probability, most), Randomness(4)
+    checks.truncated_cohorts(
+        lambda round_: sampler.draw(names(5), source, round_),
+        users=5,
+        probability=probability,
+        most=most,
+        rounds=6_000,
+    )
+
+
+def test_the_check_of_caps_rejects_another_probability(checks: SimpleNamespace) -> None:
+    sampler, source = TruncatedSampler(0.4 * 1.05, 2), Randomness(4)
+    with pytest.raises(AssertionError, match="sets"):
+        checks.truncated_cohorts(
+            lambda round_: sampler.draw(names(5), source, round_),
+            users=5,
+            probability=0.4,
+            most=2,
+            rounds=20_000,
+        )
+
+
+def test_a_cap_that_nothing_exceeds_changes_no_cohort() -> None:
+    coins, capped = PoissonSampler(0.2), TruncatedSampler(0.2, 60)
+    for round_ in range(20):
+        drawn = [each.draw(names(60), Randomness(1), round_) for each in (coins, capped)]
+        np.testing.assert_array_equal(*drawn)
+
+
+def test_without_a_seed_every_toss_is_another() -> None:
+    sampler = TruncatedSampler(0.5, 30)
+    drawn = {tuple(sampler.draw(names(60), Randomness(None), 1)) for _ in range(20)}
+    assert len(drawn) == 20
+    assert max(map(len, drawn)) <= 30
+
+
+@given(st.integers(1, 5_000), st.floats(0.001, 1.0), st.floats(0.0, 0.5))
+def test_the_usual_cap_is_exceeded_by_one_cohort_in_a_million(users, share, held_out) -> None:
+    cohort = max(1, int(share * users))
+    most = TruncatedSampler.for_cohort(users, cohort, held_out=held_out).most
+    coins = stats.binom(round(users / (1.0 - held_out)), cohort / users)
+    assert coins.sf(most) <= RARELY * (1 + 1e-9)
+    assert most == 1 or coins.sf(most - 1) > RARELY * (1 - 1e-9)
+
+
+def test_caps_that_hardly_any_cohort_keeps_to_are_refused() -> None:
+    assert TruncatedSampler.for_cohort(1_000, 100, 100) == TruncatedSampler(0.1, 100)
+    with pytest.raises(ValueError, match=r"99 is below the 100 coins that come up on average: r"):
+        TruncatedSampler.for_cohort(1_000, 100, 99)
+    with pytest.raises(ValueError, match="125 coins that come up on average, held-out users'"):
+        TruncatedSampler.for_cohort(1_000, 100, 110, 0.2)
+    with pytest.raises(ValueError, match="none of 1,000 cohorts of 300 users has at most 20"):
+        TruncatedSampler(0.5, 20).draw(names(300), Randomness(0), 1)

@@ -138,6 +138,22 @@ def test_a_block_that_an_abort_broke_off_is_gone_on_with(config):
     assert result["epsilon"] <= config.epsilon
 
 
+def test_a_run_with_a_cap_goes_on_as_one_without(config):
+    """Each round has coins and a charge of its own: there is nothing to keep."""
+    config = replace(config, adjacency="zero-out")
+    config = config.changed(sampling="truncated-poisson", cohort=10, max_cohort=14)
+    aborted(config, Deployed(config, since=3))
+    assert not list((Path(config.out) / "private").glob("state-*"))
+    again = replace(config, resume=True)
+    result = run_training(again, Deployed(again))
+    assert (result["rounds"], result["stopped"]) == (6, None)
+    assert [charge.round for charge in charges(config)] == [1, 2, 3, 4, 5, 6]
+    assert {getattr(c.event, "continuous", c.event).kind for c in charges(config)} == {
+        "truncated-gaussian"
+    }
+    assert result["epsilon"] <= config.epsilon
+
+
 @pytest.mark.parametrize("seed", [-1, 3])
 def test_resuming_until_it_ends_does_not_make_noise_a_model(config, seed):
     config = replace(config, rounds=3, seed=seed)
