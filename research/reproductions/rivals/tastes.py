@@ -21,10 +21,12 @@ against one reward of the same ε where the interval of the difference leaves ou
 Legend: U users, J judgements of one, S seeds, D dimensions, K rewards, N sampled judgements.
 """
 
+import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 
@@ -46,6 +48,7 @@ from murmuration.preference.linear.tastes import (
     start_KD,
 )
 from murmuration.preference.models import PreferenceModel
+from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.btl import Training
 from murmuration.research.reproductions.entry import Reproduction, Rows, in_processes, tracked
@@ -68,7 +71,7 @@ RATES, STEPS, MANY = (1.0, 3.0, 9.0), (0.03, 0.1, 0.3, 1.0, 3.0), (2, 4)
 class Plan:
     """Sizes of a comparison; ε None: without privacy."""
 
-    features: Sequence[str] = ("minilm", "hashing")
+    features: Sequence[str] = ("minilm", "hashing", "smollm2")
     epsilons: Sequence[float | None] = (3.0, None)
     seeds: int = 5
     rounds: int = 200
@@ -211,12 +214,19 @@ def own_reward(name: str, basis_KD: np.ndarray, step: float) -> Own:
     return own
 
 
-def one_learner(
-    task: tuple[Mapping[str, People], Plan, str, float | None],
-) -> tuple[tuple[int, float, float], np.ndarray]:
+#: The people, the plan, what learns, its ε, and where what comes of it is kept, if anywhere.
+Task = tuple[Mapping[str, People], Plan, str, float | None, Path | None]
+
+
+def one_learner(task: Task) -> tuple[tuple[int, float, float], np.ndarray]:
     """Return the setting that is best on the tuning users, and what share of each test user's
-    judgements each seed is right about, (S, U)."""
-    groups, plan, name, epsilon = task
+    judgements each seed is right about, (S, U); as it was kept, if it was."""
+    groups, plan, name, epsilon, folder = task
+    file = folder / f"{_digest(task)}.npz" if folder else None
+    if file is not None and file.exists():
+        with np.load(file) as kept:
+            k, rate, step = kept["best"].tolist()
+            return (int(k), rate, step), kept["right_SU"]
 
     def rewards(k: int, rate: float, seed: int) -> np.ndarray:
         return learned(name, groups["training"], k, rate, epsilon, plan.rounds, seed)
@@ -232,17 +242,34 @@ def one_learner(
         groups["test"].right_U(own_reward(name, rewards(k, rate, seed), step))
         for seed in range(plan.seeds)
     ]
-    return best, np.stack(right)
+    right_SU = np.stack(right)
+    if file is not None:
+        content = BytesIO()
+        np.savez(content, best=best, right_SU=right_SU)
+        replace_file(file, content.getvalue())
+    return best, right_SU
 
 
-def compared(judgements: Judgements, plan: Plan, workers: int | None = None) -> Reproduction:
+def _digest(task: Task) -> str:
+    """Return what names all that a learner's figures depend on."""
+    groups, plan, name, epsilon, _ = task
+    digest = hashlib.sha256(repr((plan.seeds, plan.rounds, plan.rates, name, epsilon)).encode())
+    for people in groups.values():
+        for part in (people.pairs.x_RD, people.pairs.y_R, people.pairs.start_U):
+            digest.update(part.numpy().data)
+    return digest.hexdigest()[:16]
+
+
+def compared(
+    judgements: Judgements, plan: Plan, workers: int | None = None, folder: Path | None = None
+) -> Reproduction:
     """Return rows ``features, epsilon, learner, K, rate, step, accuracy`` and its interval, the
     gain over one reward with its interval, the share of test users who are worse off by it, the
-    mean gain of the tenth that loses most, and the verdict."""
+    mean gain of the tenth that loses most, and the verdict. What ends is kept in ``folder``."""
     names = (ONE, LOCAL, GROUPS, TASTES)
     groups = {features: groups_of(judgements, features) for features in plan.features}
     cases = [*itertools.product(plan.features, plan.epsilons, names)]
-    tasks = [(groups[features], plan, name, epsilon) for features, epsilon, name in cases]
+    tasks = [(groups[features], plan, name, epsilon, folder) for features, epsilon, name in cases]
     trained = tracked(in_processes(one_learner, tasks, workers), "training", len(tasks))
     results = dict(zip(cases, trained, strict=True))
     rows = []
@@ -325,6 +352,7 @@ def quick_or_not(quick: bool) -> Reproduction:
 
 
 def of_people(data: Path, out: Path) -> Reproduction:
-    """Return the comparison on a file of judgements of pairs."""
-    del out  # runs are short: nothing is kept
-    return compared(read_judgements(str(data), "btl", "", {}), Plan())
+    """Return the comparison on a file of judgements of pairs; an interrupted one goes on."""
+    folder = out / "learners"
+    folder.mkdir(parents=True, exist_ok=True)
+    return compared(read_judgements(str(data), "btl", "", {}), Plan(), folder=folder)
