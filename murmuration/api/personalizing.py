@@ -171,6 +171,13 @@ def personalize(
     except ValueError as error:
         raise InputError(f"--epsilon {epsilon:g}: {error}") from None
     reward: Any = load_scorer(model_folder(model), base)
+    if (of_language := getattr(reward, "over_rows", None)) is not None:
+        if step is not None or not len(of_language.tastes_VD):
+            raise InputError(
+                "a language model's rewards of one's own come from its basis: leave out --step, "
+                "and train it with --tastes 2 or more"
+            )
+        reward = of_language
     if getattr(reward, "model", "") != "btl" or not hasattr(reward, "tastes_VD"):
         raise InputError("personalize is for a linear reward of pairs: --features, --model btl")
     options = {

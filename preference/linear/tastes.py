@@ -87,6 +87,23 @@ def own_weights(x_MD: np.ndarray, y_M: np.ndarray, basis_KD: np.ndarray) -> np.n
     return v
 
 
+def weights_of_halves(z_MK: np.ndarray, y_M: np.ndarray, half_M: np.ndarray) -> np.ndarray:
+    """Return with which w = (1, v) each judgement of one user is looked at, (M, K) float32: that of
+    the other half, and of `NEITHER` that of nobody, (1, 0, …).
+
+    Args:
+        z_MK: what each row of the basis says of each judgement, B x.
+        y_M: labels.
+        half_M: of `halves`.
+    """
+    w_MK = np.zeros(z_MK.shape, dtype=np.float32)
+    w_MK[:, 0] = 1.0
+    for known, other in ((0, 1), (1, 0)):
+        mine = half_M == known
+        w_MK[half_M == other, 1:] = own_weights(z_MK[mine], y_M[mine], np.eye(z_MK.shape[1]))
+    return w_MK
+
+
 @kernel()
 def _objective(z: np.ndarray, y: np.ndarray, first: int, end: int, v: np.ndarray) -> float:
     total = 0.0
@@ -157,6 +174,12 @@ def _solve(z: np.ndarray, y: np.ndarray, first: int, end: int, v: np.ndarray) ->
             scale *= 0.5
         if not gained > _SMALL:
             break
+
+
+def check_pairs(kind: Kind, width: int) -> None:
+    """Raise InputError unless judgements are pairs."""
+    if width != 1 or kind != "pairs":
+        raise InputError("--tastes is for pairs: leave it out for judgements of another kind")
 
 
 def halves(text_JK: np.ndarray, start_U: np.ndarray) -> np.ndarray:
@@ -300,6 +323,20 @@ def _personal_logits(
                 out_R[rows[m]] = reward
 
 
+def accuracy_at(pairs: PairExamples, half_J: np.ndarray, basis_KD: np.ndarray) -> Accuracy:
+    """Return the accuracy of the crowd's reward, and by user of each user's own (`personal`).
+
+    Of the latter each half of a user's judgements is predicted with the weights that the other half
+    gives, so both are about the same judgements. Those in neither half are predicted by the crowd's
+    reward.
+    """
+    crowd_R = pairs.logits_R(torch.from_numpy(basis_KD[0]))
+    logits_R, of_pairs = torch.empty(len(pairs.y_R)), (pairs.x_RD, pairs.y_R, pairs.start_U)
+    arrays = (part.numpy() for part in of_pairs)
+    _personal_logits(*arrays, half_J, basis_KD, logits_R.numpy())
+    return with_personal(crowd_R, logits_R, pairs)
+
+
 @dataclass(frozen=True, eq=False)
 class TasteExamples(ArrayExamples):
     """Pairs of judgements, by which a shared basis is learned; as of
@@ -319,8 +356,7 @@ class TasteExamples(ArrayExamples):
     measures_personal = True
 
     def __post_init__(self) -> None:
-        if self.pairs.width != 1 or self.pairs.kind != "pairs":
-            raise InputError("--tastes is for pairs: leave it out for judgements of another kind")
+        check_pairs(self.pairs.kind, self.pairs.width)
         if self.half_J.shape != (len(self.pairs.x_RD),):
             raise InputError("halves and judgements differ in number")
 
@@ -382,24 +418,8 @@ class TasteExamples(ArrayExamples):
         return replace(self, pairs=self.pairs.select(users_S), half_J=half_J)
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
-        """Return the accuracy of the crowd's reward, and by user of each user's own (`personal`).
-
-        Of the latter each half of a user's judgements is predicted with the weights that the other
-        half gives, so both are about the same judgements. Those in neither half are predicted by
-        the crowd's reward.
-        """
-        basis_KD = self.basis_KD(theta_D)
-        crowd_R = self.pairs.logits_R(torch.from_numpy(basis_KD[0]))
-        logits_R = torch.empty(len(self.y_R))
-        _personal_logits(
-            self.pairs.x_RD.numpy(),
-            self.y_R.numpy(),
-            self.start_U.numpy(),
-            self.half_J,
-            basis_KD,
-            logits_R.numpy(),
-        )
-        return with_personal(crowd_R, logits_R, self.pairs)
+        """As `accuracy_at`, at θ."""
+        return accuracy_at(self.pairs, self.half_J, self.basis_KD(theta_D))
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
         """Return the same, and nothing else."""

@@ -33,7 +33,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.linear.examples import PairExamples, pairs_with_texts
@@ -53,7 +53,6 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.btl import Training
 from murmuration.research.reproductions.entry import Reproduction, Rows, in_processes, tracked
 from murmuration.research.reproductions.rivals.clustered import Interval, clustered
-from murmuration.sims.population.population import Population
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.optimizers import ServerOptimizer
 from murmuration.strategies.settings.sampling import usual_cohort
@@ -334,21 +333,6 @@ def remarks(rows: Rows) -> list[str]:
             f"{100 * row['gain_high']:+.1f}]; {row['worse_off']:.0%} of users are worse off."
         )
     return result
-
-
-def quick_or_not(quick: bool) -> Reproduction:
-    """Return a miniature on two camps of the embedded population, if quick.
-
-    Raises:
-        InputError: it is not quick, so that people's judgements are needed.
-    """
-    if not quick:
-        raise InputError(
-            "tastes needs --data, a file of people's judgements of pairs, and --out; or --quick"
-        )
-    rows = Population(users=200, median_judgements=14, tastes=2, camps=True).rows("train")
-    plan = Plan(("hashing",), (8.0,), seeds=2, rounds=10, rates=(1.0,))
-    return compared(Judgements.from_rows(rows), plan, workers=1)
 
 
 def of_people(data: Path, out: Path) -> Reproduction:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.linear.tastes import NEITHER
 from murmuration.preference.models import preference_model
 from murmuration.research.reproductions.rivals import tastes
@@ -69,18 +69,15 @@ def test_own_rewards_come_from_the_known_half():
 def test_a_miniature_has_a_row_for_each_learner(monkeypatch):
     monkeypatch.setattr(tastes, "STEPS", (0.1,))
     monkeypatch.setattr(tastes, "MANY", (2,))
-    result = tastes.quick_or_not(True)
+    rows = Population(users=200, median_judgements=14, tastes=2, camps=True).rows("train")
+    plan = tastes.Plan(("hashing",), (8.0,), seeds=2, rounds=10, rates=(1.0,))
+    result = tastes.compared(Judgements.from_rows(rows), plan, workers=1)
     assert [row["learner"] for row in result.rows] == [ONE, LOCAL, GROUPS, TASTES]
     assert result.rows[0]["gain"] == 0.0
     for row in result.rows:
         assert row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"]
         assert row["worst_tenth"] <= row["gain"]
     assert len(result.remarks) == 3
-
-
-def test_people_are_needed_at_full_size():
-    with pytest.raises(InputError, match="tastes needs --data"):
-        tastes.quick_or_not(False)
 
 
 def test_what_is_interrupted_goes_on_and_other_people_are_no_part_of_it(
