@@ -15,6 +15,7 @@ Legend: J judgements, N sampled ones, B users of a chunk, R texts, K rows of the
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -108,17 +109,20 @@ class TasteTokens(TokenExamples):
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
         """As `preference.linear.tastes.accuracy_at`."""
         self.base.put(float32_of(theta_D))
-        z_JK = self._differences(self.text_JK, list(self.measured(np.unique(self.text_JK))))
+        z_JK = self._differences(self.text_JK, self.measured(np.unique(self.text_JK)))
         pairs = PairExamples(z_JK, self.y_R, self.start_U)
         return accuracy_at(pairs, self.half_J, np.eye(z_JK.shape[1], dtype=np.float32))
 
-    def _differences(self, text_N2: np.ndarray, batches: list[np.ndarray]) -> torch.Tensor:
-        """What each row says of some pairs at the θ that was put last, (N, K) float32."""
-        row_TK = torch.zeros(len(self.tokens.lengths_T), self.base.settings.tastes)
+    def _differences(self, text_N2: np.ndarray, batches: Iterable[np.ndarray]) -> torch.Tensor:
+        """What each row says of some pairs at the θ that was put last, (N, K) float32; ``batches``
+        has their texts."""
+        texts_R = np.unique(text_N2)
+        row_RK = torch.zeros(len(texts_R), self.base.settings.tastes)
         with torch.no_grad():
-            for some_R in batches:
-                row_TK[some_R] = self.base.rows(self.tokens, some_R).cpu()
-        return row_TK[text_N2[:, 0]] - row_TK[text_N2[:, 1]]
+            for some in batches:
+                row_RK[np.searchsorted(texts_R, some)] = self.base.rows(self.tokens, some).cpu()
+        first, second = (row_RK[np.searchsorted(texts_R, text_N)] for text_N in text_N2.T)
+        return first - second
 
     def _owned(self, taken_N: np.ndarray, taken_B: np.ndarray) -> "TasteTokens":
         """Return some users' judgements with the weights of each at the θ that was put last.
@@ -129,7 +133,7 @@ class TasteTokens(TokenExamples):
         text_N2, y_N = self.text_JK[taken_N], self.y_R[torch.from_numpy(taken_N)]
         texts_R = np.unique(text_N2)
         lengths_R = self.tokens.lengths_T[texts_R]
-        batches = [texts_R[some] for some in length_batches(lengths_R, self.base.batch_tokens)]
+        batches = (texts_R[some] for some in length_batches(lengths_R, self.base.batch_tokens))
         with self.base.computing():
             z_NK = self._differences(text_N2, batches).numpy()
         cuts, arrays = np.cumsum(taken_B)[:-1], (z_NK, y_N.numpy(), self.half_J[taken_N])

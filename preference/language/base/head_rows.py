@@ -28,7 +28,10 @@ def first_row(head: Linear) -> Iterator[None]:
 
 
 def _put(head: Linear, weight_KH: torch.Tensor, added: int) -> None:
-    head.weight, head.out_features = Parameter(weight_KH.contiguous()), len(weight_KH)
+    trains = head.weight.requires_grad
+    head.weight = Parameter(weight_KH.contiguous(), requires_grad=trains)
+    head.out_features = len(weight_KH)
     if head.bias is not None:
         bias_1 = head.bias.detach()[:1]
-        head.bias = Parameter(torch.cat([bias_1, bias_1.new_zeros(added)]))
+        bias_K = torch.cat([bias_1, bias_1.new_zeros(added)])
+        head.bias = Parameter(bias_K, requires_grad=trains)
