@@ -15,7 +15,7 @@ Legend: J judgements, N sampled ones, B users of a chunk, R texts, K rows of the
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -52,7 +52,7 @@ class LanguageHeadTastes(TastesModel):
 
     holds_promise = True
 
-    def fits(self, prompts: list[str], responses: list[str]) -> np.ndarray:
+    def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """Return which texts the language model can read."""
         return self.features.fits(prompts, responses)
 
@@ -114,8 +114,8 @@ class TasteTokens(TokenExamples):
         return accuracy_at(pairs, self.half_J, np.eye(z_JK.shape[1], dtype=np.float32))
 
     def _differences(self, text_N2: np.ndarray, batches: Iterable[np.ndarray]) -> torch.Tensor:
-        """What each row says of some pairs at the θ that was put last, (N, K) float32; ``batches``
-        has their texts."""
+        """Return what each row says of some pairs, whose texts are in ``batches``, at the θ that
+        was put last, (N, K) float32."""
         texts_R = np.unique(text_N2)
         row_RK = torch.zeros(len(texts_R), self.base.settings.tastes)
         with torch.no_grad():

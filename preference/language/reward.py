@@ -27,14 +27,15 @@ from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.data.sources import first_line
+from murmuration.preference.features.hashing import FeatureMap
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.adapters import with_adapter
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.linear.examples import pair_examples
+from murmuration.preference.linear.tastes import weights_of
 from murmuration.preference.model_folder import DEFAULT, SaveOptions, replace_folder
-from murmuration.preference.reward import RewardModel
 from murmuration.preference.scoring import Text, scores_of, strings_of
 
 FORMAT = "murmuration-language-reward-1"
@@ -168,8 +169,8 @@ class SavedReward:
         return self.rows_batch(*strings_of(prompts, responses)) @ own_K
 
     def rows_batch(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """What each row of the head says of R texts, (R, 1 + V) float64: the crowd's reward, and
-        each taste."""
+        """Return what each row of the head says of R texts, (R, 1 + V) float64: the crowd's reward,
+        and each taste."""
         return rows_of(self._base, self._base.texts(prompts, responses))
 
     def accuracy(
@@ -178,26 +179,28 @@ class SavedReward:
         """As `RewardModel.accuracy`."""
         judgements = read_judgements(data, self.model, columns, declared)
         own_K = np.concatenate([[1.0], self.own_V])
-        return pair_examples(judgements, _AsFeatures(self)).accuracy(own_K)
+        return pair_examples(judgements, self.as_features).accuracy(own_K)
 
     @property
-    def over_rows(self) -> RewardModel:
-        """The same reward as a linear one over what the rows say: `personal` costs no more than
-        their rewards."""
-        rows_KK = np.eye(1 + len(self.tastes_VH))
-        return RewardModel(rows_KK[0], _AsFeatures(self), self.model, tastes_VD=rows_KK[1:])
+    def as_features(self) -> FeatureMap:
+        """Return what each row of the head says of a text, as its features."""
+        return _AsFeatures(self)
 
     def personal(
         self, data: Judgements | Source, *, columns: str = "", **declared: bool | int | str
     ) -> "SavedReward":
         """As `RewardModel.personal`."""
-        own_K = self.over_rows.personal(data, columns=columns, **declared).theta_D
-        return SavedReward(self._base, self.model, self.tastes_VH, own_K[1:])
+        if not len(self.tastes_VH):
+            raise InputError("the model has one reward for all: train it with --tastes 2 or more")
+        rows = {"one_user_per_row": True, **declared}
+        judgements = read_judgements(data, self.model, columns, rows)
+        own_V = weights_of(judgements, self.as_features, np.eye(1 + len(self.tastes_VH)))
+        return SavedReward(self._base, self.model, self.tastes_VH, own_V)
 
 
 @dataclass(frozen=True)
 class _AsFeatures:
-    """What the rows of a reward's head say of a text, as its features."""
+    """Rewards by the rows of a head, as a text's features."""
 
     reward: SavedReward
     uses_prompt: bool = True

@@ -69,7 +69,7 @@ from murmuration.preference.language.machine import (
 )
 from murmuration.preference.language.tokens import TextTokens, Tokens
 from murmuration.preference.language.user_gradients import UserBackward
-from murmuration.preference.linear.tastes import start_KD
+from murmuration.preference.linear.basis_start import start_KD
 
 #: Of the next token there is a number for each word known: at most 256 MiB of these at a time.
 MOST_LOGITS = 2**26
@@ -279,7 +279,7 @@ class LanguageBase:
         return self.rows(tokens, texts_R)[:, 0]
 
     def rows(self, tokens: Tokens, texts_R: np.ndarray) -> torch.Tensor:
-        """What each row of the head says of some texts at the θ that was put last, (R, K)."""
+        """Return what each row of the head says of texts at the θ that was put last, (R, K)."""
         ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
         with self.computing(), self._entered(self._lower_of(tokens, texts_R)):

@@ -32,7 +32,6 @@ from murmuration.research.reproductions.entry import (
     in_processes,
     mean_sd,
     tracked,
-    where,
 )
 from murmuration.research.reproductions.rivals.tastes import (
     MOST,
@@ -59,7 +58,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is computed."""
+    """Settings, and how large a rerun is."""
 
     cases: Sequence[Case]
     test_users: int = 500
@@ -156,8 +155,8 @@ def known_tastes(quick: bool) -> Reproduction:
     """Return a row for each case, and a plot by users, ε and rows."""
     sizes = QUICK if quick else FULL
     tasks = [(case, sizes) for case in sizes.cases]
-    found = in_processes(one_case, tasks, 1 if quick else None)
-    rows = [*tracked(found, "training", len(tasks))]
+    trained = in_processes(one_case, tasks, 1 if quick else None)
+    rows = [*tracked(trained, "training", len(tasks))]
     extra = {"seeds": sizes.seeds, "rounds": sizes.rounds, "test_users": sizes.test_users}
     return Reproduction(rows, remarks(rows), extra=extra, plot=plot(rows))
 
@@ -180,11 +179,11 @@ def plot(rows: Rows) -> Figure:
     """Draw cosine and accuracies of one direction by users, by ε and by rows."""
     figure = Figure(figsize=(9.0, 5.0), layout="constrained")
     axes = figure.subplots(2, 3, sharey="row", squeeze=False)
-    usual = {name: vars(USUAL)[name] for name in ("directions", "users", "epsilon", "rows")}
+    usual = vars(USUAL)
     labels = {"users": "users", "epsilon": "ε (∞: no privacy)", "rows": "rows K"}
     for column, (by, label) in enumerate(labels.items()):
-        fixed = {name: value for name, value in usual.items() if name != by}
-        chosen = where(rows, **fixed) or [*rows]
+        alike = {name: value for name, value in usual.items() if name != by}
+        chosen = [row for row in rows if all(row[n] == v for n, v in alike.items())] or [*rows]
         chosen.sort(key=lambda row: float("inf") if row[by] is None else row[by])
         names = ["∞" if row[by] is None else f"{row[by]:g}" for row in chosen]
         for line, shown in enumerate((("cosine",), ("crowd", "personal"))):

@@ -36,6 +36,7 @@ import torch
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.features.hashing import feature_map, parse_features
+from murmuration.preference.linear.basis_start import start_KD
 from murmuration.preference.linear.examples import PairExamples, pairs_with_texts
 from murmuration.preference.linear.fine_tuning import fine_tuned
 from murmuration.preference.linear.half_predictions import Own, right_by_halves
@@ -45,7 +46,6 @@ from murmuration.preference.linear.tastes import (
     TasteExamples,
     halves,
     own_weights,
-    start_KD,
 )
 from murmuration.preference.models import PreferenceModel
 from murmuration.privacy.durable_files import replace_file
@@ -223,9 +223,9 @@ def one_learner(task: Task) -> tuple[tuple[int, float, float], np.ndarray]:
     groups, plan, name, epsilon, folder = task
     file = folder / f"{_digest(task)}.npz" if folder else None
     if file is not None and file.exists():
-        with np.load(file) as kept:
-            k, rate, step = kept["best"].tolist()
-            return (int(k), rate, step), kept["right_SU"]
+        with np.load(file) as saved:
+            k, rate, step = saved["best"].tolist()
+            return (int(k), rate, step), saved["right_SU"]
 
     def rewards(k: int, rate: float, seed: int) -> np.ndarray:
         return learned(name, groups["training"], k, rate, epsilon, plan.rounds, seed)

@@ -22,8 +22,9 @@ from murmuration.preference.kinds.language_tastes import (
     TasteTokens,
 )
 from murmuration.preference.language.reward import SavedReward
+from murmuration.preference.linear.basis_start import START
 from murmuration.preference.linear.examples import pairs_with_texts
-from murmuration.preference.linear.tastes import NEITHER, START, accuracy_at, halves
+from murmuration.preference.linear.tastes import NEITHER, accuracy_at, halves
 from murmuration.preference.models import preference_model
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.adjacency import Adjacency
@@ -282,7 +283,7 @@ def test_personalize_measures_it_by_the_basis_and_by_nothing_else(saved, tmp_pat
     people = [*pairs([6] * 30)]
     result = personalize(folder, people, 400.0, out=tmp_path / "p")
     assert result.own == "basis"
-    features = RewardModel.load(folder).over_rows.features
+    features = RewardModel.load(folder).as_features
     judged, text_JK = pairs_with_texts(Judgements.from_rows(people), features)
     half_J = halves(text_JK, judged.start_U.numpy())
     exact = accuracy_at(judged, half_J, np.eye(ROWS, dtype=np.float32))
