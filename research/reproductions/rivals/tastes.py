@@ -39,6 +39,7 @@ from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.linear.basis_start import start_KD
 from murmuration.preference.linear.examples import PairExamples, pairs_with_texts
 from murmuration.preference.linear.fine_tuning import fine_tuned
+from murmuration.preference.linear.gradients import chunk_cuts
 from murmuration.preference.linear.half_predictions import Own, right_by_halves
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.linear.tastes import (
@@ -49,6 +50,7 @@ from murmuration.preference.linear.tastes import (
 )
 from murmuration.preference.models import PreferenceModel
 from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.mechanisms.numba_jit import kernel
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.btl import Training
 from murmuration.research.reproductions.entry import Reproduction, Rows, in_processes, tracked
@@ -139,20 +141,49 @@ class GroupExamples(TasteExamples):
         local: LocalSteps,
     ) -> tuple[Callable[[int], torch.Tensor], int]:
         del model, local
-        basis_KD = self.basis_KD(theta_E)
-        rows_S = np.split(taken_N.numpy(), np.cumsum(taken_S.numpy())[:-1])
+        basis_KD, ends_S = self.basis_KD(theta_E), np.cumsum(taken_S.numpy())
+        cuts = chunk_cuts(taken_S.numpy(), 4 * self.dimension)
+        x_RD, y_R = self.pairs.x_RD.numpy(), self.pairs.y_R.numpy()
 
         def update(chunk: int) -> torch.Tensor:
-            rows = rows_S[chunk]
-            x_MD, y_M = self.pairs.x_RD.numpy()[rows], self.pairs.y_R.numpy()[rows]
-            out_KD = np.zeros_like(basis_KD)
-            if len(rows):
-                mine = nearest(basis_KD, x_MD, y_M)
-                p_M = 1.0 / (1.0 + np.exp(-(x_MD @ basis_KD[mine])))
-                out_KD[mine] = (p_M - y_M) @ x_MD / len(rows)
-            return torch.from_numpy(out_KD.reshape(1, -1))
+            users = slice(cuts[chunk], cuts[chunk + 1])
+            first = int(ends_S[users.start - 1]) if users.start else 0
+            out_BKD = np.zeros((users.stop - users.start, *basis_KD.shape), np.float32)
+            _of_groups(x_RD, y_R, taken_N.numpy()[first:], ends_S[users] - first, basis_KD, out_BKD)
+            return torch.from_numpy(out_BKD.reshape(len(out_BKD), -1))
 
-        return update, len(rows_S)
+        return update, len(cuts) - 1
+
+
+@kernel()
+def _of_groups(
+    x_RD: np.ndarray,
+    y_R: np.ndarray,
+    taken_N: np.ndarray,
+    ends_B: np.ndarray,
+    basis_KD: np.ndarray,
+    out_BKD: np.ndarray,
+) -> None:
+    """Each user's gradient of the reward that `nearest` names, the others' being zero."""
+    rewards, dimension = basis_KD.shape
+    for b in range(len(ends_B)):
+        rows = taken_N[(ends_B[b - 1] if b else 0) : ends_B[b]]
+        logits, best, mine = np.empty((rewards, len(rows))), np.inf, 0
+        for k in range(rewards):
+            loss = 0.0
+            for m in range(len(rows)):
+                dot = 0.0
+                for d in range(dimension):
+                    dot += x_RD[rows[m], d] * basis_KD[k, d]
+                logits[k, m] = dot
+                loss += max(dot, 0.0) + np.log1p(np.exp(-abs(dot))) - y_R[rows[m]] * dot
+            if loss < best:
+                best, mine = loss, k
+        for m in range(len(rows)):
+            p = 1.0 / (1.0 + np.exp(-logits[mine, m]))
+            weight = (p - y_R[rows[m]]) / len(rows)
+            for d in range(dimension):
+                out_BKD[b, mine, d] += weight * x_RD[rows[m], d]
 
 
 def nearest(basis_KD: np.ndarray, x_MD: np.ndarray, y_M: np.ndarray) -> int:

@@ -47,14 +47,19 @@ def test_a_users_gradient_of_groups_moves_one_group(groups):
     counts_S = people.pairs.counts_U
     rows_N = torch.arange(int(counts_S.sum()))
     theta_E = torch.zeros(examples.dimension)
-    gradients = [*examples.user_gradients(theta_E, rows_N, counts_S, preference_model("btl"))]
+    chunks = examples.user_gradients(theta_E, rows_N, counts_S, preference_model("btl"))
+    gradients = torch.cat([*chunks])
+    assert len(gradients) == len(counts_S)
     basis_KD = examples.basis_KD(theta_E)
     x_RD, y_R = people.pairs.x_RD.numpy(), people.pairs.y_R.numpy()
-    for user, grad_BE in enumerate(gradients):
+    for user, grad_E in enumerate(gradients):
         rows = slice(int(people.pairs.start_U[user]), int(people.pairs.start_U[user + 1]))
         mine = nearest(basis_KD, x_RD[rows], y_R[rows])
-        grad_KD = grad_BE.reshape(basis_KD.shape).numpy()
+        grad_KD = grad_E.reshape(basis_KD.shape).numpy()
         assert np.flatnonzero(np.abs(grad_KD).sum(1)).tolist() == [mine]
+        p_M = 1.0 / (1.0 + np.exp(-(x_RD[rows] @ basis_KD[mine])))
+        expected_D = (p_M - y_R[rows]) @ x_RD[rows] / len(p_M)
+        np.testing.assert_allclose(grad_KD[mine], expected_D, rtol=1e-4, atol=1e-6)
 
 
 def test_own_rewards_come_from_the_known_half():
