@@ -352,13 +352,13 @@ def described_base(config: Settings) -> dict[str, Any]:
         "head_layer": config.head_layer,
         "head_pooling": config.head_pooling,
     }
+    tastes = {"tastes": config.tastes} if config.tastes > 1 else {}
     if not config.base:
-        tastes = {"tastes": config.tastes} if config.tastes > 1 else {}
         return parse_features(config.features, config.length) | tastes
     for name in ("features", "length"):
         if getattr(config, name) != getattr(Settings, name):
             raise InputError(f"--{name} is for a linear head: leave it out, or --base")
-    chosen = {name: value for name, value in given.items() if value}
+    chosen = {name: value for name, value in given.items() if value} | tastes
     settings = BaseSettings(path=resolve_base(config.base), **chosen)
     if config.policies:
         said = [
@@ -366,7 +366,7 @@ def described_base(config: Settings) -> dict[str, Any]:
         ]
         return {**vars(settings), "kind": CLASS, "train": NOTHING, "policies": said}
     if settings.train == "head":
-        return {"kind": HEAD, **{name: getattr(settings, name) for name in SETTINGS}}
+        return {"kind": HEAD, **{name: getattr(settings, name) for name in SETTINGS}, **tastes}
     return {"kind": KIND, **vars(settings)}
 
 
