@@ -265,7 +265,7 @@ def of_several_runs(events: Iterable[tuple[Event, int]]) -> list[tuple[Event, in
 
 def by_part(events: Iterable[tuple[Event, int]]) -> list[list[tuple[Event, int]]]:
     """Return what a user of each part is exposed to: the events of the part, and all that have
-    none.
+    none. Of parts whose users are exposed to the same, one.
 
     One list with everything if no event belongs to a part.
     """
@@ -273,11 +273,12 @@ def by_part(events: Iterable[tuple[Event, int]]) -> list[list[tuple[Event, int]]
     parts = sorted({event.part for event, _ in events if isinstance(event, ParallelEvent)})
     if not parts:
         return [events]
-    return [
-        [
+    exposed = (
+        tuple(
             (event.event, times) if isinstance(event, ParallelEvent) else (event, times)
             for event, times in events
             if not isinstance(event, ParallelEvent) or event.part == part
-        ]
+        )
         for part in parts
-    ]
+    )
+    return [list(part) for part in dict.fromkeys(exposed)]

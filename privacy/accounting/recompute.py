@@ -44,6 +44,9 @@ RULES = {
     "as many exp(y / s - 1 / (2 s^2)), y normal, discretized by mean-preserving spreads; 1 stands "
     "for those of rounds that are not released",
     "allocated-later": "later rounds of blocks: charged with the first",
+    "banded-gaussian": "banded noise: users are in one of as many groups as there are bands, whose "
+    "turn a round is; the noise of a round is correlated with that of the rounds before, in which "
+    "none of the group were, so a round costs its group one sampled Gaussian",
     "random-stopping": "the best of K candidates, K truncated negative binomial (eta, gamma): "
     "D'(l) = D(l) + (1 + eta) min over m >= 1 of ((1 - 1/m) D(m) + log(1/gamma) / m) + log E[K] / "
     "(l - 1), D the worst candidate's Renyi divergence: log E of (1 - h) exp(rounds of sampled "
@@ -85,12 +88,13 @@ def training(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[Charges]:
                 event = event["event"]
             if event["kind"] == "on-grid":
                 event = event["event"]
-            if event["kind"] in ("tested-gaussian", "group-gaussian"):
+            if event["kind"] in ("tested-gaussian", "group-gaussian", "banded-gaussian"):
                 names = ("probability", "noise_multiplier")
                 event = {"kind": "poisson-gaussian", **{name: event[name] for name in names}}
             if event["kind"] in _COMPUTED:
                 of_part.append((event, times))
-        result.append(of_part)
+        if of_part not in result:
+            result.append(of_part)
     return result
 
 

@@ -29,11 +29,29 @@ class Sampled(Retained):
         "one random round of every users / --cohort. [default: poisson]",
         choices=("poisson", "allocation"),
     )
+    noise_correlation: str = setting(
+        "none",
+        "Noise of several rounds. none: independent. banded: each round takes back some of the "
+        "noise before it, and groups of users take turns. [default: none]",
+        choices=("none", "banded"),
+    )
+    bands: int = setting(
+        0,
+        "--noise-correlation banded: how many rounds share noise, and groups take turns. "
+        "[default: 2, 4, 8, 16 or 32, by the least error]",
+        good=lambda value: value == 0 or 2 <= value <= 60,
+        expected="2 to 60",
+    )
 
     @property
     def allocated(self) -> bool:
         """Return whether each user is in one random round of each block."""
         return self.sampling == "allocation"
+
+    @property
+    def banded(self) -> bool:
+        """Return whether noise is correlated over the rounds."""
+        return self.noise_correlation == "banded"
 
 
 @dataclass(frozen=True)
