@@ -442,7 +442,7 @@ FAULTS = {
     ),
     "long-columns": Fault(
         "noise that is correlated by a factor whose columns are longer than 1",
-        partial(audit_banded, factor=_LongColumns((0.8, 1.0, 0.6))),
+        partial(audit_banded, factor=_LongColumns((1.2, 1.2, 0.9))),
         "tests/privacy/continual/test_banded.py::test_what_is_no_factor_is_refused",
         "a factor with longer columns cannot be built",
         adjacency=Adjacency.ZERO_OUT,
