@@ -250,7 +250,7 @@ def _allocated(
 
 
 #: Numbers of bands that are compared where none is given.
-BANDS = (2, 4, 8, 16, 32)
+BANDS = (2, 4, 8, 10, 16, 20, 32)
 #: Of more rounds than this a matrix of all pairs of them takes gigabytes.
 MOST_BANDED_ROUNDS = 4_000
 

@@ -38,7 +38,7 @@ class Sampled(Retained):
     bands: int = setting(
         0,
         "--noise-correlation banded: how many rounds share noise, and groups take turns. "
-        "[default: 2, 4, 8, 16 or 32, by the least error]",
+        "[default: one of 2 to 32, by the least error]",
         good=lambda value: value == 0 or 2 <= value <= 60,
         expected="2 to 60",
     )
