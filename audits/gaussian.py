@@ -216,10 +216,10 @@ def audit_banded(task: Task, factor: Banded = _FACTOR, *, every_round: bool = Fa
                 exact_N, round_=round_, label="sum", ledger=ledger, source=source, memory=memory
             )
             before.appendleft(noisy_N / clip.norm)
-            mixed.append(sum(c * x_N for c, x_N in zip(column, before, strict=False)))
+            mixed.append(np.sum([c * x_N for c, x_N in zip(column, before, strict=False)], axis=0))
             first = round_ - factor.bands + 1  # of the rounds that all of ``mixed`` is about
             if first >= 1 and (every_round or sampler.group(first) == 0):
-                matched_N = sum(c * y_N for c, y_N in zip(column, mixed, strict=True)) / longer
+                matched_N = column @ np.array(mixed) / longer
                 score_N += log_ratio(matched_N, coins.probability, noise / math.sqrt(longer))
         return score_N
 

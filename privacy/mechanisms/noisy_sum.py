@@ -31,7 +31,12 @@ from murmuration.privacy.mechanisms.grid import COUNT_STEP
 from murmuration.privacy.mechanisms.numba_jit import kernel
 from murmuration.privacy.mechanisms.parallel import each_stretch
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import AllocationSampler, PoissonSampler
+from murmuration.privacy.mechanisms.sampling import (
+    AllocationSampler,
+    CyclicSampler,
+    PoissonSampler,
+    Sampler,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +58,7 @@ class GaussianSum:
     ``released`` says how many rounds of a block will be run, if not all.
     """
 
-    sampler: PoissonSampler | AllocationSampler
+    sampler: Sampler
     clip: UserClip
     noise_multiplier: float
     adjacency: Adjacency
@@ -70,6 +75,8 @@ class GaussianSum:
                     f"random allocation has no guarantee under {self.adjacency}; "
                     "use add-remove or zero-out, or Poisson sampling"
                 )
+        elif isinstance(self.sampler, CyclicSampler):
+            raise ValueError("groups of users take turns where noise is correlated, and not here")
         elif self.later or self.released:
             raise ValueError("Poisson cohorts have no blocks: every round pays for itself")
         if not math.isfinite(self.clip.sensitivity(self.adjacency)):

@@ -85,7 +85,7 @@ def test_the_slope_of_the_search_is_that_of_what_it_minimises(bands):
 
 
 def test_all_bands_are_as_good_as_the_square_root_and_no_better_than_is_possible():
-    """Of prefix sums the square root is nearly the best (Fichtenberger et al. 2023)."""
+    """For prefix sums the square root is nearly the best (Fichtenberger et al. 2023)."""
     rounds = 64
     workload, root = prefix_sums(rounds), SquareRoot(rounds).coefficients_W
     by_root = workload.error(Banded.scaled(root))
@@ -109,7 +109,7 @@ def test_one_by_one_releases_are_best_with_independent_noise():
 
 
 def test_two_bands_by_hand():
-    """Of two rounds and their sum: ‖c‖² (‖first‖² + ‖sum‖²) of C⁻¹ = (1, −c)."""
+    """Two rounds and their sum: ‖c‖² (‖first‖² + ‖sum‖²) of C⁻¹ = (1, −c)."""
     workload = prefix_sums(2)
     grid = np.linspace(-0.5, 1.5, 20_001)
     least = ((1 + grid**2) * (1 + (1 - grid) ** 2 + 1)).min() / 3

@@ -199,6 +199,7 @@ def test_a_candidate_that_costs_more_than_was_charged_ends_the_search(crowd, tmp
         ({"strategy": "adaptive"}, "adaptive cannot be searched"),
         ({"strategy": "nonprivate"}, "nonprivate cannot be searched"),
         ({"sampling": "allocation"}, "--sampling poisson"),
+        ({"noise_correlation": "banded"}, "--noise-correlation none"),
         ({"adjacency": "replace"}, "replace cannot be searched"),
         ({"exact_heldout": True}, "a score that is private"),
         ({"heldout": 0.0}, "a score that is private"),
