@@ -204,6 +204,8 @@ BAD = {
     "local_rate": [-0.1, math.nan, math.inf],
     "variant": ["", "best"],
     "sampling": ["", "shuffled"],
+    "noise_correlation": ["", "blt"],
+    "bands": [-1, 1, 61],
     "reading": ["", "literal"],
     "releases": [0, 1501],
     "release": [0, 1501],
