@@ -201,7 +201,7 @@ def plan(
     allocated, banded = sampling == "allocation", noise_correlation == "banded"
     if bands is not None and not (banded and bands >= 2):
         raise InputError("--bands is for --noise-correlation banded, and at least 2")
-    if banded and (allocated or optimize):
+    if banded and (sampling != "poisson" or optimize):
         raise InputError("--noise-correlation banded: leave out --sampling and --optimize")
     if choose and users:
         usual = usual_cohort(users)

@@ -110,7 +110,7 @@ def test_what_has_no_event_there_is_left_out_and_named():
     plain = told((GAUSSIAN, 5))
     assert recompute.by_our_rules(plain) == []
     assert recompute.by_our_rules(told(*more)) == list(recompute.RULES.values())
-    assert recompute.training(told(*more)) == [plain * 4]
+    assert recompute.training(told(*more)) == [plain * 5]
     assert recompute.training(told(*more[:3])) == [[]]
 
 
