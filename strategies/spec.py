@@ -351,6 +351,7 @@ def described_base(config: Settings) -> dict[str, Any]:
         "as_published": config.as_published,
         "head_layer": config.head_layer,
         "head_pooling": config.head_pooling,
+        "tastes": max(1, config.tastes),
     }
     tastes = {"tastes": config.tastes} if config.tastes > 1 else {}
     if not config.base:
@@ -358,7 +359,7 @@ def described_base(config: Settings) -> dict[str, Any]:
     for name in ("features", "length"):
         if getattr(config, name) != getattr(Settings, name):
             raise InputError(f"--{name} is for a linear head: leave it out, or --base")
-    chosen = {name: value for name, value in given.items() if value} | tastes
+    chosen = {name: value for name, value in given.items() if value}
     settings = BaseSettings(path=resolve_base(config.base), **chosen)
     if config.policies:
         said = [

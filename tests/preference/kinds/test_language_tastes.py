@@ -29,6 +29,7 @@ from murmuration.preference.models import preference_model
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.sharing.export import Sharing, export
 
 BTL = preference_model("btl")
 CLIP = UserClip(0.1)
@@ -290,6 +291,14 @@ def test_personalize_measures_it_by_the_basis_and_by_nothing_else(saved, tmp_pat
     assert result.measured.personal == pytest.approx(exact.personal, abs=0.02)
     with pytest.raises(InputError, match="leave out --step"):
         personalize(folder, people, 400.0, out=tmp_path / "q", step=0.1)
+
+
+def test_what_is_exported_has_the_basis(saved, language_model, tmp_path):
+    export(saved[0], tmp_path / "out", Sharing(without_promise=True))
+    there, here = (
+        RewardModel.load(folder, language_model("gpt2")) for folder in (saved[0], tmp_path / "out")
+    )
+    np.testing.assert_array_equal(there.tastes_VH, here.tastes_VH)
 
 
 def test_one_reward_for_all_has_none_of_ones_own(language_model, tmp_path):
