@@ -173,26 +173,19 @@ def audit_allocated(task: Task, draw: Draw = Block.draw, *, known: bool = False)
     return both_sides(task, one).measured(task)
 
 
-#: From a sampler, users' names, the source and a number of a draw to the places of a cohort.
-DrawCapped = Callable[[TruncatedSampler, np.ndarray, Randomness, int], np.ndarray]
-_LISTED, _MOST, _CANARY = 64, 32, 0
+_LISTED = 64
 
 
 def audit_truncated(
-    task: Task,
-    draw: DrawCapped = TruncatedSampler.draw,
-    *,
-    last: float = 0.5,
-    known: bool = False,
+    task: Task, *, probability: float = 0.5, most: int = 32, known: bool = False
 ) -> Measured:
-    """One sum over a cohort of at most half of 64 users, of half of whom coins come up.
+    """One sum over a cohort of at most ``most`` of 64 users.
 
     In the worst case what the others contribute tells who of them is in, so the attacker knows how
     many are: where they are as many as may be the sum says nothing, else the likelihood ratio is
-    the Poisson one. Two ways to get it wrong: another ``draw``, after which the canary is in with
-    probability ``last`` where there is room for one user more; or a cohort that is ``known``.
+    the Poisson one. It would be wrong if it were ``known`` who is in, the canary too.
     """
-    sampler, clip = TruncatedSampler(0.5, _MOST), UserClip(_CLIP)
+    sampler, clip = TruncatedSampler(probability, most), UserClip(_CLIP)
 
     def charges(sigma: float) -> dict[Event, int]:
         return GaussianSum(sampler, clip, sigma, task.adjacency).charges(1)
@@ -201,25 +194,19 @@ def audit_truncated(
     mechanism = GaussianSum(sampler, clip, noise, task.adjacency)
     replaced = task.adjacency.vectors_changed == 2
     canary = clip.clip_sum(torch.tensor([[_LONG]])).item()
-    names = np.arange(_LISTED, dtype=np.uint64)
 
     def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
-        there_N, others_N = np.zeros(task.trials, dtype=bool), np.zeros(task.trials, dtype=int)
-        for trial in range(task.trials):
-            places = draw(sampler, names, source, trial)
-            there_N[trial] = _CANARY in places
-            others_N[trial] = len(places) - there_N[trial]
+        there_N, others_N = capped_cohorts(sampler, _LISTED, task.trials, source)
         mine = (-canary if replaced else 0.0) if second else canary
         noisy_N = mechanism.release(
             there_N * mine, round_=1, covers="gradient sum", ledger=ledger, source=source
         )
-        score_N = np.zeros(task.trials)
-        groups = [(last, others_N == _MOST - 1), (sampler.probability, others_N < _MOST - 1)]
-        for share, at_N in [(1.0, there_N)] if known else groups:
-            x_N = noisy_N[at_N] / clip.norm
-            score_N[at_N] = log_ratio(x_N, share, noise)
-            if replaced:
-                score_N[at_N] -= log_ratio(-x_N, share, noise)
+        told_N = there_N if known else others_N < most
+        share = 1.0 if known else probability
+        x_N, score_N = noisy_N / clip.norm, np.zeros(task.trials)
+        score_N[told_N] = log_ratio(x_N[told_N], share, noise)
+        if replaced:
+            score_N[told_N] -= log_ratio(-x_N[told_N], share, noise)
         return score_N
 
     return both_sides(task, one).measured(task)
@@ -277,6 +264,20 @@ def audit_banded(task: Task, factor: Banded = _FACTOR, *, every_round: bool = Fa
         return score_N
 
     return both_sides(task, one).measured(task)
+
+
+def capped_cohorts(
+    sampler: TruncatedSampler, listed: int, cohorts: int, source: Randomness, first: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return, for each of so many cohorts of as many ``listed`` users, whether the first of them is
+    in, and how many others are; numbered from ``first`` on."""
+    names = np.arange(listed, dtype=np.uint64)
+    there_N, others_N = np.zeros(cohorts, dtype=bool), np.zeros(cohorts, dtype=int)
+    for at in range(cohorts):
+        places = sampler.draw(names, source, first + at)
+        there_N[at] = 0 in places
+        others_N[at] = len(places) - there_N[at]
+    return there_N, others_N
 
 
 def audit_joint(
@@ -427,11 +428,11 @@ TARGETS = {
         power=0.6,
     ),
     "truncated-gaussian": Target(
-        "one Gaussian sum over at most 32 of 64 users, half of whose coins come up",
+        "one Gaussian sum over at most 32 of 64 users, q = 0.5",
         audit_truncated,
         adjacencies=ALL - {Adjacency.ADD_REMOVE},
-        trials=100_000,
-        power=0.4,
+        trials=200_000,
+        power=0.3,
     ),
     "banded-gaussian": Target(
         "9 Gaussian sums of 3 groups in turn, with noise that 3 rounds share",

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 import numpy as np
 import torch
 from flwr.app import Message
-from scipy import special, stats
+from scipy import special
 
 from murmuration.audits.exponential import audit_choice
 from murmuration.audits.faults import Fault
@@ -27,6 +27,8 @@ from murmuration.audits.gaussian import (
     audit_distributed,
     audit_gaussian,
     audit_truncated,
+    capped_cohorts,
+    log_ratio,
     sampled_sums,
 )
 from murmuration.audits.hold_out import CANARY, Attack, audit_hold_out
@@ -343,20 +345,30 @@ def _next_too(block: Block, names_N: np.ndarray, round_: int) -> np.ndarray:
     return np.union1d(block.draw(names_N, round_), block.draw(names_N, after))
 
 
-def _by_lot(
-    sampler: TruncatedSampler, names_N: np.ndarray, source: Randomness, round_: int
-) -> np.ndarray:
-    """Coins are tossed once; of those that are too many some are left out by lot."""
-    drawn = PoissonSampler(sampler.probability).draw(names_N, source, round_)
-    order_S = source.user_words("lot", round_, names_N[drawn])
-    return np.sort(drawn[np.argsort(order_S)[: sampler.most]])
+def _private_list(task: Task) -> Measured:
+    """Ten cohorts of at most four of eight users, or of the seven without the canary, charged as
+    Poisson ones; others' contributions tell how many of them are in."""
+    rounds, capped = 10, TruncatedSampler(0.5, 4)
+    noise = noise_multiplier_for(
+        task.epsilon, delta=DELTA, probability=0.5, rounds=rounds, adjacency=task.adjacency
+    )
+    mechanism = GaussianSum(PoissonSampler(0.5), _CLIP, noise, task.adjacency)
 
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
+        score_N = np.zeros(task.trials)
+        for round_ in range(1, rounds + 1):
+            first = round_ * task.trials
+            there_N, others_N = capped_cohorts(capped, 8 - second, task.trials, source, first)
+            others_N += second & there_N  # there is no canary
+            exact_N = 0.0 * there_N if second else _CLIP.norm * there_N
+            noisy_N = mechanism.release(
+                exact_N, round_=round_, covers="gradient sum", ledger=ledger, source=source
+            )
+            told_N = log_ratio(noisy_N / _CLIP.norm, 0.5, noise)
+            score_N += np.where(others_N < capped.most, told_N, math.log(0.5))
+        return score_N
 
-def _in_the_last_place(users: int, most: int) -> float:
-    """How likely somebody is in a cohort of ``_by_lot`` where the others are one less than most."""
-    others_K = stats.binom.pmf(np.arange(users), users - 1, 0.5)[most - 1 :]
-    there = float(others_K @ (most / np.arange(most, users + 1)))
-    return there / (there + float(others_K[0]))
+    return both_sides(task, one).measured(task)
 
 
 def _fresh_coins(task: Task) -> Measured:
@@ -450,19 +462,20 @@ FAULTS = {
         "tests/privacy/test_seeded_faults.py::key_of_the_round_alone",
         "a block's key has 32 secret bytes, and is kept in private/",
     ),
-    "left-out-by-lot": Fault(
-        "of a cohort above its cap some are left out by lot, charged as if all tossed again",
-        partial(audit_truncated, draw=_by_lot, last=_in_the_last_place(64, 32)),
-        "tests/privacy/test_seeded_faults.py::some_left_out_by_lot",
-        "a cohort with a cap is drawn in one place, by coins alone",
-        adjacency=Adjacency.ZERO_OUT,
+    "cap-on-a-private-list": Fault(
+        "a cap on the cohort where the list of users is private, charged as Poisson sampling",
+        _private_list,
+        "tests/privacy/accounting/test_mixture.py::test_with_one_user_more_on_the_list_a_cap",
+        "the mechanism and its event are refused under add-remove",
+        trials=8_000,
     ),
     "public-capped-cohort": Fault(
         "who is in a cohort with a cap is known",
-        partial(audit_truncated, known=True),
+        partial(audit_truncated, probability=1 / 32, most=6, known=True),
         "tests/privacy/mechanisms/test_sampling.py::test_without_a_seed_every_toss_is_another",
         "coins come from a key of 32 secret bytes, another for each toss",
         adjacency=Adjacency.ZERO_OUT,
+        trials=60_000,
     ),
     "every-turn": Fault(
         "users in the rounds of all groups, with noise that is for those of one",

@@ -76,6 +76,26 @@ def test_users_are_allocated_alike_everywhere(data: str, tmp_path: Path, runtime
     assert [place for place, kind in enumerate(kinds, 1) if kind == "allocated-gaussian"] == [1, 5]
 
 
+@pytest.mark.parametrize(
+    "runtime", [pytest.param(Runtime.FLOWER, marks=pytest.mark.flower), Runtime.RAY]
+)
+@pytest.mark.slow
+def test_caps_are_kept_alike_everywhere(data: str, tmp_path: Path, runtime: Runtime) -> None:
+    config = replace(SMALL, data=data, adjacency="zero-out")
+    config = config.changed(sampling="truncated-poisson", users=80, cohort=20, max_cohort=26)
+    pair = [
+        weights(config, tmp_path / where, runtime=where, users_per_node=50)
+        for where in (Runtime.LOCAL, runtime)
+    ]
+    np.testing.assert_array_equal(*pair)
+    ledgers = [
+        read_charges(tmp_path / where / "ledger.jsonl") for where in (Runtime.LOCAL, runtime)
+    ]
+    one, other = ([(c.event, c.round, c.replay) for c in ledger] for ledger in ledgers)
+    assert one == other
+    assert {event.kind for event, round_, _ in one if round_} == {"truncated-gaussian"}
+
+
 def test_users_are_allocated_alike_under_masks(data: str, tmp_path: Path) -> None:
     config = replace(SMALL, data=data, adjacency="zero-out")
     config = config.changed(sampling="allocation", users=80, cohort=20)
