@@ -13,6 +13,7 @@ Legend: N trials, B users in a chunk, D dimensions.
 """
 
 import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -27,6 +28,8 @@ from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import ALL, COMES_OR_GOES, DELTA, Measured, Scores, Target, Task
+from murmuration.privacy.continual.banded import Banded
+from murmuration.privacy.continual.banded_sum import BandedSum, NoiseMemory
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise, installed
@@ -47,6 +50,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import (
     AllocationSampler,
     Block,
+    CyclicSampler,
     PoissonSampler,
     TruncatedSampler,
 )
@@ -203,6 +207,60 @@ def audit_truncated(
         score_N[told_N] = log_ratio(x_N[told_N], share, noise)
         if replaced:
             score_N[told_N] -= log_ratio(-x_N[told_N], share, noise)
+        return score_N
+
+    return both_sides(task, one).measured(task)
+
+
+#: Of banded noise: how it is correlated, and how often a user is in, over three cycles.
+_FACTOR = Banded((0.8, 0.5, 0.3))
+_TURN, _CYCLES = 0.5, 3
+
+
+def audit_banded(task: Task, factor: Banded = _FACTOR, *, every_round: bool = False) -> Measured:
+    """Sums of three groups in turn, with noise that is correlated over three rounds.
+
+    The attacker knows the canary's group and takes the correlation back: C times what was released.
+    Of that, what the canary may be in is matched with their column of C, turn by turn.
+
+    Two ways to get it wrong: a ``factor`` with longer columns, or a canary whose coins are tossed
+    in ``every_round``, and not on the turns of their group alone.
+    """
+    sampler, clip = CyclicSampler(_TURN / factor.bands, factor.bands), UserClip(_CLIP)
+    rounds = factor.bands * _CYCLES
+
+    def make(sigma: float) -> BandedSum:
+        return BandedSum(sampler, clip, sigma, task.adjacency, factor)
+
+    noise = accountant.calibrate_noise(
+        task.epsilon,
+        lambda sigma: make(sigma).charges(rounds),
+        delta=DELTA,
+        adjacency=task.adjacency,
+    )
+    mechanism, coins = make(noise), sampler.of_group
+    canary = clip.clip_sum(torch.tensor([[_LONG]])).item()
+    names_N = np.arange(task.trials, dtype=np.uint64)
+    column = np.array(factor.coefficients)
+    longer = float(column @ column)
+
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
+        memory, score_N = NoiseMemory(factor), np.zeros(task.trials)
+        before: deque[np.ndarray] = deque(maxlen=factor.bands)  # the last sums, the newest first
+        mixed: deque[np.ndarray] = deque(maxlen=factor.bands)  # C times these, the oldest first
+        for round_ in range(1, rounds + 1):
+            exact_N, here = np.zeros(task.trials), every_round or sampler.group(round_) == 0
+            if here and not second:
+                exact_N[coins.draw(names_N, source, round_)] = canary
+            noisy_N = mechanism.release(
+                exact_N, round_=round_, label="sum", ledger=ledger, source=source, memory=memory
+            )
+            before.appendleft(noisy_N / clip.norm)
+            mixed.append(np.sum([c * x_N for c, x_N in zip(column, before, strict=False)], axis=0))
+            first = round_ - factor.bands + 1  # of the rounds that all of ``mixed`` is about
+            if first >= 1 and (every_round or sampler.group(first) == 0):
+                matched_N = column @ np.array(mixed) / longer
+                score_N += log_ratio(matched_N, coins.probability, noise / math.sqrt(longer))
         return score_N
 
     return both_sides(task, one).measured(task)
@@ -375,6 +433,13 @@ TARGETS = {
         adjacencies=ALL - {Adjacency.ADD_REMOVE},
         trials=200_000,
         power=0.3,
+    ),
+    "banded-gaussian": Target(
+        "9 Gaussian sums of 3 groups in turn, with noise that 3 rounds share",
+        audit_banded,
+        adjacencies=COMES_OR_GOES,
+        trials=2_500_000,
+        power=0.6,
     ),
     "adaptive": Target(
         "Gaussian sum and count of who was not clipped, in one charge", audit_joint, trials=40_000

@@ -34,7 +34,7 @@ from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.hashing import FeatureMap, feature_map, finite_features
 from murmuration.preference.language.checkpoint import check_same, digest_of, folder_of
 from murmuration.preference.linear.examples import pair_examples
-from murmuration.preference.linear.tastes import own_weights
+from murmuration.preference.linear.tastes import weights_of
 from murmuration.preference.model_folder import SaveOptions, replace_folder
 from murmuration.preference.models import models
 from murmuration.preference.scoring import Text, scores_of, strings_of
@@ -176,11 +176,9 @@ class RewardModel:
         if not len(self.tastes_VD):
             raise InputError("the model has one reward for all: train it with --tastes 2 or more")
         rows = {"one_user_per_row": True, **declared}
-        examples = pair_examples(read_judgements(data, self.model, columns, rows), self.features)
-        if examples.kind != "pairs":
-            raise InputError(f"own judgements must be pairs, not {examples.kind}")
+        judgements = read_judgements(data, self.model, columns, rows)
         basis_KD = np.concatenate([self.theta_D[None], self.tastes_VD])
-        own_V = own_weights(examples.x_RD.numpy(), examples.y_R.numpy(), basis_KD)
+        own_V = weights_of(judgements, self.features, basis_KD)
         return RewardModel(self.theta_D + own_V @ self.tastes_VD, self.features, self.model)
 
     def save(

@@ -75,6 +75,7 @@ _LACKING: dict[str, Any] = {
     "heldout_loss": None,
     "heldout_perplexity": None,
     "heldout_loss_noise": None,
+    "policy_moved": None,
     "policy_saturated": None,
     "policy_chosen_ratio": None,
     "policy_rejected_ratio": None,

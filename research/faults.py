@@ -23,6 +23,7 @@ from murmuration.audits.exponential import audit_choice
 from murmuration.audits.faults import Fault
 from murmuration.audits.gaussian import (
     audit_allocated,
+    audit_banded,
     audit_distributed,
     audit_gaussian,
     audit_truncated,
@@ -53,6 +54,7 @@ from murmuration.privacy.accounting.events import PureDp
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import DELTA, Measured, Task
+from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.continual.prefix_sums import PrefixSums
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.discrete_laplace import LaplaceSum
@@ -104,6 +106,13 @@ class _TwoThirds(GaussianSum):
     @property
     def std(self) -> float:
         return super().std * 2 / 3
+
+
+class _LongColumns(Banded):
+    """With columns of any length."""
+
+    def __post_init__(self) -> None:
+        pass
 
 
 class _OtherClip(GaussianSum):
@@ -467,6 +476,20 @@ FAULTS = {
         "coins come from a key of 32 secret bytes, another for each toss",
         adjacency=Adjacency.ZERO_OUT,
         trials=60_000,
+    ),
+    "every-turn": Fault(
+        "users in the rounds of all groups, with noise that is for those of one",
+        partial(audit_banded, every_round=True),
+        "tests/strategies/rounds/test_banded.py::test_the_check_catches_those_who_ask_others",
+        "the sampler asks the users of the round's group, by their names alone",
+        adjacency=Adjacency.ZERO_OUT,
+    ),
+    "long-columns": Fault(
+        "noise that is correlated by a factor whose columns are longer than 1",
+        partial(audit_banded, factor=_LongColumns((1.2, 1.2, 0.9))),
+        "tests/privacy/continual/test_banded.py::test_what_is_no_factor_is_refused",
+        "a factor with longer columns cannot be built",
+        adjacency=Adjacency.ZERO_OUT,
     ),
     "fresh-coins": Fault(
         "fresh coins for a label that was asked for again",

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from math import isfinite
+from typing import Any, cast
 
 import numpy as np
 from flwr.serverapp import Grid
@@ -16,6 +17,7 @@ from flwr.serverapp import Grid
 from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.kinds.model import Model
+from murmuration.preference.kinds.policy import PolicyModel
 from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.preference.language.policy_class import policy_of
 from murmuration.preference.model_folder import SaveOptions
@@ -35,6 +37,7 @@ from murmuration.reporting.report import write_report
 from murmuration.server.evaluation import examples_of_test, on_bad_rows, read_test
 from murmuration.server.lineage import covering, files_of, lineage_of, lineage_of_data
 from murmuration.server.policies import with_class
+from murmuration.server.policy_distance import nats_moved, remark
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import OnMetrics, train
 from murmuration.strategies.config import RunConfig
@@ -103,6 +106,11 @@ def run_training(
             most = MOST_BY_A_LANGUAGE_MODEL if config.base else MOST_SCORED
             judgements = data.as_judgements("users' texts are not judged")
             result["baselines"] = computed(on_public_test(judgements, score, most))
+        if config.task == "policy" and model.trains:
+            moved = nats_moved(cast(PolicyModel, model).network, trained.theta_D)
+            result["policy_moved"] = computed(moved if isfinite(moved) else None)
+            if words := remark(moved):
+                result["warnings"] = computed([words, *result["warnings"]])
         account = first_sentence(str(result["account"])) if config.private else None
         about = details(promise, result=result, sampling=account, rows=WORDS[config.task].rows[:-1])
         ledgers = None  # its run's lies beside it

@@ -35,6 +35,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import (
     AllocationSampler,
     PoissonSampler,
+    Sampler,
     TruncatedSampler,
 )
 from murmuration.privacy.mechanisms.tally import Tally
@@ -80,7 +81,7 @@ class Plan(Protocol):
     """What a strategy samples, what that costs, and what nodes do; see ``strategies.sums``."""
 
     @property
-    def sampler(self) -> PoissonSampler | AllocationSampler:
+    def sampler(self) -> Sampler:
         """Draws the cohort of each round."""
         ...
 
@@ -136,7 +137,8 @@ class CohortStrategy(Strategy):
     #: instead of a sum. The totals hold a row for each user of the cohort, zero until one comes.
     stacked: frozenset[str] = frozenset()
     #: Whether a seeded round that does not repeat bit for bit, when a simulation is resumed, can be
-    #: drawn and charged again. Only where no draw is over several rounds, so never in a block.
+    #: drawn and charged again. Only where no draw is over several rounds: never in a block, and
+    #: never with noise that rounds share.
     draws_again: bool = False
     #: What nodes are told of the plan; see ``strategies.protocol.stated_plan``.
     stated: str = ""
@@ -165,7 +167,7 @@ class CohortStrategy(Strategy):
         self.plan, self.ledger = plan, ledger
         self.participants = participants
         self.sampler, self.optimizer = plan.sampler, optimizer
-        if isinstance(self.sampler, AllocationSampler):
+        if not isinstance(self.sampler, PoissonSampler):
             self.draws_again = False
         self.source, self.features, self.log, self.timeout = source, features, log, timeout
         self.model, self.min_nodes = model, min_nodes

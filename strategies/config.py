@@ -316,15 +316,12 @@ def _check_together(config: RunConfig, strategy: Strategy) -> None:
 
 def _check_tastes(config: RunConfig, strategy: Strategy) -> None:
     """Refuse what a basis with users' own weights is not for."""
-    if config.base and config.train == "head":
+    if config.task != "reward":
+        raise InputError("--tastes is for a reward: leave out --task")
+    if config.once_per_text:
         raise InputError(
-            f"--tastes learns its basis over --features: give --features {config.base} in place of "
-            "--base and --train head, which learns a head on the same states"
-        )
-    if config.base or config.task != "reward":
-        raise InputError(
-            "--tastes is for a linear reward over --features (smollm2 or a GGUF file are a "
-            "language model's states): leave out --base and --task"
+            "--once-per-text takes one gradient of a text for all, and with --tastes each user has "
+            "another: leave one of them out"
         )
     if config.model != "btl" or config.schema.kind != "pairs":
         raise InputError("--tastes is for pairs and --model btl: leave out --model and --kind")

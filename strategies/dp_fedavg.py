@@ -36,17 +36,18 @@ from murmuration.strategies.spec import (
     RunContext,
     Strategy,
     clip_norm,
-    cohort_bytes,
-    supported,
 )
 from murmuration.strategies.uls import (
     DEFAULT_CLIP,
     Uls,
     UlsPlan,
-    account,
+    built,
     check_sampling,
+    correlation,
     max_cohort,
     no_shares,
+    on_a_grid,
+    under_masks,
 )
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
             "--once-per-text: after a local step users are no longer at the same place, so texts "
             "have a gradient for each: leave it out, or take --local-steps 1"
         )
+    correlated = correlation(context)
     plan = FedAvgPlan.for_epsilon(
         config.epsilon,
         clip=UserClip(config.clip_norm or default_clip(local)),
@@ -121,23 +123,19 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         normalized=own.normalized,
         allocated=own.allocated,
         max_cohort=max_cohort(context),
+        factor=correlated and correlated.factor,
         local=local,
         **context.cohort_sizes,
     )
-    optimizer = context.optimizer("sgd", plan.noise, plan.rate_ceiling)
-    return BuiltStrategy.of(
-        DpFedAvg(plan, ledger, **context.arguments(optimizer)),
+    return built(
+        DpFedAvg,
         plan,
         context,
-        clip_norm=plan.clip.norm,
-        group_size=plan.group_size,
-        bytes_per_user=cohort_bytes(context),
-        account=account(
-            plan,
-            f"took {local.steps} gradient steps of length {local.rate:g} on at most "
-            f"{plan.group_size:,} of their judgements, starting from the model, and contributed "
-            "one vector: how far these had led,",
-        ),
+        ledger,
+        correlated,
+        f"took {local.steps} gradient steps of length {local.rate:g} on at most "
+        f"{plan.group_size:,} of their judgements, starting from the model, and contributed "
+        "one vector: how far these had led,",
     )
 
 
@@ -148,8 +146,8 @@ DP_FEDAVG = Strategy(
     node_halves={"dp-fedavg": NodeHalf(client_update, length=clip_norm)},
     settings=FedAvgSettings,
     adjacencies=ALL,
-    discrete=supported,
-    masks=supported,
+    discrete=on_a_grid,
+    masks=under_masks,
     node_noise=no_shares,
     check=check_sampling,
     solve=sampled_users,

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from murmuration.preference.choices import OPTIMIZERS
+from murmuration.privacy.continual.banded import Workload
 from murmuration.strategies.aup.schedule import Phase
 
 #: How far noise moves a linear head in a whole run.
@@ -67,6 +68,24 @@ class OptimizerSettings:
         rising = min(1.0, round_ / max(1.0, self.warmup * self.rounds))
         done = min(1.0, (round_ - 1) / self.rounds)
         return rising * 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+def workload(settings: OptimizerSettings) -> Workload:
+    """What the steps of SGD add up of the rounds' releases, for noise that is correlated.
+
+    θ after each round, and the result, which is the average of the last ones. The result counts as
+    much as all iterates together; a step size that is the same in all rounds does not matter.
+    """
+    rounds = settings.rounds
+    behind_TT = np.subtract.outer(np.arange(rounds), np.arange(rounds))
+    momentum_TT = np.where(behind_TT >= 0, settings.momentum ** np.maximum(behind_TT, 0.0), 0.0)
+    factor_T = np.array([settings.factor(t) for t in range(1, rounds + 1)])
+    iterates_TT = np.cumsum(factor_T[:, None] * momentum_TT, axis=0)
+    averaged = np.arange(1, rounds + 1) > rounds * (1 - settings.averaging)
+    averaged[-1] = True
+    result_T = iterates_TT[averaged].mean(axis=0)
+    iterates_TT /= np.linalg.norm(iterates_TT)
+    return Workload.of_matrix(np.vstack([iterates_TT, result_T / np.linalg.norm(result_T)]))
 
 
 def noise_limited_rate(

@@ -7,7 +7,7 @@ another there.
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from murmuration.preference.data.rows import InputError
@@ -17,8 +17,14 @@ from murmuration.privacy.accounting.allocation import AllocatedGaussian, blocks_
 from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.accounting.mixture import check_public_list
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
-from murmuration.privacy.mechanisms.sampling import AllocationSampler, TruncatedSampler
+from murmuration.privacy.mechanisms.sampling import (
+    AllocationSampler,
+    CyclicSampler,
+    TruncatedSampler,
+)
+from murmuration.strategies.optimizers import OptimizerSettings, workload
 
 SIX = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
 
@@ -31,7 +37,8 @@ class PlanQuery:
     of ``aup``. Of a board ``items`` is how many items it has, ``max_votes`` the most votes of a
     voter that count, ``votes_each`` how many that is on average, and ``releases`` how often it is
     released. ``allocated``: each user is in one random round of each block. ``truncated``: a round
-    has a most number of users.
+    has a most number of users. ``banded``: noise is correlated over the rounds, so many ``bands``
+    of them.
     """
 
     strategy: str
@@ -52,6 +59,8 @@ class PlanQuery:
     releases: int | None = None
     allocated: bool = False
     truncated: bool = False
+    banded: bool = False
+    bands: int | None = None
 
     def refuse_examples(self) -> None:
         """InputError for what has a meaning only where single judgements are sampled."""
@@ -144,6 +153,8 @@ def _solved(query: PlanQuery, missing: str, adjacency: Adjacency) -> dict[str, f
         check_public_list(adjacency)
     if query.allocated:
         return _allocated(known, missing, adjacency, coins)
+    if query.banded:
+        return _banded(known, missing, query.bands, adjacency, coins)
 
     def event(**change: float) -> PoissonGaussian:
         value = {**known, **change}
@@ -248,6 +259,125 @@ def _allocated(
     terms = {"epsilon": result["epsilon"], "delta": delta}
     figures = attack_figures(charged, adjacency=adjacency, **terms)
     return {**result, "rounds_in_a_block": sampler.rounds, **beside, **figures}
+
+
+#: Numbers of bands that are compared where none is given.
+BANDS = (2, 4, 8, 10, 16, 20, 32)
+#: Of more rounds than this a matrix of all pairs of them takes gigabytes.
+MOST_BANDED_ROUNDS = 4_000
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Noise of so many bands (one: independent) at some promise.
+
+    ``spread`` is the root mean square noise in iterates and result (``optimizers.workload``) over
+    that of independent noise of the same multiplier, ``error`` over that of independent noise at
+    the same promise.
+    """
+
+    factor: Banded
+    noise_multiplier: float
+    spread: float
+    error: float
+
+
+def correlations(
+    settings: OptimizerSettings,
+    epsilon: float,
+    *,
+    bands: Iterable[int],
+    probability: float,
+    delta: float,
+    adjacency: Adjacency,
+    hold_out: HoldOut | None,
+) -> list[Correlation]:
+    """Return independent noise, and that of those ``bands`` for which there are enough users and
+    rounds."""
+    added = workload(settings)
+    result: list[Correlation] = []
+    for count in (1, *bands):
+        if count > settings.rounds or count * probability > 1.0 + 1e-9:
+            continue
+        sampler = CyclicSampler(probability, count)
+        sigma = accountant.noise_multiplier_for(
+            epsilon,
+            delta=delta,
+            probability=sampler.of_group.probability,
+            rounds=-(-settings.rounds // count),
+            adjacency=adjacency,
+            hold_out=hold_out,
+        )
+        factor = added.factor(count)
+        spread, alone = added.error(factor), result[0].noise_multiplier if result else sigma
+        result.append(Correlation(factor, sigma, spread, spread * sigma / alone))
+    return result
+
+
+def check_bands(rounds: int, bands: int | None, cohort: float | None, users: float | None) -> None:
+    """InputError, naming the option, for numbers that no noise in bands is for; None or 0: not
+    given."""
+    if rounds > MOST_BANDED_ROUNDS:
+        raise InputError(
+            f"--noise-correlation banded is for at most {MOST_BANDED_ROUNDS:,} --rounds, got "
+            f"{rounds:,}: lower it, or use none"
+        )
+    least = bands or BANDS[0]
+    if least > rounds:
+        raise InputError(f"--bands {least} is more than --rounds {rounds}: lower it")
+    if cohort and users:
+        try:
+            CyclicSampler(cohort / users, least)
+        except ValueError as error:
+            raise InputError(f"--noise-correlation banded: {error}") from None
+
+
+def _banded(
+    known: Mapping[str, float],
+    missing: str,
+    bands: int | None,
+    adjacency: Adjacency,
+    coins: HoldOut | None,
+) -> dict[str, float]:
+    """Return all of ``SIX`` with noise in bands: of those compared the one of the least error, and
+    the error of each over that of independent noise, of a run with the usual optimizer."""
+    if missing != "noise_multiplier":
+        raise InputError(
+            f"--noise-correlation banded: --{missing.replace('_', '-')} is not solved for; give it,"
+            " and leave out --noise-multiplier"
+        )
+    if adjacency.vectors_changed != 1:
+        raise InputError(NOT_REPLACED.format(adjacency))
+    rounds, delta = int(known["rounds"]), known["delta"]
+    check_bands(rounds, bands, known["cohort"], known["users"])
+    alone, *others = correlations(
+        OptimizerSettings("sgd", 1.0, rounds),
+        known["epsilon"],
+        bands=(bands,) if bands else BANDS,
+        probability=known["cohort"] / known["users"],
+        delta=delta,
+        adjacency=adjacency,
+        hold_out=coins,
+    )
+    best = min(others, key=lambda one: one.error)
+    sampler = CyclicSampler(known["cohort"] / known["users"], best.factor.bands)
+    event = PoissonGaussian(sampler.of_group.probability, best.noise_multiplier)
+    charged = {event: -(-rounds // sampler.groups), **charges_of(coins)}
+    return {
+        **known,
+        missing: best.noise_multiplier,
+        "noise_multiplier_if_independent": alone.noise_multiplier,
+        "bands": best.factor.bands,
+        **{f"error_with_{one.factor.bands}_bands": one.error for one in others},
+        **attack_figures(charged, adjacency=adjacency, epsilon=known["epsilon"], delta=delta),
+    }
+
+
+#: Why noise in bands is refused where users are replaced; ``{}`` is the relation.
+NOT_REPLACED = (
+    "--noise-correlation banded has no guarantee under {}: it is proved of users who come or go; "
+    "use --adjacency add-remove or zero-out, or --noise-correlation none"
+)
 
 
 def largest(fits: Callable[[int], bool], most: int) -> int:

@@ -351,9 +351,10 @@ def described_base(config: Settings) -> dict[str, Any]:
         "as_published": config.as_published,
         "head_layer": config.head_layer,
         "head_pooling": config.head_pooling,
+        "tastes": max(1, config.tastes),
     }
+    tastes = {"tastes": config.tastes} if config.tastes > 1 else {}
     if not config.base:
-        tastes = {"tastes": config.tastes} if config.tastes > 1 else {}
         return parse_features(config.features, config.length) | tastes
     for name in ("features", "length"):
         if getattr(config, name) != getattr(Settings, name):
@@ -366,7 +367,7 @@ def described_base(config: Settings) -> dict[str, Any]:
         ]
         return {**vars(settings), "kind": CLASS, "train": NOTHING, "policies": said}
     if settings.train == "head":
-        return {"kind": HEAD, **{name: getattr(settings, name) for name in SETTINGS}}
+        return {"kind": HEAD, **{name: getattr(settings, name) for name in SETTINGS}, **tastes}
     return {"kind": KIND, **vars(settings)}
 
 

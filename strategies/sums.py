@@ -22,6 +22,7 @@ from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.continual.banded_sum import BandedSum, NoiseMemory
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
@@ -34,7 +35,7 @@ from murmuration.privacy.mechanisms.distributed import (
 )
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum
-from murmuration.privacy.mechanisms.sampling import AllocationSampler, PoissonSampler
+from murmuration.privacy.mechanisms.sampling import PoissonSampler, Sampler
 from murmuration.strategies.base import CohortStrategy, Plan
 from murmuration.strategies.planning import PlanQuery, Solve, attack_figures
 from murmuration.strategies.protocol import messages
@@ -99,7 +100,7 @@ class SumPlan(ABC):
         )
 
     @property
-    def sampler(self) -> PoissonSampler | AllocationSampler:
+    def sampler(self) -> Sampler:
         """Return who is asked in a round: everybody."""
         return PoissonSampler(1.0)
 
@@ -171,7 +172,7 @@ class CohortPlan(SumPlan):
         return PoissonSampler(self.cohort / self.users)
 
     @property
-    def sampler(self) -> PoissonSampler | AllocationSampler:
+    def sampler(self) -> Sampler:
         """Return who is asked in a round: each user by a coin of their own."""
         return self.coins
 
@@ -326,7 +327,7 @@ class ClippedPlan(Plan, Protocol):
     """A plan whose rounds are one noisy sum of clipped vectors."""
 
     @property
-    def mechanism(self) -> GaussianSum | ExampleSum:
+    def mechanism(self) -> GaussianSum | ExampleSum | BandedSum:
         """Return what each round runs and charges."""
         ...
 
@@ -343,6 +344,8 @@ class SumStrategy(CohortStrategy):
     plan: ClippedPlan
     #: What the ledger says is released.
     covers = "gradient sum"
+    #: Of noise that rounds share, if they do.
+    memory: NoiseMemory | None = None
 
     def steps(self) -> Mapping[str, float]:
         """The grid of the clip."""
@@ -358,7 +361,7 @@ class SumStrategy(CohortStrategy):
         """Finite, and no longer than ``users`` clip norms."""
         return self.plan.mechanism.clip.is_valid(sums["sum"], users)
 
-    def mechanism_of(self, round_: int) -> GaussianSum | ExampleSum:
+    def mechanism_of(self, round_: int) -> GaussianSum | ExampleSum | BandedSum:
         """Return what a round runs and charges: all rounds alike."""
         return self.plan.mechanism
 
@@ -370,10 +373,10 @@ class SumStrategy(CohortStrategy):
         ``purpose`` is what the ledger says is released. A round that releases several sums names
         each: a second one of the same name counts as the first one, run again.
         """
-        return self.mechanism_of(round_).release(
-            totals["sum"],
-            round_=round_,
-            covers=purpose or self.covers,
-            ledger=self.ledger,
-            source=self.source,
-        )
+        mechanism, label = self.mechanism_of(round_), purpose or self.covers
+        common = {"round_": round_, "ledger": self.ledger, "source": self.source}
+        if not isinstance(mechanism, BandedSum):
+            return mechanism.release(totals["sum"], covers=label, **common)
+        if self.memory is None:
+            raise TypeError(f"--strategy {self.name} keeps no noise for the rounds to come")
+        return mechanism.release(totals["sum"], label=label, memory=self.memory, **common)

@@ -10,8 +10,10 @@ sequence of models: T compositions of the Poisson-subsampled Gaussian with proba
 users are allocated, each is in one random round of each block of b = N/M, and the guarantee is that
 of ⌈T/b⌉ blocks, the last perhaps broken off (``privacy.accounting.allocation``), under add-remove
 and zero-out. With a cap on the cohort it holds where the list of users is public, under all but
-add-remove (``privacy.accounting.mixture``). Trusted:
-the server (it sees clipped sums before noise, and who is in which round) and the nodes' clipping.
+add-remove (``privacy.accounting.mixture``). Where noise is correlated over b rounds, b groups of
+users take turns, and the guarantee is that of ⌈T/b⌉ compositions with probability b·M/N, under
+add-remove and zero-out (``privacy.continual.banded_sum``). Trusted: the server (it sees clipped
+sums before noise, and who is in which round) and the nodes' clipping.
 
 Its non-private twin shows what that costs: the same cohorts and averages, nothing clipped, no
 noise. Formal guarantee of the twin: none; its ledger says epsilon = ∞.
@@ -29,10 +31,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murmuration.preference.data.rows import InputError
+from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.allocation import AllocatedLater
 from murmuration.privacy.accounting.events import Event, Unprotected
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.continual.banded import Banded
+from murmuration.privacy.continual.banded_sum import BandedSum, NoiseMemory
+from murmuration.privacy.disclosure import Public, Shown
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -40,12 +46,22 @@ from murmuration.privacy.mechanisms.sampling import (
     AllocationSampler,
     Block,
     Blocks,
+    CyclicSampler,
     PoissonSampler,
+    Sampler,
     TruncatedSampler,
 )
 from murmuration.strategies.base import PRIVATE, SteppedStrategy
 from murmuration.strategies.contributions import bounded_sum, clip_of
-from murmuration.strategies.planning import sampled_users
+from murmuration.strategies.optimizers import OptimizerSettings
+from murmuration.strategies.planning import (
+    BANDS,
+    NOT_REPLACED,
+    Correlation,
+    check_bands,
+    correlations,
+    sampled_users,
+)
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.shared import Retained, Sampled
@@ -60,7 +76,6 @@ from murmuration.strategies.spec import (
     Strategy,
     clip_norm,
     cohort_bytes,
-    supported,
 )
 from murmuration.strategies.sums import (
     DEFAULT_GROUP_SIZE,
@@ -89,6 +104,7 @@ class UlsPlan(CohortPlan):
 
     ``allocated``: each user is in one random round of each block, instead of any by coins.
     ``max_cohort``: the most users in a round, 0 for any number, where the list of users is public.
+    ``factor``: how noise is correlated over the rounds, in which groups of users take turns.
     """
 
     clip: UserClip
@@ -96,10 +112,13 @@ class UlsPlan(CohortPlan):
     discrete: Discrete = None
     allocated: bool = False
     max_cohort: int = 0
+    factor: Banded | None = None
 
     def __post_init__(self) -> None:
         if self.allocated and self.max_cohort:
             raise ValueError("a cap on the cohort is for coins, not for allocation to rounds")
+        if self.factor and (self.allocated or self.max_cohort):
+            raise ValueError("correlated noise is for groups that take turns, by coins, and no cap")
         super().__post_init__()
         check_vectors_fit(self.users, self.clip)
 
@@ -108,15 +127,27 @@ class UlsPlan(CohortPlan):
         """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
         if plan.get("allocated"):
             return super().calibrate_noise(epsilon, plan)
+        if factor := plan.get("factor"):  # of the group whose turn comes most often
+            coins = CyclicSampler(plan["cohort"] / plan["users"], factor.bands).of_group
+            return accountant.noise_multiplier_for(
+                epsilon,
+                delta=plan["delta"],
+                probability=coins.probability,
+                rounds=-(-plan["rounds"] // factor.bands),
+                adjacency=plan["adjacency"],
+                hold_out=plan.get("hold_out"),
+            )
         return noise_for_users(epsilon, plan)
 
     @property
-    def sampler(self) -> PoissonSampler | AllocationSampler:
+    def sampler(self) -> Sampler:
         """Return who is asked in a round."""
         if self.allocated:
             return AllocationSampler.for_cohort(self.users, self.cohort)
         if self.max_cohort:
             return TruncatedSampler(self.coins.probability, self.max_cohort)
+        if self.factor:
+            return CyclicSampler(self.coins.probability, self.factor.bands)
         return self.coins
 
     @property
@@ -125,16 +156,21 @@ class UlsPlan(CohortPlan):
         return self.mechanism.charges(self.rounds)
 
     @cached_property
-    def mechanism(self) -> GaussianSum:
+    def mechanism(self) -> GaussianSum | BandedSum:
         """Return what each round runs and charges."""
-        return GaussianSum(
-            self.sampler, self.clip, self.noise_multiplier, self.adjacency, self.discrete
-        )
+        sampler, terms = self.sampler, (self.clip, self.noise_multiplier, self.adjacency)
+        if isinstance(sampler, CyclicSampler):
+            if self.factor is None or self.discrete is not None:
+                raise ValueError("correlated noise is not on a grid")
+            return BandedSum(sampler, *terms, self.factor)
+        return GaussianSum(sampler, *terms, self.discrete)
 
     @property
     def noise(self) -> float:
-        """Standard deviation per coordinate of the averaged gradient."""
-        return self.mechanism.std / self.divisor
+        """Standard deviation per coordinate of the averaged gradient; if noise is correlated, in
+        the last round, which has most."""
+        longer = self.factor.row_norm(self.rounds) if self.factor else 1.0
+        return self.mechanism.std / self.divisor * longer
 
     @property
     def divisor(self) -> float:
@@ -171,10 +207,21 @@ class Uls(SumStrategy, SteppedStrategy):
     draws_again = True
 
     @cached_property
+    def memory(self) -> NoiseMemory | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Return the noise of the last rounds, if later ones share it."""
+        return NoiseMemory(self.plan.factor) if self.plan.factor else None
+
+    @cached_property
     def blocks(self) -> Blocks | None:
         """Return the blocks of rounds to which users are allocated, if they are."""
         sampler = self.plan.sampler
         return Blocks(sampler) if isinstance(sampler, AllocationSampler) else None
+
+    def outcome(self) -> Mapping[str, Shown[object]]:
+        """Also how noise is correlated."""
+        factor = self.plan.factor
+        correlated = {"noise_coefficients": Public(list(factor.coefficients))} if factor else {}
+        return {**super().outcome(), **correlated}
 
     def sample_cohort(self, round_: int) -> np.ndarray:
         """Indices (ascending) of the users that take part in a round."""
@@ -183,10 +230,10 @@ class Uls(SumStrategy, SteppedStrategy):
         train, names_N = self.participants.train, self.participants.registry.keys_N
         return train[self._block(round_, self.blocks).draw(names_N[train], round_)]
 
-    def mechanism_of(self, round_: int) -> GaussianSum:
+    def mechanism_of(self, round_: int) -> GaussianSum | BandedSum:
         """Return what a round runs and charges; the first of a block pays for all of it."""
         mechanism, blocks = self.plan.mechanism, self.blocks
-        if blocks is None:
+        if blocks is None or isinstance(mechanism, BandedSum):
             return mechanism
         if self._block(round_, blocks).first != round_:
             return replace(mechanism, later=True)
@@ -211,23 +258,48 @@ class Uls(SumStrategy, SteppedStrategy):
         return noisy_D / self.plan.divisor
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return what a resumed run needs, the secret key of a block that is not over among it."""
-        blocks = self.blocks if self.rounds_done < self.plan.rounds else None
-        kept = blocks.state(self.rounds_done + 1) if blocks else {}
-        return {**super().state(), **{PRIVATE + name: array for name, array in kept.items()}}
+        """Return what a resumed run needs; secret are the key of a block that is not over, and the
+        noise that later rounds share."""
+        secret: dict[str, np.ndarray] = {}
+        if self.rounds_done < self.plan.rounds:
+            secret |= self.blocks.state(self.rounds_done + 1) if self.blocks else {}
+            secret |= self.memory.state() if self.memory else {}
+        return {**super().state(), **{PRIVATE + name: array for name, array in secret.items()}}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from ``state()``."""
         super().restore(state)
-        if self.blocks is not None:
-            self.blocks.restore(
-                {name.removeprefix(PRIVATE): array for name, array in state.items()}
-            )
+        for holder in (self.blocks, self.memory):
+            if holder is not None:
+                holder.restore({name.removeprefix(PRIVATE): array for name, array in state.items()})
+
+
+def correlation(context: RunContext) -> Correlation | None:
+    """Return the noise in bands that the settings ask for, if they do: as many as are named, or as
+    have the least error."""
+    config, sizes = context.config, context.cohort_sizes
+    own = config.of(Sampled)
+    if not own.banded:
+        return None
+    check_bands(sizes["rounds"], own.bands, sizes["cohort"], sizes["users"])
+    steps = OptimizerSettings(
+        "sgd", 1.0, config.rounds, config.momentum, config.warmup, config.averaging
+    )
+    _, *others = correlations(
+        steps,
+        config.epsilon,
+        bands=(own.bands,) if own.bands else BANDS,
+        probability=sizes["cohort"] / sizes["users"],
+        delta=sizes["delta"],
+        adjacency=sizes["adjacency"],
+        hold_out=sizes["hold_out"],
+    )
+    return min(others, key=lambda one: one.error)
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
-    config = context.config
+    config, correlated = context.config, correlation(context)
     plan = UlsPlan.for_epsilon(
         config.epsilon,
         clip=UserClip(config.clip_norm or DEFAULT_CLIP),
@@ -235,44 +307,79 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         normalized=config.of(UlsSettings).normalized,
         allocated=config.of(UlsSettings).allocated,
         max_cohort=max_cohort(context),
+        factor=correlated and correlated.factor,
         **context.cohort_sizes,
     )
-    optimizer = context.optimizer("sgd", plan.noise, plan.rate_ceiling)
+    return built(
+        Uls,
+        plan,
+        context,
+        ledger,
+        correlated,
+        "contributed one vector: the average gradient over at most "
+        f"{plan.group_size:,} of their judgements,",
+    )
+
+
+def built(
+    strategy: type[Uls],
+    plan: UlsPlan,
+    context: RunContext,
+    ledger: Ledger,
+    correlated: Correlation | None,
+    whoever: str,
+) -> BuiltStrategy:
+    """A strategy of such a plan; ``whoever`` took part did what it says."""
+    moving, in_sum = plan.noise, account(plan, whoever)
+    if correlated is not None:  # independent noise that moves θ as far
+        moving = plan.mechanism.std / plan.divisor * correlated.spread
+        in_sum += (
+            f" In iterates and result there is {correlated.error:.3g} times the noise of "
+            "independent noise at the same promise."
+        )
+    optimizer = context.optimizer("sgd", moving, plan.rate_ceiling)
     return BuiltStrategy.of(
-        Uls(plan, ledger, **context.arguments(optimizer)),
+        strategy(plan, ledger, **context.arguments(optimizer)),
         plan,
         context,
         clip_norm=plan.clip.norm,
         group_size=plan.group_size,
         bytes_per_user=cohort_bytes(context),
-        account=account(
-            plan,
-            "contributed one vector: the average gradient over at most "
-            f"{plan.group_size:,} of their judgements,",
-        ),
+        account=in_sum,
     )
 
 
 def account(plan: UlsPlan, whoever: str) -> str:
     """For the report: what took place in a round, and what ``whoever`` took part did."""
-    sampler = plan.sampler
-    capped = (
-        f", and all of them again if more than {sampler.most:,} came up"
-        if isinstance(sampler, TruncatedSampler)
-        else ""
-    )
-    took_part = (
-        f"In each round every user took part with probability {sampler.probability:.3g}, by "
-        f"Poisson sampling, independently per user{capped}."
-        if isinstance(sampler, PoissonSampler)
-        else f"In each {sampler.rounds} rounds every user took part in one, each as likely, "
-        "independently per user (random allocation)."
-    )
+    sampler, correlated = plan.sampler, ""
+    if isinstance(sampler, PoissonSampler):
+        capped = ""
+        if isinstance(sampler, TruncatedSampler):
+            capped = f", and all of them again if more than {sampler.most:,} came up"
+        took_part = (
+            f"In each round every user took part with probability {sampler.probability:.3g}, by "
+            f"Poisson sampling, independently per user{capped}."
+        )
+    elif isinstance(sampler, CyclicSampler):
+        took_part = (
+            f"Users were divided into {sampler.groups} groups by their names, which took turns; in "
+            "each round every user of a group took part with probability "
+            f"{sampler.of_group.probability:.3g}, by Poisson sampling, independently per user."
+        )
+        correlated = (
+            f" In each round some of the noise of the {sampler.groups - 1} before was taken back, "
+            "in none of which users of its group had taken part."
+        )
+    else:
+        took_part = (
+            f"In each {sampler.rounds} rounds every user took part in one, each as likely, "
+            "independently per user (random allocation)."
+        )
     return (
         f"{took_part} Whoever did {whoever} clipped to length "
         f"{plan.clip.norm:g}. Gaussian noise of {plan.noise_multiplier:.3g} times that length "
         f"per coordinate was added to the sum, which was divided by {plan.cohort:,}, however "
-        "many had taken part."
+        f"many had taken part.{correlated}"
     )
 
 
@@ -305,6 +412,7 @@ def _check_truncated(config: Settings) -> None:
 def check_sampling(config: Settings) -> None:
     """InputError, naming the option, for users who cannot be sampled as it is set."""
     own = config.of(Sampled)
+    _check_banded(config, own)
     if own.truncated:
         _check_truncated(config)
     elif own.max_cohort:
@@ -334,9 +442,57 @@ def _check_allocated(config: Settings) -> None:
             raise InputError(f"{error}, {poisson}") from None
 
 
+def _check_banded(config: Settings, own: Sampled) -> None:
+    """InputError, naming the option, for noise that cannot be correlated as it is set."""
+    none = "or use --noise-correlation none"
+    if not own.banded:
+        if own.bands:
+            raise InputError("--bands is for --noise-correlation banded: leave it out, or add that")
+        return
+    if own.allocated:
+        raise InputError(
+            "--noise-correlation banded: groups of users take turns, who cannot be allocated to "
+            f"rounds at the same time: use --sampling poisson, {none}"
+        )
+    if own.truncated:
+        raise InputError(
+            "--noise-correlation banded: nothing is proved of groups that take turns under a cap "
+            f"on the cohort: use --sampling poisson, {none}"
+        )
+    if Adjacency(config.adjacency) not in COMES_OR_GOES:
+        raise InputError(NOT_REPLACED.format(config.adjacency))
+    if config.optimizer not in ("", "sgd"):
+        raise InputError(
+            "--noise-correlation banded is made for what --optimizer sgd adds up, not "
+            f"{config.optimizer}: leave --optimizer out, {none}"
+        )
+    if not config.users and config.adjacency == Adjacency.ADD_REMOVE:
+        raise InputError(
+            "--noise-correlation banded is chosen by how many users there are, which add-remove "
+            "keeps private: state a round, public number with --users, use --adjacency zero-out, "
+            f"{none}"
+        )
+    check_bands(config.rounds, own.bands, config.cohort, config.users)
+
+
+def on_a_grid(config: Settings) -> str:
+    """Return what there is no noise on a grid for, if that is asked for."""
+    return "--noise-correlation banded" if config.of(Sampled).banded else ""
+
+
+def under_masks(config: Settings) -> str:
+    """Return why sums could not be masked, if they could not."""
+    if not config.of(Sampled).banded:
+        return ""
+    return "--noise-correlation banded is for a server that sees the sums; use none"
+
+
 def no_shares(config: Settings) -> str:
     """Return why nodes could not add the noise, if they could not."""
-    if not config.of(Sampled).allocated:
+    own = config.of(Sampled)
+    if own.banded:
+        return "nodes keep no noise from round to round; use --noise-correlation none"
+    if not own.allocated:
         return ""
     return (
         "against the server, which knows who is in which round, it is not accounted for with "
@@ -351,8 +507,8 @@ ULS = Strategy(
     node_halves={"uls": NodeHalf(client_update, length=clip_norm)},
     settings=UlsSettings,
     adjacencies=ALL,
-    discrete=supported,
-    masks=supported,
+    discrete=on_a_grid,
+    masks=under_masks,
     node_noise=no_shares,
     check=check_sampling,
     solve=sampled_users,

@@ -38,6 +38,8 @@ def plan(
     ] = None,
     sampling_probability: Annotated[float | None, of_setting("sampling_probability")] = None,
     sampling: Annotated[str, of_setting("sampling")] = "poisson",
+    noise_correlation: Annotated[str, of_setting("noise_correlation")] = "none",
+    bands: Annotated[int | None, of_setting("bands")] = None,
     variant: Annotated[
         str,
         of_setting("variant"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from murmuration.preference.data.judgements import Judgements
+    from murmuration.preference.language.reward import SavedReward
     from murmuration.preference.linear.half_predictions import Own
     from murmuration.preference.reward import RewardModel
     from murmuration.privacy.mechanisms.tally import Measured
@@ -171,6 +172,8 @@ def personalize(
     except ValueError as error:
         raise InputError(f"--epsilon {epsilon:g}: {error}") from None
     reward: Any = load_scorer(model_folder(model), base)
+    if hasattr(reward, "as_features"):  # a language model's
+        reward = _over_rows(reward, step)
     if getattr(reward, "model", "") != "btl" or not hasattr(reward, "tastes_VD"):
         raise InputError("personalize is for a linear reward of pairs: --features, --model btl")
     options = {
@@ -196,6 +199,21 @@ def personalize(
     result = Personalized(folder, epsilon, neighbours.value, makes, measured)
     _write(result, replace_file)
     return result
+
+
+def _over_rows(reward: SavedReward, step: float | None) -> RewardModel:
+    """Return a language model's reward and tastes as linear ones of what its head's rows say."""
+    import numpy as np
+
+    from murmuration.preference.reward import RewardModel
+
+    if step is not None or not len(reward.tastes_VH):
+        raise InputError(
+            "a language model's rewards of one's own come from its basis: leave out --step, and "
+            "train it with --tastes 2 or more"
+        )
+    basis_KK = np.eye(1 + len(reward.tastes_VH))
+    return RewardModel(basis_KK[0], reward.as_features, reward.model, tastes_VD=basis_KK[1:])
 
 
 def _own_of(reward: RewardModel, step: float | None) -> tuple[Own, str]:

@@ -137,7 +137,7 @@ def _scorer(model: Run | str | os.PathLike[str], base: str, judgements: str) -> 
     scorer = load_scorer(model_folder(model), base)
     if not judgements:
         return scorer
-    personal = getattr(scorer, "personal", None)  # which linear rewards have
+    personal = getattr(scorer, "personal", None)  # which rewards have
     if personal is None:
         raise InputError("--as: the model has one reward for all: train it with --tastes")
     return personal(judgements)

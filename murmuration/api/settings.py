@@ -312,6 +312,14 @@ class StrategySettings(TypedDict, total=False):
     """Only for uls, dp-fedavg. Most users in a round, with --sampling truncated-poisson.
     [default: what one cohort in a million exceeds]"""
 
+    noise_correlation: Literal["none", "banded"]
+    """Only for uls, dp-fedavg. Noise of several rounds. none: independent. banded: each round
+    takes back some of the noise before it, and groups of users take turns. [default: none]"""
+
+    bands: int
+    """Only for uls, dp-fedavg. --noise-correlation banded: how many rounds share noise, and
+    groups take turns. [default: one of 2 to 32, by the least error]"""
+
     local_steps: int
     """Only for dp-fedavg. Local steps of each user. [default: 4]"""
 

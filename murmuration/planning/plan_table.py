@@ -41,8 +41,9 @@ def print_plan(numbers: dict[str, Any], missing: str) -> None:
     console = Terminal()
     console.print(table)
     console.print(adjacency.sentence, style="dim")
-    if "survey" in numbers:
-        console.print(numbers["survey"], markup=False)
+    for name in ("survey", "correlation"):
+        if name in numbers:
+            console.print(numbers[name], markup=False)
     console.print(f"Isolation of users from each other: {numbers['user_isolation']}", style="dim")
     if "items" in numbers:
         console.print(_ABOUT_POWER, style="dim")

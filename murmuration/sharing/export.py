@@ -21,7 +21,12 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line, is_hub_name
 from murmuration.preference.language.checkpoint import ADAPTER, check_same, name_base
 from murmuration.preference.language.reward import FILE as ABOUT
-from murmuration.preference.language.reward import base_of_adapter, is_language_model, read_about
+from murmuration.preference.language.reward import (
+    TASTES,
+    base_of_adapter,
+    is_language_model,
+    read_about,
+)
 from murmuration.preference.model_folder import replace_folder
 from murmuration.preference.reward import FORMAT as LINEAR
 from murmuration.privacy import attack_bounds
@@ -53,6 +58,7 @@ SHARED = (
     "generation_config.json",
     ADAPTER,
     ABOUT,
+    TASTES,
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",

@@ -13,8 +13,9 @@ from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.features.hashing import feature_map
 from murmuration.preference.kinds.linear import LinearModel
+from murmuration.preference.linear.basis_start import start_KD
 from murmuration.preference.linear.examples import made_up_pairs, pairs_with_texts
-from murmuration.preference.linear.tastes import TasteExamples, halves, start_KD
+from murmuration.preference.linear.tastes import TasteExamples, halves
 from murmuration.preference.model_folder import DEFAULT, SaveOptions
 from murmuration.preference.reward import RewardModel, rewards_at
 

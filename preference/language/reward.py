@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
 
 from murmuration.preference.accuracy import Accuracy
 from murmuration.preference.base_names import name_for, place_of
@@ -25,17 +27,21 @@ from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.data.sources import first_line
+from murmuration.preference.features.hashing import FeatureMap
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.adapters import with_adapter
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.linear.examples import pair_examples
+from murmuration.preference.linear.tastes import weights_of
 from murmuration.preference.model_folder import DEFAULT, SaveOptions, replace_folder
 from murmuration.preference.scoring import Text, scores_of, strings_of
 
 FORMAT = "murmuration-language-reward-1"
 FILE = "murmuration.json"
+#: Rows of a head beside the crowd's, as of `SavedReward`.
+TASTES = "tastes.safetensors"
 
 
 def save_language_model(
@@ -44,6 +50,7 @@ def save_language_model(
     theta_D: np.ndarray,
     model: str = "btl",
     options: SaveOptions = DEFAULT,
+    tastes_VH: np.ndarray | None = None,
 ) -> None:
     """Write the folder of a language model at θ, whole or not at all.
 
@@ -53,6 +60,7 @@ def save_language_model(
         theta_D: θ.
         model: of preferences, by its name.
         options: what is written beside it, and whether over another.
+        tastes_VH: of `SavedReward`; None: one reward for all.
 
     Raises:
         InputError: θ has not the base's dimension or is not finite; or something is there already,
@@ -64,6 +72,8 @@ def save_language_model(
         base.write(new, theta_D)
         about = {"format": FORMAT, "model": model, "base": _described(base, new)}
         (new / FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        if tastes_VH is not None:
+            (new / TASTES).write_bytes(save({"tastes_VH": tastes_VH}))
         options.write(new)
 
     replace_folder(folder, write, read_about, options.overwrite)
@@ -90,12 +100,23 @@ class SavedReward:
     Attributes:
         model: of preferences, as of `RewardModel`.
         features: None: none says how unusual a text is.
+        tastes_VH: float32, what the head reads times these rows is how people differ from the
+            crowd, where the run had `--tastes`: those of `personal`. No row otherwise.
+        own_V: how much of each is in the reward; zeros: it is the crowd's.
     """
 
     features = None
 
-    def __init__(self, base: LanguageBase, model: str = "btl") -> None:
+    def __init__(
+        self,
+        base: LanguageBase,
+        model: str = "btl",
+        tastes_VH: np.ndarray | None = None,
+        own_V: np.ndarray | None = None,
+    ) -> None:
         self._base, self.model = base, model
+        self.tastes_VH = np.zeros((0, 1), np.float32) if tastes_VH is None else tastes_VH
+        self.own_V = np.zeros(len(self.tastes_VH)) if own_V is None else own_V
 
     @classmethod
     def load(cls, folder: str | os.PathLike, base: str = "") -> "SavedReward":
@@ -121,7 +142,10 @@ class SavedReward:
         loaded = LanguageBase(BaseSettings(path=path, train="head", **limits))
         if adapter:
             loaded.model = with_adapter(loaded.model, folder).to(loaded.device)
-        return cls(loaded, str(saved.get("model", "btl")))
+        tastes_VH = _read_tastes(folder, loaded)
+        if tastes_VH is not None:
+            loaded.add_tastes(tastes_VH)
+        return cls(loaded, str(saved.get("model", "btl")), tastes_VH)
 
     def __repr__(self) -> str:
         weights = sum(weight.numel() for weight in self._base.model.parameters())
@@ -141,40 +165,79 @@ class SavedReward:
 
         Computed in batches of texts of about equal length: last digits may depend on them.
         """
-        asked, said = strings_of(prompts, responses)
-        return rewards_of(self._base, self._base.texts(asked, said))
+        own_K = np.concatenate([[1.0], self.own_V])
+        return self.rows_batch(*strings_of(prompts, responses)) @ own_K
+
+    def rows_batch(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """Return what each row of the head says of R texts, (R, 1 + V) float64: the crowd's reward,
+        and each taste."""
+        return rows_of(self._base, self._base.texts(prompts, responses))
 
     def accuracy(
         self, data: Judgements | Source, *, columns: str = "", **declared: bool | int | str
     ) -> Accuracy:
         """As `RewardModel.accuracy`."""
         judgements = read_judgements(data, self.model, columns, declared)
-        return pair_examples(judgements, _AsFeature(self)).accuracy(np.ones(1))
+        own_K = np.concatenate([[1.0], self.own_V])
+        return pair_examples(judgements, self.as_features).accuracy(own_K)
+
+    @property
+    def as_features(self) -> FeatureMap:
+        """Return what each row of the head says of a text, as its features."""
+        return _AsFeatures(self)
+
+    def personal(
+        self, data: Judgements | Source, *, columns: str = "", **declared: bool | int | str
+    ) -> "SavedReward":
+        """As `RewardModel.personal`."""
+        if not len(self.tastes_VH):
+            raise InputError("the model has one reward for all: train it with --tastes 2 or more")
+        rows = {"one_user_per_row": True, **declared}
+        judgements = read_judgements(data, self.model, columns, rows)
+        own_V = weights_of(judgements, self.as_features, np.eye(1 + len(self.tastes_VH)))
+        return SavedReward(self._base, self.model, self.tastes_VH, own_V)
 
 
 @dataclass(frozen=True)
-class _AsFeature:
-    """A reward as the one feature of a text."""
+class _AsFeatures:
+    """Rewards by the rows of a head, as a text's features."""
 
     reward: SavedReward
-    dimension: int = 1
     uses_prompt: bool = True
 
+    @property
+    def dimension(self) -> int:
+        return 1 + len(self.reward.tastes_VH)
+
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        return self.reward.score_batch(prompts, responses).astype(np.float32)[:, None]
+        return self.reward.rows_batch(prompts, responses).astype(np.float32)
 
     def to_config(self) -> dict:
         raise TypeError("a reward as a feature belongs to no model, and is not saved")
 
 
-def rewards_of(base: LanguageBase, tokens: Tokens) -> np.ndarray:
-    """Return the rewards of texts by a base with a head, at the θ that was put last, (R,)
-    float64."""
-    reward_R = np.empty(len(tokens.lengths_T))
+def rows_of(base: LanguageBase, tokens: Tokens) -> np.ndarray:
+    """Return what each row of a base's head says of texts, at the θ that was put last, (R, K)
+    float64; the first is the crowd's reward."""
+    row_RK = np.empty((len(tokens.lengths_T), base.head_shape[0]))
     with torch.no_grad():
         for texts_R in length_batches(tokens.lengths_T, base.batch_tokens):
-            reward_R[texts_R] = base.rewards(tokens, texts_R).cpu()
-    return reward_R
+            row_RK[texts_R] = base.rows(tokens, texts_R).cpu()
+    return row_RK
+
+
+def _read_tastes(folder: Path, base: LanguageBase) -> np.ndarray | None:
+    path = folder / TASTES
+    if not path.exists():
+        return None
+    try:
+        tastes_VH = np.asarray(load_file(path)["tastes_VH"], dtype=np.float32)
+    except (SafetensorError, OSError, KeyError) as error:
+        raise InputError(f"{path}: does not hold tastes ({first_line(error)})") from error
+    _, width = base.head_shape
+    if tastes_VH.shape[1:] != (width,) or not np.isfinite(tastes_VH).all():
+        raise InputError(f"{path}: rows of shape {tastes_VH.shape} do not fit {width} numbers")
+    return tastes_VH
 
 
 def base_of_adapter(folder: Path, about: Mapping[str, Any], given: str = "") -> str:

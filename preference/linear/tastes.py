@@ -24,10 +24,8 @@ Decisions:
   keeps it, and it leaves in no form but in this one product, which is clipped like any user's
   gradient. So a user's vector is a function of that user's judgements and of B, its length is
   bounded by the clip norm, and what is promised to users is what is promised with K = 1.
-- θ is B less where it starts, one row after the other, so that training starts at θ = 0 as ever.
-  B starts at zero for the crowd and at small signs ± ``START`` elsewhere, from SHAKE-256 of public
-  text: they are needed because rows of zeros stay zeros, looked at no data, and are the same on
-  every machine.
+- θ is B less where it starts (`preference.linear.basis_start`), one row after the other, so that
+  training starts at θ = 0 as ever.
 - Newton's steps with halving from v = 0, in float64, one user after the other: the same bits in
   any company.
 
@@ -37,7 +35,6 @@ Legend: R rows, N judgements taken, M judgements of one user, B users, D dimensi
 basis, V = K − 1 weights of a user, E = K·D numbers of θ.
 """
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -49,10 +46,13 @@ import numpy as np
 import torch
 
 from murmuration.preference.accuracy import Accuracy, float32_of, with_personal
+from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.rows import InputError, Kind
+from murmuration.preference.features.hashing import FeatureMap
 from murmuration.preference.kinds.array_examples import ArrayExamples
 from murmuration.preference.kinds.model import AddTo
-from murmuration.preference.linear.examples import PairExamples
+from murmuration.preference.linear.basis_start import start_KD
+from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.preference.linear.gradients import ONE_STEP, chunk_cuts, sum_of_chunks
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import PreferenceModel
@@ -60,23 +60,10 @@ from murmuration.privacy.mechanisms.numba_jit import kernel
 
 #: The preference model that tastes are for.
 MODEL = "btl"
-#: Where rows other than the crowd's start: so small that noise of no run drowns in them.
-START = 0.1
 #: Of judgements that are in neither half.
 NEITHER = 2
 _NEWTON_STEPS, _HALVINGS = 12, 30
 _SMALL = 1e-6  # a step that gains no more than this is the last: the next would gain its square
-
-
-def start_KD(tastes: int, dimension: int) -> np.ndarray:
-    """Return where the basis starts, (K, D) float32: public, and the same everywhere."""
-    result_KD = np.zeros((tastes, dimension), dtype=np.float32)
-    bits = (tastes - 1) * dimension
-    name = f"murmuration tastes {tastes} {dimension}".encode()
-    drawn = np.frombuffer(hashlib.shake_256(name).digest(-(-bits // 8)), dtype=np.uint8)
-    signs = np.unpackbits(drawn)[:bits].astype(np.float32) * 2.0 - 1.0
-    result_KD[1:] = START * signs.reshape(tastes - 1, dimension)
-    return result_KD
 
 
 def own_weights(x_MD: np.ndarray, y_M: np.ndarray, basis_KD: np.ndarray) -> np.ndarray:
@@ -85,6 +72,35 @@ def own_weights(x_MD: np.ndarray, y_M: np.ndarray, basis_KD: np.ndarray) -> np.n
     v = np.zeros(len(basis_KD) - 1)
     _solve(z_MK, y_M.astype(np.float64), 0, len(z_MK), v)
     return v
+
+
+def weights_of(judgements: Judgements, features: FeatureMap, basis_KD: np.ndarray) -> np.ndarray:
+    """Return the same of judgements, in which no user is told from another.
+
+    Raises:
+        InputError: they are no pairs.
+    """
+    examples = pair_examples(judgements, features)
+    if examples.kind != "pairs":
+        raise InputError(f"own judgements must be pairs, not {examples.kind}")
+    return own_weights(examples.x_RD.numpy(), examples.y_R.numpy(), basis_KD)
+
+
+def weights_of_halves(z_MK: np.ndarray, y_M: np.ndarray, half_M: np.ndarray) -> np.ndarray:
+    """Return with which w = (1, v) each judgement of one user is looked at, (M, K) float32: that of
+    the other half, and of `NEITHER` that of nobody, (1, 0, …).
+
+    Args:
+        z_MK: what each row of the basis says of each judgement, B x.
+        y_M: labels.
+        half_M: of `halves`.
+    """
+    w_MK = np.zeros(z_MK.shape, dtype=np.float32)
+    w_MK[:, 0] = 1.0
+    for known, other in ((0, 1), (1, 0)):
+        mine = half_M == known
+        w_MK[half_M == other, 1:] = own_weights(z_MK[mine], y_M[mine], np.eye(z_MK.shape[1]))
+    return w_MK
 
 
 @kernel()
@@ -157,6 +173,12 @@ def _solve(z: np.ndarray, y: np.ndarray, first: int, end: int, v: np.ndarray) ->
             scale *= 0.5
         if not gained > _SMALL:
             break
+
+
+def check_pairs(kind: Kind, width: int) -> None:
+    """Raise InputError unless judgements are pairs."""
+    if width != 1 or kind != "pairs":
+        raise InputError("--tastes is for pairs: leave it out for judgements of another kind")
 
 
 def halves(text_JK: np.ndarray, start_U: np.ndarray) -> np.ndarray:
@@ -300,6 +322,20 @@ def _personal_logits(
                 out_R[rows[m]] = reward
 
 
+def accuracy_at(pairs: PairExamples, half_J: np.ndarray, basis_KD: np.ndarray) -> Accuracy:
+    """Return the accuracy of the crowd's reward, and by user of each user's own (`personal`).
+
+    Of the latter each half of a user's judgements is predicted with the weights that the other half
+    gives, so both are about the same judgements. Those in neither half are predicted by the crowd's
+    reward.
+    """
+    crowd_R = pairs.logits_R(torch.from_numpy(basis_KD[0]))
+    logits_R, of_pairs = torch.empty(len(pairs.y_R)), (pairs.x_RD, pairs.y_R, pairs.start_U)
+    arrays = (part.numpy() for part in of_pairs)
+    _personal_logits(*arrays, half_J, basis_KD, logits_R.numpy())
+    return with_personal(crowd_R, logits_R, pairs)
+
+
 @dataclass(frozen=True, eq=False)
 class TasteExamples(ArrayExamples):
     """Pairs of judgements, by which a shared basis is learned; as of
@@ -319,8 +355,7 @@ class TasteExamples(ArrayExamples):
     measures_personal = True
 
     def __post_init__(self) -> None:
-        if self.pairs.width != 1 or self.pairs.kind != "pairs":
-            raise InputError("--tastes is for pairs: leave it out for judgements of another kind")
+        check_pairs(self.pairs.kind, self.pairs.width)
         if self.half_J.shape != (len(self.pairs.x_RD),):
             raise InputError("halves and judgements differ in number")
 
@@ -382,24 +417,8 @@ class TasteExamples(ArrayExamples):
         return replace(self, pairs=self.pairs.select(users_S), half_J=half_J)
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
-        """Return the accuracy of the crowd's reward, and by user of each user's own (`personal`).
-
-        Of the latter each half of a user's judgements is predicted with the weights that the other
-        half gives, so both are about the same judgements. Those in neither half are predicted by
-        the crowd's reward.
-        """
-        basis_KD = self.basis_KD(theta_D)
-        crowd_R = self.pairs.logits_R(torch.from_numpy(basis_KD[0]))
-        logits_R = torch.empty(len(self.y_R))
-        _personal_logits(
-            self.pairs.x_RD.numpy(),
-            self.y_R.numpy(),
-            self.start_U.numpy(),
-            self.half_J,
-            basis_KD,
-            logits_R.numpy(),
-        )
-        return with_personal(crowd_R, logits_R, self.pairs)
+        """As `accuracy_at`, at θ."""
+        return accuracy_at(self.pairs, self.half_J, self.basis_KD(theta_D))
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
         """Return the same, and nothing else."""

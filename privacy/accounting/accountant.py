@@ -16,6 +16,7 @@ from murmuration.privacy.accounting.composition import (
     by_part,
     composed_epsilon,
     composition,
+    of_one_group,
     of_several_runs,
 )
 from murmuration.privacy.accounting.events import (
@@ -103,7 +104,7 @@ def _together(
         coins = hold_out.together(held) if held else None
         if coins or not held:
             return events, coins
-    return of_several_runs(itertools.chain(*released)), None
+    return of_several_runs(itertools.chain(*map(of_one_group, released))), None
 
 
 def _with_held_out(

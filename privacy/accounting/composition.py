@@ -16,7 +16,7 @@ from murmuration.privacy.accounting.convolution import (
     convolve,
 )
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
-from murmuration.privacy.accounting.events import Event, ParallelEvent, PureDp
+from murmuration.privacy.accounting.events import BandedGaussian, Event, ParallelEvent, PureDp
 from murmuration.privacy.accounting.privacy_loss import PrivacyLossDistribution
 from murmuration.privacy.accounting.tilting import REACH, Outline
 from murmuration.privacy.adjacency import Adjacency
@@ -263,9 +263,25 @@ def of_several_runs(events: Iterable[tuple[Event, int]]) -> list[tuple[Event, in
     return list(result.items())
 
 
+def of_one_group(run: Iterable[tuple[Event, int]]) -> list[tuple[Event, int]]:
+    """Return what one run charges, with groups that take turns under banded noise as one: that
+    whose turn came most often. Whoever is in it in one run may be so in the next."""
+    turns: Counter[ParallelEvent] = Counter()
+    result: list[tuple[Event, int]] = []
+    for event, times in run:
+        if isinstance(event, ParallelEvent) and isinstance(event.event, BandedGaussian):
+            turns[event] += times
+        else:
+            result.append((event, times))
+    most: dict[Event, int] = {}
+    for turn, times in turns.items():
+        most[turn.event] = max(times, most.get(turn.event, 0))
+    return [*result, *most.items()]
+
+
 def by_part(events: Iterable[tuple[Event, int]]) -> list[list[tuple[Event, int]]]:
     """Return what a user of each part is exposed to: the events of the part, and all that have
-    none.
+    none. Of parts whose users are exposed to the same, one.
 
     One list with everything if no event belongs to a part.
     """
@@ -273,11 +289,12 @@ def by_part(events: Iterable[tuple[Event, int]]) -> list[list[tuple[Event, int]]
     parts = sorted({event.part for event, _ in events if isinstance(event, ParallelEvent)})
     if not parts:
         return [events]
-    return [
-        [
+    exposed = (
+        tuple(
             (event.event, times) if isinstance(event, ParallelEvent) else (event, times)
             for event, times in events
             if not isinstance(event, ParallelEvent) or event.part == part
-        ]
+        )
         for part in parts
-    ]
+    )
+    return [list(part) for part in dict.fromkeys(exposed)]

@@ -261,6 +261,36 @@ class ContinuedSum:
 
 
 @dataclass(frozen=True)
+class BandedGaussian:
+    """A Gaussian sum over sampled users of one of ``bands`` groups, with noise of so many bands.
+
+    ``noise_multiplier`` is the standard deviation of the independent noise behind it over the clip
+    norm, ``probability`` that with which a user of the group is in. Charged as a ``ParallelEvent``
+    of the group, whose rounds are ``bands`` apart; see ``privacy.continual.banded_sum``.
+    Guarantee: the loss of one user of the group who is added, removed or zeroed out.
+    """
+
+    kind: ClassVar[str] = "banded-gaussian"
+    bands: int
+    probability: float
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        check_gaussian(self.noise_multiplier, self.probability)
+        if not (type(self.bands) is int and self.bands >= 1):
+            raise ValueError(f"there must be at least one band, got {self.bands!r}")
+
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
+        """That of a sampled Gaussian sum; Unsupported where a user is replaced."""
+        if adjacency.vectors_changed != 1:
+            raise Unsupported(
+                f"correlated noise has no guarantee under {adjacency}: a user who is replaced may "
+                "be in another group; use add-remove or zero-out, or independent noise"
+            )
+        return PoissonGaussian(self.probability, self.noise_multiplier).loss(adjacency, interval)
+
+
+@dataclass(frozen=True)
 class PermuteAndFlip(PureDp):
     """A choice by permute-and-flip, which is (``epsilon``, 0)-DP; counted as the worst that is."""
 
@@ -343,6 +373,7 @@ _KINDS: dict[str, type] = {
         DiscretizedGaussian,
         HoldOut,
         ContinuedSum,
+        BandedGaussian,
         RandomStopping,
         Unprotected,
     )

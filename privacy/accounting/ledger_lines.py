@@ -22,6 +22,7 @@ from murmuration.privacy.accounting import chained_record, events
 from murmuration.privacy.accounting.allocation import AllocatedLater
 from murmuration.privacy.accounting.chained_record import Contents
 from murmuration.privacy.accounting.events import (
+    BandedGaussian,
     ContinuedSum,
     Event,
     ParallelEvent,
@@ -159,7 +160,9 @@ class Account:
             self.spent[charge.event] += 1
 
     def check_paid(self, event: Event, round_: int, label: str) -> None:
-        """ValueError for a release that an earlier one should have paid for, and has not."""
+        """ValueError for a release that an earlier one should have paid for, and has not, or that
+        is not of the group whose turn it is."""
+        self._check_group(event, round_)
         paid_before = ContinuedSum | AllocatedLater
         if isinstance(event, ParallelEvent) and isinstance(event.event, paid_before):
             raise ValueError(f"release {round_} is of everybody, and not of a part")
@@ -178,6 +181,23 @@ class Account:
         others = {c.event for c in before if isinstance(c.event, ContinuedSum)} - {event}
         if others:
             raise ValueError(f"one of {event.releases} releases, and others are of other ones")
+
+    def _check_group(self, event: Event, round_: int) -> None:
+        """ValueError for banded noise of another group than the round's, or other groups than
+        before."""
+        if isinstance(event, BandedGaussian):
+            raise ValueError(f"round {round_} with banded noise is of a group, and names none")
+        if not isinstance(event, ParallelEvent):
+            return
+        inner = event.event
+        if isinstance(inner, BandedGaussian) and event.part != (round_ - 1) % inner.bands:
+            raise ValueError(f"round {round_} is not of group {event.part} of {inner.bands}")
+        parted = (
+            c.event.event for c in reversed(self.charges) if isinstance(c.event, ParallelEvent)
+        )
+        last = next(parted, inner)  # with which all before agree
+        if last != inner and any(isinstance(one, BandedGaussian) for one in (last, inner)):
+            raise ValueError(f"round {round_} divides the users otherwise than those before")
 
     def first_uncharged(self) -> int:
         """The first round, from 1, that has no charge."""

@@ -47,6 +47,9 @@ RULES = {
     "truncated-gaussian": "cohorts with a cap: of a larger one all coins are tossed again, which "
     "costs at most what Poisson sampling does where the list of users is public (never under "
     "add-remove): given the others in it nobody is in a cohort with odds above q / (1 - q)",
+    "banded-gaussian": "banded noise: users are in one of as many groups as there are bands, whose "
+    "turn a round is; the noise of a round is correlated with that of the rounds before, in which "
+    "none of the group were, so a round costs its group one sampled Gaussian",
     "random-stopping": "the best of K candidates, K truncated negative binomial (eta, gamma): "
     "D'(l) = D(l) + (1 + eta) min over m >= 1 of ((1 - 1/m) D(m) + log(1/gamma) / m) + log E[K] / "
     "(l - 1), D the worst candidate's Renyi divergence: log E of (1 - h) exp(rounds of sampled "
@@ -88,12 +91,15 @@ def training(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[Charges]:
                 event = event["event"]
             if event["kind"] == "on-grid":
                 event = event["event"]
-            if event["kind"] in ("tested-gaussian", "group-gaussian", "truncated-gaussian"):
+            if event["kind"] in (
+                *("tested-gaussian", "group-gaussian", "banded-gaussian", "truncated-gaussian"),
+            ):
                 names = ("probability", "noise_multiplier")
                 event = {"kind": "poisson-gaussian", **{name: event[name] for name in names}}
             if event["kind"] in _COMPUTED:
                 of_part.append((event, times))
-        result.append(of_part)
+        if of_part not in result:
+            result.append(of_part)
     return result
 
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.allocation import AllocatedLater
+from murmuration.privacy.accounting.composition import of_one_group
 from murmuration.privacy.accounting.events import Event, ParallelEvent, PureDp
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.hold_out import HoldOut
@@ -36,7 +37,7 @@ class Spending:
     """
 
     def __init__(self, ledger: Ledger, planned: Mapping[Event, int]) -> None:
-        self._ledger, self._planned = ledger, planned
+        self._ledger, self._planned = ledger, dict(of_one_group(planned.items()))
         self._reserved = Counter({e: times for e, times in planned.items() if _is_reserved(e)})
         self._ahead: Counter[Event] | None = None
         self._epsilon = 0.0
@@ -44,7 +45,7 @@ class Spending:
 
     def __call__(self, *, exactly: bool = False) -> float:
         """Epsilon so far."""
-        spent = self._ledger.spent() | self._reserved
+        spent = self._spent()
         if exactly:
             ahead = spent
         elif self._ahead is not None and spent <= self._ahead:
@@ -65,12 +66,17 @@ class Spending:
         if len(growing) != 1:
             return
         (event,) = growing
-        spent = self._ledger.spent() | self._reserved
+        spent = self._spent()
         while spent[event] < self._planned[event]:
             spent[event] += 1
             ahead = self._at_levels(spent)
             self._composed(ahead)
             spent[event] = ahead[event]
+
+    def _spent(self) -> Counter[Event]:
+        """All charges, and those that are reserved; of groups that take turns the dearest's."""
+        spent = self._ledger.spent() | self._reserved
+        return Counter(dict(of_one_group(spent.items())))
 
     def _composed(self, ahead: Counter[Event]) -> float:
         key = frozenset(ahead.items())

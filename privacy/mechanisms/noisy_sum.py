@@ -37,7 +37,9 @@ from murmuration.privacy.mechanisms.parallel import each_stretch
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import (
     AllocationSampler,
+    CyclicSampler,
     PoissonSampler,
+    Sampler,
     TruncatedSampler,
 )
 
@@ -62,7 +64,7 @@ class GaussianSum:
     (``accounting.mixture.TruncatedGaussian``) it holds if the list of users is public.
     """
 
-    sampler: PoissonSampler | AllocationSampler
+    sampler: Sampler
     clip: UserClip
     noise_multiplier: float
     adjacency: Adjacency
@@ -79,6 +81,8 @@ class GaussianSum:
                     f"random allocation has no guarantee under {self.adjacency}; "
                     "use add-remove or zero-out, or Poisson sampling"
                 )
+        elif isinstance(self.sampler, CyclicSampler):
+            raise ValueError("groups of users take turns where noise is correlated, and not here")
         elif self.later or self.released:
             raise ValueError("Poisson cohorts have no blocks: every round pays for itself")
         if isinstance(self.sampler, TruncatedSampler):

@@ -1,4 +1,5 @@
-"""Cohorts: by a coin of every user in each round (Poisson), or in one round of each block.
+"""Cohorts: by a coin of every user in each round (Poisson), in one round of each block, or by coins
+of a group of users whose turn it is.
 
 The accountant's amplification by sampling holds for exactly these draws. A shuffled or fixed-size
 cohort is another event, a cohort that is redrawn because it was small or because somebody dropped
@@ -166,11 +167,61 @@ class Block:
 
         A user's round is ⌊word · rounds / 2⁶⁴⌋: each as likely as any other, to 2⁻⁶⁴.
         """
-        words_N, low = user_words(self.key, names_N), np.uint64(32)
-        rounds = np.uint64(self.rounds)
-        carried_N = ((words_N & np.uint64(2**32 - 1)) * rounds) >> low
-        place_N = ((words_N >> low) * rounds + carried_N) >> low
+        place_N = _one_among(self.rounds, self.key, names_N)
         return np.flatnonzero(place_N == np.uint64(round_ - self.first))
+
+
+def _one_among(places: int, key: bytes, names_N: np.ndarray) -> np.ndarray:
+    """Each user's place of so many: ⌊word · places / 2⁶⁴⌋, uint64 (N,)."""
+    words_N, low, places_ = user_words(key, names_N), np.uint64(32), np.uint64(places)
+    carried_N = ((words_N & np.uint64(2**32 - 1)) * places_) >> low
+    return ((words_N >> low) * places_ + carried_N) >> low
+
+
+#: What users are divided into groups by, beside their names: a name is made with the run's salt,
+#: and in which group somebody is need not be secret.
+_GROUPS = b"groups of users, which take turns"
+#: Groups of users: each is a kind of charge in a stated plan.
+MOST_GROUPS = 60
+
+
+@dataclass(frozen=True)
+class CyclicSampler:
+    """Coins of the users of one of so many ``groups``, which take turns from round to round.
+
+    Who is in which group depends on one's own name alone, is the same in all rounds and may be
+    known. Coins are as in ``PoissonSampler``, and as secret: those of a group are tossed every so
+    many rounds, and come up so much more often that ``probability`` of all users are in a round, on
+    average.
+    """
+
+    probability: float
+    groups: int
+
+    def __post_init__(self) -> None:
+        if not (type(self.groups) is int and 1 <= self.groups <= MOST_GROUPS):
+            raise ValueError(f"users take turns in 1 to {MOST_GROUPS} groups, got {self.groups!r}")
+        if self.groups * self.probability > 1.0 + 1e-9:
+            raise ValueError(
+                f"a round of one group of {self.groups} has {1 / self.groups:.3g} of the users at "
+                f"most, not {self.probability:.3g}: lower --bands or --cohort, or raise --users"
+            )
+        _ = self.of_group  # validates the probability
+
+    @property
+    def of_group(self) -> PoissonSampler:
+        """Return the coins of those whose turn it is."""
+        return PoissonSampler(min(1.0, self.groups * self.probability))
+
+    def group(self, round_: int) -> int:
+        """Return whose turn it is."""
+        return (round_ - 1) % self.groups
+
+    def draw(self, names_N: np.ndarray, source: Randomness, round_: int) -> np.ndarray:
+        """As ``PoissonSampler.draw``: of those of the round's group."""
+        group_N = _one_among(self.groups, _GROUPS, names_N)
+        turn_S = np.flatnonzero(group_N == np.uint64(self.group(round_)))
+        return turn_S[self.of_group.draw(names_N[turn_S], source, round_)]
 
 
 class Blocks:
@@ -221,3 +272,7 @@ class Blocks:
         if "block" in state:
             first, self.number = state["block"].tolist()
             self.running = Block(first, self.sampler.rounds, state["block key"].tobytes())
+
+
+#: Who is asked in a round.
+Sampler = PoissonSampler | AllocationSampler | CyclicSampler

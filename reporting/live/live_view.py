@@ -216,6 +216,8 @@ def _privacy(run: Mapping[str, Any]) -> Iterator[_Row]:
 
 
 def _accuracy(run: Mapping[str, Any]) -> Iterator[_Row]:
+    if run["policy_moved"] is not None:
+        yield "moved", f"{run['policy_moved']:.2g} nats a token from its base, where it writes"
     if run["heldout_accuracy"] is None:
         yield "accuracy", "not measured"
         return

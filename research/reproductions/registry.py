@@ -31,7 +31,7 @@ from murmuration.research.reproductions.policies import (
     label_private,
 )
 from murmuration.research.reproductions.ranking import arenas
-from murmuration.research.reproductions.rivals import real_people, tastes
+from murmuration.research.reproductions.rivals import known_tastes, real_people, tastes
 from murmuration.research.reproductions.uls import (
     accounting,
     conjecture,
@@ -204,8 +204,9 @@ ENTRIES = {
         real_people.of_people,
     ),
     "tastes": Entry(
-        "one reward, local steps, groups and tastes on real people: who gains, who is worse off",
-        tastes.quick_or_not,
+        "how well known tastes are found; with --data what real people gain by one reward, local "
+        "steps, groups and tastes",
+        known_tastes.known_tastes,
         tastes.of_people,
     ),
     "synthetic-preferences": Entry(

@@ -103,6 +103,8 @@ def check(config: RunConfig) -> None:
         )
     if config.of(Sampled).sampling != "poisson":
         raise InputError("a search is with --sampling poisson: no bound is here for others")
+    if config.of(Sampled).banded:
+        raise InputError("a search is with --noise-correlation none: no bound is here for banded")
     if config.noise == "distributed" or config.accept_ledger_loss:
         raise InputError("a search is without --noise distributed and --accept-ledger-loss")
 

@@ -10,6 +10,7 @@ from murmuration.audits import gaussian
 from murmuration.audits.gaussian import (
     TARGETS,
     audit_allocated,
+    audit_banded,
     audit_discrete,
     audit_gaussian,
     audit_joint,
@@ -87,6 +88,15 @@ def test_nothing_is_audited_of_users_who_come_or_go_under_a_cap():
     assert Adjacency.ADD_REMOVE not in TARGETS["truncated-gaussian"].adjacencies
     with pytest.raises(Unsupported):
         audit_truncated(task(trials=10))
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT])
+def test_banded_noise_is_found_to_cost_nearly_what_it_claims(adjacency):
+    measured = audit_banded(task(adjacency, trials=400_000))
+    assert 0.5 * measured.claimed < measured.lower <= measured.claimed
+    assert measured.claimed == pytest.approx(1.0, abs=1e-3)
+    with pytest.raises(Unsupported):
+        audit_banded(task(Adjacency.REPLACE, trials=10))
 
 
 def test_two_thirds_of_the_noise_are_not_enough():

@@ -345,7 +345,7 @@ EVENT = PoissonGaussian(0.1, 4.0)
 
 _CHECKS = SimpleNamespace(
     **{f.__name__: f for f in (
-        two_sided, poisson_cohorts, truncated_cohorts, allocated_cohorts, binomial_sizes,
+        two_sided, near_zero, poisson_cohorts, truncated_cohorts, allocated_cohorts, binomial_sizes,
         gaussian_noise, unrelated, keyed_noise,
         noise_fits_the_clip, clips, bounded_influence, accounts, counts_every_time,
         fine_print, exact_sums.dominates_exactly, exact_sums.survives_a_narrow_window,

@@ -261,6 +261,8 @@ def test_a_policy_says_what_became_of_responses(written):
     assert "Pairs beyond the clip</th><td>25.0 %" in text
     assert "Tokens of a response</th><td>40.0" in text and "that was chosen 31.2" in text
     assert "Pairs beyond the clip" not in written(task="policy")
+    text = written(task="policy", policy_moved=0.0123)
+    assert "Moved from its base</th><td>0.012 nats a token" in text
 
 
 TEXT = {"task": "text", "heldout_loss": 2.5, "heldout_perplexity": 12.18}

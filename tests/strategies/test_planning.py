@@ -2,16 +2,20 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from murmuration.planning.plan import about_correlation
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.analytic_gaussian import calibrate_noise
+from murmuration.privacy.continual.banded import Workload
 from murmuration.strategies import registry
 from murmuration.strategies.adaptive import (
     DEFAULT_QUANTILE,
@@ -19,6 +23,7 @@ from murmuration.strategies.adaptive import (
     AdaptivePlan,
     QuantileRule,
 )
+from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer, workload
 from murmuration.strategies.planning import PlanQuery
 
 WHOLE = {
@@ -136,6 +141,90 @@ def test_a_run_needs_the_noise_that_was_planned(times):
 def test_what_is_not_solved_for_with_blocks(left):
     with pytest.raises(InputError, match=f"--{left} is not solved for"):
         solve("uls", PlanQuery(**{**BLOCKS, left: None}, epsilon=3.0, noise_multiplier=2.0), ADD)
+
+
+BANDED = {**BLOCKS, "allocated": False, "banded": True}
+
+
+def test_the_error_of_banded_noise_beside_independent_noise():
+    numbers = solve("uls", PlanQuery(**{**BANDED, "cohort": 540, "rounds": 20}, epsilon=8.0), ADD)
+    coins = solve("uls", PlanQuery(**{**BLOCKS, "allocated": False}, epsilon=8.0), ADD)
+    assert numbers["noise_multiplier_if_independent"] == coins["noise_multiplier"]
+    errors = {b: numbers.get(f"error_with_{b}_bands") for b in (2, 4, 8)}
+    assert errors[8] is None  # a cohort is a fifth of the users
+    assert numbers["bands"] == min((2, 4), key=lambda b: errors[b])
+    named = solve("uls", PlanQuery(**BANDED, epsilon=8.0, bands=3), ADD)
+    assert named["bands"] == 3
+    assert "error_with_2_bands" not in named
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("epsilon", "users", "rounds", "best"),
+    [(3.0, 5, 200, 1.0), (8.0, 5, 200, 0.97), (3.0, 20, 200, 0.93), (3.0, 100, 1_000, 0.82)],
+)
+def test_the_least_error_of_prefix_sums(epsilon, users, rounds, best):
+    """As found elsewhere, with one round's average counted as often as any other's."""
+    added = Workload.of_matrix(np.tri(rounds))
+    errors = []
+    for bands in (1, 2, 4, 8, 16):
+        if bands <= users:
+            sigma = accountant.noise_multiplier_for(
+                epsilon, delta=1e-5, probability=min(1.0, bands / users),
+                rounds=-(-rounds // bands), adjacency=ADD,
+            )  # fmt: skip
+            errors.append(sigma * added.error(added.factor(bands)))
+    assert min(errors) / errors[0] == pytest.approx(best, abs=0.01)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_the_workload_is_what_the_optimizer_does(momentum):
+    """Steps with unit releases, one round each, by the optimizer itself."""
+    settings = OptimizerSettings("sgd", 1.0, 8, momentum=momentum)
+    rows = np.zeros((9, 8))
+    for round_ in range(1, 9):
+        made = ServerOptimizer(settings, np.zeros(1, np.float32))
+        for t in range(1, 9):
+            made.step(t, np.array([1.0 if t == round_ else 0.0]))
+            rows[t - 1, round_ - 1] = float(made.theta[0])
+        rows[8, round_ - 1] = float(made._average[0]) / made._averaged
+    rows[:8] /= np.linalg.norm(rows[:8])
+    rows[8] /= np.linalg.norm(rows[8])
+    expected = Workload.of_matrix(rows).gram_TT
+    np.testing.assert_allclose(workload(settings).gram_TT, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("left", ["users", "cohort", "delta", "epsilon", "rounds"])
+def test_what_is_not_solved_for_with_bands(left):
+    given = {**BANDED, "epsilon": 3.0, "noise_multiplier": 2.0, left: None}
+    with pytest.raises(InputError, match=f"--{left} is not solved for"):
+        solve("uls", PlanQuery(**given), ADD)
+
+
+def test_bands_on_the_command_line(cli):
+    given = ("plan", "--epsilon", 3, "--delta", "1e-5", "--rounds", 20, "--users", 2_700)
+    banded = (*given, "--noise-correlation", "banded")
+    code, out, _ = cli(*banded, "--cohort", 540)
+    assert code == 0
+    assert "error with 4 bands" in out
+    assert re.search("less noise|gains nothing here", out)
+    for more, message in (
+        (("--cohort", 1_400), "lower --bands or --cohort"),
+        (("--bands", 1), "--bands is for --noise-correlation banded, and at least 2"),
+        (("--adjacency", "replace"), "no guarantee under replace"),
+        (("--strategy", "aup"), "--noise-correlation is for --strategy uls and dp-fedavg"),
+        (("--sampling", "allocation"), "leave out --sampling and --optimize"),
+        (("--cohort", 540, "--rounds", 4_001), "at most 4,000 --rounds"),
+    ):
+        code, _, err = cli(*banded, *more)
+        assert code != 0
+        assert message in " ".join(err)
+
+
+def test_the_sentence_about_correlation_says_where_it_gains_nothing():
+    text = about_correlation({"bands": 2, "error_with_2_bands": 1.01})
+    assert "gains nothing here" in text
+    assert "10.0% less noise" in about_correlation({"bands": 2, "error_with_2_bands": 0.9})
 
 
 def test_blocks_on_the_command_line(cli):

@@ -9,12 +9,14 @@ import pytest
 import torch
 
 from murmuration.preference.data.rows import InputError
+from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.events import PoissonGaussian, Unprotected
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, LedgerError
 from murmuration.privacy.accounting.mixture import TruncatedGaussian
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
@@ -248,12 +250,75 @@ SETTINGS = {"sampling": "allocation", "users": 100, "cohort": 20, "delta": 1e-5}
             {"sampling": "shuffled"},
             "must be one of poisson, allocation, truncated-poisson",
         ),
+        ({"noise_correlation": "banded"}, "at the same time: use --sampling poisson"),
     ],
 )
 @pytest.mark.parametrize("strategy", ["uls", "dp-fedavg"])
 def test_settings_that_hold_nothing_are_refused_before_anything_is_read(strategy, changes, message):
     with pytest.raises(InputError, match=message):
         RunConfig.from_run_config({**SETTINGS, "strategy": strategy, "test": "t", **changes})
+
+
+CORRELATED = {"noise_correlation": "banded", "users": 100, "cohort": 20, "delta": 1e-5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"noise_correlation": "none", "bands": 4}, "--bands is for --noise-correlation banded"),
+        ({"noise_correlation": "blt"}, "--noise-correlation must be one of none, banded"),
+        ({"adjacency": "replace"}, "--noise-correlation banded has no guarantee under replace"),
+        ({"adjacency": "replace-labels"}, "use --adjacency add-remove or zero-out"),
+        ({"users": 0}, "--users, use --adjacency zero-out, or use --noise-correlation none"),
+        ({"optimizer": "adam"}, "made for what --optimizer sgd adds up, not adam"),
+        ({"optimizer": "adafactor"}, "leave --optimizer out"),
+        ({"cohort": 60}, "0.5 of the users at most, not 0.6: lower --bands or --cohort"),
+        ({"bands": 6}, "lower --bands or --cohort, or raise --users"),
+        ({"bands": 1}, "--bands must be 2 to 60"),
+        ({"bands": 61}, "--bands must be 2 to 60"),
+        ({"bands": 5, "rounds": 4}, "--bands 5 is more than --rounds 4"),
+        ({"rounds": 4_001}, "at most 4,000 --rounds, got 4,001"),
+        ({"noise": "discrete"}, "--noise discrete is not for --noise-correlation banded"),
+        (
+            {"secure_aggregation": True, "adjacency": "zero-out"},
+            "--noise-correlation banded is for a server that sees the sums; use none",
+        ),
+        ({"strategy": "aup"}, "--noise-correlation is for --strategy uls and dp-fedavg, not aup"),
+        ({"strategy": "els"}, "--noise-correlation is for --strategy uls and dp-fedavg, not els"),
+    ],
+)
+@pytest.mark.parametrize("strategy", ["uls", "dp-fedavg"])
+def test_noise_that_cannot_be_correlated_is_refused_before_anything_is_read(
+    strategy, changes, message
+):
+    with pytest.raises((InputError, ValueError), match=message):
+        RunConfig.from_run_config({**CORRELATED, "strategy": strategy, "test": "t", **changes})
+
+
+FACTOR = Banded((0.8, 0.5, 0.3))
+
+
+def test_a_plan_with_bands_costs_what_its_dearest_group_does():
+    made = UlsPlan.for_epsilon(3.0, **{**PLAN, "rounds": 20}, factor=FACTOR)
+    assert made.epsilon() == pytest.approx(3.0, abs=1e-3)
+    assert made.epsilon() <= 3.0
+    assert sum(made.charges.values()) == 20
+    event = PoissonGaussian(made.sampler.of_group.probability, made.noise_multiplier)
+    cost = accountant.epsilon([(event, 7)], adjacency=made.adjacency, delta=made.delta)
+    assert made.epsilon() == cost
+    assert made.noise == pytest.approx(
+        made.mechanism.std / made.divisor * FACTOR.row_norm(20), rel=1e-12
+    )
+    with pytest.raises(ValueError, match="lower --bands or --cohort"):
+        plan(factor=FACTOR, cohort=34)
+    with pytest.raises(ValueError, match="not on a grid"):
+        plan(factor=FACTOR, discrete=DiscreteNoise(7))
+
+
+def test_the_account_says_which_noise_was_shared():
+    text = uls.account(plan(factor=FACTOR), "contributed one vector")
+    assert "divided into 3 groups by their names, which took turns" in text
+    assert "some of the noise of the 2 before was taken back" in text
 
 
 def test_the_cohort_that_is_taken_makes_whole_blocks():

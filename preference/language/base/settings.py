@@ -10,6 +10,7 @@ from typing import Any
 from murmuration.preference.choices import (
     DTYPES,
     LORA_LAYERS,
+    MOST_TASTES,
     POOLINGS,
     QUANTISED,
     TASKS,
@@ -29,7 +30,7 @@ BY_TEXT = ("reward", "policy")
 #: Settings that say nothing of the network at θ = 0; where it lies is not which one it is.
 _NOT_OF_REFERENCE = (
     *("path", "max_tokens", "batch_tokens", "memory", "loss", "beta", "r_max", "as_published"),
-    *("head_layer", "head_pooling", "once_per_text"),
+    *("head_layer", "head_pooling", "once_per_text", "tastes"),
 )
 
 
@@ -62,6 +63,8 @@ class BaseSettings:
             the mean of all.
         layers: which of the network's layers LoRA changes, as `LORA_LAYERS` has it. What is below
             them is computed once for each text (`preference.features.lower_states`).
+        tastes: of a reward: rows of its head, the first of which is the crowd's
+            (`preference.kinds.language_tastes`); 1: one reward for all.
         once_per_text: of judgements: whether the gradient of each distinct text is computed once in
             a round, for all who judged it (`preference.language.examples`).
         digest: SHA-256 of what is in ``path``; empty: whatever is there.
@@ -92,6 +95,7 @@ class BaseSettings:
     head_layer: int = 0
     head_pooling: str = "last"
     layers: str = "all"
+    tastes: int = 1
     once_per_text: bool = False
     digest: str = ""
     revision: str = ""
@@ -118,6 +122,10 @@ class BaseSettings:
             raise InputError(
                 f"--once-per-text is for --task {' or '.join(BY_TEXT)}, and --train lora or full"
             )
+        if type(self.tastes) is not int or not 1 <= self.tastes <= MOST_TASTES:
+            raise InputError(f"--tastes must be 1 to {MOST_TASTES}; got {self.tastes!r}")
+        if self.tastes > 1 and (self.task != "reward" or self.once_per_text):
+            raise InputError("--tastes is for --task reward, and not with --once-per-text")
         if self.train != "head" and (self.head_layer or self.head_pooling != "last"):
             raise InputError("--head-layer and --head-pooling are for --train head")
         PolicyLoss(self.loss, self.beta, self.r_max)  # or says what is wrong with them
@@ -142,7 +150,10 @@ class BaseSettings:
 
     def to_config(self) -> dict[str, Any]:
         """JSON-able description from which `language_base` makes an equal one."""
-        return {"kind": KIND, **asdict(self)}
+        described = {"kind": KIND, **asdict(self)}
+        if self.tastes == 1:  # as of whoever knows of no tastes
+            del described["tastes"]
+        return described
 
     @property
     def of_reference(self) -> dict[str, Any]:

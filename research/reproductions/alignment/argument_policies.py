@@ -91,9 +91,9 @@ class Plan:
 
     steps: Mapping[str, Sequence[float]] = field(
         default_factory=lambda: {
-            "dpo": (100.0, 300.0, 1000.0),
-            "square-chipo": (100.0, 300.0, 1000.0),
-            ALIGN: (20, 60),
+            "dpo": (1000.0, 2500.0, 5000.0),
+            "square-chipo": (1000.0, 2500.0, 5000.0),
+            ALIGN: (20,),
         }
     )
     epsilons: Sequence[float] = (3.0, 8.0, 1000.0)
@@ -238,24 +238,37 @@ def compared(
     made = policies(data, base, folder, plan)
     # By draws that no policy's answers are of.
     first = [
-        row[-1:] for row in written(folder / "base", base, requests(plan.written), plan.samples + 1)
+        row[-1] for row in written(folder / "base", base, requests(plan.written), plan.samples + 1)
     ]
-    answers = [
-        [*first[at], *itertools.chain.from_iterable(one.answers[at] for one in made.values())]
-        for at in range(plan.written)
-    ]
-    pool, gold = Pool(answers), arguments.Plan(plan.judges, (), best_of=(1,))
+    gold = arguments.Plan(plan.judges, (), best_of=(1,))
+    chooser = _CHOOSER if _CHOOSER in plan.judges else plan.judges[0]
+    for_choice = _pool(first, made, slice(plan.judged, plan.written))
+    tried = _tried(made, learned(people, chooser, for_choice, gold)[1], plan)
+    chosen = {
+        cell: one
+        for cell, one in made.items()
+        if where(tried, way=cell.way, epsilon=cell.epsilon, step=cell.step, chosen=True)
+    }
+    pool = _pool(first, chosen, slice(plan.judged))
     judges = {
         name: learned(people, name, pool, gold)[1]
         for name in tracked(plan.judges, "judges", len(plan.judges))
     }
     judges[LONGER] = length_alone(people, pool)
-    chooser = judges.get(_CHOOSER, judges[plan.judges[0]])
-    tried = _tried(made, chooser, plan)
-    rows = [*tried, *_win_rows(made, judges, pool, plan, tried)]
+    rows = [*tried, *_win_rows(chosen, judges, pool, plan)]
     extra = {"questions": plan.judged, "samples": plan.samples, "seeds": plan.seeds,
-             "examples": _examples(made, pool, chooser, plan, tried)}  # fmt: skip
+             "examples": _examples(chosen, pool, judges[chooser], plan)}  # fmt: skip
     return Reproduction(rows, remarks(rows, extra), extra=extra, plot=plot(rows))
+
+
+def _pool(first: Sequence[Answer], made: Mapping[Cell, Made], questions: slice) -> Pool:
+    """Return answers of policies to some questions, each beside the base's own."""
+    return Pool(
+        [
+            [first[at], *itertools.chain.from_iterable(one.answers[at] for one in made.values())]
+            for at in range(len(first))[questions]
+        ]
+    )
 
 
 def policies(data: Path, base: str, folder: Path, plan: Plan) -> dict[Cell, Made]:
@@ -353,6 +366,11 @@ def _places(made: Mapping[Cell, Made], cell: Cell, plan: Plan) -> slice:
     return slice(at, at + plan.samples)
 
 
+def _of(made: Mapping[Cell, Made], way: str, epsilon: float) -> list[Cell]:
+    """Return the cells of one way and ε, by seed."""
+    return [cell for cell in made if (cell.way, cell.epsilon) == (way, epsilon)]
+
+
 def _tried(made: Mapping[Cell, Made], chooser: Judge, plan: Plan) -> list[Row]:
     """Return what each step gained on the questions for choosing; the most is ``chosen``."""
     rows: list[Row] = []
@@ -360,7 +378,7 @@ def _tried(made: Mapping[Cell, Made], chooser: Judge, plan: Plan) -> list[Row]:
         for epsilon in plan.epsilons:
             gains = {
                 step: [
-                    float(chooser.gain_PN[plan.judged :, _places(made, cell, plan)].mean())
+                    float(chooser.gain_PN[:, _places(made, cell, plan)].mean())
                     for cell in (Cell(way, epsilon, step, seed) for seed in range(plan.seeds))
                 ]
                 for step in steps
@@ -388,36 +406,35 @@ def _tried(made: Mapping[Cell, Made], chooser: Judge, plan: Plan) -> list[Row]:
 
 
 def _win_rows(
-    made: Mapping[Cell, Made], judges: Mapping[str, Judge], pool: Pool, plan: Plan, tried: Rows
+    made: Mapping[Cell, Made], judges: Mapping[str, Judge], pool: Pool, plan: Plan
 ) -> list[Row]:
-    draws, judged = CrossedDraws(plan.judged, plan.seeds), slice(plan.judged)
-    cut_off_PN = pool.per_answer(lambda answer: answer.cut_off)[judged]
-    words_PN = pool.per_answer(lambda answer: len(answer.response.split()))[judged]
+    """Return who wins, of policies by the chosen steps."""
+    draws = CrossedDraws(plan.judged, plan.seeds)
+    cut_off_PN = pool.per_answer(lambda answer: answer.cut_off)
+    words_PN = pool.per_answer(lambda answer: len(answer.response.split()))
     rows: list[Row] = []
     for name, judge in judges.items():
-        wins_PN, gain_PN = judge.wins_PN[judged], judge.gain_PN[judged]
         for way in plan.steps:
             free_B = None
             for epsilon in reversed(plan.epsilons):
-                (best,) = where(tried, way=way, epsilon=epsilon, chosen=True)
-                chance_SPN = np.zeros((plan.seeds, *wins_PN.shape))
-                for seed in range(plan.seeds):
-                    cell = Cell(way, epsilon, best["step"], seed)
-                    chance_SPN[seed, :, _places(made, cell, plan)] = 1 / plan.samples
-                gain_B = draws.means(chance_SPN, gain_PN)
+                cells = _of(made, way, epsilon)
+                chance_SPN = np.zeros((plan.seeds, *judge.gain_PN.shape))
+                for cell in cells:
+                    chance_SPN[cell.seed, :, _places(made, cell, plan)] = 1 / plan.samples
+                gain_B = draws.means(chance_SPN, judge.gain_PN)
                 free_B = gain_B if free_B is None else free_B
-                controlled_B = draws.length_controlled(chance_SPN, wins_PN, pool.longer_PN[judged])
+                controlled_B = draws.length_controlled(chance_SPN, judge.wins_PN, pool.longer_PN)
                 rows.append(
                     {
                         "judge": name,
                         "way": way,
                         "epsilon": epsilon,
-                        "step": best["step"],
-                        "log_ratio": best["log_ratio"],
-                        **interval("win", draws.means(chance_SPN, wins_PN)),
+                        "step": cells[0].step,
+                        "log_ratio": float(np.mean([made[cell].log_ratio for cell in cells])),
+                        **interval("win", draws.means(chance_SPN, judge.wins_PN)),
                         **interval("controlled", controlled_B),
                         **interval("gain", gain_B),
-                        **interval("of_nonprivate", gain_B / free_B),
+                        **interval("of_nonprivate", _share(gain_B, free_B)),
                         "cut_off": draws.means(chance_SPN, cut_off_PN)[0],
                         "words": draws.means(chance_SPN, words_PN)[0],
                     }
@@ -425,8 +442,15 @@ def _win_rows(
     return rows
 
 
+def _share(gain_B: np.ndarray, free_B: np.ndarray) -> np.ndarray:
+    """Return the first over the second; of a draw in which that is nothing, infinitely much."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share_B = gain_B / free_B
+    return np.where(free_B == 0.0, np.copysign(np.inf, gain_B), share_B)
+
+
 def _examples(
-    made: Mapping[Cell, Made], pool: Pool, chooser: Judge, plan: Plan, tried: Rows
+    made: Mapping[Cell, Made], pool: Pool, chooser: Judge, plan: Plan
 ) -> list[dict[str, Any]]:
     """Return questions, spread evenly over the judged ones, with the base's answer and that of the
     first seed's policy of each way at the smallest ε."""
@@ -435,8 +459,7 @@ def _examples(
     for at in np.linspace(0, plan.judged - 1, count).astype(int).tolist():
         by_way = {}
         for way in plan.steps:
-            (best,) = where(tried, way=way, epsilon=epsilon, chosen=True)
-            place = _places(made, Cell(way, epsilon, best["step"], 0), plan).start
+            place = _places(made, _of(made, way, epsilon)[0], plan).start
             by_way[way] = {
                 "response": pool.others[at][place].response,
                 "gain": float(chooser.gain_PN[at, place]),
@@ -461,7 +484,9 @@ def remarks(rows: Rows, extra: Mapping[str, Any]) -> list[str]:
         row
         for row in rows
         if row.get("chosen")
-        and row["step"] in ends_of(where(rows, way=row["way"], chosen=(True, False)))
+        and len(same := where(rows, way=row["way"], epsilon=row["epsilon"], chosen=(True, False)))
+        > 1
+        and row["step"] in ends_of(same)
     ]
     if ends:
         at_ends = ", ".join(f"{row['way']} at ε = {row['epsilon']:g}" for row in ends)

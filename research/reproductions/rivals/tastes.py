@@ -21,21 +21,25 @@ against one reward of the same ε where the interval of the difference leaves ou
 Legend: U users, J judgements of one, S seeds, D dimensions, K rewards, N sampled judgements.
 """
 
+import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 
-from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.features.hashing import feature_map, parse_features
+from murmuration.preference.linear.basis_start import start_KD
 from murmuration.preference.linear.examples import PairExamples, pairs_with_texts
 from murmuration.preference.linear.fine_tuning import fine_tuned
+from murmuration.preference.linear.gradients import chunk_cuts
 from murmuration.preference.linear.half_predictions import Own, right_by_halves
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.linear.tastes import (
@@ -43,14 +47,14 @@ from murmuration.preference.linear.tastes import (
     TasteExamples,
     halves,
     own_weights,
-    start_KD,
 )
 from murmuration.preference.models import PreferenceModel
+from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.mechanisms.numba_jit import kernel
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.btl import Training
 from murmuration.research.reproductions.entry import Reproduction, Rows, in_processes, tracked
 from murmuration.research.reproductions.rivals.clustered import Interval, clustered
-from murmuration.sims.population.population import Population
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.optimizers import ServerOptimizer
 from murmuration.strategies.settings.sampling import usual_cohort
@@ -68,7 +72,7 @@ RATES, STEPS, MANY = (1.0, 3.0, 9.0), (0.03, 0.1, 0.3, 1.0, 3.0), (2, 4)
 class Plan:
     """Sizes of a comparison; ε None: without privacy."""
 
-    features: Sequence[str] = ("minilm", "hashing")
+    features: Sequence[str] = ("minilm", "hashing", "smollm2")
     epsilons: Sequence[float | None] = (3.0, None)
     seeds: int = 5
     rounds: int = 200
@@ -137,20 +141,49 @@ class GroupExamples(TasteExamples):
         local: LocalSteps,
     ) -> tuple[Callable[[int], torch.Tensor], int]:
         del model, local
-        basis_KD = self.basis_KD(theta_E)
-        rows_S = np.split(taken_N.numpy(), np.cumsum(taken_S.numpy())[:-1])
+        basis_KD, ends_S = self.basis_KD(theta_E), np.cumsum(taken_S.numpy())
+        cuts = chunk_cuts(taken_S.numpy(), 4 * self.dimension)
+        x_RD, y_R = self.pairs.x_RD.numpy(), self.pairs.y_R.numpy()
 
         def update(chunk: int) -> torch.Tensor:
-            rows = rows_S[chunk]
-            x_MD, y_M = self.pairs.x_RD.numpy()[rows], self.pairs.y_R.numpy()[rows]
-            out_KD = np.zeros_like(basis_KD)
-            if len(rows):
-                mine = nearest(basis_KD, x_MD, y_M)
-                p_M = 1.0 / (1.0 + np.exp(-(x_MD @ basis_KD[mine])))
-                out_KD[mine] = (p_M - y_M) @ x_MD / len(rows)
-            return torch.from_numpy(out_KD.reshape(1, -1))
+            users = slice(cuts[chunk], cuts[chunk + 1])
+            first = int(ends_S[users.start - 1]) if users.start else 0
+            out_BKD = np.zeros((users.stop - users.start, *basis_KD.shape), np.float32)
+            _of_groups(x_RD, y_R, taken_N.numpy()[first:], ends_S[users] - first, basis_KD, out_BKD)
+            return torch.from_numpy(out_BKD.reshape(len(out_BKD), -1))
 
-        return update, len(rows_S)
+        return update, len(cuts) - 1
+
+
+@kernel()
+def _of_groups(
+    x_RD: np.ndarray,
+    y_R: np.ndarray,
+    taken_N: np.ndarray,
+    ends_B: np.ndarray,
+    basis_KD: np.ndarray,
+    out_BKD: np.ndarray,
+) -> None:
+    """Each user's gradient of the reward that `nearest` names, the others' being zero."""
+    rewards, dimension = basis_KD.shape
+    for b in range(len(ends_B)):
+        rows = taken_N[(ends_B[b - 1] if b else 0) : ends_B[b]]
+        logits, best, mine = np.empty((rewards, len(rows))), np.inf, 0
+        for k in range(rewards):
+            loss = 0.0
+            for m in range(len(rows)):
+                dot = 0.0
+                for d in range(dimension):
+                    dot += x_RD[rows[m], d] * basis_KD[k, d]
+                logits[k, m] = dot
+                loss += max(dot, 0.0) + np.log1p(np.exp(-abs(dot))) - y_R[rows[m]] * dot
+            if loss < best:
+                best, mine = loss, k
+        for m in range(len(rows)):
+            p = 1.0 / (1.0 + np.exp(-logits[mine, m]))
+            weight = (p - y_R[rows[m]]) / len(rows)
+            for d in range(dimension):
+                out_BKD[b, mine, d] += weight * x_RD[rows[m], d]
 
 
 def nearest(basis_KD: np.ndarray, x_MD: np.ndarray, y_M: np.ndarray) -> int:
@@ -211,12 +244,19 @@ def own_reward(name: str, basis_KD: np.ndarray, step: float) -> Own:
     return own
 
 
-def one_learner(
-    task: tuple[Mapping[str, People], Plan, str, float | None],
-) -> tuple[tuple[int, float, float], np.ndarray]:
+#: The people, the plan, what learns, its ε, and where what comes of it is kept, if anywhere.
+Task = tuple[Mapping[str, People], Plan, str, float | None, Path | None]
+
+
+def one_learner(task: Task) -> tuple[tuple[int, float, float], np.ndarray]:
     """Return the setting that is best on the tuning users, and what share of each test user's
-    judgements each seed is right about, (S, U)."""
-    groups, plan, name, epsilon = task
+    judgements each seed is right about, (S, U); as it was kept, if it was."""
+    groups, plan, name, epsilon, folder = task
+    file = folder / f"{_digest(task)}.npz" if folder else None
+    if file is not None and file.exists():
+        with np.load(file) as saved:
+            k, rate, step = saved["best"].tolist()
+            return (int(k), rate, step), saved["right_SU"]
 
     def rewards(k: int, rate: float, seed: int) -> np.ndarray:
         return learned(name, groups["training"], k, rate, epsilon, plan.rounds, seed)
@@ -232,17 +272,34 @@ def one_learner(
         groups["test"].right_U(own_reward(name, rewards(k, rate, seed), step))
         for seed in range(plan.seeds)
     ]
-    return best, np.stack(right)
+    right_SU = np.stack(right)
+    if file is not None:
+        content = BytesIO()
+        np.savez(content, best=best, right_SU=right_SU)
+        replace_file(file, content.getvalue())
+    return best, right_SU
 
 
-def compared(judgements: Judgements, plan: Plan, workers: int | None = None) -> Reproduction:
+def _digest(task: Task) -> str:
+    """Return what names all that a learner's figures depend on."""
+    groups, plan, name, epsilon, _ = task
+    digest = hashlib.sha256(repr((plan.seeds, plan.rounds, plan.rates, name, epsilon)).encode())
+    for people in groups.values():
+        for part in (people.pairs.x_RD, people.pairs.y_R, people.pairs.start_U):
+            digest.update(part.numpy().data)
+    return digest.hexdigest()[:16]
+
+
+def compared(
+    judgements: Judgements, plan: Plan, workers: int | None = None, folder: Path | None = None
+) -> Reproduction:
     """Return rows ``features, epsilon, learner, K, rate, step, accuracy`` and its interval, the
     gain over one reward with its interval, the share of test users who are worse off by it, the
-    mean gain of the tenth that loses most, and the verdict."""
+    mean gain of the tenth that loses most, and the verdict. What ends is kept in ``folder``."""
     names = (ONE, LOCAL, GROUPS, TASTES)
     groups = {features: groups_of(judgements, features) for features in plan.features}
     cases = [*itertools.product(plan.features, plan.epsilons, names)]
-    tasks = [(groups[features], plan, name, epsilon) for features, epsilon, name in cases]
+    tasks = [(groups[features], plan, name, epsilon, folder) for features, epsilon, name in cases]
     trained = tracked(in_processes(one_learner, tasks, workers), "training", len(tasks))
     results = dict(zip(cases, trained, strict=True))
     rows = []
@@ -309,22 +366,8 @@ def remarks(rows: Rows) -> list[str]:
     return result
 
 
-def quick_or_not(quick: bool) -> Reproduction:
-    """Return a miniature on two camps of the embedded population, if quick.
-
-    Raises:
-        InputError: it is not quick, so that people's judgements are needed.
-    """
-    if not quick:
-        raise InputError(
-            "tastes needs --data, a file of people's judgements of pairs, and --out; or --quick"
-        )
-    rows = Population(users=200, median_judgements=14, tastes=2, camps=True).rows("train")
-    plan = Plan(("hashing",), (8.0,), seeds=2, rounds=10, rates=(1.0,))
-    return compared(Judgements.from_rows(rows), plan, workers=1)
-
-
 def of_people(data: Path, out: Path) -> Reproduction:
-    """Return the comparison on a file of judgements of pairs."""
-    del out  # runs are short: nothing is kept
-    return compared(read_judgements(str(data), "btl", "", {}), Plan())
+    """Return the comparison on a file of judgements of pairs; an interrupted one goes on."""
+    folder = out / "learners"
+    folder.mkdir(parents=True, exist_ok=True)
+    return compared(read_judgements(str(data), "btl", "", {}), Plan(), folder=folder)

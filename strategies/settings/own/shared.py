@@ -36,6 +36,19 @@ class Sampled(Retained):
         "million exceeds]",
         **AT_LEAST_ONE,
     )
+    noise_correlation: str = setting(
+        "none",
+        "Noise of several rounds. none: independent. banded: each round takes back some of the "
+        "noise before it, and groups of users take turns. [default: none]",
+        choices=("none", "banded"),
+    )
+    bands: int = setting(
+        0,
+        "--noise-correlation banded: how many rounds share noise, and groups take turns. "
+        "[default: one of 2 to 32, by the least error]",
+        good=lambda value: value == 0 or 2 <= value <= 60,
+        expected="2 to 60",
+    )
 
     @property
     def allocated(self) -> bool:
@@ -46,6 +59,11 @@ class Sampled(Retained):
     def truncated(self) -> bool:
         """Return whether a round has a most number of users."""
         return self.sampling == "truncated-poisson"
+
+    @property
+    def banded(self) -> bool:
+        """Return whether noise is correlated over the rounds."""
+        return self.noise_correlation == "banded"
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,10 @@ def test_tastes_are_allowed_as_the_features_are_and_count_as_dimensions():
     eight = replace(POLICY, max_dimension=31)
     with pytest.raises(PolicyRefusal, match="8 features of 1 words, times 4 tastes; 31"):
         eight.check_features(json.dumps(hashing(tastes=4)))
+    base = json.dumps({"kind": "language-model", "path": "/tiny", "tastes": 4})
+    replace(POLICY, features=("/tiny",)).check_features(base)
+    with pytest.raises(PolicyRefusal, match="'/tiny' was asked for"):
+        POLICY.check_features(base)
 
 
 def test_votes_on_public_lists_are_allowed_by_name():

@@ -10,7 +10,7 @@ from murmuration.preference.bases import base_of
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.kinds.tastes import TastesModel
-from murmuration.preference.linear.tastes import START, start_KD
+from murmuration.preference.linear.basis_start import START, start_KD
 from murmuration.preference.reward import RewardModel
 
 FEATURES = HashingFeatures(dimension=16)

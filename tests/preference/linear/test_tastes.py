@@ -12,15 +12,14 @@ from scipy.optimize import minimize
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.linear import gradients, tastes
+from murmuration.preference.linear.basis_start import start_KD
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.linear.tastes import (
     NEITHER,
-    START,
     TasteExamples,
     halves,
     own_weights,
-    start_KD,
 )
 from murmuration.preference.models import preference_model
 from murmuration.privacy.adjacency import Adjacency
@@ -88,19 +87,6 @@ def examples(make_examples):
 @pytest.fixture
 def theta_E():
     return torch.randn(18, generator=torch.Generator().manual_seed(4))
-
-
-def test_the_basis_starts_at_public_signs_and_the_crowd_at_zero():
-    start = start_KD(3, 50)
-    assert not start[0].any()
-    assert set(np.abs(start[1:]).ravel()) == {np.float32(START)}
-    assert abs(start[1:].mean()) < START / 3
-    # The same on every machine and for ever: nodes and server compute it by themselves.
-    assert "".join("-+"[int(value > 0)] for value in start_KD(2, 12)[1]) == SIGNS
-    assert start_KD(1, 4).tolist() == [[0.0] * 4]
-
-
-SIGNS = "+-----+-++-+"
 
 
 def test_weights_minimise_what_they_are_said_to(examples, theta_E):

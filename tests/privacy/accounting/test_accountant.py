@@ -21,6 +21,7 @@ from murmuration.privacy.accounting.accountant import (
 )
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.events import (
+    BandedGaussian,
     Event,
     HoldOut,
     MixtureGaussian,
@@ -443,3 +444,14 @@ def test_the_curve_of_a_run_is_never_below_what_epsilon_says(adjacency: Adjacenc
         if exact > coins.epsilon:
             assert at(exact * (1 - 1e-5)) > delta * (1 - 1e-4) or adjacency is Adjacency.REPLACE
             assert at(exact) <= delta * 1.001
+
+
+def test_groups_that_take_turns_are_one_in_each_of_several_runs():
+    """Whoever is in one group in a run may be in any in the next, and in each run in one only."""
+    event, terms = BandedGaussian(3, 0.2, 4.0), {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
+    run = [(ParallelEvent(group, event), 20 - bool(group)) for group in range(3)]
+    one = accounting.epsilon([(PoissonGaussian(0.2, 4.0), 20)], **terms)
+    assert accounting.epsilon(run, **terms) == one
+    two = accounting.epsilon([(PoissonGaussian(0.2, 4.0), 40)], **terms)
+    assert accounting.epsilon(run, run[::-1], **terms) == pytest.approx(two, rel=1e-9)
+    assert accounting.epsilon(run, [(event, 20)], **terms) == pytest.approx(two, rel=1e-9)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from murmuration.privacy.accounting import accountant, chained_record, events
 from murmuration.privacy.accounting.chained_record import ChainedRecord
 from murmuration.privacy.accounting.events import (
+    BandedGaussian,
     ContinuedSum,
     Event,
     ParallelEvent,
@@ -629,6 +630,20 @@ def test_a_killed_process_leaves_its_charges_and_no_lock(path: Path) -> None:
 
 
 WHOLE, REST = PoissonGaussian(1.0, 4.0), ContinuedSum(4.0, 3)
+BANDED, TWO_BANDS = BandedGaussian(3, 0.3, 2.0), BandedGaussian(2, 0.3, 2.0)
+
+
+def test_groups_that_take_turns_are_charged_and_read(path):
+    with promise(path) as ledger:
+        for round_ in (1, 2, 3, 3, 4):  # one of them again
+            event = ParallelEvent((round_ - 1) % 3, BANDED)
+            ledger.charge(event, round_=round_, covers="sum")
+        ledger.charge(EVENT, round_=1, covers="of everybody")
+        expected = accountant.epsilon(
+            [(BANDED, 2), (EVENT, 1)], adjacency=ledger.adjacency, delta=ledger.delta
+        )
+        assert ledger.epsilon() == expected
+    assert [charge.round for charge in read_charges(path)] == [1, 2, 3, 3, 4, 1]
 
 
 @pytest.mark.parametrize(
@@ -642,6 +657,23 @@ WHOLE, REST = PoissonGaussian(1.0, 4.0), ContinuedSum(4.0, 3)
         ([(WHOLE, 1, "sum"), (REST, 4, "sum")], "release 4 of 3"),
         ([(WHOLE, 1, "sum"), (REST, 2, "sum"), (ContinuedSum(4.0, 9), 3, "sum")], "other ones"),
         ([(WHOLE, 1, "sum"), (ParallelEvent(1, REST), 2, "sum")], "not of a part"),
+        # Noise in bands is of the group whose turn it is, and of the same groups all along.
+        ([(BANDED, 1, "sum")], "is of a group, and names none"),
+        ([(ParallelEvent(1, BANDED), 1, "sum")], "not of group 1 of 3"),
+        ([(ParallelEvent(3, BANDED), 4, "sum")], "not of group 3 of 3"),
+        ([(ParallelEvent(0, BANDED), 1, "sum"), (ParallelEvent(0, BANDED), 2, "sum")], "group 0"),
+        (
+            [(ParallelEvent(0, BANDED), 1, "sum"), (ParallelEvent(1, TWO_BANDS), 2, "sum")],
+            "otherwise than those before",
+        ),
+        (
+            [(ParallelEvent(0, BANDED), 1, "sum"), (ParallelEvent(1, EVENT), 2, "other")],
+            "otherwise than those before",
+        ),
+        (
+            [(ParallelEvent(0, EVENT), 1, "sum"), (ParallelEvent(1, BANDED), 2, "other")],
+            "otherwise than those before",
+        ),
     ],
 )
 def test_what_costs_nothing_was_paid_for(path, charges, message):

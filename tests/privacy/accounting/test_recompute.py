@@ -12,6 +12,7 @@ from dp_accounting.pld import PLDAccountant
 from murmuration.privacy.accounting import events, recompute
 from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.events import (
+    BandedGaussian,
     ContinuedSum,
     DiscretizedGaussian,
     GroupGaussian,
@@ -82,6 +83,14 @@ def test_a_user_pays_for_the_dearest_part():
     assert recompute.epsilon(parts, **TERMS) == pytest.approx(alone, rel=1e-12)
 
 
+def test_groups_of_bands_cost_what_the_dearest_does():
+    event = BandedGaussian(3, 0.2, 4.0)
+    parts = told(*((ParallelEvent(group, event), 34 - bool(group)) for group in range(3)))
+    plain = told((PoissonGaussian(0.2, 4.0), 34))
+    assert recompute.training(parts) == [plain, told((PoissonGaussian(0.2, 4.0), 33))]
+    assert recompute.epsilon(parts, **TERMS) == recompute.epsilon(plain, **TERMS)
+
+
 def test_what_has_no_event_there_is_left_out_and_named():
     more = [
         *HoldOut(0.2, 0.5).charges.items(),
@@ -94,13 +103,14 @@ def test_what_has_no_event_there_is_left_out_and_named():
         (AllocatedGaussian(3, 4.0), 1),
         (AllocatedLater(3, 4.0), 2),
         (TruncatedGaussian(0.2, 4.0, 9), 5),
+        (ParallelEvent(0, BandedGaussian(3, 0.2, 4.0)), 5),
         (RandomStopping(0.0, 0.1, (CandidateCost(0.1, 4.0, 5),)), 1),
         (Unprotected(), 1),
     ]
     plain = told((GAUSSIAN, 5))
     assert recompute.by_our_rules(plain) == []
     assert recompute.by_our_rules(told(*more)) == list(recompute.RULES.values())
-    assert recompute.training(told(*more)) == [plain * 4]
+    assert recompute.training(told(*more)) == [plain * 5]
     assert recompute.training(told(*more[:3])) == [[]]
 
 

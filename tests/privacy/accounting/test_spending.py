@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import (
+    BandedGaussian,
     Event,
+    ParallelEvent,
     PoissonGaussian,
     PureChoice,
     PureDp,
@@ -113,3 +115,25 @@ def test_a_run_without_protection() -> None:
     assert spending() == 0.0
     ledger.counts[Unprotected()] += 1
     assert spending() == float("inf")
+
+
+def test_groups_that_take_turns_are_shown_as_the_dearest_and_composed_seldom(monkeypatch):
+    event, ledger = BandedGaussian(5, 0.2, 4.0), Charged()
+    planned = {ParallelEvent(group, event): 20 for group in range(5)}
+    composed = []
+    whole = accountant.epsilon
+
+    def counting(*runs, **terms):
+        composed.append(1)
+        return whole(*runs, **terms)
+
+    spending = Spending(ledger, planned)  # type: ignore[arg-type]
+    spending.prepare()
+    with monkeypatch.context() as patched:
+        patched.setattr(accountant, "epsilon", counting)
+        for round_ in range(1, 101):
+            ledger.counts[ParallelEvent((round_ - 1) % 5, event)] += 1
+            shown = spending()
+            assert shown >= whole(ledger.counts.items(), **TERMS) if round_ % 13 == 0 else True
+    assert composed == []  # all levels were computed before
+    assert shown == whole(planned.items(), **TERMS) == spending(exactly=True)

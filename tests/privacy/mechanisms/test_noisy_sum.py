@@ -32,6 +32,7 @@ from murmuration.privacy.mechanisms.noisy_sum import (
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import (
     AllocationSampler,
+    CyclicSampler,
     PoissonSampler,
     TruncatedSampler,
 )
@@ -701,3 +702,8 @@ def test_noise_of_every_round_of_a_block_is_as_promised(seed, tmp_path, checks) 
         checks.gaussian_noise(noise_D, first.std)
         for other_D in noises[:place]:
             checks.unrelated(noise_D, other_D)
+
+
+def test_groups_that_take_turns_are_not_accounted_for_with_independent_noise():
+    with pytest.raises(ValueError, match="where noise is correlated, and not here"):
+        GaussianSum(CyclicSampler(0.1, 3), UserClip(1.0), 1.0, Adjacency.ADD_REMOVE)

@@ -1,3 +1,4 @@
+import math
 import re
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from murmuration.privacy.mechanisms.sampling import (
     AllocationSampler,
     Block,
     Blocks,
+    CyclicSampler,
     PoissonSampler,
     TruncatedSampler,
 )
@@ -335,3 +337,57 @@ def test_caps_that_hardly_any_cohort_keeps_to_are_refused() -> None:
         TruncatedSampler.for_cohort(1_000, 100, 110, 0.2)
     with pytest.raises(ValueError, match="none of 1,000 cohorts of 300 users has at most 20"):
         TruncatedSampler(0.5, 20).draw(names(300), Randomness(0), 1)
+
+
+# Groups that take turns
+
+
+def test_groups_take_turns_and_each_user_is_in_one(checks: SimpleNamespace) -> None:
+    """Cohorts of a group are those of coins, and the groups nearly as large as each other."""
+    names_N, sampler = np.arange(6_000, dtype=np.uint64), CyclicSampler(0.1, 4)
+    seen: list[set[int]] = [set(), set(), set(), set()]
+    for round_ in range(1, 81):
+        cohort = sampler.draw(names_N, Randomness(3), round_)
+        assert np.all(np.diff(cohort) > 0)
+        seen[(round_ - 1) % 4].update(cohort.tolist())
+    assert sum(map(len, seen)) == len(set().union(*seen)) > 5_990
+    for of_group in seen:
+        checks.near_zero((len(of_group) - 1_500) / math.sqrt(6_000 * 3 / 16), "size of a group")
+    mine = np.array(sorted(seen[2]), dtype=np.uint64)
+    checks.poisson_cohorts(
+        lambda turn: sampler.draw(mine, Randomness(5), 3 + 4 * turn),
+        users=len(mine),
+        probability=0.4,
+        rounds=300,
+    )
+
+
+@pytest.mark.parametrize("seed", [None, 4])
+def test_a_group_depends_on_a_name_alone(seed: int | None) -> None:
+    """Whoever else is there, in whatever order, in this process or another."""
+    names_N, sampler = np.arange(900, dtype=np.uint64), CyclicSampler(1 / 3, 3)
+    groups = [set(sampler.draw(names_N, Randomness(seed), r).tolist()) for r in (1, 2, 3)]
+    few_N = names_N[::-7]
+    for round_, group in zip((1, 2, 3), groups, strict=True):
+        drawn = few_N[sampler.draw(few_N, Randomness(seed), round_ + 30)]
+        assert set(drawn.tolist()) == group & set(few_N.tolist())
+
+
+@pytest.mark.parametrize(
+    ("share", "groups", "message"),
+    [
+        (0.4, 3, "lower --bands or --cohort, or raise --users"),
+        (0.01, 0, "1 to 60 groups"),
+        (0.01, 61, "1 to 60 groups"),
+        (0.01, True, "1 to 60 groups"),
+        (0.0, 2, "sampling probability"),
+    ],
+)
+def test_turns_that_cannot_be_are_refused(share: float, groups: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CyclicSampler(share, groups)
+
+
+def test_a_whole_group_is_asked_where_all_turns_are_needed() -> None:
+    assert CyclicSampler(0.2, 5).of_group.probability == 1.0
+    assert CyclicSampler(1 / 3, 3).of_group.probability == 1.0

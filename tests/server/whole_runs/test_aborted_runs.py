@@ -4,12 +4,14 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from flwr.app import Error, Message
 
 from murmuration.client import answers
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
@@ -152,6 +154,34 @@ def test_a_run_with_a_cap_goes_on_as_one_without(config):
         "truncated-gaussian"
     }
     assert result["epsilon"] <= config.epsilon
+
+
+def test_noise_that_rounds_share_is_gone_on_with_bit_for_bit(config, monkeypatch):
+    config = replace(config, seed=3).changed(noise_correlation="banded", bands=2, cohort=10)
+    heal = fails_from(monkeypatch, 4, KeyError("grads"))
+    aborted(config, LocalGrid(client_app, 2, config.to_run_config()))
+    secret = Path(config.out) / "private" / "state-000003.safetensors"
+    assert secret.exists()
+    heal()
+    again, whole = replace(config, resume=True), replace(config, out=f"{config.out}-whole")
+    for each in (again, whole):
+        result = run_training(each, LocalGrid(client_app, 2, each.to_run_config()))
+        assert (result["rounds"], len(charges(config))) == (6, 6)
+    first, second = (RewardModel.load(Path(each.out) / "model") for each in (again, whole))
+    np.testing.assert_array_equal(first.theta_D, second.theta_D)
+    assert not list(secret.parent.glob("state-*"))
+
+
+def test_noise_that_was_shared_ends_with_an_abort_and_groups_go_on(config):
+    """Without a seed the round that nobody answered was charged, and released; the next goes on."""
+    config = config.changed(noise_correlation="banded", bands=2, cohort=10)
+    aborted(config, Deployed(config, since=3))
+    again = replace(config, resume=True)
+    result = run_training(again, Deployed(again))
+    assert (result["rounds"], result["stopped"]) == (6, None)
+    assert [charge.event.part for charge in charges(config)] == [0, 1, 0, 1, 0, 1]
+    assert result["epsilon"] <= config.epsilon
+    assert len(result["noise_coefficients"]) == 2
 
 
 @pytest.mark.parametrize("seed", [-1, 3])

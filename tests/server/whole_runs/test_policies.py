@@ -55,9 +55,18 @@ def test_every_strategy(config, crowd, changes):
     assert 0.0 <= result["policy_saturated"] <= 1.0
     assert result["policy_chosen_tokens"] > 1.0 and result["policy_written_tokens"] >= 0.0
     assert np.abs(theta(config)).max() > 0
+    assert result["policy_moved"] >= 0.0
     shown = result["baselines"]["examples"]
     assert {each["kind"] for each in shown} <= {"right", "wrong", "close"} and shown
     assert any(each["reward_preferred"] != each["reward_other"] for each in shown)
+
+
+@pytest.mark.parametrize(
+    ("rate", "words"), [(1e-6, "Hardly different from its base"), (1e6, "FAR FROM ITS BASE")]
+)
+def test_a_run_that_learnt_nothing_or_broke_its_policy_says_so(config, rate, words):
+    result = run(config.changed(learning_rate=rate, heldout=0.0))
+    assert any(words in warning for warning in result["warnings"])
 
 
 @pytest.mark.parametrize("loss", POLICY_LOSSES)

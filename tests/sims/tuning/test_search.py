@@ -200,6 +200,7 @@ def test_a_candidate_that_costs_more_than_was_charged_ends_the_search(crowd, tmp
         ({"strategy": "nonprivate"}, "nonprivate cannot be searched"),
         ({"sampling": "allocation"}, "--sampling poisson"),
         ({"sampling": "truncated-poisson", "adjacency": "zero-out"}, "--sampling poisson"),
+        ({"noise_correlation": "banded"}, "--noise-correlation none"),
         ({"adjacency": "replace"}, "replace cannot be searched"),
         ({"exact_heldout": True}, "a score that is private"),
         ({"heldout": 0.0}, "a score that is private"),

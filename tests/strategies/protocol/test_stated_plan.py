@@ -9,6 +9,7 @@ import pytest
 from murmuration.privacy.accounting.accountant import epsilon
 from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.events import (
+    BandedGaussian,
     ContinuedSum,
     GroupGaussian,
     ParallelEvent,
@@ -88,6 +89,15 @@ def test_a_plan_of_a_growing_sum_costs_what_its_first_release_does():
     stated = plan(rounds=52, charges={whole: 1, ContinuedSum(4.0, 52): 51})
     expected = epsilon([(whole, 1)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
     assert stated.epsilon() == pytest.approx(expected, abs=2e-4)
+
+
+def test_whose_turn_it_is_nobody_can_see_at_a_node():
+    """Groups are the server's word: everybody counts as being in all of them."""
+    event = BandedGaussian(2, 0.4, 2.0)
+    stated = plan(charges={ParallelEvent(0, event): 5, ParallelEvent(1, event): 5})
+    assert StatedPlan.from_json(stated.to_json()) == stated
+    plain = plan(charges={PoissonGaussian(0.4, 2.0): 10})
+    assert stated.epsilon() == pytest.approx(plain.epsilon(), abs=2e-4)
 
 
 def test_a_plan_of_fewer_blocks_than_its_rounds_take_costs_everything():

@@ -48,19 +48,29 @@ def compared():
             cell.step,
         )
     worth_PN = np.concatenate(worth, axis=1)
-    base_P1 = generator.standard_normal((PLAN.written, 1))
+    gain_PN = worth_PN - generator.standard_normal((PLAN.written, 1))
+    tried = argument_policies._tried(made, Judge("hashing", 0.8, 0.7, gain_PN[JUDGED:]), PLAN)
+    steps = {(row["way"], row["epsilon"]): row["step"] for row in where(tried, chosen=True)}
+    chosen = [cell for cell in cells if steps[cell.way, cell.epsilon] == cell.step]
+    answers = [
+        column
+        for cell in chosen
+        for column in range(
+            cells.index(cell) * PLAN.samples, (cells.index(cell) + 1) * PLAN.samples
+        )
+    ]
+    sizes = generator.integers(1, 11, (JUDGED, 1 + len(answers)))
     pool = Pool(
         [
             [Answer(f"prompt {at}", "word " * int(n), False) for n in row]
-            for at, row in enumerate(
-                generator.integers(1, 11, (PLAN.written, 1 + worth_PN.shape[1]))
-            )
+            for at, row in enumerate(sizes)
         ]
     )
-    judge = Judge("hashing", 0.8, 0.7, worth_PN - base_P1)
-    tried = argument_policies._tried(made, judge, PLAN)
+    judge = Judge("hashing", 0.8, 0.7, gain_PN[:JUDGED, answers])
     judges = {"hashing": judge, LONGER: Judge(LONGER, 0.6, 0.6, pool.longer_PN)}
-    return made, pool, judge, tried, argument_policies._win_rows(made, judges, pool, PLAN, tried)
+    of_them = {cell: made[cell] for cell in chosen}
+    rows = argument_policies._win_rows(of_them, judges, pool, PLAN)
+    return of_them, pool, judge, tried, rows
 
 
 def test_the_step_that_gains_most_is_chosen_at_each_epsilon(compared):
@@ -74,21 +84,21 @@ def test_the_step_that_gains_most_is_chosen_at_each_epsilon(compared):
     ]
 
 
-def test_steps_are_not_chosen_on_the_questions_that_are_judged(compared):
-    made, _, judge, tried, _ = compared
-    turned_PN = judge.gain_PN.copy()
-    turned_PN[: PLAN.judged] *= -10.0
-    turned = Judge("hashing", 0.8, 0.7, turned_PN)
-    assert argument_policies._tried(made, turned, PLAN) == tried
-
-
-def test_questions_for_choosing_win_nothing(compared):
-    made, pool, judge, tried, rows = compared
-    turned_PN = judge.gain_PN.copy()
-    turned_PN[PLAN.judged :] *= -10.0
-    turned = {"hashing": Judge("hashing", 0.8, 0.7, turned_PN)}
-    again = argument_policies._win_rows(made, turned, pool, PLAN, tried)
-    assert again == where(rows, judge="hashing")
+def test_questions_for_choosing_and_for_judging_are_apart():
+    first = [Answer(f"prompt {at}", f"base {at}", False) for at in range(5)]
+    cells = [Cell("dpo", 3.0, 1.0, seed) for seed in range(2)]
+    made = {
+        cell: Made([[Answer(f"prompt {at}", f"{cell.seed} {at}", False)] for at in range(5)], 0.0)
+        for cell in cells
+    }
+    judged = argument_policies._pool(first, made, slice(3))
+    chosen = argument_policies._pool(first, made, slice(3, 5))
+    assert [one.response for one in judged.first] == ["base 0", "base 1", "base 2"]
+    assert [one.response for one in chosen.first] == ["base 3", "base 4"]
+    assert [[one.response for one in row] for row in chosen.others] == [
+        ["0 3", "1 3"],
+        ["0 4", "1 4"],
+    ]
 
 
 def test_each_policy_wins_by_its_own_answers(compared):
@@ -112,14 +122,16 @@ def test_each_policy_wins_by_its_own_answers(compared):
 
 def test_what_is_told_and_drawn(compared):
     made, pool, judge, tried, rows = compared
-    examples = argument_policies._examples(made, pool, judge, PLAN, tried)
+    examples = argument_policies._examples(made, pool, judge, PLAN)
     assert len(examples) == 12
     place = argument_policies._places(made, Cell("dpo", 3.0, 2.0, 0), PLAN).start
     assert examples[0]["dpo"]["gain"] == judge.gain_PN[0, place]
     extra = {"questions": JUDGED, "samples": 2, "seeds": 2, "examples": examples}
     lines = argument_policies.remarks([*tried, *rows], extra)
     assert any("dpo, ε = 3, judged on hashing: wins" in line for line in lines)
-    assert any("least or largest" in line and "dpo at ε = 3" in line for line in lines)
+    (ends,) = (line for line in lines if "least or largest" in line)
+    assert "dpo at ε = 3" in ends
+    assert "align" not in ends  # of which one was tried
     assert len(argument_policies.plot([*tried, *rows]).axes) == 2
 
 

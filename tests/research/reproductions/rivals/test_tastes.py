@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.linear.tastes import NEITHER
 from murmuration.preference.models import preference_model
 from murmuration.research.reproductions.rivals import tastes
@@ -47,14 +47,19 @@ def test_a_users_gradient_of_groups_moves_one_group(groups):
     counts_S = people.pairs.counts_U
     rows_N = torch.arange(int(counts_S.sum()))
     theta_E = torch.zeros(examples.dimension)
-    gradients = [*examples.user_gradients(theta_E, rows_N, counts_S, preference_model("btl"))]
+    chunks = examples.user_gradients(theta_E, rows_N, counts_S, preference_model("btl"))
+    gradients = torch.cat([*chunks])
+    assert len(gradients) == len(counts_S)
     basis_KD = examples.basis_KD(theta_E)
     x_RD, y_R = people.pairs.x_RD.numpy(), people.pairs.y_R.numpy()
-    for user, grad_BE in enumerate(gradients):
+    for user, grad_E in enumerate(gradients):
         rows = slice(int(people.pairs.start_U[user]), int(people.pairs.start_U[user + 1]))
         mine = nearest(basis_KD, x_RD[rows], y_R[rows])
-        grad_KD = grad_BE.reshape(basis_KD.shape).numpy()
+        grad_KD = grad_E.reshape(basis_KD.shape).numpy()
         assert np.flatnonzero(np.abs(grad_KD).sum(1)).tolist() == [mine]
+        p_M = 1.0 / (1.0 + np.exp(-(x_RD[rows] @ basis_KD[mine])))
+        expected_D = (p_M - y_R[rows]) @ x_RD[rows] / len(p_M)
+        np.testing.assert_allclose(grad_KD[mine], expected_D, rtol=1e-4, atol=1e-6)
 
 
 def test_own_rewards_come_from_the_known_half():
@@ -69,7 +74,9 @@ def test_own_rewards_come_from_the_known_half():
 def test_a_miniature_has_a_row_for_each_learner(monkeypatch):
     monkeypatch.setattr(tastes, "STEPS", (0.1,))
     monkeypatch.setattr(tastes, "MANY", (2,))
-    result = tastes.quick_or_not(True)
+    rows = Population(users=200, median_judgements=14, tastes=2, camps=True).rows("train")
+    plan = tastes.Plan(("hashing",), (8.0,), seeds=2, rounds=10, rates=(1.0,))
+    result = tastes.compared(Judgements.from_rows(rows), plan, workers=1)
     assert [row["learner"] for row in result.rows] == [ONE, LOCAL, GROUPS, TASTES]
     assert result.rows[0]["gain"] == 0.0
     for row in result.rows:
@@ -78,6 +85,17 @@ def test_a_miniature_has_a_row_for_each_learner(monkeypatch):
     assert len(result.remarks) == 3
 
 
-def test_people_are_needed_at_full_size():
-    with pytest.raises(InputError, match="tastes needs --data"):
-        tastes.quick_or_not(False)
+def test_what_is_interrupted_goes_on_and_other_people_are_no_part_of_it(
+    monkeypatch, groups, tmp_path
+):
+    monkeypatch.setattr(tastes, "MANY", (2,))
+    plan = tastes.Plan(("hashing",), (8.0,), seeds=2, rounds=2, rates=(1.0,))
+    task = (groups, plan, ONE, 8.0, tmp_path)
+    best, right_SU = tastes.one_learner(task)
+    monkeypatch.setattr(tastes, "learned", None)  # nothing is computed again
+    again, kept_SU = tastes.one_learner(task)
+    assert again == best
+    np.testing.assert_array_equal(kept_SU, right_SU)
+    fewer = {**groups, "test": groups["test"].select(np.arange(3))}
+    with pytest.raises(TypeError):
+        tastes.one_learner((fewer, plan, ONE, 8.0, tmp_path))

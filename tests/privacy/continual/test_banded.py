@@ -1,0 +1,116 @@
+"""Banded factors: what they are, and that the search finds those with the least error."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from murmuration.privacy.continual.banded import Banded, Workload
+from murmuration.privacy.continual.square_root import SquareRoot
+
+
+def matrix(row, size):
+    """The lower-triangular Toeplitz matrix of these coefficients."""
+    row = np.concatenate([np.asarray(row), np.zeros(size)])[:size]
+    return np.array([[row[i - j] if i >= j else 0.0 for j in range(size)] for i in range(size)])
+
+
+def prefix_sums(rounds):
+    return Workload.of_matrix(np.tril(np.ones((rounds, rounds))))
+
+
+ROWS = st.lists(st.floats(-0.9, 0.9), min_size=0, max_size=4).map(lambda row: [1.0, *row])
+
+
+@given(ROWS, st.integers(1, 12))
+def test_inverse_is_the_inverse_of_the_whole_matrix(row, rounds):
+    factor = Banded.scaled(np.array(row))
+    whole = np.linalg.inv(matrix(factor.coefficients, rounds))
+    np.testing.assert_allclose(matrix(factor.inverse_T(rounds), rounds), whole, atol=1e-6)
+    assert factor.row_norm(rounds) == pytest.approx(np.linalg.norm(whole[-1]), rel=1e-6)
+
+
+@given(ROWS)
+def test_no_column_is_longer_than_one_and_the_first_not_much_shorter(row):
+    factor = Banded.scaled(np.array(row))
+    columns = np.linalg.norm(matrix(factor.coefficients, 9), axis=0)
+    assert math.fsum(c * c for c in factor.coefficients) <= 1.0
+    assert columns.max() <= 1.0 + 1e-15  # numpy's own rounding
+    assert columns[0] > 1.0 - 1e-5
+    assert all(c * 2**20 == int(c * 2**20) for c in factor.coefficients)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ((), "begins with a positive"),
+        ((0.0, 1.0), "begins with a positive"),
+        ((-0.5, 0.5), "begins with a positive"),
+        ((0.5, math.nan), "begins with a positive"),
+        ((1.0, 1e-6), "longer than 1"),
+        ((0.8, 0.7), "longer than 1"),
+    ],
+)
+def test_what_is_no_factor_is_refused(row, message):
+    with pytest.raises(ValueError, match=message):
+        Banded(row)
+
+
+@given(ROWS, st.integers(2, 9), st.integers(0, 2**32 - 1))
+def test_error_is_that_of_the_matrices(row, rounds, seed):
+    """By the sums of diagonals, and by inverting C and multiplying."""
+    workload_RT = np.random.default_rng(seed).normal(size=(rounds + 2, rounds))
+    factor = Banded.scaled(np.array(row))
+    whole = workload_RT @ np.linalg.inv(matrix(factor.coefficients, rounds))
+    direct = np.linalg.norm(whole) / np.linalg.norm(workload_RT)
+    assert Workload.of_matrix(workload_RT).error(factor) == pytest.approx(direct, rel=1e-6)
+
+
+@pytest.mark.parametrize("bands", [2, 3, 5, 8])
+def test_the_slope_of_the_search_is_that_of_what_it_minimises(bands):
+    workload, at_B = prefix_sums(40), SquareRoot(bands).coefficients_W[1:]
+    value, slope_B = workload._log_error(at_B)
+    for k in range(bands - 1):
+        step = np.zeros(bands - 1)
+        step[k] = 1e-6
+        ahead, behind = (workload._log_error(at_B + s)[0] for s in (step, -step))
+        assert slope_B[k] == pytest.approx((ahead - behind) / 2e-6, rel=1e-4, abs=1e-7)
+    assert value == pytest.approx(
+        2 * math.log(workload.error(Banded.scaled(SquareRoot(bands).coefficients_W)))
+        + math.log(workload.gram_TT[0, 0]),
+        abs=1e-4,
+    )
+
+
+def test_all_bands_are_as_good_as_the_square_root_and_no_better_than_is_possible():
+    """For prefix sums the square root is nearly the best (Fichtenberger et al. 2023)."""
+    rounds = 64
+    workload, root = prefix_sums(rounds), SquareRoot(rounds).coefficients_W
+    by_root = workload.error(Banded.scaled(root))
+    by_search = workload.error(workload.factor(rounds))
+    assert 0.97 * by_root < by_search <= by_root
+
+
+@pytest.mark.parametrize("bands", [2, 4, 8, 16])
+def test_more_bands_are_never_worse_and_the_search_beats_its_start(bands):
+    workload = prefix_sums(100)
+    error = workload.error(workload.factor(bands))
+    assert error < workload.error(workload.factor(bands // 2)) < 1.0 + 1e-6
+    assert error < workload.error(Banded.scaled(SquareRoot(bands).coefficients_W))
+
+
+def test_one_by_one_releases_are_best_with_independent_noise():
+    """Where nothing is added up there is nothing to take back."""
+    workload = Workload.of_matrix(np.eye(30))
+    assert workload.error(workload.factor(4)) == pytest.approx(1.0, abs=1e-9)
+    assert workload.factor(1) == Banded((1.0,))
+
+
+def test_two_bands_by_hand():
+    """Two rounds and their sum: ‖c‖² (‖first‖² + ‖sum‖²) of C⁻¹ = (1, −c)."""
+    workload = prefix_sums(2)
+    grid = np.linspace(-0.5, 1.5, 20_001)
+    least = ((1 + grid**2) * (1 + (1 - grid) ** 2 + 1)).min() / 3
+    assert workload.error(workload.factor(2)) ** 2 == pytest.approx(least, rel=1e-4)

@@ -1,0 +1,363 @@
+"""Sums of groups in turn with noise in bands: what one user can do, and what noise there is."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import BandedGaussian, ParallelEvent, PoissonGaussian
+from murmuration.privacy.accounting.ledger import NotRepeated
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.continual.banded import Banded
+from murmuration.privacy.continual.banded_sum import BandedSum, NoiseMemory
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import CyclicSampler
+
+ROW = (0.8, 0.5, 0.3)
+
+
+def make(row=ROW, *, share=0.1, sigma=2.0, clip=0.5, adjacency=Adjacency.ADD_REMOVE):
+    factor = Banded(tuple(row))
+    sampler = CyclicSampler(share, factor.bands)
+    return BandedSum(sampler, UserClip(clip), sigma, adjacency, factor)
+
+
+def released(mechanism, ledger, rounds, *, memory=None, source=None, sums=None, first=1):
+    """Rounds from ``first`` to the last, of zeros if there are no ``sums``, (T, D)."""
+    memory = memory or NoiseMemory(mechanism.factor)
+    source = source or Randomness(3)
+    return np.array(
+        [
+            mechanism.release(
+                np.zeros(2_000) if sums is None else sums[round_ - 1],
+                round_=round_,
+                label="sum",
+                ledger=ledger,
+                source=source,
+                memory=memory,
+            )
+            for round_ in range(first, rounds + 1)
+        ]
+    )
+
+
+def whole(row, size):
+    row = np.concatenate([np.asarray(row), np.zeros(size)])[:size]
+    return np.array([[row[i - j] if i >= j else 0.0 for j in range(size)] for i in range(size)])
+
+
+# What one user can do.
+
+
+@pytest.mark.parametrize("row", [ROW, (0.8, 0.59), (0.5, 0.5, -0.5, 0.49), (1.0,)])
+@pytest.mark.parametrize("rounds", [1, 2, 5, 7])
+def test_every_pattern_of_taking_part_moves_no_row_twice_and_each_by_no_more_than_one(row, rounds):
+    """All patterns, all signs of what the user adds: by C x as a whole matrix, in brute force."""
+    matrix_TT, bands = whole(row, rounds), len(row)
+    for group in range(bands):
+        turns = range(group, rounds, bands)
+        for part in itertools.product((0.0, 1.0, -1.0), repeat=len(turns)):
+            x_T = np.zeros(rounds)
+            x_T[list(turns)] = part
+            moved_T = matrix_TT @ x_T
+            rows = [np.flatnonzero(matrix_TT[:, turn]) for turn in turns]
+            assert len({r for each in rows for r in each}) == sum(map(len, rows))
+            for turn, each in zip(turns, rows, strict=True):
+                assert np.linalg.norm(moved_T[each]) <= abs(x_T[turn]) + 1e-12
+            assert moved_T @ moved_T <= sum(p * p for p in part) + 1e-12
+
+
+def test_whoever_takes_part_more_often_moves_more():
+    """The same check, of rounds that are nearer to each other: it fails."""
+    matrix_TT = whole(ROW, 6)
+    moved_T = matrix_TT @ np.array([1.0, 0.0, 1.0, 0.0, 1.0, 0.0])
+    assert moved_T @ moved_T > 3.0 + 0.5
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_only_users_who_come_or_go_are_protected(adjacency):
+    if adjacency.vectors_changed == 1:
+        make(adjacency=adjacency)
+        return
+    with pytest.raises(Unsupported, match="no guarantee under"):
+        make(adjacency=adjacency)
+    with pytest.raises(Unsupported, match="another group"):
+        BandedGaussian(3, 0.3, 2.0).loss(adjacency, 1e-3)
+
+
+def test_there_are_as_many_bands_as_groups():
+    with pytest.raises(ValueError, match="3 bands, and 4 groups"):
+        BandedSum(CyclicSampler(0.1, 4), UserClip(1.0), 1.0, Adjacency.ADD_REMOVE, Banded(ROW))
+
+
+# What it costs.
+
+
+def test_a_run_costs_each_user_the_rounds_of_their_group():
+    mechanism = make()
+    event = BandedGaussian(3, 0.30000000000000004, 2.0)
+    assert mechanism.charges(7) == {
+        ParallelEvent(0, event): 3, ParallelEvent(1, event): 2, ParallelEvent(2, event): 2,
+    }  # fmt: skip
+    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
+    cost = accountant.epsilon(mechanism.charges(7).items(), **terms)
+    assert cost == accountant.epsilon([(PoissonGaussian(0.30000000000000004, 2.0), 3)], **terms)
+
+
+def test_the_accountant_bounds_simulated_outputs_of_a_whole_run():
+    """A tiny run, all of it: two groups, four rounds, a user of the first, by Monte Carlo.
+
+    The attacker has C y of all rounds and the exact likelihood ratio of a user who is in each of
+    their rounds by a coin; delta at an epsilon, from the ratio's distribution under either world.
+    """
+    row, share, sigma, trials = (0.8, 0.6), 0.25, 1.0, 400_000
+    generator, rounds, bands = np.random.default_rng(0), 4, 2
+    matrix_TT, turns = whole(row, rounds), (0, 2)
+    coins = generator.random((trials, 2)) < bands * share
+    x_NT = np.zeros((trials, rounds))
+    x_NT[:, turns] = coins
+    z_NT = sigma * generator.standard_normal((trials, rounds))
+
+    def log_ratio(y_NT):
+        total = np.full(len(y_NT), -np.inf)
+        for part in itertools.product((0.0, 1.0), repeat=2):
+            x_T = np.zeros(rounds)
+            x_T[list(turns)] = part
+            mean_T = matrix_TT @ x_T
+            weight = np.prod([bands * share if p else 1 - bands * share for p in part])
+            loss = (y_NT @ mean_T - mean_T @ mean_T / 2) / sigma**2
+            total = np.logaddexp(total, np.log(weight) + loss)
+        return total
+
+    there, not_there = log_ratio(x_NT @ matrix_TT.T + z_NT), log_ratio(z_NT)
+    event = BandedGaussian(bands, bands * share, sigma)
+    charges = [(ParallelEvent(0, event), 2), (ParallelEvent(1, event), 2)]
+    for delta in (0.2, 0.1, 0.03):
+        claimed = accountant.epsilon(charges, adjacency=Adjacency.ADD_REMOVE, delta=delta)
+        removed = np.maximum(0.0, -np.expm1(claimed - there)).mean()
+        added = np.maximum(0.0, -np.expm1(claimed + not_there)).mean()
+        error = 5.0 / np.sqrt(trials)
+        assert max(removed, added) <= delta + error
+        assert max(removed, added) >= delta - error  # and it is tight: both sides
+
+
+def test_every_release_is_charged_to_its_group(checks, tmp_path):
+    mechanism = make()
+    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
+        released(mechanism, ledger, 7)
+        assert ledger.spent() == mechanism.charges(7)
+        assert [charge.event.part for charge in ledger.charges] == [0, 1, 2, 0, 1, 2, 0]
+
+
+def test_the_charge_is_written_before_there_is_noise(checks, tmp_path, monkeypatch):
+    mechanism = make()
+
+    def release(ledger, drawing):
+        monkeypatch.setattr(NoiseMemory, "next", lambda *_: drawing())
+        released(mechanism, ledger, 1)
+
+    checks.charged_before_it_exists(release, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sum": np.array([np.nan])}, "not finite"),
+        ({"memory": Banded((0.8, 0.5, 0.2))}, "another factor"),
+        ({"adjacency": Adjacency.ZERO_OUT}, "the ledger is for zero-out"),
+    ],
+)
+def test_what_does_not_fit_is_not_released(checks, tmp_path, change, message):
+    mechanism = make()
+    terms = {"adjacency": change.get("adjacency", Adjacency.ADD_REMOVE)}
+    with checks.promise(tmp_path / "ledger.jsonl", **terms) as ledger:
+        with pytest.raises(ValueError, match=message):
+            mechanism.release(
+                change.get("sum", np.zeros(1)),
+                round_=1,
+                label="sum",
+                ledger=ledger,
+                source=Randomness(1),
+                memory=NoiseMemory(change.get("memory", mechanism.factor)),
+            )
+        assert ledger.charges == []
+
+
+# Which noise there is.
+
+
+def covariance_fits(noise_TD, row, std, checks):
+    """C times the noise is independent and of the promised scale, two-sided; so the covariance of
+    the noise itself is C⁻¹ C⁻ᵀ."""
+    fresh_TD = whole(row, len(noise_TD)) @ noise_TD / std
+    checks.two_sided(float((fresh_TD**2).sum()), fresh_TD.size, "scale")
+    for one, other in itertools.combinations(fresh_TD, 2):
+        checks.near_zero(float(one @ other) / np.sqrt(fresh_TD.shape[1]), "independence")
+
+
+@pytest.mark.parametrize("row", [ROW, (0.8, 0.59), (0.7, -0.7), (1.0,)])
+@pytest.mark.parametrize("source", [Randomness(5), Randomness(None)])
+def test_noise_has_the_covariance_of_the_inverse(checks, tmp_path, row, source):
+    mechanism = make(row)
+    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
+        noise_TD = released(mechanism, ledger, 9, source=source)
+    covariance_fits(noise_TD, row, 1.0, checks)
+    for wrong in (0.94, 1.06):
+        with pytest.raises(AssertionError, match="scale"):
+            covariance_fits(noise_TD * wrong, row, 1.0, checks)
+    inverse = np.linalg.inv(whole(row, 9))
+    np.testing.assert_allclose(
+        np.cov(noise_TD), inverse @ inverse.T, atol=0.2 * np.abs(inverse @ inverse.T).max()
+    )
+
+
+class Forgetful(NoiseMemory):
+    """Has the noise of one round fewer than bands reach."""
+
+    def next(self, fresh_D):
+        if len(self._before) == self._before.maxlen:
+            self._before.pop()
+        return super().next(fresh_D)
+
+
+class Independent(NoiseMemory):
+    """Takes nothing back."""
+
+    def next(self, fresh_D):
+        self.forget()
+        return super().next(fresh_D)
+
+
+class Repeating(NoiseMemory):
+    """Draws the noise of the first round in all of them."""
+
+    def next(self, fresh_D):
+        self.first = getattr(self, "first", fresh_D)
+        return super().next(self.first)
+
+
+@pytest.mark.parametrize("fault", [Forgetful, Independent, Repeating])
+def test_other_noise_is_caught(checks, tmp_path, fault):
+    mechanism = make()
+    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
+        noise_TD = released(mechanism, ledger, 9, memory=fault(mechanism.factor))
+    with pytest.raises(AssertionError, match=r"scale|independence"):
+        covariance_fits(noise_TD, ROW, 1.0, checks)
+
+
+def test_the_sum_is_in_its_own_round_alone(checks, tmp_path):
+    """Only noise is carried over: two runs with the same draws differ by their sums, round by
+    round."""
+    mechanism, sums_TD = make(), np.random.default_rng(2).normal(size=(6, 2_000))
+    results = []
+    for number, sums in enumerate((sums_TD, 0.0 * sums_TD)):
+        with checks.promise(tmp_path / f"ledger {number}.jsonl") as ledger:
+            results.append(released(mechanism, ledger, 6, sums=sums))
+    np.testing.assert_allclose(results[0] - results[1], sums_TD, atol=1e-12)
+
+
+def test_memory_is_of_as_many_rounds_as_bands_reach(checks, tmp_path):
+    mechanism, memory = make(), NoiseMemory(Banded(ROW))
+    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
+        released(mechanism, ledger, 9, memory=memory)
+    assert memory.state()["noise before"].shape == (2, 2_000)
+    assert NoiseMemory(Banded((1.0,))).state() == {}
+
+
+# What happens when it is interrupted.
+
+
+def gone_on(memory):
+    """A memory in another process, from the state of this one."""
+    state = {name: array.copy() for name, array in memory.state().items()}
+    again = NoiseMemory(memory.factor)
+    again.restore(state)
+    return again
+
+
+@pytest.mark.parametrize("cut", range(1, 7))
+def test_a_resumed_run_has_the_same_noise_bit_for_bit(checks, tmp_path, cut):
+    mechanism, memory = make(), NoiseMemory(Banded(ROW))
+    with checks.promise(tmp_path / "whole.jsonl") as ledger:
+        expected_TD = released(mechanism, ledger, 8)
+    path = tmp_path / "ledger.jsonl"
+    with checks.promise(path) as ledger:
+        released(mechanism, ledger, cut, memory=memory)
+    with checks.promise(path) as ledger:
+        rest_TD = released(mechanism, ledger, 8, memory=gone_on(memory), first=cut + 1)
+        np.testing.assert_array_equal(rest_TD, expected_TD[cut:])
+        assert ledger.spent() == mechanism.charges(8)
+
+
+def test_a_seeded_run_that_is_behind_its_ledger_repeats_at_no_cost(checks, tmp_path):
+    mechanism, memory = make(), NoiseMemory(Banded(ROW))
+    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
+        released(mechanism, ledger, 3, memory=memory)
+        behind = gone_on(memory)
+        expected_TD = released(mechanism, ledger, 8, memory=memory, first=4)
+        again_TD = released(mechanism, ledger, 8, memory=behind, first=4)
+        np.testing.assert_array_equal(again_TD, expected_TD)
+        assert len(ledger.charges) == 8
+        with pytest.raises(NotRepeated):  # the same sum, with other noise of the rounds before
+            released(mechanism, ledger, 4, memory=NoiseMemory(Banded(ROW)), first=4)
+
+
+def test_a_round_that_is_run_again_has_noise_of_its_own(checks, tmp_path):
+    """Without a seed nothing of a charged round is known: the correlation ends there."""
+    mechanism, memory = make(), NoiseMemory(Banded(ROW))
+    fresh = Randomness(None)
+    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
+        before_TD = released(mechanism, ledger, 4, memory=memory, source=fresh)
+        behind = gone_on(memory)
+        lost_TD = released(mechanism, ledger, 5, memory=memory, source=fresh, first=5)
+        rest_TD = released(mechanism, ledger, 10, memory=behind, source=fresh, first=5)
+        charged = [charge.event.part for charge in ledger.charges]
+        assert charged == [0, 1, 2, 0, 1, 1, 2, 0, 1, 2, 0]
+    covariance_fits(np.vstack([before_TD, lost_TD]), ROW, 1.0, checks)
+    covariance_fits(rest_TD, ROW, 1.0, checks)
+    for one, other in itertools.product(np.vstack([before_TD, lost_TD]), rest_TD):
+        checks.near_zero(float(one @ other) / (1.6 * np.sqrt(2_000)), "of both sides")
+
+
+@pytest.mark.parametrize("loss", ["a charge", "a line", "factor"])
+def test_noise_is_not_gone_on_with_where_the_ledger_is_another(checks, tmp_path, loss):
+    mechanism, memory = make(), NoiseMemory(Banded(ROW))
+    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
+        before_TD = released(mechanism, ledger, 4, memory=memory, source=Randomness(None))
+        behind = gone_on(memory)
+        if loss == "a charge":
+            ledger.charge(mechanism.event_of(5), round_=5, covers="sum")
+        elif loss == "a line":
+            ledger.lose("a line", round_=4)
+            ledger.settle(mechanism.charges(6), losses=1)
+        else:
+            behind = NoiseMemory(Banded((0.8, 0.5, 0.2)))
+            behind.restore(memory.state())
+            mechanism = dataclasses.replace(mechanism, factor=behind.factor)
+        after_TD = released(mechanism, ledger, 6, memory=behind, source=Randomness(None), first=5)
+    covariance_fits(after_TD, mechanism.factor.coefficients, 1.0, checks)
+    for one, other in itertools.product(before_TD, after_TD):
+        checks.near_zero(float(one @ other) / (1.6 * np.sqrt(2_000)), "of both sides")
+
+
+class GoesOnAnyway(NoiseMemory):
+    """Keeps its noise whatever became of the round."""
+
+    def forget(self):
+        pass
+
+
+def test_the_check_catches_who_goes_on_anyway(checks, tmp_path):
+    """Then a round that was run twice has two rows with the noise, and the sums, before it."""
+    mechanism, memory = make(), GoesOnAnyway(Banded(ROW))
+    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
+        before_TD = released(mechanism, ledger, 4, memory=memory, source=Randomness(None))
+        ledger.charge(mechanism.event_of(5), round_=5, covers="sum")
+        after_TD = released(mechanism, ledger, 5, memory=memory, source=Randomness(None), first=5)
+    with pytest.raises(AssertionError, match="of both sides"):
+        checks.near_zero(
+            float(before_TD[3] @ after_TD[0]) / (1.6 * np.sqrt(2_000)), "of both sides"
+        )
