@@ -39,9 +39,9 @@ def test_differences_are_taken_seed_by_seed():
     rows = samplings.accuracies(Known(100), (20,), (3.0,), seeds=5)
     assert [row["gain"] for row in rows] == pytest.approx([0.0, 1.0, 2.1])
     assert [row["gain_half_width"] for row in rows] == pytest.approx([0.0, 0.0, 1.963], abs=1e-3)
-    said = samplings.remarks(rows)
-    assert said[0].startswith("allocation on x, 20 rounds, ε = 3: +1.00 ± 0.00 points in 5 seeds.")
-    assert said[1].endswith("in 5 seeds.")
+    first, second = samplings.remarks(rows)
+    assert first.startswith("allocation on x, 20 rounds, ε = 3: +1.00 ± 0.00 points in 5 seeds.")
+    assert second.endswith("in 5 seeds.")
     within = [{**row, "gain_half_width": 3.0} for row in rows]
     assert all("no difference" in line for line in samplings.remarks(within))
 
