@@ -345,3 +345,11 @@ def test_a_description_makes_an_equal_model(model):
     assert learnt.to_config()["tastes"] == ROWS
     outline = base_of(learnt.to_config(), weights=False)
     assert outline.dimension == learnt.dimension and not outline.computes
+
+
+@pytest.mark.parametrize("more", [{}, {"train": "head"}, {"task": "sft"}])
+def test_a_run_without_tastes_knows_of_none(language_model, more):
+    settings = {"base": language_model("gpt2"), **more}
+    assert "tastes" not in described_base(ModelSettings(**settings))
+    if "task" not in more:
+        assert described_base(ModelSettings(**settings, tastes=2))["tastes"] == 2
