@@ -325,7 +325,7 @@ def described_base(config: Settings) -> dict[str, Any]:
     from murmuration.preference.features.hashing import parse_features
     from murmuration.preference.features.language_head import KIND as HEAD
     from murmuration.preference.features.language_head import SETTINGS
-    from murmuration.preference.language.base.settings import KIND, NOTHING, BaseSettings
+    from murmuration.preference.language.base.settings import NOTHING, BaseSettings
     from murmuration.preference.language.loading import resolve_base
     from murmuration.preference.language.policy_class import KIND as CLASS
     from murmuration.preference.language.policy_class import read_class
@@ -365,10 +365,10 @@ def described_base(config: Settings) -> dict[str, Any]:
         said = [
             vars(policy) | {"lineage": [*policy.lineage]} for policy in read_class(config.policies)
         ]
-        return {**vars(settings), "kind": CLASS, "train": NOTHING, "policies": said}
+        return {**settings.to_config(), "kind": CLASS, "train": NOTHING, "policies": said}
     if settings.train == "head":
         return {"kind": HEAD, **{name: getattr(settings, name) for name in SETTINGS}, **tastes}
-    return {"kind": KIND, **vars(settings)}
+    return settings.to_config()
 
 
 def trains_layers(config: Settings) -> bool:

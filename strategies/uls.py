@@ -23,6 +23,7 @@ Legend: S sampled users, D dimensions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -216,6 +217,14 @@ class Uls(SumStrategy, SteppedStrategy):
         """Return the blocks of rounds to which users are allocated, if they are."""
         sampler = self.plan.sampler
         return Blocks(sampler) if isinstance(sampler, AllocationSampler) else None
+
+    def figures(self) -> Mapping[str, Shown[float]]:
+        """The length of a round's noise, if it is not the same in all of them."""
+        factor, mechanism = self.plan.factor, self.plan.mechanism
+        if factor is None or not self.rounds_done:
+            return super().figures()
+        std = mechanism.std / self.plan.divisor * factor.row_norm(self.rounds_done)
+        return {"noise_norm": Public(std * math.sqrt(len(self.optimizer.theta)))}
 
     def outcome(self) -> Mapping[str, Shown[object]]:
         """Also how noise is correlated."""

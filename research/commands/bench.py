@@ -320,7 +320,7 @@ def writing(
             help="The base: a folder, or a hub name. In place of a random one.", show_default=False
         ),
     ] = "",
-    prompts: Annotated[int, typer.Option(help="How many prompts are answered.", min=1)] = 32,
+    answers: Annotated[int, typer.Option(help="How many answers are written.", min=1)] = 32,
     max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.", min=1)] = 32,
     batch_sizes: Annotated[
         str, typer.Option(help="Prompts in a batch of plain generate, comma-separated.")
@@ -331,7 +331,7 @@ def writing(
 ) -> None:
     """Measure tokens a second that a model writes, over plain transformers' batched generate."""
     console, about = _begin(as_json)
-    setting = bench_writing.WritingBench(base, prompts, max_new_tokens)
+    setting = bench_writing.WritingBench(base, answers, max_new_tokens)
     sizes = [int(size) for size in _of(batch_sizes)]
     with console.status(base or "random weights"):
         rows = bench_writing.measure_writing(setting, sizes, 1 if quick else repetitions)

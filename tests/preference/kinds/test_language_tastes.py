@@ -1,6 +1,7 @@
 """A head of K rows on a language model: against oracles, that the weights stay, and as saved."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -30,6 +31,8 @@ from murmuration.preference.reward import RewardModel
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.sharing.export import Sharing, export
+from murmuration.strategies.settings.run import Settings
+from murmuration.strategies.spec import described_base
 
 BTL = preference_model("btl")
 CLIP = UserClip(0.1)
@@ -345,3 +348,11 @@ def test_a_description_makes_an_equal_model(model):
     assert learnt.to_config()["tastes"] == ROWS
     outline = base_of(learnt.to_config(), weights=False)
     assert outline.dimension == learnt.dimension and not outline.computes
+
+
+@pytest.mark.parametrize("more", [{}, {"train": "head"}, {"task": "sft"}])
+def test_a_run_without_tastes_knows_of_none(language_model, more):
+    settings = Settings(base=language_model("gpt2"), **more)
+    assert "tastes" not in described_base(settings)
+    if "task" not in more:
+        assert described_base(replace(settings, tastes=2))["tastes"] == 2

@@ -158,6 +158,19 @@ def test_a_round_that_is_run_again_is_charged_again_and_shares_no_noise(world):
     assert len(again.strategy.memory.state()["noise before"]) == 1  # that of the round alone
 
 
+def test_the_length_of_the_noise_is_that_of_the_round(make_world, make_examples):
+    examples = make_examples([1, 2, 3] * 8, dimension=4000)
+    examples.y_R.fill_(0.5)
+    made = make_world(examples, cohort=6, factor=FACTOR, optimizer={"rate": 1e-9})
+    lengths = []
+    for round_ in range(1, 5):
+        (noise_D,) = made.run(round_)
+        lengths.append(made.strategy.figures()["noise_norm"].value)
+        assert np.linalg.norm(noise_D) == pytest.approx(lengths[-1], rel=0.06)
+    assert lengths == sorted(set(lengths))
+    assert make_world(examples).strategy.figures() == {}
+
+
 def test_nothing_is_kept_after_the_last_round(world):
     made = world(rounds=4)
     for rounds in range(1, 5):
