@@ -20,6 +20,7 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.auditing import DELTA, Measured, Target, Task, scratch_ledger
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.hold_out import HoldOut, held_out
+from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.tally import Tally, TallyRelease
 from murmuration.strategies.uls import UlsPlan
@@ -69,14 +70,15 @@ def audit_hold_out(task: Task, attack: Attack | None = None) -> Measured:
         clip=_CLIP,
         hold_out=coins,
     )
-    tally_release = TallyRelease(coins, task.adjacency, attack.tally)
+    mechanism, tally_release = plan.mechanism, TallyRelease(coins, task.adjacency, attack.tally)
+    assert isinstance(mechanism, GaussianSum)  # as noise is independent
 
     def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
         there = (-1.0 if replaced else 0.0) if second else 1.0  # which judgements, or none
         held_N = attack.coins(task.trials, source)
         pull = _CLIP.clip_sum(torch.tensor([[1e3 * there]])).item()
         ledger.charge(coins.coins, round_=0, covers="coins")
-        noisy_N = plan.mechanism.release(
+        noisy_N = mechanism.release(
             np.where(held_N, 0.0, pull), round_=1, covers="sum", ledger=ledger, source=source
         )
         tally_NF = _tallies(tally_release, held_N, there, ledger, source, attack.exact)
