@@ -53,7 +53,7 @@ from murmuration.reporting.run_files import (
 from murmuration.server import checkpoints, resuming
 from murmuration.server.checkpoints import Checkpoint
 from murmuration.server.run_folder import RunFolder
-from murmuration.strategies.config import CHECK, RunConfig, present_names
+from murmuration.strategies.config import CHECK, SETTINGS, RunConfig, present_names
 from murmuration.strategies.settings.own.ranking import RankingSettings
 from murmuration.strategies.spec import Value
 
@@ -107,13 +107,14 @@ class RunDirectory(RunFolder):
         check = before.pop(CHECK, None)
         now = {**config.immutable_fields(), "seed": config.seed}
         present = present_names(before)
-        # An empty text that an earlier version had no setting for says as little as none.
-        changed = sorted(name for name in now if present.get(name, "") != now[name])
+        # What an earlier version had no setting for was as the default has it.
+        known = {name: SETTINGS[name].default for name in now.keys() & SETTINGS.keys()} | present
+        changed = sorted(name for name in now if known.get(name) != now[name])
         if changed:
             name = changed[0]
             raise InputError(
                 f"--resume with other settings: --{name.replace('_', '-')} was "
-                f"{present.get(name)!r} and is now {now[name]!r}; use the settings of the run, "
+                f"{known.get(name)!r} and is now {now[name]!r}; use the settings of the run, "
                 "or another --out"
             )
         seed = before.pop("seed")

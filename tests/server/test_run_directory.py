@@ -250,7 +250,7 @@ def with_former_names(folder):
     for former, name in FORMER.items():
         if name in written:
             written[former] = written.pop(name)
-    for name in ("dataset_name", "purpose", "operator"):
+    for name in ("dataset_name", "purpose", "operator", "noise_correlation", "bands", "max_cohort"):
         del written[name]  # there were none
     del written[CHECK]
     seed = json.loads((folder / "private" / "seed.json").read_text())["seed"]
