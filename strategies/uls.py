@@ -210,7 +210,14 @@ class Uls(SumStrategy, SteppedStrategy):
     @cached_property
     def memory(self) -> NoiseMemory | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Return the noise of the last rounds, if later ones share it."""
-        return NoiseMemory(self.plan.factor) if self.plan.factor else None
+        return NoiseMemory(self._factor) if self._factor else None
+
+    @property
+    def _factor(self) -> Banded | None:
+        """Return how noise is correlated, asked of what adds it: plans of others have no word for
+        it."""
+        mechanism = self.plan.mechanism
+        return mechanism.factor if isinstance(mechanism, BandedSum) else None
 
     @cached_property
     def blocks(self) -> Blocks | None:
@@ -220,15 +227,15 @@ class Uls(SumStrategy, SteppedStrategy):
 
     def figures(self) -> Mapping[str, Shown[float]]:
         """The length of a round's noise, if it is not the same in all of them."""
-        factor, mechanism = self.plan.factor, self.plan.mechanism
+        factor = self._factor
         if factor is None or not self.rounds_done:
             return super().figures()
-        std = mechanism.std / self.plan.divisor * factor.row_norm(self.rounds_done)
+        std = self.plan.mechanism.std / self.plan.divisor * factor.row_norm(self.rounds_done)
         return {"noise_norm": Public(std * math.sqrt(len(self.optimizer.theta)))}
 
     def outcome(self) -> Mapping[str, Shown[object]]:
         """Also how noise is correlated."""
-        factor = self.plan.factor
+        factor = self._factor
         correlated = {"noise_coefficients": Public(list(factor.coefficients))} if factor else {}
         return {**super().outcome(), **correlated}
 

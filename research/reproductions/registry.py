@@ -204,8 +204,7 @@ ENTRIES = {
         real_people.of_people,
     ),
     "tastes": Entry(
-        "how well known tastes are found; with --data what real people gain by one reward, local "
-        "steps, groups and tastes",
+        "how well known tastes are found; with --data, one reward, local steps, groups and tastes",
         known_tastes.known_tastes,
         tastes.of_people,
     ),
