@@ -70,6 +70,18 @@ def nats_moved(base: LanguageBase, theta_D: np.ndarray) -> float:
     return max(0.0, mean) if np.isfinite(mean) else np.inf  # below by roundings alone
 
 
+def measured(base: LanguageBase, theta_D: np.ndarray) -> tuple[float, list[str]]:
+    """Return how far a policy moved, infinite where that cannot be told, and what to think of it.
+
+    Whatever fails here, memory say, costs the run nothing: what it learnt is still to be saved.
+    """
+    try:
+        moved = nats_moved(base, theta_D)
+    except Exception as error:
+        return np.inf, [f"How far the policy moved could not be measured: {error}"]
+    return moved, [words] if (words := remark(moved)) else []
+
+
 def remark(moved: float) -> str | None:
     """Return what is to be thought of a policy that moved so far; None: nothing."""
     if moved > FAR:

@@ -37,7 +37,7 @@ from murmuration.reporting.report import write_report
 from murmuration.server.evaluation import examples_of_test, on_bad_rows, read_test
 from murmuration.server.lineage import covering, files_of, lineage_of, lineage_of_data
 from murmuration.server.policies import with_class
-from murmuration.server.policy_distance import nats_moved, remark
+from murmuration.server.policy_distance import measured
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import OnMetrics, train
 from murmuration.strategies.config import RunConfig
@@ -107,10 +107,9 @@ def run_training(
             judgements = data.as_judgements("users' texts are not judged")
             result["baselines"] = computed(on_public_test(judgements, score, most))
         if config.task == "policy" and model.trains:
-            moved = nats_moved(cast(PolicyModel, model).network, trained.theta_D)
+            moved, words = measured(cast(PolicyModel, model).network, trained.theta_D)
             result["policy_moved"] = computed(moved if isfinite(moved) else None)
-            if words := remark(moved):
-                result["warnings"] = computed([words, *result["warnings"]])
+            result["warnings"] = computed([*words, *result["warnings"]])
         account = first_sentence(str(result["account"])) if config.private else None
         about = details(promise, result=result, sampling=account, rows=WORDS[config.task].rows[:-1])
         ledgers = None  # its run's lies beside it

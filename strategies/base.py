@@ -34,6 +34,7 @@ from murmuration.privacy.mechanisms.distributed import NodeNoise
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import (
     AllocationSampler,
+    NoCohort,
     PoissonSampler,
     Sampler,
     TruncatedSampler,
@@ -264,7 +265,10 @@ class CohortStrategy(Strategy):
         if not isinstance(self.sampler, TruncatedSampler):
             return train[self.sampler.draw(names_N[train], self.source, round_)]
         listed = np.union1d(train, self.participants.held_out)
-        drawn = listed[self.sampler.draw(names_N[listed], self.source, round_)]
+        try:
+            drawn = listed[self.sampler.draw(names_N[listed], self.source, round_)]
+        except NoCohort as error:  # the list is public, and so is that it is too long
+            raise BudgetExceeded(str(error)) from None
         return np.intersect1d(drawn, train)
 
     def asked_with(self, round_: int) -> dict[str, messages.Scalar]:

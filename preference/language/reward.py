@@ -11,7 +11,7 @@ the next token is saved here, too, and used by `preference.language.likelihood`.
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from safetensors.numpy import load_file, save
 
 from murmuration.preference.accuracy import Accuracy
 from murmuration.preference.base_names import name_for, place_of
+from murmuration.preference.choices import MOST_TASTES
 from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import read_judgements
@@ -32,6 +33,7 @@ from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.adapters import with_adapter
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
+from murmuration.preference.language.checkpoint import TASTES
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.linear.examples import pair_examples
 from murmuration.preference.linear.tastes import weights_of
@@ -40,8 +42,6 @@ from murmuration.preference.scoring import Text, scores_of, strings_of
 
 FORMAT = "murmuration-language-reward-1"
 FILE = "murmuration.json"
-#: Rows of a head beside the crowd's, as of `SavedReward`.
-TASTES = "tastes.safetensors"
 
 
 def save_language_model(
@@ -173,6 +173,11 @@ class SavedReward:
         and each taste."""
         return rows_of(self._base, self._base.texts(prompts, responses))
 
+    def rows_each(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """As `rows_batch`, of each text by itself: nobody's text moves another's last digits."""
+        tokens = self._base.texts(prompts, responses)
+        return rows_of(self._base, tokens, ([text] for text in range(len(responses))))
+
     def accuracy(
         self, data: Judgements | Source, *, columns: str = "", **declared: bool | int | str
     ) -> Accuracy:
@@ -210,18 +215,22 @@ class _AsFeatures:
         return 1 + len(self.reward.tastes_VH)
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        return self.reward.rows_batch(prompts, responses).astype(np.float32)
+        return self.reward.rows_each(prompts, responses).astype(np.float32)
 
     def to_config(self) -> dict:
         raise TypeError("a reward as a feature belongs to no model, and is not saved")
 
 
-def rows_of(base: LanguageBase, tokens: Tokens) -> np.ndarray:
+def rows_of(
+    base: LanguageBase, tokens: Tokens, batches: Iterable[Sequence[int] | np.ndarray] | None = None
+) -> np.ndarray:
     """Return what each row of a base's head says of texts, at the θ that was put last, (R, K)
-    float64; the first is the crowd's reward."""
+    float64; the first is the crowd's reward. ``batches`` are of texts of about equal length if
+    nothing is said."""
     row_RK = np.empty((len(tokens.lengths_T), base.head_shape[0]))
+    batches = length_batches(tokens.lengths_T, base.batch_tokens) if batches is None else batches
     with torch.no_grad():
-        for texts_R in length_batches(tokens.lengths_T, base.batch_tokens):
+        for texts_R in map(np.asarray, batches):
             row_RK[texts_R] = base.rows(tokens, texts_R).cpu()
     return row_RK
 
@@ -231,12 +240,16 @@ def _read_tastes(folder: Path, base: LanguageBase) -> np.ndarray | None:
     if not path.exists():
         return None
     try:
-        tastes_VH = np.asarray(load_file(path)["tastes_VH"], dtype=np.float32)
-    except (SafetensorError, OSError, KeyError) as error:
+        tastes_VH = load_file(path)["tastes_VH"]
+    except (SafetensorError, OSError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: does not hold tastes ({first_line(error)})") from error
     _, width = base.head_shape
-    if tastes_VH.shape[1:] != (width,) or not np.isfinite(tastes_VH).all():
-        raise InputError(f"{path}: rows of shape {tastes_VH.shape} do not fit {width} numbers")
+    fits = tastes_VH.shape[1:] == (width,) and 1 <= len(tastes_VH) < MOST_TASTES
+    if not fits or tastes_VH.dtype != np.float32 or not np.isfinite(tastes_VH).all():
+        raise InputError(
+            f"{path}: {tastes_VH.dtype} rows of shape {tastes_VH.shape} are not 1 to "
+            f"{MOST_TASTES - 1} rows of {width} finite float32 numbers"
+        )
     return tastes_VH
 
 

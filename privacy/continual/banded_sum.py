@@ -48,12 +48,12 @@ from murmuration.privacy.mechanisms.sampling import CyclicSampler
 class NoiseMemory:
     """The noise of the last rounds, as many as bands reach: secrets, D numbers each.
 
-    ``charges`` is how many the ledger had, losses included, when the last of them was drawn.
+    ``ledger`` is how many charges and how many losses the ledger had when the last was drawn.
     """
 
     def __init__(self, factor: Banded) -> None:
         self.factor = factor
-        self.charges = 0
+        self.ledger = (0, 0)
         self._before: deque[np.ndarray] = deque(maxlen=factor.bands - 1)
 
     @property
@@ -82,7 +82,7 @@ class NoiseMemory:
             return {}
         return {
             "noise before": np.stack(self._before),
-            "noise charges": np.array([self.charges]),
+            "noise ledger": np.array(self.ledger),
             "noise factor": np.array(self.factor.coefficients),
         }
 
@@ -91,7 +91,8 @@ class NoiseMemory:
         from."""
         self.forget()
         if np.array_equal(state.get("noise factor", ()), self.factor.coefficients):
-            self.charges = int(state["noise charges"][0])
+            charges, losses = state["noise ledger"].tolist()
+            self.ledger = (charges, losses)
             self._before.extend(state["noise before"])
 
 
@@ -160,8 +161,8 @@ class BandedSum:
         Raises:
             ValueError: the sum is not finite, the ledger is for another adjacency, or the memory of
                 another factor.
-            NotRepeated: a seeded round was released before from other values, or from other noise
-                of the rounds before; nothing is released.
+            NotRepeated: a seeded round was released before from other values, from other noise of
+                the rounds before, or before the ledger had lost something; nothing is released.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
         if not np.isfinite(sum_D).all():
@@ -173,13 +174,16 @@ class BandedSum:
             )
         charged = [charge.round for charge in ledger.charges if charge.covers == label]
         again = source.seeded and round_ in charged  # then it repeats exactly, or is refused
-        if not again and memory.charges != len(charged) + len(ledger.lost):
+        losses = len(ledger.lost)
+        if not again and memory.ledger != (len(charged), losses):
             memory.forget()
-        seen_D = np.concatenate([sum_D, memory.noise_D])
+        seen_D = np.concatenate([sum_D, memory.noise_D, np.full(losses, losses)])
         replay = fingerprint(seen_D, self.std, round_, label, source)
         event = self.event_of(round_)
         charge = ledger.charge(event, round_=round_, covers=label, replay=replay)
-        stream = source.stream(f"noise {label}", round_, charge.attempt)
+        # What was drawn before a loss is not drawn again: it had other noise beside it.
+        number = (round_, charge.attempt, *[losses] * (losses > 0))
+        stream = source.stream(f"noise {label}", *number)
         noise_D = memory.next(self.std * stream.standard_normal(sum_D.shape))
-        memory.charges = len(charged) + (not again) + len(ledger.lost)
+        memory.ledger = (len(charged) + (not again), losses)
         return sum_D + noise_D

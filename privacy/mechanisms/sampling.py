@@ -54,6 +54,10 @@ class PoissonSampler:
         return np.flatnonzero(bernoulli(user_words(key, names_N), self.probability))
 
 
+class NoCohort(ValueError):
+    """No cohort kept to its cap, for more users than the cap was made for."""
+
+
 @dataclass(frozen=True)
 class TruncatedSampler(PoissonSampler):
     """Poisson cohorts of at most ``most`` users: of one that is larger, all coins are tossed again.
@@ -78,6 +82,8 @@ class TruncatedSampler(PoissonSampler):
         """
         from scipy import stats  # dear to import, for this alone
 
+        if cohort > users:
+            raise ValueError(f"--cohort {cohort:,} is more than the {users:,} users: lower it")
         everybody, probability = round(users / (1.0 - held_out)), cohort / users
         average = math.ceil(everybody * probability)
         most = most or max(1, int(stats.binom.isf(RARELY, everybody, probability)))
@@ -93,14 +99,14 @@ class TruncatedSampler(PoissonSampler):
         """As ``PoissonSampler.draw``, of everybody on the list; at most ``most`` places.
 
         Raises:
-            ValueError: no cohort was small enough in ``_TOSSES``, which no data decide.
+            NoCohort: none was small enough in ``_TOSSES``, which no data decide.
         """
         for toss in range(_TOSSES):
             again = (toss,) if toss else ()
             drawn = self._toss(names_N, source.key("cohort", round_, *again))
             if len(drawn) <= self.most:
                 return drawn
-        raise ValueError(
+        raise NoCohort(
             f"none of {_TOSSES:,} cohorts of {len(names_N):,} users has at most {self.most:,}: "
             "raise --max-cohort, or state with --users how many there are"
         )

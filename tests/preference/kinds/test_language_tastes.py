@@ -22,6 +22,7 @@ from murmuration.preference.kinds.language_tastes import (
     LanguageTastes,
     TasteTokens,
 )
+from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.preference.language.reward import SavedReward
 from murmuration.preference.linear.basis_start import START
 from murmuration.preference.linear.examples import pairs_with_texts
@@ -313,14 +314,32 @@ def test_one_reward_for_all_has_none_of_ones_own(language_model, tmp_path):
         personalize(tmp_path / "m", [*pairs([2])], 1.0, out=tmp_path / "p")
 
 
+def test_what_is_made_of_users_judgements_reads_each_text_by_itself(saved):
+    """Else somebody's texts would move the last digits of another's rewards."""
+    reward = RewardModel.load(saved[0])
+    texts = [f"text {'and more ' * (n % 5)}{n}" for n in range(40)]
+    prompts = ["prompt"] * len(texts)
+    rows = reward.as_features(prompts, texts)
+    for some in (slice(0, 1), slice(7, 9), slice(3, 40)):
+        np.testing.assert_array_equal(reward.as_features(prompts[some], texts[some]), rows[some])
+
+
 def test_tastes_that_do_not_fit_are_refused(saved):
     from safetensors.numpy import save_file
+    from safetensors.torch import save_file as save_torch
 
     file = saved[0] / "tastes.safetensors"
-    for wrong in (np.ones((2, 5)), np.full((1, 16), np.nan)):
-        save_file({"tastes_VH": wrong.astype(np.float32)}, file)
-        with pytest.raises(InputError, match="do not fit 16 numbers"):
+    one = np.ones((1, 16), np.float32)
+    long, many = np.ones((2, 5), np.float32), np.ones((32, 16), np.float32)
+    before = weights_digest(saved[0])
+    for wrong in (long, one * np.nan, many, one[:0], one.astype(np.float64), one.astype(bool)):
+        save_file({"tastes_VH": wrong}, file)
+        with pytest.raises(InputError, match="are not 1 to 31 rows of 16 finite float32 numbers"):
             RewardModel.load(saved[0])
+    assert weights_digest(saved[0]) != before  # they are among the weights that a promise names
+    save_torch({"tastes_VH": torch.ones(1, 16, dtype=torch.bfloat16)}, file)
+    with pytest.raises(InputError, match="does not hold tastes"):
+        RewardModel.load(saved[0])
     file.write_bytes(b"no")
     with pytest.raises(InputError, match="does not hold tastes"):
         RewardModel.load(saved[0])

@@ -8,7 +8,7 @@ import pytest
 
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import BandedGaussian, ParallelEvent, PoissonGaussian
-from murmuration.privacy.accounting.ledger import NotRepeated
+from murmuration.privacy.accounting.ledger import Ledger, NotRepeated
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.continual.banded_sum import BandedSum, NoiseMemory
@@ -320,6 +320,38 @@ def test_a_round_that_is_run_again_has_noise_of_its_own(checks, tmp_path):
     covariance_fits(rest_TD, ROW, 1.0, checks)
     for one, other in itertools.product(np.vstack([before_TD, lost_TD]), rest_TD):
         checks.near_zero(float(one @ other) / (1.6 * np.sqrt(2_000)), "of both sides")
+
+
+def after_a_loss(mechanism, tmp_path):
+    """A ledger that lost all that it had."""
+    terms = {"adjacency": mechanism.adjacency, "delta": 1e-5, "budget": 1e3}
+    ledger = Ledger.begin_after_loss(tmp_path / "after.jsonl", "deleted", round_=1, **terms)
+    ledger.settle(mechanism.charges(6), losses=1)
+    return ledger
+
+
+def test_a_loss_does_not_pass_for_the_charge_that_it_lost(checks, tmp_path):
+    mechanism, memory = make(), NoiseMemory(Banded(ROW))
+    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
+        released(mechanism, ledger, 1, memory=memory, source=Randomness(None))
+        behind = gone_on(memory)
+    with after_a_loss(mechanism, tmp_path) as ledger:  # no charge and a loss, where one charge was
+        released(mechanism, ledger, 2, memory=behind, source=Randomness(None), first=2)
+    assert len(behind.state()["noise before"]) == 1
+
+
+def test_what_was_drawn_before_a_loss_is_not_drawn_again(checks, tmp_path):
+    """Beside other noise of the rounds before, it would give that away."""
+    mechanism, memory = make(), NoiseMemory(Banded(ROW))
+    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
+        (first_D,) = released(mechanism, ledger, 1, memory=memory)
+    with after_a_loss(mechanism, tmp_path) as ledger:
+        (again_D,) = released(mechanism, ledger, 1, memory=NoiseMemory(Banded(ROW)))
+        ledger.lose("a line", round_=1)
+        ledger.settle(mechanism.charges(6), losses=2)
+        with pytest.raises(NotRepeated):
+            released(mechanism, ledger, 1, memory=NoiseMemory(Banded(ROW)))
+    checks.near_zero(float(first_D @ again_D) / (1.6 * np.sqrt(len(first_D))), "of both draws")
 
 
 @pytest.mark.parametrize("loss", ["a charge", "a line", "factor"])

@@ -200,7 +200,7 @@ def test_runs_on_the_same_texts_compute_references_once(config, crowd, tmp_path,
         return found
 
     # Its own answers are of no user's texts.
-    monkeypatch.setattr("murmuration.server.run.nats_moved", lambda base, theta_D: 0.1)
+    monkeypatch.setattr("murmuration.server.run.measured", lambda base, theta_D: (0.1, []))
     one, found, weights = config.changed(rounds=4), [], []
     for number in (1, 2, 3):  # on a copy: a process keeps what it made of a file
         copy = str(shutil.copy(crowd, tmp_path / f"{number}.jsonl"))

@@ -126,7 +126,7 @@ def test_who_goes_on_has_the_noise_of_the_rounds_before(world, seed):
     again = gone_on(world, made, 2, state, seed=seed)
     again.run(8)
     take_turns(rounds_of_users(made, again))
-    secret = {PRIVATE + name for name in ("noise before", "noise charges", "noise factor")}
+    secret = {PRIVATE + name for name in ("noise before", "noise ledger", "noise factor")}
     assert {name for name in state if name.startswith(PRIVATE)} == secret
     assert state[PRIVATE + "noise before"].shape == (2, 50)
     assert parts(again) == [(round_, (round_ - 1) % 3) for round_ in range(1, 9)]
