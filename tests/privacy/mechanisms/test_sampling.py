@@ -335,6 +335,8 @@ def test_caps_that_hardly_any_cohort_keeps_to_are_refused() -> None:
         TruncatedSampler.for_cohort(1_000, 100, 99)
     with pytest.raises(ValueError, match="125 coins that come up on average, held-out users'"):
         TruncatedSampler.for_cohort(1_000, 100, 110, 0.2)
+    with pytest.raises(ValueError, match="--cohort 1,001 is more than the 1,000 users"):
+        TruncatedSampler.for_cohort(1_000, 1_001)
     with pytest.raises(ValueError, match="none of 1,000 cohorts of 300 users has at most 20"):
         TruncatedSampler(0.5, 20).draw(names(300), Randomness(0), 1)
 

@@ -7,7 +7,7 @@ import pytest
 
 from murmuration.privacy.accounting.mixture import TruncatedGaussian
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.mechanisms.sampling import PoissonSampler, TruncatedSampler
 from murmuration.strategies.dp_fedavg import DpFedAvg, FedAvgPlan
 from murmuration.strategies.uls import Uls
 
@@ -104,3 +104,15 @@ def test_a_seeded_round_is_drawn_alike_again(world):
     assert all(np.array_equal(*pair) for pair in zip(one, other, strict=True))
     fresh, fresher = (cohorts(world(), 30) for _ in range(2))
     assert not all(np.array_equal(*pair) for pair in zip(fresh, fresher, strict=True))
+
+
+def test_a_list_that_grows_beyond_its_cap_ends_the_run_with_what_it_learnt(world):
+    """The list is public, and so is that hardly any cohort of it is small enough."""
+    made = world(seed=7)
+    made.run(3)
+    learnt_D, strategy = made.strategy.optimizer.theta_D.copy(), made.strategy
+    strategy.sampler = TruncatedSampler(0.9, MOST)  # as of four times as many users
+    made.run(10)
+    assert "stopped before round 4: none of 1,000 cohorts of 60 users" in str(strategy.stopped)
+    assert strategy.rounds_done == 3 and sum(made.ledger.spent().values()) == 3
+    np.testing.assert_array_equal(strategy.optimizer.theta_D, learnt_D)
