@@ -58,6 +58,8 @@ RULES = {
     "unprotected": "releases without protection: their epsilon is infinite",
 }
 _WRAPPED = ("on-part", "on-grid")
+#: What costs as much as a Poisson-sampled Gaussian sum, by their rules.
+_SAMPLED = ("tested-gaussian", "group-gaussian", "banded-gaussian", "truncated-gaussian")
 _COMPUTED = ("poisson-gaussian", "mixture-gaussian", "pure-dp", "permute-and-flip", "laplace-noise")
 
 Charges = list[tuple[Mapping[str, Any], int]]
@@ -91,9 +93,7 @@ def training(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[Charges]:
                 event = event["event"]
             if event["kind"] == "on-grid":
                 event = event["event"]
-            if event["kind"] in (
-                *("tested-gaussian", "group-gaussian", "banded-gaussian", "truncated-gaussian"),
-            ):
+            if event["kind"] in _SAMPLED:
                 names = ("probability", "noise_multiplier")
                 event = {"kind": "poisson-gaussian", **{name: event[name] for name in names}}
             if event["kind"] in _COMPUTED:

@@ -8,7 +8,7 @@ from language_models import start
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.generation import Sampling, Writer
-from murmuration.server.policy_distance import FAR, NEAR, QUESTIONS, nats_moved, remark
+from murmuration.server.policy_distance import FAR, NEAR, QUESTIONS, measured, nats_moved, remark
 
 
 @pytest.fixture
@@ -65,6 +65,15 @@ def test_farther_is_more_and_what_is_no_number_is_infinitely_far(make_base):
     near, far = (nats_moved(base, share * theta_D) for share in (0.1, 1.0))
     assert 0.0 < near < far
     assert nats_moved(base, np.full(base.dimension, 1e30)) == np.inf
+
+
+def test_what_fails_costs_a_run_nothing(make_base, monkeypatch):
+    def fails(base, theta_D):
+        raise MemoryError("too many words")
+
+    monkeypatch.setattr("murmuration.server.policy_distance.nats_moved", fails)
+    moved, (words,) = measured(make_base(), np.zeros(1))
+    assert moved == np.inf and "could not be measured: too many words" in words
 
 
 def test_what_is_thought_of_it():

@@ -1,6 +1,9 @@
-"""Nodes that fail, or are late, when told to; and all that was said between them and a server."""
+"""Nodes that fail, or are late, when told to; all that was said between them and a server; rounds
+that another process goes on with."""
 
 from flwr.app import Error, Message
+
+from murmuration.privacy.accounting.ledger import Ledger
 
 
 class Watched:
@@ -52,3 +55,28 @@ class Late(Watched):
                 self.waiting.append(reply)
             else:
                 yield reply
+
+
+def on_the_ledger_of(after, made):
+    """A world whose strategy goes on with the ledger of another, which is over."""
+    made.ledger.close()
+    after.ledger.close()
+    made.ledger = made.strategy.ledger = Ledger(
+        after.ledger.path, adjacency=after.ledger.adjacency, delta=1e-5, budget=None
+    )
+    return made
+
+
+def gone_on(world, made, rounds, state, **how):
+    """The next process of a run, with a state that was kept after ``rounds`` of them."""
+    again = world(made, **how)
+    again.strategy.participants = made.strategy.participants  # a run keeps what names are made with
+    again.strategy.rounds_done = rounds
+    if state is not None:
+        again.strategy.restore(state)
+    return again
+
+
+def state_of(world):
+    """As a checkpoint has it: arrays that the next round does not change."""
+    return {name: array.copy() for name, array in world.strategy.state().items()}

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from failing import Watched
+from failing import Watched, gone_on, on_the_ledger_of, state_of
 
 from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.ledger import Ledger, NotRepeated
@@ -35,30 +35,9 @@ def world(make_world, make_examples):
             wrap=lambda grid: Watched(grid, fails),
             **settings,
         )
-        if after is not None:
-            made.ledger.close()
-            after.ledger.close()
-            made.ledger = made.strategy.ledger = Ledger(
-                after.ledger.path, adjacency=after.ledger.adjacency, delta=1e-5, budget=None
-            )
-        return made
+        return made if after is None else on_the_ledger_of(after, made)
 
     return make
-
-
-def gone_on(world, made, rounds, state, **how):
-    """The next process of a run, with a state that was kept after ``rounds`` of them."""
-    again = world(made, **how)
-    again.strategy.participants = made.strategy.participants  # a run keeps what names are made with
-    again.strategy.rounds_done = rounds
-    if state is not None:
-        again.strategy.restore(state)
-    return again
-
-
-def state_of(world):
-    """As a checkpoint has it: arrays that the next round does not change."""
-    return {name: array.copy() for name, array in world.strategy.state().items()}
 
 
 def rounds_of_users(*worlds):
