@@ -239,34 +239,9 @@ def train_policy(
     together = answers_together(
         steps.batch, longest + sampling.max_new_tokens, sampling.max_new_tokens, base
     )
-    quiet: dict[str, Any] = {"report_to": [], "disable_tqdm": True, "logging_strategy": "steps"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of libraries, about each other
-        config = config_class(
-            output_dir=str(folder),
-            max_steps=steps.steps,
-            per_device_train_batch_size=together,
-            gradient_accumulation_steps=steps.batch // together,
-            num_generations=steps.answers,
-            shuffle_dataset=False,
-            max_completion_length=sampling.max_new_tokens,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            beta=steps.beta,
-            learning_rate=steps.rate,
-            optim=steps.optimizer,
-            lr_scheduler_type="linear",
-            save_strategy="no",
-            logging_steps=1,
-            gradient_checkpointing=base.settings.checkpointing,
-            bf16=False,
-            seed=seed,
-            use_cpu=base.device.type == "cpu",
-            dataloader_pin_memory=False,
-            save_total_limit=1,
-            **steps.written_by,
-            **quiet,
-        )
+        config = config_class(**configuration(base, steps, sampling, seed, folder, together))
         try:
             trainer = OurTrainer(
                 model=base.model,
@@ -294,6 +269,48 @@ def train_policy(
             base.model.eval()
     if "ref" in network.peft_config:
         network.delete_adapter("ref")
+
+
+def configuration(
+    base: LanguageBase, steps: Steps, sampling: Sampling, seed: int, folder: Path, together: int
+) -> dict[str, Any]:
+    """Return what TRL's configurations are made with.
+
+    Args:
+        base: the policy.
+        steps: how it climbs.
+        sampling: of answers.
+        seed: of answers.
+        folder: for checkpoints.
+        together: answers that go through the network at a time; divides ``steps.batch``.
+    """
+    return {
+        "output_dir": str(folder),
+        "max_steps": steps.steps,
+        "per_device_train_batch_size": together,
+        "gradient_accumulation_steps": steps.batch // together,
+        "num_generations": steps.answers,
+        "shuffle_dataset": False,
+        "max_completion_length": sampling.max_new_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "beta": steps.beta,
+        "learning_rate": steps.rate,
+        "optim": steps.optimizer,
+        "lr_scheduler_type": "linear",
+        "save_strategy": "no",
+        "logging_strategy": "steps",
+        "logging_steps": 1,
+        "gradient_checkpointing": base.settings.checkpointing,
+        "bf16": False,
+        "seed": seed,
+        "use_cpu": base.device.type == "cpu",
+        "dataloader_pin_memory": False,
+        "save_total_limit": 1,
+        "report_to": [],
+        "disable_tqdm": True,
+        **steps.written_by,
+    }
 
 
 def answers_together(batch: int, tokens: int, new_tokens: int, base: LanguageBase) -> int:

@@ -16,7 +16,7 @@ is kept in a folder that is gone afterwards.
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
@@ -25,15 +25,22 @@ from typing import Any
 
 import numpy as np
 
+from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
+from murmuration.preference.language.examples import TokenExamples, token_examples
+from murmuration.preference.language.policies import policy_examples
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.research.bench.language_model import LmBench, Variants, examples, saved_model
+from murmuration.research.bench.rivals import Trl
 from murmuration.research.bench.setting import timed
+
+_EACH = 16  # judgements of a user
+_FEW = 64  # judgements that are computed one by one
 
 
 def measure(
-    bench: LmBench, layers: str, task: str, repetitions: int, base: str = ""
+    bench: LmBench, layers: str, task: str, repetitions: int, base: str = "", rivals: bool = False
 ) -> dict[str, Any]:
     """Return milliseconds a text of states, and a judgement of each way, with their ratio.
 
@@ -43,6 +50,10 @@ def measure(
         task: `reward` or `policy`.
         repetitions: of which medians are taken, after one that warms up.
         base: a folder or name; empty: a model of ``bench``.
+        rivals: also a step of TRL's trainer, with LoRA in the same layers (`rivals.Trl`).
+
+    Raises:
+        NoRival: there is no TRL.
     """
     with nullcontext(base) if base else saved_model(bench) as path, _own_cache():
         settings = BaseSettings(
@@ -52,39 +63,113 @@ def measure(
         if base:
             words = first.model.get_input_embeddings().weight.shape[0]  # type: ignore[operator]
             bench = replace(bench, vocabulary=int(words))
-        computed = _seconds(bench, first)
+        computed = _seconds(examples(bench, first))
         again = LanguageBase(settings)
-        read = _seconds(bench, again)
         batch = examples(bench, again)
-        whole = copy(again)
-        whole.lower = None
-        ours, plain = Variants(batch), Variants(replace(batch, base=whole))
+        read = _seconds(batch)
+        ours, plain = Variants(batch), _plain(batch)
         if task == "policy":
             ours.ours()  # all references
-        readings = []
-        for _ in range(repetitions + 1):
-            readings.append((timed(plain.plain)[1], timed(ours.kept)[1]))
+        calls = {"plain": lambda: timed(plain.plain)[1], "ours": lambda: timed(ours.kept)[1]}
+        if rivals:
+            calls["trl"] = Trl(again, batch).seconds
+        readings = [{n: way() for n, way in calls.items()} for _ in range(repetitions + 1)][1:]
     judgements, texts = bench.users * bench.judgements, len(batch.tokens.lengths_T)
-    seconds = [median(each[way] for each in readings[1:]) for way in (0, 1)]
     return {
-        "task": task,
-        "layers": layers,
+        **_about(task, layers, again),
         "judgements": judgements,
-        "dimension": again.dimension,
-        "device": again.device.type,
         "states_ms_a_text": 1e3 * computed / texts,
         "found_ms_a_text": 1e3 * read / texts,
-        "plain_ms_a_judgement": 1e3 * seconds[0] / judgements,
-        "ours_ms_a_judgement": 1e3 * seconds[1] / judgements,
-        "ours_ratio": median(ours / plain for plain, ours in readings[1:]),
+        **_figures(readings, dict.fromkeys(calls, judgements)),
     }
 
 
-def _seconds(bench: LmBench, base: LanguageBase) -> float:
+def measure_people(
+    data: str, layers: str, task: str, repetitions: int, base: str, most: int
+) -> dict[str, Any]:
+    """Return milliseconds a judgement of each way, of people's judgements in a file, who judged the
+    same texts.
+
+    ``once`` is ours with ``--once-per-text``, where a text's gradient is computed once for all who
+    judged it; ``ours`` and ``plain`` are of 64 of the judgements, at even distances, since what one
+    of them takes does not depend on their number.
+
+    Args:
+        data: a file of judgements.
+        layers, task, repetitions, base: as of `measure`.
+        most: judgements, of which a user has 16 at most.
+
+    Raises:
+        InputError: no such file, or no such base.
+    """
+    judgements = read_judgements(data, "btl", "", {})
+    first_U, count_U = judgements.start_U[:-1], np.diff(judgements.start_U)
+    place_J = np.arange(len(judgements.prompts)) - np.repeat(first_U, count_U)
+    taken_J = np.flatnonzero(place_J < _EACH)[:most]
+    with _own_cache():
+        again = LanguageBase(BaseSettings(path=base, task=task, layers=layers))
+        made = policy_examples if task == "policy" else token_examples
+        batch, few = (
+            made(judgements.keep(np.isin(np.arange(len(place_J)), some_J)), again)
+            for some_J in (taken_J, taken_J[:: max(1, len(taken_J) // _FEW)])
+        )
+        once = copy(again)
+        once.settings = replace(again.settings, once_per_text=True)
+        ways = {
+            "plain": (_plain(few), few),
+            "ours": (Variants(few), few),
+            "once": (Variants(replace(batch, base=once)), batch),
+        }
+        for _, given in ways.values():
+            _seconds(given)
+            if task == "policy":
+                given.refer(np.arange(len(given.tokens.lengths_T)))
+        readings = []
+        for _ in range(repetitions):
+            readings.append({
+                name: timed(v.plain if name == "plain" else v.kept)[1]
+                for name, (v, _) in ways.items()
+            })  # fmt: skip
+    return {
+        **_about(task, layers, again),
+        "judgements": len(taken_J),
+        "texts": len(batch.tokens.lengths_T),
+        **_figures(readings, {n: len(given.text_JK) for n, (_, given) in ways.items()}),
+    }
+
+
+def _plain(given: TokenExamples) -> Variants:
+    """Return ways through examples in which no states are kept."""
+    whole = copy(given.base)
+    whole.lower = None
+    return Variants(replace(given, base=whole))
+
+
+def _about(task: str, layers: str, base: LanguageBase) -> dict[str, Any]:
+    return {
+        "task": task,
+        "layers": layers,
+        "dimension": base.dimension,
+        "device": base.device.type,
+    }
+
+
+def _figures(
+    readings: Sequence[Mapping[str, float]], judgements: Mapping[str, int]
+) -> dict[str, float]:
+    """Return medians of milliseconds a judgement, and of ratios to plain."""
+    each = [{n: 1e3 * s / judgements[n] for n, s in reading.items()} for reading in readings]
+    return {f"{name}_ms_a_judgement": median(ms[name] for ms in each) for name in each[0]} | {
+        f"{name}_ratio": median(ms[name] / ms["plain"] for ms in each)
+        for name in each[0]
+        if name != "plain"
+    }
+
+
+def _seconds(given: TokenExamples) -> float:
     """Return how long it takes to have the states of all texts."""
-    tokens = examples(bench, base).tokens
     begun = time.perf_counter()
-    base.keep_lower(tokens, np.arange(len(tokens.lengths_T)))
+    given.base.keep_lower(given.tokens, np.arange(len(given.tokens.lengths_T)))
     return time.perf_counter() - begun
 
 

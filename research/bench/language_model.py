@@ -39,7 +39,7 @@ from murmuration.preference.language.base.settings import NOTHING, BaseSettings
 from murmuration.preference.language.examples import TokenExamples
 from murmuration.preference.language.next_tokens import scored_states
 from murmuration.preference.language.policies import PolicyExamples
-from murmuration.preference.language.tokens import Tokens
+from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.research.bench.rivals import Trl
@@ -186,14 +186,12 @@ class Variants:
 
     def plain(self) -> torch.Tensor:
         """By automatic differentiation of the whole, in batches."""
-        given, most = self._examples, self._base.batch_tokens
+        given, users = self._examples, len(self._examples.counts_U)
+        lengths_J = given.tokens.lengths_T[given.text_JK].sum(1)
         self._base.put(self.theta_D)
-        shown = given.text_JK.shape[1] * int(given.tokens.lengths_T.max())
         with self._tracked():
-            for low in range(0, int(given.start_U[-1]), max(1, most // shown)):
-                users = len(given.counts_U) / int(given.start_U[-1])
-                part = np.arange(low, min(low + max(1, most // shown), int(given.start_U[-1])))
-                (self._loss(part) * users).backward()
+            for part in length_batches(lengths_J, self._base.batch_tokens):
+                (self._loss(part) * users / len(lengths_J)).backward()
             return self._gradient().double()
 
     def loop(self) -> torch.Tensor:

@@ -21,6 +21,7 @@ import numpy as np
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.examples import TokenExamples
+from murmuration.preference.language.loading import trained_layers
 from murmuration.preference.language.policies import PolicyExamples
 from murmuration.research.bench.setting import Setting
 from murmuration.sims.runtimes.execute import execute
@@ -118,6 +119,7 @@ class Trl:
         from transformers import (
             AutoModelForCausalLM,
             AutoModelForSequenceClassification,
+            PrinterCallback,
             TrainerCallback,
         )
 
@@ -161,11 +163,13 @@ class Trl:
         )
         lora = None
         if settings.train == "lora":
+            layers = trained_layers(base.model, settings.layers, settings.path)
             lora = peft.LoraConfig(
                 task_type="CAUSAL_LM" if policy else "SEQ_CLS",
                 r=settings.rank,
                 lora_alpha=settings.rank,
                 lora_dropout=0.0,
+                layers_to_transform=None if layers is None else [*layers],
             )
         made, head = AutoModelForSequenceClassification, {"num_labels": 1}
         if policy:
@@ -185,6 +189,7 @@ class Trl:
                 callbacks=[Timed()],
             ),
         )
+        self._trainer.remove_callback(PrinterCallback)  # which prints where a result is printed
         self._trainer.train_dataset = pairs  # of a policy it takes tokens by no other way
 
     def seconds(self) -> float:

@@ -13,11 +13,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.checkpoint import MINILM
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.research.bench import accounting as bench_accounting
+from murmuration.research.bench import aligning, breakdown, growth, kept_states, language_model
 from murmuration.research.bench import board as bench_board
-from murmuration.research.bench import breakdown, growth, kept_states, language_model
 from murmuration.research.bench import encoder as bench_encoder
 from murmuration.research.bench import memory as bench_memory
 from murmuration.research.bench import rivals as bench_rivals
@@ -38,6 +39,12 @@ _WIDTH = 120  # of the widest table
 _Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON line.")]
 _Quick = Annotated[
     bool, typer.Option("--quick", help="Few repetitions: only to see that it works.")
+]
+_TrlToo = Annotated[
+    bool,
+    typer.Option(
+        "--rivals", help="Also measure rivals. That is, TRL's trainer, if it is installed."
+    ),
 ]
 
 
@@ -245,12 +252,7 @@ def lm(
     task: Annotated[
         str, typer.Option(help="What is trained.", click_type=click.Choice(language_model.TASKS))
     ] = "reward",
-    rivals: Annotated[
-        bool,
-        typer.Option(
-            "--rivals", help="Also measure rivals. That is, TRL's trainer, if it is installed."
-        ),
-    ] = False,
+    rivals: _TrlToo = False,
 ) -> None:
     """Clipping every user's gradient of a language model, over plain batched training."""
     console, about = _begin(as_json)
@@ -296,16 +298,46 @@ def states(
     ] = "all,last:1",
     tokens: Annotated[int, typer.Option(help="Tokens of each text.", min=2)] = 128,
     users: Annotated[int, typer.Option(help="Number of users.", min=1)] = 16,
+    rivals: _TrlToo = False,
+    data: Annotated[
+        str,
+        typer.Option(
+            help="The judgements (or other rows) to read. Measured instead of random texts, with "
+            "--once-per-text beside; --base must be named."
+        ),
+    ] = "",
+    most_judgements: Annotated[
+        int, typer.Option(help="Of --data, 16 of a user at most.", min=8)
+    ] = 1000,
 ) -> None:
     """LoRA in the last layers from states that are kept, over a plain loop through all layers."""
     console, about = _begin(as_json)
     sizes = LmBench(users=4 if quick else users, judgements=1, tokens=tokens)
-    rows = []
+    rows, times = [], 1 if quick else repetitions
+    if data:
+        if not base:
+            raise InputError("--data needs --base, which reads it")
+        for task, chosen in product(language_model.TASKS, layers.split(",")):
+            with console.status(f"{task}, {chosen}"):
+                some = (data, chosen, task, times, base, most_judgements)
+                rows.append(kept_states.measure_people(*some))
+        columns = ("task", "layers", "judgements", "texts", "plain_ms_a_judgement")
+        columns += ("ours_ms_a_judgement", "ours_ratio", "once_ms_a_judgement", "once_ratio")
+        console.print(_plain("of people who judged the same texts", columns, rows))
+        _end(as_json, "states", about, data=data, rows=rows)
+        return
     for task, chosen in product(language_model.TASKS, layers.split(",")):
         with console.status(f"{task}, {chosen}"):
-            rows.append(kept_states.measure(sizes, chosen, task, 1 if quick else repetitions, base))
+            given = (sizes, chosen, task, times, base)
+            try:
+                row = kept_states.measure(*given, rivals)
+            except NoRival as reason:
+                console.print(f"without TRL: {reason}", style="yellow")
+                rivals = False
+                row = kept_states.measure(*given)
+        rows.append(row)
     columns = ("task", "layers", "states_ms_a_text", "found_ms_a_text", "plain_ms_a_judgement")
-    columns += ("ours_ms_a_judgement", "ours_ratio")
+    columns += ("ours_ms_a_judgement", "ours_ratio") + ("trl_ratio",) * rivals
     console.print(_plain("from states that are kept", columns, rows))
     _end(as_json, "states", about, rows=rows)
 
@@ -339,6 +371,42 @@ def writing(
     columns += ("ours_tokens_per_second", "ratio")
     console.print(_plain("tokens a second, over plain generate", columns, rows))
     _end(as_json, "writing", about, base=base, rows=rows)
+
+
+@bench.command()
+def align(
+    as_json: _Json = False,
+    quick: _Quick = False,
+    base: Annotated[
+        str,
+        typer.Option(
+            help="The base: a folder, or a hub name. In place of a random one.", show_default=False
+        ),
+    ] = "",
+    layers: Annotated[
+        str,
+        typer.Option(
+            "--lora-layers",
+            help="Which layers of --base LoRA changes: all, last:4, or 9-12. Several by commas.",
+        ),
+    ] = "all",
+    answers: Annotated[int, typer.Option(help="How many answers are written. In a step.")] = 32,
+    max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.", min=1)] = 32,
+    repetitions: Annotated[
+        int, typer.Option(help="Measurements, of which the median is taken.", min=1)
+    ] = 3,
+) -> None:
+    """Measure a step of align, over a step of TRL's own trainer."""
+    console, about = _begin(as_json)
+    rows = []
+    for chosen in layers.split(","):
+        setting = aligning.AlignBench(base, chosen, answers, max_new_tokens)
+        with console.status(f"{base or 'random weights'}, {chosen}"):
+            rows.append(aligning.measure_step(setting, 1 if quick else repetitions))
+    columns = ("layers", "answers", "max_new_tokens", "plain_s_a_step", "ours_s_a_step")
+    columns += ("plain_ms_a_token", "ours_ms_a_token", "ratio")
+    console.print(_plain("a step of align, over TRL's", columns, rows))
+    _end(as_json, "align", about, base=base, rows=rows)
 
 
 def _of(listed: str, known: Container[str] | None = None) -> list[str]:

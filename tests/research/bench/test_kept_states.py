@@ -1,5 +1,6 @@
 """The benchmark of kept states computes the same gradients; how fast is not tested."""
 
+import json
 import os
 from dataclasses import replace
 
@@ -29,10 +30,33 @@ def test_figures(task, layers, monkeypatch, tmp_path):
     assert os.environ[FOLDER] == str(tmp_path / "mine") and not (tmp_path / "mine").exists()
 
 
+def test_of_rivals_too(tmp_path):
+    pytest.importorskip("trl")
+    row = kept_states.measure(SMALL, "last:1", "policy", 1, rivals=True)
+    assert row["trl_ratio"] > 0 and row["trl_ms_a_judgement"] > 0
+
+
 def test_a_base_is_named(tmp_path):
     with saved_model(SMALL) as path:
         row = kept_states.measure(replace(SMALL, vocabulary=0), "last:1", "reward", 1, path)
     assert row["dimension"] > 0
+
+
+@pytest.mark.parametrize("task", ["reward", "policy"])
+def test_people_who_judged_the_same_texts(task, language_model, tmp_path):
+    rows = [
+        {"user_id": f"u{user}", "prompt": "what now ?", "chosen": text, "rejected": "loan"}
+        for user in range(3)
+        for text in [f"save {'it ' * many}" for many in range(1, 20)]
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    base = str(language_model("llama"))
+    row = kept_states.measure_people(str(path), "last:1", task, 1, base, 40)
+    assert row["judgements"] == 40 and row["texts"] == 17  # 16 of a user, and one against them all
+    ways = ("plain", "ours", "once")
+    assert all(row[f"{way}_ms_a_judgement"] > 0 for way in ways)
+    assert row["once_ratio"] > 0 and row["ours_ratio"] > 0
 
 
 def test_both_ways_have_the_same_sum(tmp_path):
