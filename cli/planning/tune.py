@@ -47,10 +47,14 @@ def tune(
         Runtime,
         typer.Option(
             help=f"{WHERE} Of each candidate; local: this process. flower: flwr run, own "
-            "SuperLink. ray: Ray actors, here or on the cluster at RAY_ADDRESS.",
+            "SuperLink. ray: candidates side by side, here or on the cluster at RAY_ADDRESS.",
             rich_help_panel=RUNTIME,
         ),
     ] = Runtime.LOCAL,
+    cpus_per_run: Annotated[
+        int,
+        typer.Option(help="ray: processors of one run.", min=1, rich_help_panel=RUNTIME),
+    ] = 1,
     as_json: Annotated[
         bool,
         typer.Option("--json", help=JSON, rich_help_panel=OUTPUT),
@@ -83,6 +87,7 @@ def tune(
         expected_runs=10.0 if expected_runs is None else expected_runs,
         eta=0.0 if eta is None else eta,
         runtime=runtime,
+        cpus_per_run=cpus_per_run,
         progress=True,
         **given,
     )

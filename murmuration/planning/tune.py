@@ -18,7 +18,6 @@ from murmuration.sims.runtimes.runtime import Runtime
 
 if TYPE_CHECKING:
     from murmuration.api.settings import RunSettings
-    from murmuration.sims.runtimes.ray_cluster import Workers
     from murmuration.sims.tuning.search import Search
     from murmuration.strategies.config import RunConfig
 
@@ -34,7 +33,7 @@ def tune(
     resume: bool = False,
     runtime: Runtime | str = Runtime.LOCAL,
     users_per_node: int | None = None,
-    workers: Workers | None = None,
+    cpus_per_run: int = 1,
     progress: bool = False,
     **settings: Unpack[RunSettings],
 ) -> Run:
@@ -62,9 +61,10 @@ def tune(
             score is the noisy accuracy on users whom the candidate held out.
         out: Folder; without it one of its own below ``runs``.
         resume: Continue the search in ``out``, with its settings and data.
-        runtime: Of each candidate, as of ``train``.
+        runtime: Of each candidate, as of ``train``. ray: each in one process, side by side, here or
+            on the cluster at RAY_ADDRESS; all its machines must then see ``out`` and the files.
         users_per_node: Users on each simulated node.
-        workers: With ray, how many workers there are, and what each has.
+        cpus_per_run: With ray, processors of one candidate.
         progress: Whether to show that it goes on.
         **settings: The settings of ``murmuration run``, with underscores.
 
@@ -73,12 +73,12 @@ def tune(
 
     Raises:
         InputError: a setting, grid or data that cannot be used.
-        FlowerRunFailed: Flower could not complete a candidate.
-        RunAborted: a node failed.
+        CandidateFailed: a candidate came to nothing; nothing was released.
     """
     quiet_libraries()
     from murmuration.api.config import run_folder
     from murmuration.server.run_folder import check_free
+    from murmuration.sims.tuning.candidates import run_all
     from murmuration.sims.tuning.search import begun_with, run_search
 
     if resume and (out is None or grid is not None or settings or test is not None):
@@ -108,7 +108,7 @@ def tune(
             result = run_search(
                 search,
                 folder,
-                lambda config: _executed(config, Runtime(runtime), users_per_node, workers),
+                run_all(Runtime(runtime), users_per_node, cpus_per_run),
                 beside=public,
                 resume=resume,
             )
@@ -176,23 +176,6 @@ def _seed(folder: Path) -> int:
     from murmuration.reporting.run_files import read_json
 
     return int(read_json(folder / "private" / "seed.json").get("seed", -1))
-
-
-def _executed(
-    config: RunConfig, runtime: Runtime, users_per_node: int | None, workers: Workers | None
-) -> Mapping[str, Any]:
-    """Return the result of a candidate; nothing of it is shown."""
-    from murmuration.sims.runtimes.execute import execute
-    from murmuration.sims.runtimes.ray_cluster import Workers as AllWorkers
-
-    return execute(
-        config,
-        runtime=runtime,
-        users_per_node=users_per_node,
-        workers=workers or AllWorkers(),
-        quiet=True,
-        on_note=lambda line: None,
-    )
 
 
 def _shown(search: Search) -> Any:

@@ -109,7 +109,7 @@ def _computed(
 ) -> Reproduction:
     """Return what an entry finds, of people's judgements if they are given."""
     if data is None:
-        return entry.compute(quick)
+        return entry.computed(quick, out)
     if entry.of_people is None:
         raise InputError(f"{name} is of synthetic judgements: it takes no --data")
     if quick or out is None:

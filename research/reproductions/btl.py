@@ -53,15 +53,17 @@ class Population:
     truth_D: np.ndarray
 
     @classmethod
-    def draw(cls, seed: int, *, users: int, each: int, dimension: int) -> "Population":
-        """``users`` users with ``each`` judgements."""
+    def draw(
+        cls, seed: int, *, users: int, each: int, dimension: int, norm: float = NORM
+    ) -> "Population":
+        """``users`` users with ``each`` judgements; ``norm`` is ‖θ*‖."""
         generator = np.random.default_rng([2024, seed])
 
         def directions(rows: int) -> np.ndarray:
             x_RD = generator.standard_normal((rows, dimension))
             return x_RD / np.linalg.norm(x_RD, axis=1, keepdims=True)
 
-        truth_D = NORM * directions(1)[0]
+        truth_D = norm * directions(1)[0]
         x_RD = directions(users * each) - directions(users * each)
         agrees_R = generator.random(len(x_RD)) < 1.0 / (1.0 + np.exp(-x_RD @ truth_D))
         x_RD = np.where(agrees_R[:, None], x_RD, -x_RD)
@@ -99,6 +101,8 @@ def node_of(examples: PairExamples, source: Randomness) -> LocalGrid:
     app = ClientApp()
     names = [f"user {user}" for user in range(len(examples.counts_U))]
     keys_N = np.array([user_key(name) for name in names], dtype=np.uint64)
+    order_N = np.argsort(keys_N)
+    sorted_N = keys_N[order_N]
 
     @app.query("registry")
     def registry(message: Message, context: Context) -> Message:
@@ -109,7 +113,7 @@ def node_of(examples: PairExamples, source: Randomness) -> LocalGrid:
     @app.train()
     def train(message: Message, context: Context) -> Message:
         asked = messages.UserSelection.of(message.content)
-        users_S = np.flatnonzero(np.isin(keys_N, asked.names_S))
+        users_S = np.sort(order_N[np.searchsorted(sorted_N, asked.names_S)])  # all are here
         work = messages.read_work(message.content, users_S)
         half = catalogue.node_halves()[str(work.parameters["strategy"])]
         sums = half.client_update(examples, work, keys_N[work.users_S], source)

@@ -56,14 +56,20 @@ class Entry:
 
     Attributes:
         about: a line.
-        compute: of ``quick``: fewer points, same shape.
+        compute: of ``quick``: fewer points, same shape; and of the folder, if ``keeps``.
         of_people: of a folder with people's judgements, and one for what is kept; None: it is of
             synthetic judgements alone.
+        keeps: whether parts of it are kept in the folder, so that an interrupted one goes on.
     """
 
     about: str
-    compute: Callable[[bool], Reproduction]
+    compute: Callable[..., Reproduction]
     of_people: Callable[[Path, Path], Reproduction] | None = None
+    keeps: bool = False
+
+    def computed(self, quick: bool, out: Path | None) -> Reproduction:
+        """Return what is found; ``out`` is the folder that it will be written to, if any."""
+        return self.compute(quick, out) if self.keeps else self.compute(quick)
 
 
 def of_rows(

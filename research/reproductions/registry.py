@@ -102,9 +102,10 @@ ENTRIES = {
         of_rows(personal.personal, personal.remarks, personal.plot),
     ),
     "uls-sampling": Entry(
-        "coins, allocation and coins with a cap: noise for the same promise, and accuracy",
+        "coins, allocation, a cap, correlated noise: noise for the same promise, and accuracy",
         samplings.samplings,
         samplings.of_people,
+        keeps=True,
     ),
     "membership": Entry(
         "which users were trained on: two attacks on reward models, beside what ε allows",

@@ -8,8 +8,9 @@ is started again by Ray on another, and resumes there from its last checkpoint.
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -53,35 +54,63 @@ def on_cluster(configs: Sequence[RunConfig], on_run: OnRun, cpus: int = 1) -> li
         InputError: no cluster, or one whose machines do not share the folders of the runs or have
             too few processors.
     """
-    if not configs:
-        return []
+    outcomes: dict[int, Outcome] = {}
+    for place, outcome in side_by_side(_outcome, configs, cpus, at_once=len(configs)):
+        outcomes[place] = outcome
+        on_run(Path(configs[place].out).name)
+    return [outcomes[place] for place in range(len(configs))]
+
+
+def side_by_side(
+    run: Callable[[RunConfig], Outcome],
+    configs: Iterable[RunConfig],
+    cpus: int = 1,
+    at_once: int = 0,
+) -> Iterator[tuple[int, Outcome]]:
+    """The places and outcomes of runs, as they end, each by a task of ``cpus`` processors.
+
+    Ray is given ``at_once`` runs at a time, by default as many as the cluster has room for; the
+    next config is asked for when one has ended. Whoever stops asking stops those that go on.
+
+    Raises:
+        InputError: no cluster, or one whose machines do not share the folders of the runs or have
+            too few processors.
+    """
+    left = enumerate(configs)
+    if (first := next(left, None)) is None:
+        return
     with cluster() as ray:
         there = [int(machine.get("CPU", 0)) for machine in machines(ray)]
-        if max(there) < cpus:
+        if not 1 <= cpus <= max(there):
             raise InputError(
                 f"--cpus-per-run {cpus}: no machine of the cluster has as many CPUs; the most is "
                 f"{max(there)}"
             )
+        at_once = at_once or sum(count // cpus for count in there)
+        _check_shared(ray, Path(first[1].out).parent)
         remote = ray.remote(num_cpus=cpus, max_retries=-1)
-        _check_shared(ray, Path(configs[0].out).parent)
-        task = remote(_outcome_with).options(scheduling_strategy="SPREAD")
-        waiting = {task.remote(config, cpus): place for place, config in enumerate(configs)}
-        outcomes: dict[int, Outcome] = {}
-        while waiting:
-            (done,), _ = ray.wait(list(waiting), num_returns=1)
-            place = waiting.pop(done)
-            outcomes[place] = ray.get(done)
-            on_run(Path(configs[place].out).name)
-    return [outcomes[place] for place in range(len(configs))]
+        task = remote(_with_processors).options(scheduling_strategy="SPREAD")
+        left, waiting = chain([first], left), {}
+        try:
+            while True:
+                for place, config in islice(left, at_once - len(waiting)):
+                    waiting[task.remote(run, config, cpus)] = place
+                if not waiting:
+                    return
+                (done,), _ = ray.wait(list(waiting), num_returns=1)
+                yield waiting.pop(done), ray.get(done)
+        finally:
+            for each in waiting:
+                ray.cancel(each, force=True)
 
 
-def _outcome_with(config: RunConfig, cpus: int) -> Outcome:
+def _with_processors(run: Callable[[RunConfig], Outcome], config: RunConfig, cpus: int) -> Outcome:
     """A task of a cluster: nothing but its own processors."""
     import torch
 
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     torch.set_num_threads(cpus)
-    return _outcome(config)
+    return run(config)
 
 
 def _outcome(config: RunConfig) -> Outcome:

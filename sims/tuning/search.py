@@ -1,14 +1,15 @@
-"""A search: the candidates of ``privacy.selection``, one after the other, and the best of them.
+"""A search: the candidates of ``privacy.selection``, and the best of them.
 
     config.json     the settings, the grid and how the search stops: all of it public
     ledger.jsonl    one charge, on disk before the first candidate begins
     model/, result.json, report.html    of the winner, once the search has ended
     private/search.json    how many candidates there are and which: drawn once, secret, removed
-    private/candidates/    the run that goes on and the best one so far: removed
+    private/candidates/    the runs that go on and the best one so far: removed
 
 Nothing that is shown or kept tells of a candidate that was not chosen, nor how many there were. A
 candidate that is interrupted is begun again, with fresh coins: nobody has seen what it would have
-come to. What was drawn for the search is not drawn again.
+come to. What was drawn for the search is not drawn again. In which order candidates end decides
+nothing: the best is that of the highest score, and of equal scores that of the highest tag.
 """
 
 import json
@@ -16,7 +17,8 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,8 @@ from murmuration.privacy.selection.random_stopping import CandidateCost, RandomS
 from murmuration.privacy.selection.stopping_time import StoppingTime
 from murmuration.reporting.run_files import read_json
 from murmuration.server.run_folder import RunFolder
+from murmuration.sims.runtimes.sweep import Failed, Outcome
+from murmuration.sims.tuning.candidates import CandidateFailed, RunAll
 from murmuration.sims.tuning.winner import release
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
@@ -45,9 +49,6 @@ from murmuration.strategies.settings.own.shared import Sampled
 #: Total variation distance that discrete noise of a candidate's rounds may have from the ideal.
 _DISCRETE = 1e-10
 _STATE, _SEED, _CANDIDATES = "search.json", "seed.json", "candidates"
-
-#: Runs a config to its end, into its folder; nothing of it is shown.
-Execute = Callable[[RunConfig], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -178,19 +179,20 @@ def composed_epsilon(search: Search, epsilon: float, registered: int) -> float:
 
 
 def run_search(
-    search: Search, out: Path, execute: Execute, *, beside: Mapping[str, Any], resume: bool = False
+    search: Search, out: Path, run_all: RunAll, *, beside: Mapping[str, Any], resume: bool = False
 ) -> dict[str, Any]:
     """Run a search to its end, or what is left of it; its result.
 
     Args:
         search: what is searched.
         out: the folder.
-        execute: runs a candidate.
+        run_all: runs candidates.
         beside: more of ``config.json``: what a search that is resumed needs.
         resume: whether the search in ``out`` is continued.
 
     Raises:
         InputError: settings, data or a folder that cannot be used; one line.
+        CandidateFailed: a candidate came to nothing; nothing is released.
     """
     former = read_json(out / "config.json").get("search") if resume else None
     if resume and former is None:
@@ -204,7 +206,7 @@ def run_search(
         if folder.is_new:
             folder.write_private(_SEED, {"seed": search.base.seed})
             folder.write_json("config.json", Disclosure.public({**beside, "search": figures}))
-        return _searched(search, folder, execute, figures, registered)
+        return _searched(search, folder, run_all, figures, registered)
 
 
 def _figures(search: Search, registered: int) -> dict[str, Any]:
@@ -225,7 +227,7 @@ def _figures(search: Search, registered: int) -> dict[str, Any]:
 
 
 def _searched(
-    search: Search, folder: RunFolder, execute: Execute, figures: Mapping[str, Any], registered: int
+    search: Search, folder: RunFolder, run_all: RunAll, figures: Mapping[str, Any], registered: int
 ) -> dict[str, Any]:
     base = search.base.resolved(registered)
     event = RandomStopping(figures["eta"], figures["gamma"], tuple(figures["candidates"]))
@@ -255,47 +257,50 @@ def _searched(
         if set(ledger.spent()) != {event}:
             raise InputError(f"{ledger.path} was charged something else than this search")
         _keep(folder, {**drawn, "charged": True})
-        for place in range(drawn["done"], len(drawn["points"])):
-            _run_candidate(search, folder, execute, event, place, epsilon)
-        best = _state(folder)["best"]["place"]
-        point = drawn["points"][best]
+        there = folder.private / _CANDIDATES
+        there.mkdir(exist_ok=True)
+        _remove_all_but(there, drawn["best"])
+        left = [place for place in range(len(drawn["points"])) if place not in drawn["done"]]
+        points, seeds = drawn["points"], drawn["seeds"]
+        configs = (search.candidate(points[each], epsilon, there, seeds[each]) for each in left)
+        with closing(run_all(configs)) as ended:
+            for place, outcome in ended:
+                _take(folder, event, left[place], outcome)
+        best = _state(folder)["best"]
+        point = drawn["points"][best["place"]]
         config, chosen = search.configs[point].resolved(registered), search.points[point]
-        candidate = folder.private / _CANDIDATES / str(best)
+        candidate = there / best["folder"]
         public = {name: value for name, value in figures.items() if name != "candidates"}
         result = release(folder, candidate, ledger, config, {**public, "chosen": dict(chosen)})
     _forget(folder)
     return result
 
 
-def _run_candidate(
-    search: Search,
-    folder: RunFolder,
-    execute: Execute,
-    event: RandomStopping,
-    place: int,
-    epsilon: float,
-) -> None:
-    """Run one candidate, and keep it if it is the best so far."""
-    state = _state(folder)
-    _remove_all_but_best(folder, state)
-    out = folder.private / _CANDIDATES / str(place)
-    point, seed = state["points"][place], state["seeds"][place]
-    result = execute(search.candidate(point, epsilon, out, seed))
+def _take(folder: RunFolder, event: RandomStopping, place: int, outcome: Outcome) -> None:
+    """Keep a candidate that has ended if it is the best so far, and remove the other."""
+    if isinstance(outcome, Failed):
+        raise CandidateFailed(place, outcome.why)
+    if isinstance(outcome, str):
+        raise CandidateFailed(place, outcome)
+    state, there, out = _state(folder), folder.private / _CANDIDATES, Path(outcome["out"])
     spent = CandidateCost.of_charges(read_account(out / "ledger.jsonl")[0].spent)
     if not any(spent.within(cost) for cost in event.candidates):
         raise InputError(
             "a candidate was charged more than was planned for it: nothing is released; begin "
             "again with another --out"
         )
-    accuracy = result.get("heldout_accuracy")
+    accuracy = outcome.get("heldout_accuracy")
     score = -math.inf if accuracy is None else float(accuracy)
-    mine = score, state["tags"][place]
-    best = state["best"]
-    if best is None or mine > (float(best["score"]), state["tags"][best["place"]]):
-        best = {"place": place, "score": repr(score)}
-    state = {**state, "done": place + 1, "best": best}
-    _keep(folder, state)
-    _remove_all_but_best(folder, state)
+    best, loser = state["best"], {"folder": str(out.relative_to(there))}
+    if best is None or (score, state["tags"][place]) > _rank(state, best):
+        best, loser = {**loser, "place": place, "score": repr(score)}, best
+    _keep(folder, {**state, "done": [*state["done"], place], "best": best})
+    if loser is not None:
+        shutil.rmtree(_within(there, loser))
+
+
+def _rank(state: Mapping[str, Any], best: Mapping[str, Any]) -> tuple[float, str]:
+    return float(best["score"]), state["tags"][best["place"]]
 
 
 def _drawn(search: Search, folder: RunFolder, seed: int) -> dict[str, Any]:
@@ -316,7 +321,7 @@ def _drawn(search: Search, folder: RunFolder, seed: int) -> dict[str, Any]:
         int.from_bytes(source.key("candidate", n)[:6], "little") if seed >= 0 else -1
         for n in range(runs)
     ]
-    state = {"points": points, "tags": tags, "seeds": seeds, "done": 0, "best": None}
+    state = {"points": points, "tags": tags, "seeds": seeds, "done": [], "best": None}
     _keep(folder, {**state, "run": new_run_id(), "charged": False})
     return _state(folder)
 
@@ -330,12 +335,15 @@ def _keep(folder: RunFolder, state: Mapping[str, Any]) -> None:
     folder.write_private(_STATE, state)
 
 
-def _remove_all_but_best(folder: RunFolder, state: Mapping[str, Any]) -> None:
-    best = str(state["best"]["place"]) if state["best"] else ""
-    there = folder.private / _CANDIDATES
-    there.mkdir(exist_ok=True)
+def _within(there: Path, candidate: Mapping[str, Any]) -> Path:
+    """Return which folder of candidates a run's lies in, alone."""
+    return there / Path(candidate["folder"]).parts[0]
+
+
+def _remove_all_but(there: Path, best: Mapping[str, Any] | None) -> None:
+    """Remove what is left of candidates, those that were interrupted too."""
     for other in there.iterdir():
-        if other.name == best:
+        if best is not None and other == _within(there, best):
             continue
         if other.is_dir():
             shutil.rmtree(other)

@@ -1,34 +1,46 @@
-"""Which sampling: the noise that each needs for the same promise, and what that does to accuracy.
+"""Which sampling, which noise: what each needs for the same promise, and what accuracy that gives.
 
 Coins (``poisson``), one random round of each block (``allocation``), and coins with a cap
-(``truncated-poisson``), under ``zero-out``, which all three have a guarantee for. The cap of the
+(``truncated-poisson``), under ``zero-out``, which all have a guarantee for. The cap of the
 runs is the cohort itself: half of all cohorts are tossed again. With the cap that is usual hardly a
-cohort ever is, so that a run of the same seed is the run by coins to the last bit.
+cohort ever is, so that a run of the same seed is the run by coins to the last bit. ``banded`` is
+coins with noise that is correlated over the recommended number of rounds.
 
 Runs of the same seed have the same test users, and as far as may be the same draws. What is
 compared is the difference from ``poisson``, seed by seed, with its 95 % interval (Student's t).
+
+A hundred thousand users, a hundredth of them in each of 1,000 rounds, are made up: each has three
+judgements by a Bradley-Terry-Luce model of `research.reproductions.btl`. Their truth is known, so
+the *error* is, too: the angle between a model and it, which decides accuracy.
 """
 
+import hashlib
 import itertools
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
 import torch
 from scipy import stats
 
+import murmuration
 from murmuration.preference.accuracy import right_by_user
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.research.reproductions.btl import Training
+from murmuration.research.reproductions.btl import Population, Training
 from murmuration.research.reproductions.entry import (
     Reproduction,
     Rows,
+    in_processes,
     mean_sd,
     tracked,
     where,
@@ -38,50 +50,97 @@ from murmuration.strategies.planning import PlanQuery, sampled_users
 from murmuration.strategies.settings.sampling import usual_cohort, whole_blocks
 
 SAMPLINGS = ("poisson", "allocation", "truncated-poisson")
+#: Samplings with independent noise, and coins with correlated noise.
+WAYS = (*SAMPLINGS, "banded")
 EPSILONS = (1.0, 3.0, 8.0)
 #: Users for one in a round, and rounds.
 SIZES = ((5, 20), (5, 200), (10, 200), (100, 1000))
 DELTA = 1e-5
+#: Made-up users to train on and to test on, judgements of each, dimensions.
+LARGE = (100_000, 10_000, 3, 64)
+#: Standard deviation of the log-odds of the judgements of made-up users.
+_LOG_ODDS = 1.5
 _POPULATION = "murmuration.population"
 
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """Judgements of people to train on, and of others to test on, by hashed words."""
+    """Judgements of people to train on, and of others to test on; and whom they judge by, if that
+    is known."""
 
     name: str
     train: PairExamples
     test: PairExamples
+    cohort: int
+    truth_D: np.ndarray | None = None
 
-    @classmethod
-    def of(cls, name: str, train: str, test: str) -> "People":
-        """Return those of two sources of judgements, as ``--data`` and ``--test`` name them."""
-        features = feature_map(parse_features("hashing"))
-        both = [pair_examples(read_judgements(at, "btl", "", {}), features) for at in (train, test)]
-        return cls(name, *both)
+    def reached(self, config: RunConfig) -> dict[str, float]:
+        """Return the share of the test's judgements that a run's model is right about, and its
+        error in degrees."""
+        strategy, _ = self._training(config.seed).run(config)
+        theta_D = strategy.optimizer.result_D
+        right_U, judged_U = right_by_user(self.test.logits_R(torch.from_numpy(theta_D)), self.test)
+        reached = {"accuracy": float(right_U.sum() / judged_U.sum())}
+        if self.truth_D is not None:
+            lengths = np.linalg.norm(theta_D) * np.linalg.norm(self.truth_D)
+            cosine = float(np.clip(theta_D @ self.truth_D / lengths, -1.0, 1.0))
+            reached["error"] = float(np.degrees(np.arccos(cosine)))
+        return reached
 
-    def accuracy(self, config: RunConfig) -> float:
-        """Return the share of the test's judgements that a run's model is right about."""
-        strategy, _ = Training(self.train, Randomness(config.seed)).run(config)
-        theta_D = torch.from_numpy(strategy.optimizer.result_D)
-        right_U, judged_U = right_by_user(self.test.logits_R(theta_D), self.test)
-        return float(right_U.sum() / judged_U.sum())
+    @lru_cache(maxsize=1)  # noqa: B019  people are few, and there for the whole process
+    def _training(self, seed: int) -> Training:
+        """Naming a hundred thousand users takes a second: runs of a seed have it in common."""
+        return Training(self.train, Randomness(seed))
+
+    @cached_property
+    def digest(self) -> str:
+        """What names the judgements."""
+        digest = hashlib.sha256()
+        for examples in (self.train, self.test):
+            for part in (examples.x_RD, examples.y_R, examples.start_U):
+                digest.update(part.numpy().data)
+        return digest.hexdigest()
 
 
-def samplings(quick: bool) -> Reproduction:
-    """Return noise, and accuracies on the embedded population; quick: a point of each."""
-    people = People.of("embedded population", *(f"{_POPULATION}:{s}" for s in ("train", "test")))
+@cache
+def read(name: str, train: str, test: str) -> People:
+    """Return people of two sources of judgements, as ``--data`` and ``--test`` name them, by hashed
+    words."""
+    features = feature_map(parse_features("hashing"))
+    both = [pair_examples(read_judgements(at, "btl", "", {}), features) for at in (train, test)]
+    users = len(both[0].counts_U)
+    return People(name, *both, whole_blocks(users, usual_cohort(users)))
+
+
+@cache
+def made_up(users: int, others: int, each: int, dimension: int) -> People:
+    """Return users who judge by a model that is known, a hundredth of them in each round."""
+    norm = _LOG_ODDS * (dimension / 2.0) ** 0.5
+    drawn = Population.draw(40, users=users + others, each=each, dimension=dimension, norm=norm)
+    train, test = np.split(np.arange(users + others), [users])
+    both = drawn.examples.select(train), drawn.examples.select(test)
+    return People(f"{users:,} made up", *both, users // 100, drawn.truth_D)
+
+
+def samplings(quick: bool, out: Path | None) -> Reproduction:
+    """Return noise, and accuracies on the embedded population and on many made-up users; quick: a
+    point of each. Runs that have ended are kept in ``out``."""
+    embedded = partial(
+        read, "embedded population", *(f"{_POPULATION}:{s}" for s in ("train", "test"))
+    )
     if quick:
-        rows = accuracies(people, (3,), (3.0,), seeds=2)
+        rows = accuracies(embedded, out, (3,), (3.0,), seeds=2)
+        few = partial(made_up, 2_000, 500, 3, 16)
+        rows += accuracies(few, out, (20,), (3.0,), seeds=2, ways=WAYS)
         return _together([*noises(SIZES[:1], (3.0,)), *rows])
-    return _together([*noises(), *accuracies(people)])
+    many = accuracies(partial(made_up, *LARGE), out, (1_000,), ways=WAYS)
+    return _together([*noises(), *accuracies(embedded, out), *many])
 
 
 def of_people(data: Path, out: Path) -> Reproduction:
     """Return accuracies on people's judgements, of a folder with train.jsonl and test.jsonl."""
-    del out  # runs are short: none is kept
     files = (str(data / f"{split}.jsonl") for split in ("train", "test"))
-    return _together(accuracies(People.of(data.name, *files)))
+    return _together(accuracies(partial(read, data.name, *files), out))
 
 
 def noises(
@@ -117,49 +176,86 @@ def noises(
     return rows
 
 
+#: How to come by the people, the settings, and where what comes of it is kept, if anywhere.
+Task = tuple[Callable[[], People], RunConfig, Path | None]
+
+
+def one_run(task: Task) -> dict[str, float]:
+    """Return what one run reached; as it was kept, if it was."""
+    make, config, folder = task
+    people = make()
+    if folder is None:
+        return people.reached(config)
+    named = f"{murmuration.__version__} {people.digest} {config!r}"
+    file = folder / f"{hashlib.sha256(named.encode()).hexdigest()[:16]}.json"
+    if not file.exists():
+        replace_file(file, json.dumps(people.reached(config)).encode())
+    return json.loads(file.read_bytes())
+
+
 def accuracies(
-    people: People,
+    make: Callable[[], People],
+    out: Path | None = None,
     rounds: Sequence[int] = (20, 200),
     epsilons: Sequence[float] = EPSILONS,
     seeds: int = 5,
+    ways: Sequence[str] = SAMPLINGS,
+    workers: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Return a row for each number of rounds, ε and sampling: accuracy on the test, and by how many
-    points it is above that by coins, with half of the interval of that."""
-    cells = list(itertools.product(rounds, epsilons))
+    """Return a row for each number of rounds, ε and way: accuracy on the test, and by how many
+    points it is above that by coins, with half of the interval of that; of made-up users the error
+    too, and by how many per cent it is less."""
+    folder = out / "runs" if out else None
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    people = make()
+    # Seeds first: what is interrupted has something of all.
+    cells = list(itertools.product(range(seeds), rounds, epsilons, ways))
+    tasks = [(make, config_of(people, t, e, way, seed), folder) for seed, t, e, way in cells]
+    results = tracked(in_processes(one_run, tasks, workers), "runs", len(tasks))
+    found = dict(zip(cells, results, strict=True))
     rows = []
-    for times, epsilon in tracked(cells, "runs", len(cells)):
-        each = {
-            sampling: [
-                people.accuracy(config_of(people, times, epsilon, sampling, seed))
-                for seed in range(seeds)
+    for times, epsilon, way in itertools.product(rounds, epsilons, ways):
+        mine, coins = (
+            [found[seed, times, epsilon, each] for seed in range(seeds)]
+            for each in (way, "poisson")
+        )
+        row = {"data": people.name, "rounds": times, "epsilon": epsilon, "sampling": way}
+        row |= mean_sd("accuracy", [run["accuracy"] for run in mine])
+        points = [100.0 * (a["accuracy"] - b["accuracy"]) for a, b in zip(mine, coins, strict=True)]
+        row |= _interval("gain", points)
+        if people.truth_D is not None:
+            row |= mean_sd("error", [run["error"] for run in mine])
+            less = [
+                100.0 * (1.0 - a["error"] / b["error"]) for a, b in zip(mine, coins, strict=True)
             ]
-            for sampling in SAMPLINGS
-        }
-        for sampling, accuracy in each.items():
-            gained = [100.0 * (a - b) for a, b in zip(accuracy, each["poisson"], strict=True)]
-            half = float(stats.t.ppf(0.975, seeds - 1)) * stdev(gained) / seeds**0.5
-            row = {"data": people.name, "rounds": times, "epsilon": epsilon, "sampling": sampling}
-            gain = {"gain": fmean(gained), "gain_half_width": half, "seeds": seeds}
-            rows.append({**row, **mean_sd("accuracy", accuracy), **gain})
+            row |= _interval("less_error", less)
+        rows.append({**row, "seeds": seeds})
     return rows
 
 
-def config_of(people: People, rounds: int, epsilon: float, sampling: str, seed: int) -> RunConfig:
+def _interval(name: str, values: Sequence[float]) -> dict[str, float]:
+    """Columns for the mean, and half of the width of its interval."""
+    half = float(stats.t.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5
+    return {name: fmean(values), f"{name}_half_width": half}
+
+
+def config_of(people: People, rounds: int, epsilon: float, way: str, seed: int) -> RunConfig:
     """Return the settings of one run, with a cohort that makes whole blocks."""
-    users = len(people.train.counts_U)
-    cohort = whole_blocks(users, usual_cohort(users))
-    capped = {"max_cohort": cohort} if sampling == "truncated-poisson" else {}
     config = RunConfig(
         test="other users",
         adjacency=Adjacency.ZERO_OUT.value,
-        users=users,
-        cohort=cohort,
+        users=len(people.train.counts_U),
+        cohort=people.cohort,
         rounds=rounds,
         epsilon=epsilon,
         delta=DELTA,
         seed=seed,
     )
-    return config.changed(sampling=sampling, **capped)
+    if way == "banded":
+        return config.changed(noise_correlation=way)
+    capped = {"max_cohort": people.cohort} if way == "truncated-poisson" else {}
+    return config.changed(sampling=way, **capped)
 
 
 def _together(rows: Rows) -> Reproduction:
@@ -169,19 +265,21 @@ def _together(rows: Rows) -> Reproduction:
 def remarks(rows: Rows) -> list[str]:
     """Return what each sampling saves in noise, and which differences in accuracy can be seen."""
     result = []
-    for sampling in SAMPLINGS[1:]:
+    for sampling in WAYS[1:]:
         same = where(rows, sampling=sampling)
         if less := [row["less_noise"] for row in same if "less_noise" in row]:
             result.append(
                 f"{sampling}: {min(less):.1f} to {max(less):.1f} % less noise than by coins."
             )
         for row in same:
-            if "gain" not in row:
-                continue
-            seen = abs(row["gain"]) > row["gain_half_width"]
-            result.append(
-                f"{sampling} on {row['data']}, {row['rounds']} rounds, ε = {row['epsilon']:g}: "
-                f"{row['gain']:+.2f} ± {row['gain_half_width']:.2f} points in {row['seeds']} seeds"
-                f"{'' if seen else ', no difference that can be seen'}."
-            )
+            at = f"{row.get('data')}, {row['rounds']} rounds, ε = {row['epsilon']:g}"
+            for name, unit in (("gain", "points"), ("less_error", "% less error")):
+                if name not in row:
+                    continue
+                half = row[f"{name}_half_width"]
+                seen = "" if abs(row[name]) > half else ", no difference that can be seen"
+                result.append(
+                    f"{sampling} on {at}: {row[name]:+.2f} ± {half:.2f} {unit} in {row['seeds']} "
+                    f"seeds{seen}."
+                )
     return result

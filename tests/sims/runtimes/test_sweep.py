@@ -13,7 +13,7 @@ import pytest
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import LedgerInUse
 from murmuration.sims.runtimes import sweep
-from murmuration.sims.runtimes.sweep import Failed, on_cluster, one_by_one
+from murmuration.sims.runtimes.sweep import Failed, on_cluster, one_by_one, side_by_side
 from murmuration.strategies import registry
 from murmuration.strategies.spec import NodeHalf, clip_norm
 
@@ -94,6 +94,81 @@ def test_runs_that_no_machine_can_hold_are_refused(config, monkeypatch):
     monkeypatch.setattr(sweep, "cluster", small)
     with pytest.raises(InputError, match=r"--cpus-per-run 6: .* the most is 4"):
         on_cluster([named(config, "r")], lambda _: None, cpus=6)
+
+
+@pytest.fixture(scope="module")
+def ray():
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    module = pytest.importorskip("ray")
+    module.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="error",
+    )
+    yield module
+    module.shutdown()
+
+
+def asked(configs, seen):
+    for config in configs:
+        seen.append(config.seed)
+        yield config
+
+
+def test_runs_are_side_by_side_and_no_more_than_there_is_room_for(ray, config):
+    """Each of the first two waits until the other has begun."""
+    there = Path(config.out).parent
+    configs = [named(config, "r", seed=seed) for seed in range(4)]
+
+    def run(one):
+        mine, other = (there / f"begun-{seed}" for seed in (one.seed, one.seed ^ 1))
+        mine.touch()
+        deadline = time.monotonic() + 120
+        while one.seed < 2 and not other.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return {"seed": one.seed, "met": other.exists()}
+
+    seen, outcomes = [], {}
+    for place, outcome in side_by_side(run, asked(configs, seen)):
+        outcomes[place] = outcome
+        assert len(seen) <= 2 + len(outcomes)  # the next is asked for when one has ended
+    assert sorted(outcomes) == [0, 1, 2, 3] == seen
+    assert all(outcomes[place]["seed"] == place for place in range(4))
+    assert outcomes[0]["met"] and outcomes[1]["met"]
+
+
+def test_whoever_stops_asking_stops_what_goes_on(ray, config):
+    there = Path(config.out).parent
+
+    def run(one):
+        if one.seed == 1:
+            (there / "pid").write_text(str(os.getpid()))
+            time.sleep(600)
+        while not (there / "pid").exists():
+            time.sleep(0.05)
+        return {}
+
+    ended = side_by_side(run, [named(config, "r", seed=seed) for seed in range(2)])
+    assert next(ended) == (0, {})
+    ended.close()
+    pid, deadline = int((there / "pid").read_text()), time.monotonic() + 60
+    while psutil.pid_exists(pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_run_whose_worker_is_lost_is_begun_again(ray, config):
+    there = Path(config.out).parent
+
+    def run(one):
+        if not (there / "begun").exists():
+            (there / "begun").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"again": True}
+
+    assert [*side_by_side(run, [named(config, "r")])] == [(0, {"again": True})]
 
 
 @pytest.mark.slow

@@ -14,6 +14,9 @@ from murmuration.privacy.selection import calibration
 from murmuration.privacy.selection.random_stopping import CandidateCost, RandomStopping
 from murmuration.server.lineage import lineage_of_saved
 from murmuration.sims.runtimes import execute as execution
+from murmuration.sims.tuning import candidates as search_candidates
+from murmuration.sims.tuning.candidates import CandidateFailed
+from murmuration.strategies.protocol.availability import Reason, RunAborted
 
 SMALL: dict[str, Any] = {
     "epsilon": 16.0,
@@ -42,7 +45,7 @@ def candidates(monkeypatch):
     seen, whole = [], execution.execute
 
     def execute(config, **more):
-        folder = Path(config.out)
+        folder = Path(config.out).parent
         state = json.loads((folder.parents[1] / "search.json").read_text())
         others = sorted(path.name for path in folder.parent.iterdir() if path != folder)
         result = whole(config, **more)
@@ -85,7 +88,7 @@ def test_the_winner_has_the_promise_of_the_search_and_nothing_of_the_others(
     for _, config, state, others in candidates:
         assert config.epsilon < 16.0 and config.heldout_epsilon == 0.0
         assert len(others) <= 1
-        assert state["done"] < len(state["points"]) == len(candidates)
+        assert len(state["done"]) < len(state["points"]) == len(candidates)
     assert cost.heldout_epsilon == run.result["heldout_epsilon"]
 
     # Nothing of the others is left, or was shown, nor how many there were.
@@ -144,6 +147,71 @@ def test_a_search_that_is_interrupted_goes_on_as_the_same(crowd, tmp_path, monke
     assert private <= {"lock", "shown.json", "people.json"}
     again = tune(out=tmp_path / "b", resume=True)
     assert again.result == resumed.result and len(candidates) == 2 * before + 1
+
+
+@pytest.mark.parametrize("stop", [None, 2])
+def test_in_which_order_candidates_end_decides_nothing(
+    crowd, tmp_path, monkeypatch, candidates, stop
+):
+    straight = tune(crowd, grid=GRID, out=tmp_path / "a", seed=SEED, **SMALL)
+    heard = []
+
+    def run_all(*given):
+        def backwards(configs):
+            ended = [*whole(*given)(configs)]
+            heard.append(len(ended))
+            for count, each in enumerate(reversed(ended)):
+                if len(heard) == 1 and count == stop:
+                    raise KeyboardInterrupt
+                yield each
+
+        return backwards
+
+    whole = search_candidates.run_all
+    monkeypatch.setattr(search_candidates, "run_all", run_all)
+    if stop is not None:
+        with pytest.raises(KeyboardInterrupt):
+            tune(crowd, grid=GRID, out=tmp_path / "b", seed=SEED, **SMALL)
+        state = json.loads((tmp_path / "b" / "private" / "search.json").read_text())
+        assert state["done"] == [3, 2]
+        best = max(candidates[4:][2:], key=lambda one: one[0]["heldout_accuracy"])
+        kept = tmp_path / "b" / "private" / "candidates" / state["best"]["folder"]
+        assert json.loads((kept / "result.json").read_text())["run"] == best[0]["run"]
+        backwards = tune(out=tmp_path / "b", resume=True)
+        assert heard == [4, 2]
+    else:
+        backwards = tune(crowd, grid=GRID, out=tmp_path / "b", seed=SEED, **SMALL)
+    for name in ("heldout_accuracy", "weights", "search", "epsilon"):
+        assert backwards.result[name] == straight.result[name]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RunAborted(Reason.NO_ANSWERS), InputError("the disk is full")],
+    ids=["aborted", "refused"],
+)
+def test_a_candidate_that_fails_is_named_to_the_operator_and_nothing_is_released(
+    crowd, tmp_path, monkeypatch, candidates, error
+):
+    straight, whole = tune(crowd, grid=GRID, out=tmp_path / "a", seed=SEED, **SMALL), None
+
+    def fails(config, **more):
+        if len(candidates) == 6:
+            raise error
+        return whole(config, **more)
+
+    whole = execution.execute
+    with monkeypatch.context() as patched:
+        patched.setattr(execution, "execute", fails)
+        with pytest.raises(CandidateFailed, match=r"candidate 3 failed: .*operator only") as failed:
+            tune(crowd, grid=GRID, out=tmp_path / "b", seed=SEED, **SMALL)
+    assert str(error) in str(failed.value)
+    there = {path.name for path in (tmp_path / "b").iterdir()}
+    assert there == {"config.json", "ledger.jsonl", "ledger.jsonl.head", "private"}
+    assert b"candidate 3" not in texts_in(tmp_path / "b")
+    resumed = tune(out=tmp_path / "b", resume=True)
+    for name in ("heldout_accuracy", "weights", "search", "epsilon"):
+        assert resumed.result[name] == straight.result[name]
 
 
 def test_what_was_drawn_is_never_drawn_again(crowd, tmp_path, monkeypatch):

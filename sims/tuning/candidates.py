@@ -1,0 +1,70 @@
+"""Running candidates: one after the other in this process, or side by side on a Ray cluster.
+
+Each is begun in a new folder whose name nothing else has, and is never resumed: where a worker is
+lost, Ray runs its candidate anew in another, with fresh coins; nobody has seen what it would have
+come to. What is left of the first is removed when the search ends.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.sims.runtimes import execute as execution
+from murmuration.sims.runtimes.flower import FlowerRunFailed
+from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes.sweep import Failed, Outcome, side_by_side
+from murmuration.strategies.config import RunConfig
+from murmuration.strategies.protocol.availability import RunAborted
+
+#: Runs configs, each in a new folder below its ``out``: places and outcomes as they end.
+RunAll = Callable[[Iterable[RunConfig]], Iterator[tuple[int, Outcome]]]
+
+
+class CandidateFailed(RuntimeError):
+    """A candidate came to nothing, so the search did.
+
+    Its number is for the operator alone: it tells of how many there are.
+    """
+
+    def __init__(self, place: int, why: str) -> None:
+        super().__init__(
+            f"candidate {place + 1} failed: {why}; nothing was released. Mend that, and continue "
+            "with --resume. (operator only: keep the number secret)"
+        )
+
+
+def afresh(
+    config: RunConfig, *, runtime: Runtime = Runtime.LOCAL, users_per_node: int | None = None
+) -> Outcome:
+    """Return the outcome of a run in a new folder below its ``out``; nothing of it is shown."""
+    # Alone below a folder of its own: a run looks at its neighbours, which may go at any moment.
+    out = Path(tempfile.mkdtemp(dir=config.out)) / "run"
+    try:
+        return execution.execute(
+            replace(config, out=str(out)),
+            runtime=runtime,
+            users_per_node=users_per_node,
+            quiet=True,
+            on_note=lambda line: None,
+        )
+    except (RunAborted, FlowerRunFailed) as error:
+        return Failed(str(error))
+    except InputError as error:
+        return str(error)
+
+
+def run_all(runtime: Runtime, users_per_node: int | None, cpus: int) -> RunAll:
+    """Return how candidates are run: on ``ray`` as tasks of so many processors each, as many at a
+    time as the cluster has room for."""
+
+    def one_by_one(configs: Iterable[RunConfig]) -> Iterator[tuple[int, Outcome]]:
+        for place, config in enumerate(configs):
+            yield place, afresh(config, runtime=runtime, users_per_node=users_per_node)
+
+    def on_ray(configs: Iterable[RunConfig]) -> Iterator[tuple[int, Outcome]]:
+        yield from side_by_side(partial(afresh, users_per_node=users_per_node), configs, cpus)
+
+    return on_ray if runtime is Runtime.RAY else one_by_one
