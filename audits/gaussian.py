@@ -29,7 +29,8 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import ALL, COMES_OR_GOES, DELTA, Measured, Scores, Target, Task
 from murmuration.privacy.continual.banded import Banded
-from murmuration.privacy.continual.banded_sum import BandedSum, NoiseMemory
+from murmuration.privacy.continual.buffered import BufferedToeplitz
+from murmuration.privacy.continual.correlated_sum import CorrelatedNoise, CorrelatedSum
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise, installed
@@ -229,8 +230,8 @@ def audit_banded(task: Task, factor: Banded = _FACTOR, *, every_round: bool = Fa
     sampler, clip = CyclicSampler(_TURN / factor.bands, factor.bands), UserClip(_CLIP)
     rounds = factor.bands * _CYCLES
 
-    def make(sigma: float) -> BandedSum:
-        return BandedSum(sampler, clip, sigma, task.adjacency, factor)
+    def make(sigma: float) -> CorrelatedSum:
+        return CorrelatedSum(sampler, clip, sigma, task.adjacency, factor)
 
     noise = accountant.calibrate_noise(
         task.epsilon,
@@ -245,15 +246,15 @@ def audit_banded(task: Task, factor: Banded = _FACTOR, *, every_round: bool = Fa
     longer = float(column @ column)
 
     def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
-        memory, score_N = NoiseMemory(factor), np.zeros(task.trials)
+        memory, score_N = CorrelatedNoise(mechanism), np.zeros(task.trials)
         before: deque[np.ndarray] = deque(maxlen=factor.bands)  # the last sums, the newest first
         mixed: deque[np.ndarray] = deque(maxlen=factor.bands)  # C times these, the oldest first
         for round_ in range(1, rounds + 1):
             exact_N, here = np.zeros(task.trials), every_round or sampler.group(round_) == 0
             if here and not second:
                 exact_N[coins.draw(names_N, source, round_)] = canary
-            noisy_N = mechanism.release(
-                exact_N, round_=round_, label="sum", ledger=ledger, source=source, memory=memory
+            noisy_N = memory.release(
+                exact_N, round_=round_, covers="sum", ledger=ledger, source=source
             )
             before.appendleft(noisy_N / clip.norm)
             mixed.append(np.sum([c * x_N for c, x_N in zip(column, before, strict=False)], axis=0))
@@ -261,6 +262,53 @@ def audit_banded(task: Task, factor: Banded = _FACTOR, *, every_round: bool = Fa
             if first >= 1 and (every_round or sampler.group(first) == 0):
                 matched_N = column @ np.array(mixed) / longer
                 score_N += log_ratio(matched_N, coins.probability, noise / math.sqrt(longer))
+        return score_N
+
+    return both_sides(task, one).measured(task)
+
+
+#: Of buffered noise, in nine rounds of three groups in turn.
+_BUFFERED = BufferedToeplitz.scaled(np.array([0.6, 0.2]), np.array([0.7, 0.3]), 9, 3)
+
+
+def audit_buffered(
+    task: Task, factor: BufferedToeplitz = _BUFFERED, *, every_round: bool = False
+) -> Measured:
+    """Sums of three groups in turn, everybody of each, with noise that all rounds share.
+
+    The attacker takes the correlation back, C times what was released, and weighs it as the
+    canary's columns of C do; so each release counts as Cᵀ times that weighs it.
+
+    Two ways to get it wrong: a ``factor`` in which a user adds more than 1, or a canary that is in
+    ``every_round``.
+    """
+    rounds, clip = factor.rounds, UserClip(_CLIP)
+    sampler = CyclicSampler(1.0 / factor.groups, factor.groups)
+
+    def make(sigma: float) -> CorrelatedSum:
+        return CorrelatedSum(sampler, clip, sigma, task.adjacency, factor)
+
+    noise = accountant.calibrate_noise(
+        task.epsilon,
+        lambda sigma: make(sigma).charges(rounds),
+        delta=DELTA,
+        adjacency=task.adjacency,
+    )
+    canary = clip.clip_sum(torch.tensor([[_LONG]])).item()
+    other = -canary if task.adjacency.vectors_changed == 2 else 0.0
+    there_T = np.array([every_round or sampler.group(t) == 0 for t in range(1, rounds + 1)])
+    row_T = factor.row_T(rounds)
+    moved_T = np.convolve(row_T, there_T)[:rounds]  # C x
+    weight_T = np.convolve(row_T, moved_T[::-1])[:rounds][::-1]  # Cᵀ C x
+
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
+        noisy, score_N = CorrelatedNoise(make(noise)), np.zeros(task.trials)
+        for round_, (there, weight) in enumerate(zip(there_T, weight_T, strict=True), start=1):
+            exact_N = np.full(task.trials, there * (other if second else canary))
+            released_N = noisy.release(
+                exact_N, round_=round_, covers="sum", ledger=ledger, source=source
+            )
+            score_N += weight * released_N
         return score_N
 
     return both_sides(task, one).measured(task)
@@ -440,6 +488,11 @@ TARGETS = {
         adjacencies=COMES_OR_GOES,
         trials=2_500_000,
         power=0.6,
+    ),
+    "blt-gaussian": Target(
+        "9 Gaussian sums of 3 groups in turn, by no coins, with noise that all share",
+        audit_buffered,
+        trials=2_500_000,
     ),
     "adaptive": Target(
         "Gaussian sum and count of who was not clipped, in one charge", audit_joint, trials=40_000

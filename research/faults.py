@@ -24,6 +24,7 @@ from murmuration.audits.faults import Fault
 from murmuration.audits.gaussian import (
     audit_allocated,
     audit_banded,
+    audit_buffered,
     audit_distributed,
     audit_gaussian,
     audit_truncated,
@@ -55,6 +56,7 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import DELTA, Measured, Task
 from murmuration.privacy.continual.banded import Banded
+from murmuration.privacy.continual.buffered import BufferedToeplitz
 from murmuration.privacy.continual.prefix_sums import PrefixSums
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.discrete_laplace import LaplaceSum
@@ -110,6 +112,13 @@ class _TwoThirds(GaussianSum):
 
 class _LongColumns(Banded):
     """With columns of any length."""
+
+    def __post_init__(self) -> None:
+        pass
+
+
+class _LongTurns(BufferedToeplitz):
+    """With columns that add up to any length."""
 
     def __post_init__(self) -> None:
         pass
@@ -489,6 +498,20 @@ FAULTS = {
         partial(audit_banded, factor=_LongColumns((1.2, 1.2, 0.9))),
         "tests/privacy/continual/test_banded.py::test_what_is_no_factor_is_refused",
         "a factor with longer columns cannot be built",
+        adjacency=Adjacency.ZERO_OUT,
+    ),
+    "rounds-too-near": Fault(
+        "users in every round, with noise that is for rounds which are three apart",
+        partial(audit_buffered, every_round=True),
+        "tests/strategies/rounds/test_buffered.py::test_the_check_catches_those_who_ask_others",
+        "the sampler asks the users of the round's group, by their names alone",
+        adjacency=Adjacency.ZERO_OUT,
+    ),
+    "turns-counted-once": Fault(
+        "noise that is shared as if a user took part once, where they do three times",
+        partial(audit_buffered, factor=_LongTurns(0.77, (0.6, 0.2), (0.7, 0.3), 9, 3)),
+        "tests/privacy/continual/test_buffered.py::test_what_is_no_factor_is_refused",
+        "a factor in which a user adds more than the clip norm cannot be built",
         adjacency=Adjacency.ZERO_OUT,
     ),
     "fresh-coins": Fault(

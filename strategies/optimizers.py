@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from murmuration.preference.choices import OPTIMIZERS
-from murmuration.privacy.continual.banded import Workload
+from murmuration.privacy.continual.toeplitz import Workload
 from murmuration.strategies.aup.schedule import Phase
 
 #: How far noise moves a linear head in a whole run.

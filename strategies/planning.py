@@ -18,6 +18,7 @@ from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.accounting.mixture import check_public_list
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.continual.banded import Banded
+from murmuration.privacy.continual.buffered import BufferedToeplitz
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 from murmuration.privacy.mechanisms.sampling import (
     AllocationSampler,
@@ -38,7 +39,7 @@ class PlanQuery:
     voter that count, ``votes_each`` how many that is on average, and ``releases`` how often it is
     released. ``allocated``: each user is in one random round of each block. ``truncated``: a round
     has a most number of users. ``banded``: noise is correlated over the rounds, so many ``bands``
-    of them.
+    of them. ``cyclic``: it is so by buffers, and everybody of a group is in its rounds.
     """
 
     strategy: str
@@ -61,6 +62,7 @@ class PlanQuery:
     truncated: bool = False
     banded: bool = False
     bands: int | None = None
+    cyclic: bool = False
 
     def refuse_examples(self) -> None:
         """InputError for what has a meaning only where single judgements are sampled."""
@@ -155,6 +157,8 @@ def _solved(query: PlanQuery, missing: str, adjacency: Adjacency) -> dict[str, f
         return _allocated(known, missing, adjacency, coins)
     if query.banded:
         return _banded(known, missing, query.bands, adjacency, coins)
+    if query.cyclic:
+        return _cyclic(known, missing, adjacency, coins)
 
     def event(**change: float) -> PoissonGaussian:
         value = {**known, **change}
@@ -264,19 +268,19 @@ def _allocated(
 #: Numbers of bands that are compared where none is given.
 BANDS = (2, 4, 8, 10, 16, 20, 32)
 #: Of more rounds than this a matrix of all pairs of them takes gigabytes.
-MOST_BANDED_ROUNDS = 4_000
+MOST_CORRELATED_ROUNDS = 4_000
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """Noise of so many bands (one: independent) at some promise.
+    """Noise by a factor (of one band: independent) at some promise.
 
     ``spread`` is the root mean square noise in iterates and result (``optimizers.workload``) over
     that of independent noise of the same multiplier, ``error`` over that of independent noise at
-    the same promise.
+    the same promise, with Poisson sampling.
     """
 
-    factor: Banded
+    factor: Banded | BufferedToeplitz
     noise_multiplier: float
     spread: float
     error: float
@@ -308,20 +312,52 @@ def correlations(
             adjacency=adjacency,
             hold_out=hold_out,
         )
-        factor = added.factor(count)
+        factor = Banded.chosen(added, count)
         spread, alone = added.error(factor), result[0].noise_multiplier if result else sigma
         result.append(Correlation(factor, sigma, spread, spread * sigma / alone))
     return result
 
 
+def buffered(
+    settings: OptimizerSettings,
+    epsilon: float,
+    *,
+    users: float,
+    cohort: float,
+    delta: float,
+    adjacency: Adjacency,
+    hold_out: HoldOut | None,
+) -> Correlation:
+    """Return buffered noise for groups of so many users that take turns.
+
+    Raises:
+        ValueError: they do not make a whole number of groups.
+    """
+    turns = AllocationSampler.for_cohort(int(users), int(cohort), "cyclic")
+    terms = {"delta": delta, "adjacency": adjacency, "hold_out": hold_out}
+    sigma = accountant.noise_multiplier_for(epsilon, probability=1.0, rounds=1, **terms)
+    alone = accountant.noise_multiplier_for(
+        epsilon, probability=turns.probability, rounds=settings.rounds, **terms
+    )
+    added = workload(settings)
+    factor = BufferedToeplitz.chosen(added, turns.rounds)
+    spread = added.error(factor)
+    return Correlation(factor, sigma, spread, spread * sigma / alone)
+
+
+def check_correlated(rounds: int, correlation: str) -> None:
+    """InputError for more rounds than correlated noise is for."""
+    if rounds > MOST_CORRELATED_ROUNDS:
+        raise InputError(
+            f"--noise-correlation {correlation} is for at most {MOST_CORRELATED_ROUNDS:,} "
+            f"--rounds, got {rounds:,}: lower it, or use none"
+        )
+
+
 def check_bands(rounds: int, bands: int | None, cohort: float | None, users: float | None) -> None:
     """InputError, naming the option, for numbers that no noise in bands is for; None or 0: not
     given."""
-    if rounds > MOST_BANDED_ROUNDS:
-        raise InputError(
-            f"--noise-correlation banded is for at most {MOST_BANDED_ROUNDS:,} --rounds, got "
-            f"{rounds:,}: lower it, or use none"
-        )
+    check_correlated(rounds, "banded")
     least = bands or BANDS[0]
     if least > rounds:
         raise InputError(f"--bands {least} is more than --rounds {rounds}: lower it")
@@ -369,6 +405,40 @@ def _banded(
         "noise_multiplier_if_independent": alone.noise_multiplier,
         "bands": best.factor.bands,
         **{f"error_with_{one.factor.bands}_bands": one.error for one in others},
+        **attack_figures(charged, adjacency=adjacency, epsilon=known["epsilon"], delta=delta),
+    }
+
+
+def _cyclic(
+    known: Mapping[str, float], missing: str, adjacency: Adjacency, coins: HoldOut | None
+) -> dict[str, float]:
+    """Return all of ``SIX`` with buffered noise, and its error over that of independent noise with
+    the same turns, and with Poisson sampling, of a run with the usual optimizer."""
+    if missing != "noise_multiplier":
+        raise InputError(
+            f"--noise-correlation blt: --{missing.replace('_', '-')} is not solved for; give it, "
+            "and leave out --noise-multiplier"
+        )
+    rounds, delta = int(known["rounds"]), known["delta"]
+    check_correlated(rounds, "blt")
+    noise = buffered(
+        OptimizerSettings("sgd", 1.0, rounds),
+        known["epsilon"],
+        users=known["users"],
+        cohort=known["cohort"],
+        delta=delta,
+        adjacency=adjacency,
+        hold_out=coins,
+    )
+    turns = -(-rounds // noise.factor.groups)
+    charged = {PoissonGaussian(1.0, noise.noise_multiplier): 1, **charges_of(coins)}
+    return {
+        **known,
+        missing: noise.noise_multiplier,
+        "rounds_apart": noise.factor.groups,
+        "rounds_of_a_user": turns,
+        "error_over_same_turns": noise.spread / math.sqrt(turns),
+        "error_over_poisson": noise.error,
         **attack_figures(charged, adjacency=adjacency, epsilon=known["epsilon"], delta=delta),
     }
 

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -22,7 +23,7 @@ from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.continual.banded_sum import BandedSum, NoiseMemory
+from murmuration.privacy.continual.correlated_sum import CorrelatedNoise, CorrelatedSum
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
@@ -327,7 +328,7 @@ class ClippedPlan(Plan, Protocol):
     """A plan whose rounds are one noisy sum of clipped vectors."""
 
     @property
-    def mechanism(self) -> GaussianSum | ExampleSum | BandedSum:
+    def mechanism(self) -> GaussianSum | ExampleSum | CorrelatedSum:
         """Return what each round runs and charges."""
         ...
 
@@ -344,8 +345,12 @@ class SumStrategy(CohortStrategy):
     plan: ClippedPlan
     #: What the ledger says is released.
     covers = "gradient sum"
-    #: Of noise that rounds share, if they do.
-    memory: NoiseMemory | None = None
+
+    @cached_property
+    def memory(self) -> CorrelatedNoise | None:
+        """Return the noise of the rounds before, if later ones share it."""
+        mechanism = self.plan.mechanism
+        return CorrelatedNoise(mechanism) if isinstance(mechanism, CorrelatedSum) else None
 
     def steps(self) -> Mapping[str, float]:
         """The grid of the clip."""
@@ -361,9 +366,12 @@ class SumStrategy(CohortStrategy):
         """Finite, and no longer than ``users`` clip norms."""
         return self.plan.mechanism.clip.is_valid(sums["sum"], users)
 
-    def mechanism_of(self, round_: int) -> GaussianSum | ExampleSum | BandedSum:
+    def mechanism_of(self, round_: int) -> GaussianSum | ExampleSum | CorrelatedNoise:
         """Return what a round runs and charges: all rounds alike."""
-        return self.plan.mechanism
+        mechanism = self.plan.mechanism
+        if isinstance(mechanism, CorrelatedSum):
+            return self.memory or CorrelatedNoise(mechanism)
+        return mechanism
 
     def release(
         self, round_: int, totals: Mapping[str, np.ndarray], purpose: str = ""
@@ -373,10 +381,10 @@ class SumStrategy(CohortStrategy):
         ``purpose`` is what the ledger says is released. A round that releases several sums names
         each: a second one of the same name counts as the first one, run again.
         """
-        mechanism, label = self.mechanism_of(round_), purpose or self.covers
-        common = {"round_": round_, "ledger": self.ledger, "source": self.source}
-        if not isinstance(mechanism, BandedSum):
-            return mechanism.release(totals["sum"], covers=label, **common)
-        if self.memory is None:
-            raise TypeError(f"--strategy {self.name} keeps no noise for the rounds to come")
-        return mechanism.release(totals["sum"], label=label, memory=self.memory, **common)
+        return self.mechanism_of(round_).release(
+            totals["sum"],
+            round_=round_,
+            covers=purpose or self.covers,
+            ledger=self.ledger,
+            source=self.source,
+        )

@@ -12,7 +12,8 @@ of ⌈T/b⌉ blocks, the last perhaps broken off (``privacy.accounting.allocatio
 and zero-out. With a cap on the cohort it holds where the list of users is public, under all but
 add-remove (``privacy.accounting.mixture``). Where noise is correlated over b rounds, b groups of
 users take turns, and the guarantee is that of ⌈T/b⌉ compositions with probability b·M/N, under
-add-remove and zero-out (``privacy.continual.banded_sum``). Trusted: the server (it sees clipped
+add-remove and zero-out (``privacy.continual.banded``). Where everybody of a group takes part it is
+that of one Gaussian release (``privacy.continual.buffered``). Trusted: the server (it sees clipped
 sums before noise, and who is in which round) and the nodes' clipping.
 
 Its non-private twin shows what that costs: the same cohorts and averages, nothing clipped, no
@@ -38,10 +39,11 @@ from murmuration.privacy.accounting.events import Event, Unprotected
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.continual.banded import Banded
-from murmuration.privacy.continual.banded_sum import BandedSum, NoiseMemory
+from murmuration.privacy.continual.buffered import BufferedToeplitz
+from murmuration.privacy.continual.correlated_sum import CorrelatedNoise, CorrelatedSum
 from murmuration.privacy.disclosure import Public, Shown
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
-from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
+from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import (
     AllocationSampler,
@@ -59,7 +61,9 @@ from murmuration.strategies.planning import (
     BANDS,
     NOT_REPLACED,
     Correlation,
+    buffered,
     check_bands,
+    check_correlated,
     correlations,
     sampled_users,
 )
@@ -113,13 +117,17 @@ class UlsPlan(CohortPlan):
     discrete: Discrete = None
     allocated: bool = False
     max_cohort: int = 0
-    factor: Banded | None = None
+    factor: Banded | BufferedToeplitz | None = None
 
     def __post_init__(self) -> None:
         if self.allocated and self.max_cohort:
             raise ValueError("a cap on the cohort is for coins, not for allocation to rounds")
         if self.factor and (self.allocated or self.max_cohort):
-            raise ValueError("correlated noise is for groups that take turns, by coins, and no cap")
+            raise ValueError("correlated noise is for groups that take turns, and no cap")
+        if isinstance(self.factor, BufferedToeplitz):
+            turns = AllocationSampler.for_cohort(self.users, self.cohort).rounds
+            if turns != self.factor.separation:
+                raise ValueError(f"{turns} groups, and noise for {self.factor.separation}")
         super().__post_init__()
         check_vectors_fit(self.users, self.clip)
 
@@ -128,7 +136,10 @@ class UlsPlan(CohortPlan):
         """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
         if plan.get("allocated"):
             return super().calibrate_noise(epsilon, plan)
-        if factor := plan.get("factor"):  # of the group whose turn comes most often
+        factor = plan.get("factor")
+        if isinstance(factor, BufferedToeplitz):
+            return noise_for_users(epsilon, {**plan, "cohort": plan["users"], "rounds": 1})
+        if factor:  # of the group whose turn comes most often
             coins = CyclicSampler(plan["cohort"] / plan["users"], factor.bands).of_group
             return accountant.noise_multiplier_for(
                 epsilon,
@@ -147,6 +158,8 @@ class UlsPlan(CohortPlan):
             return AllocationSampler.for_cohort(self.users, self.cohort)
         if self.max_cohort:
             return TruncatedSampler(self.coins.probability, self.max_cohort)
+        if isinstance(self.factor, BufferedToeplitz):  # everybody of the group whose turn it is
+            return CyclicSampler(1.0 / self.factor.separation, self.factor.separation)
         if self.factor:
             return CyclicSampler(self.coins.probability, self.factor.bands)
         return self.coins
@@ -157,13 +170,13 @@ class UlsPlan(CohortPlan):
         return self.mechanism.charges(self.rounds)
 
     @cached_property
-    def mechanism(self) -> GaussianSum | BandedSum:
+    def mechanism(self) -> GaussianSum | CorrelatedSum:
         """Return what each round runs and charges."""
         sampler, terms = self.sampler, (self.clip, self.noise_multiplier, self.adjacency)
         if isinstance(sampler, CyclicSampler):
             if self.factor is None or self.discrete is not None:
                 raise ValueError("correlated noise is not on a grid")
-            return BandedSum(sampler, *terms, self.factor)
+            return CorrelatedSum(sampler, *terms, self.factor)
         return GaussianSum(sampler, *terms, self.discrete)
 
     @property
@@ -208,18 +221,6 @@ class Uls(SumStrategy, SteppedStrategy):
     draws_again = True
 
     @cached_property
-    def memory(self) -> NoiseMemory | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return the noise of the last rounds, if later ones share it."""
-        return NoiseMemory(self._factor) if self._factor else None
-
-    @property
-    def _factor(self) -> Banded | None:
-        """Return how noise is correlated, asked of what adds it: plans of others have no word for
-        it."""
-        mechanism = self.plan.mechanism
-        return mechanism.factor if isinstance(mechanism, BandedSum) else None
-
-    @cached_property
     def blocks(self) -> Blocks | None:
         """Return the blocks of rounds to which users are allocated, if they are."""
         sampler = self.plan.sampler
@@ -227,17 +228,18 @@ class Uls(SumStrategy, SteppedStrategy):
 
     def figures(self) -> Mapping[str, Shown[float]]:
         """The length of a round's noise, if it is not the same in all of them."""
-        factor = self._factor
-        if factor is None or not self.rounds_done:
+        if self.memory is None or not self.memory.rounds:
             return super().figures()
-        std = self.plan.mechanism.std / self.plan.divisor * factor.row_norm(self.rounds_done)
+        longer = self.memory.factor.row_norm(self.memory.rounds)
+        std = self.plan.mechanism.std / self.plan.divisor * longer
         return {"noise_norm": Public(std * math.sqrt(len(self.optimizer.theta)))}
 
     def outcome(self) -> Mapping[str, Shown[object]]:
         """Also how noise is correlated."""
-        factor = self._factor
-        correlated = {"noise_coefficients": Public(list(factor.coefficients))} if factor else {}
-        return {**super().outcome(), **correlated}
+        if self.memory is None:
+            return super().outcome()
+        parameters = Public(list(self.memory.factor.parameters))
+        return {**super().outcome(), "noise_coefficients": parameters}
 
     def sample_cohort(self, round_: int) -> np.ndarray:
         """Indices (ascending) of the users that take part in a round."""
@@ -246,11 +248,11 @@ class Uls(SumStrategy, SteppedStrategy):
         train, names_N = self.participants.train, self.participants.registry.keys_N
         return train[self._block(round_, self.blocks).draw(names_N[train], round_)]
 
-    def mechanism_of(self, round_: int) -> GaussianSum | BandedSum:
+    def mechanism_of(self, round_: int) -> GaussianSum | ExampleSum | CorrelatedNoise:
         """Return what a round runs and charges; the first of a block pays for all of it."""
         mechanism, blocks = self.plan.mechanism, self.blocks
-        if blocks is None or isinstance(mechanism, BandedSum):
-            return mechanism
+        if blocks is None or isinstance(mechanism, CorrelatedSum):
+            return super().mechanism_of(round_)
         if self._block(round_, blocks).first != round_:
             return replace(mechanism, later=True)
         left = self.plan.rounds - round_ + 1
@@ -291,24 +293,26 @@ class Uls(SumStrategy, SteppedStrategy):
 
 
 def correlation(context: RunContext) -> Correlation | None:
-    """Return the noise in bands that the settings ask for, if they do: as many as are named, or as
-    have the least error."""
+    """Return the noise that the settings ask for, if it is correlated: of as many bands as are
+    named, or as have the least error, or by buffers."""
     config, sizes = context.config, context.cohort_sizes
     own = config.of(Sampled)
-    if not own.banded:
-        return None
-    check_bands(sizes["rounds"], own.bands, sizes["cohort"], sizes["users"])
     steps = OptimizerSettings(
         "sgd", 1.0, config.rounds, config.momentum, config.warmup, config.averaging
     )
+    terms = {name: sizes[name] for name in ("delta", "adjacency", "hold_out")}
+    if own.cyclic:
+        users, cohort = sizes["users"], sizes["cohort"]
+        return buffered(steps, config.epsilon, users=users, cohort=cohort, **terms)
+    if not own.banded:
+        return None
+    check_bands(sizes["rounds"], own.bands, sizes["cohort"], sizes["users"])
     _, *others = correlations(
         steps,
         config.epsilon,
         bands=(own.bands,) if own.bands else BANDS,
         probability=sizes["cohort"] / sizes["users"],
-        delta=sizes["delta"],
-        adjacency=sizes["adjacency"],
-        hold_out=sizes["hold_out"],
+        **terms,
     )
     return min(others, key=lambda one: one.error)
 
@@ -351,7 +355,7 @@ def built(
         moving = plan.mechanism.std / plan.divisor * correlated.spread
         in_sum += (
             f" In iterates and result there is {correlated.error:.3g} times the noise of "
-            "independent noise at the same promise."
+            "independent noise at the same promise with Poisson sampling."
         )
     optimizer = context.optimizer("sgd", moving, plan.rate_ceiling)
     return BuiltStrategy.of(
@@ -377,15 +381,22 @@ def account(plan: UlsPlan, whoever: str) -> str:
             f"Poisson sampling, independently per user{capped}."
         )
     elif isinstance(sampler, CyclicSampler):
-        took_part = (
-            f"Users were divided into {sampler.groups} groups by their names, which took turns; in "
-            "each round every user of a group took part with probability "
-            f"{sampler.of_group.probability:.3g}, by Poisson sampling, independently per user."
-        )
-        correlated = (
-            f" In each round some of the noise of the {sampler.groups - 1} before was taken back, "
-            "in none of which users of its group had taken part."
-        )
+        took_part = f"Users were divided into {sampler.groups} groups by their names, which took "
+        if isinstance(plan.factor, BufferedToeplitz):
+            took_part += "turns; in each round everybody of a group took part, by no coin."
+            correlated = (
+                " In each round some of the noise of all before was taken back; what one user "
+                f"added in up to {plan.factor.participations} rounds was paid for as one sum."
+            )
+        else:
+            took_part += (
+                "turns; in each round every user of a group took part with probability "
+                f"{sampler.of_group.probability:.3g}, by Poisson sampling, independently per user."
+            )
+            correlated = (
+                f" In each round some of the noise of the {sampler.groups - 1} before was taken "
+                "back, in none of which users of its group had taken part."
+            )
     else:
         took_part = (
             f"In each {sampler.rounds} rounds every user took part in one, each as likely, "
@@ -428,7 +439,7 @@ def _check_truncated(config: Settings) -> None:
 def check_sampling(config: Settings) -> None:
     """InputError, naming the option, for users who cannot be sampled as it is set."""
     own = config.of(Sampled)
-    _check_banded(config, own)
+    _check_correlated(config, own)
     if own.truncated:
         _check_truncated(config)
     elif own.max_cohort:
@@ -458,12 +469,17 @@ def _check_allocated(config: Settings) -> None:
             raise InputError(f"{error}, {poisson}") from None
 
 
-def _check_banded(config: Settings, own: Sampled) -> None:
+def _check_correlated(config: Settings, own: Sampled) -> None:
     """InputError, naming the option, for noise that cannot be correlated as it is set."""
-    none = "or use --noise-correlation none"
-    if not own.banded:
-        if own.bands:
-            raise InputError("--bands is for --noise-correlation banded: leave it out, or add that")
+    none, correlation = "or use --noise-correlation none", own.noise_correlation
+    if own.bands and not own.banded:
+        raise InputError("--bands is for --noise-correlation banded: leave it out, or add that")
+    if own.cyclic != (own.sampling == "cyclic"):
+        raise InputError(
+            "--sampling cyclic and --noise-correlation blt go together, as noise by buffers is for "
+            "users who are in rounds as far apart as can be: give both, or neither"
+        )
+    if correlation == "none":
         return
     if own.allocated:
         raise InputError(
@@ -475,38 +491,46 @@ def _check_banded(config: Settings, own: Sampled) -> None:
             "--noise-correlation banded: nothing is proved of groups that take turns under a cap "
             f"on the cohort: use --sampling poisson, {none}"
         )
-    if Adjacency(config.adjacency) not in COMES_OR_GOES:
+    if own.banded and Adjacency(config.adjacency) not in COMES_OR_GOES:
         raise InputError(NOT_REPLACED.format(config.adjacency))
     if config.optimizer not in ("", "sgd"):
         raise InputError(
-            "--noise-correlation banded is made for what --optimizer sgd adds up, not "
+            f"--noise-correlation {correlation} is made for what --optimizer sgd adds up, not "
             f"{config.optimizer}: leave --optimizer out, {none}"
         )
     if not config.users and config.adjacency == Adjacency.ADD_REMOVE:
         raise InputError(
-            "--noise-correlation banded is chosen by how many users there are, which add-remove "
-            "keeps private: state a round, public number with --users, use --adjacency zero-out, "
-            f"{none}"
+            f"--noise-correlation {correlation} is chosen by how many users there are, which "
+            "add-remove keeps private: state a round, public number with --users, use --adjacency "
+            f"zero-out, {none}"
         )
-    check_bands(config.rounds, own.bands, config.cohort, config.users)
+    if own.banded:
+        check_bands(config.rounds, own.bands, config.cohort, config.users)
+        return
+    check_correlated(config.rounds, correlation)
+    if config.users and config.cohort:
+        try:
+            AllocationSampler.for_cohort(config.users, config.cohort, own.sampling)
+        except ValueError as error:
+            raise InputError(str(error)) from None
 
 
 def on_a_grid(config: Settings) -> str:
     """Return what there is no noise on a grid for, if that is asked for."""
-    return "--noise-correlation banded" if config.of(Sampled).banded else ""
+    correlation = config.of(Sampled).noise_correlation
+    return "" if correlation == "none" else f"--noise-correlation {correlation}"
 
 
 def under_masks(config: Settings) -> str:
     """Return why sums could not be masked, if they could not."""
-    if not config.of(Sampled).banded:
-        return ""
-    return "--noise-correlation banded is for a server that sees the sums; use none"
+    shared = on_a_grid(config)
+    return f"{shared} is for a server that sees the sums; use none" if shared else ""
 
 
 def no_shares(config: Settings) -> str:
     """Return why nodes could not add the noise, if they could not."""
     own = config.of(Sampled)
-    if own.banded:
+    if own.banded or own.cyclic:
         return "nodes keep no noise from round to round; use --noise-correlation none"
     if not own.allocated:
         return ""

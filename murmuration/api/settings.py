@@ -303,18 +303,20 @@ class StrategySettings(TypedDict, total=False):
     """Only for uls, dp-fedavg, adaptive, aup, nonprivate. Most judgements of a user in the
     whole run. [default: all]"""
 
-    sampling: Literal["poisson", "allocation", "truncated-poisson"]
+    sampling: Literal["poisson", "allocation", "truncated-poisson", "cyclic"]
     """Only for uls, dp-fedavg. Who is in a round. poisson: each user by a coin of their own.
     allocation: each user in one random round of every users / --cohort. truncated-poisson:
-    coins, tossed again where more than --max-cohort come up. [default: poisson]"""
+    coins, tossed again where more than --max-cohort come up. cyclic: users / --cohort groups in
+    turn, everybody of each, with --noise-correlation blt. [default: poisson]"""
 
     max_cohort: int
     """Only for uls, dp-fedavg. Most users in a round, with --sampling truncated-poisson.
     [default: what one cohort in a million exceeds]"""
 
-    noise_correlation: Literal["none", "banded"]
+    noise_correlation: Literal["none", "banded", "blt"]
     """Only for uls, dp-fedavg. Noise of several rounds. none: independent. banded: each round
-    takes back some of the noise before it, and groups of users take turns. [default: none]"""
+    takes back some of the noise before it, and groups of users take turns. blt: so, too, with
+    --sampling cyclic and no coins. [default: none]"""
 
     bands: int
     """Only for uls, dp-fedavg. --noise-correlation banded: how many rounds share noise, and

@@ -91,10 +91,11 @@ def plan(
         sampling: uls, dp-fedavg: who is in a round. poisson: each user by a coin of their own.
             allocation: each user in one random round of every users / cohort; then it is told
             what Poisson sampling would need. truncated-poisson: coins, and at most so many users
-            in a round, which is told.
+            in a round, which is told. cyclic: users / cohort groups in turn, with blt.
         noise_correlation: uls, dp-fedavg: noise of several rounds. none: independent. banded: each
             round takes back some of the noise before it; then it is told how large the error is
-            over that of independent noise, for several numbers of bands.
+            over that of independent noise, for several numbers of bands. blt: so, too, with
+            cyclic sampling, over the same turns and over Poisson sampling.
         bands: Of banded noise; without it the number that has the least error.
         variant: aup: variant.
         adaptation: aup centred: how the radius adapts.
@@ -203,9 +204,14 @@ def plan(
         raise InputError("--bands is for --noise-correlation banded, and at least 2")
     if banded and (sampling != "poisson" or optimize):
         raise InputError("--noise-correlation banded: leave out --sampling and --optimize")
+    cyclic = noise_correlation == "blt"
+    if cyclic != (sampling == "cyclic") or (cyclic and optimize):
+        raise InputError(
+            "--sampling cyclic and --noise-correlation blt go together, without --optimize"
+        )
     if choose and users:
         usual = usual_cohort(users)
-        cohort = whole_blocks(users, usual) if allocated else usual
+        cohort = whole_blocks(users, usual) if allocated or cyclic else usual
     try:
         coins = _hold_out(heldout, heldout_epsilon, epsilon, neighbours)
         asked = PlanQuery(
@@ -229,6 +235,7 @@ def plan(
             sampling == "truncated-poisson",
             banded,
             bands,
+            cyclic,
         )
         registry.check_adjacency(strategy, neighbours)
         about_rows = {
@@ -263,14 +270,22 @@ def plan(
         "strategy": strategy,
         "adjacency": neighbours.value,
         "user_isolation": user_isolation(batch_users),
-        **({"correlation": about_correlation(numbers)} if banded else {}),
+        **({"correlation": about_correlation(numbers)} if banded or cyclic else {}),
         "chosen": "cohort" if choose else "",
         **from_survey,
     }
 
 
 def about_correlation(numbers: Mapping[str, Any]) -> str:
-    """Return which noise suits, by the errors of a plan with noise in bands."""
+    """Return which noise suits, by the errors of a plan with correlated noise."""
+    if "error_over_poisson" in numbers:
+        error = numbers["error_over_poisson"]
+        more = f"{error - 1.0:.1%} more" if error >= 1.0 else f"{1.0 - error:.1%} less"
+        return (
+            f"With --noise-correlation blt there is {more} noise in iterates and result than with "
+            "independent noise and Poisson sampling at the same promise, which rests on no secret "
+            "coins here"
+        )
     bands = int(numbers["bands"])
     error = numbers[f"error_with_{bands}_bands"]
     if error >= 1.0:

@@ -4,6 +4,7 @@ The distributions of single releases are discretized so that they err towards a 
 they add up is ``privacy.accounting.convolution``, with a bound on its rounding.
 """
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -283,18 +284,20 @@ def by_part(events: Iterable[tuple[Event, int]]) -> list[list[tuple[Event, int]]
     """Return what a user of each part is exposed to: the events of the part, and all that have
     none. Of parts whose users are exposed to the same, one.
 
-    One list with everything if no event belongs to a part.
+    Into as many groups as there are bands users are divided for each number of bands anew: whoever
+    is in a part of one division may be in any of another. One list with everything if no event
+    belongs to a part.
     """
-    events = list(events)
-    parts = sorted({event.part for event, _ in events if isinstance(event, ParallelEvent)})
-    if not parts:
-        return [events]
-    exposed = (
-        tuple(
-            (event.event, times) if isinstance(event, ParallelEvent) else (event, times)
-            for event, times in events
-            if not isinstance(event, ParallelEvent) or event.part == part
-        )
-        for part in parts
+    everybody: list[tuple[Event, int]] = []
+    divisions: dict[int, dict[int, list[tuple[Event, int]]]] = {}
+    for event, times in events:
+        if isinstance(event, ParallelEvent):
+            bands = event.event.bands if isinstance(event.event, BandedGaussian) else 0
+            parts = divisions.setdefault(bands, {})
+            parts.setdefault(event.part, []).append((event.event, times))
+        else:
+            everybody.append((event, times))
+    distinct = (
+        dict.fromkeys(tuple(parts[part]) for part in sorted(parts)) for parts in divisions.values()
     )
-    return [list(part) for part in dict.fromkeys(exposed)]
+    return [[*everybody, *itertools.chain(*one)] for one in itertools.product(*distinct)]

@@ -10,6 +10,7 @@ and leads to its class: a frozen dataclass of numbers, texts and booleans with a
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
@@ -266,7 +267,7 @@ class BandedGaussian:
 
     ``noise_multiplier`` is the standard deviation of the independent noise behind it over the clip
     norm, ``probability`` that with which a user of the group is in. Charged as a ``ParallelEvent``
-    of the group, whose rounds are ``bands`` apart; see ``privacy.continual.banded_sum``.
+    of the group, whose rounds are ``bands`` apart; see ``privacy.continual.banded``.
     Guarantee: the loss of one user of the group who is added, removed or zeroed out.
     """
 
@@ -288,6 +289,67 @@ class BandedGaussian:
                 "be in another group; use add-remove or zero-out, or independent noise"
             )
         return PoissonGaussian(self.probability, self.noise_multiplier).loss(adjacency, interval)
+
+
+@dataclass(frozen=True)
+class BufferedGaussian:
+    """All sums of so many ``rounds`` to which no user adds in two that are less than ``separation``
+    apart, with buffered linear Toeplitz noise: one Gaussian release, spread over time.
+
+    ``noise_multiplier`` is the standard deviation of the independent noise behind it over what one
+    user can add to all of it. Charged whole with the first round
+    (``privacy.continual.buffered``); whatever breaks the noise off begins another, which pays for
+    itself. Guarantee: that of one Gaussian release under every relation.
+    """
+
+    kind: ClassVar[str] = "blt-gaussian"
+    rounds: int
+    separation: int
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        check_gaussian(self.noise_multiplier, 1.0)
+        for number in (self.rounds, self.separation):
+            if not (type(number) is int and number >= 1):
+                raise ValueError(f"rounds and separation are whole numbers ≥ 1, got {number!r}")
+
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
+        """That of a Gaussian sum of everybody."""
+        return PoissonGaussian(1.0, self.noise_multiplier).loss(adjacency, interval)
+
+
+@dataclass(frozen=True)
+class BufferedLater(BufferedGaussian):
+    """A later round of a ``BufferedGaussian``, which its first has paid for.
+
+    A ledger takes it only where that is so: the round before was charged last, it is of the same
+    release, and that is not over.
+    """
+
+    kind: ClassVar[str] = "blt-later"
+
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
+        """None, for certain: it was charged with the first."""
+        del adjacency
+        return (DiscretePMF.worst(0.0, 0.0, interval),)
+
+    def paid_by(self, event: object) -> int:
+        """Return for how many rounds an event pays: those of its release, of whose first it is; 0
+        for any other event."""
+        first = BufferedGaussian(self.rounds, self.separation, self.noise_multiplier)
+        return self.rounds if event == first else 0
+
+    def check_paid(self, round_: int, before: Iterable[tuple[object, int]]) -> None:
+        """ValueError unless the latest release ``before``, (event, round), has this round next."""
+        left, last = 0, 0
+        for event, at in before:
+            left = self.paid_by(event) or (left if event == self else 0)
+            left, last = left - 1, at
+        if left < 1 or round_ != last + 1:
+            raise ValueError(
+                f"round {round_} of a run with shared noise without the one before, or without the "
+                "first, which pays"
+            )
 
 
 @dataclass(frozen=True)
@@ -374,6 +436,8 @@ _KINDS: dict[str, type] = {
         HoldOut,
         ContinuedSum,
         BandedGaussian,
+        BufferedGaussian,
+        BufferedLater,
         RandomStopping,
         Unprotected,
     )

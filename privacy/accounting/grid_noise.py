@@ -88,6 +88,8 @@ class DiscretizedGaussian:
 
     def __post_init__(self) -> None:
         sampled = hasattr(self.event, "probability") or isinstance(self.event, AllocatedGaussian)
+        # Noise that rounds share is not on a grid: its event has bands.
+        sampled = sampled and not hasattr(self.event, "bands")
         if not (sampled and hasattr(self.event, "noise_multiplier")):
             raise ValueError(f"there is no discrete form of {self.event!r}")
         if not (type(self.dimension) is int and self.dimension >= 1):

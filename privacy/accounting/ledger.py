@@ -223,8 +223,16 @@ class Ledger:
         From then on they count as spent: nothing beyond them may use up what they need.
 
         Raises:
+            LedgerError: rounds were charged that share other noise than the plan's.
             BudgetExceeded: the plan does not fit.
         """
+        try:
+            self._account.check_shared_noise(planned)
+        except ValueError as error:
+            raise LedgerError(
+                f"{self.path}: {error}: a run may not change its noise; resume it with what it was "
+                "begun with, or choose another --out"
+            ) from None
         if self.budget is not None:
             cost = self._cost(planned.items(), accountant.INTERVAL)
             if not cost <= self.budget:

@@ -13,7 +13,7 @@ How lines are chained and kept: ``privacy.accounting.chained_record``.
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from murmuration.privacy.accounting.allocation import AllocatedLater
 from murmuration.privacy.accounting.chained_record import Contents
 from murmuration.privacy.accounting.events import (
     BandedGaussian,
+    BufferedGaussian,
+    BufferedLater,
     ContinuedSum,
     Event,
     ParallelEvent,
@@ -163,10 +165,10 @@ class Account:
         """ValueError for a release that an earlier one should have paid for, and has not, or that
         is not of the group whose turn it is."""
         self._check_group(event, round_)
-        paid_before = ContinuedSum | AllocatedLater
-        if isinstance(event, ParallelEvent) and isinstance(event.event, paid_before):
+        of_everybody = ContinuedSum | AllocatedLater | BufferedGaussian
+        if isinstance(event, ParallelEvent) and isinstance(event.event, of_everybody):
             raise ValueError(f"release {round_} is of everybody, and not of a part")
-        if isinstance(event, AllocatedLater):
+        if isinstance(event, AllocatedLater | BufferedLater):
             event.check_paid(
                 round_, [(c.event, c.round) for c in self.charges if c.covers == label]
             )
@@ -199,6 +201,18 @@ class Account:
         if last != inner and any(isinstance(one, BandedGaussian) for one in (last, inner)):
             raise ValueError(f"round {round_} divides the users otherwise than those before")
 
+    def check_shared_noise(self, planned: Iterable[Event]) -> None:
+        """ValueError for a plan whose rounds share other noise than those that were charged."""
+        before, now = (
+            {shared for event in these if (shared := _shared(event))}
+            for these in ({charge.event for charge in self.charges}, planned)
+        )
+        if before and now and before != now:
+            raise ValueError(
+                f"its rounds share noise as {min(map(str, before))}, and the plan is "
+                f"{min(map(str, now))}"
+            )
+
     def first_uncharged(self) -> int:
         """The first round, from 1, that has no charge."""
         charged = {charge.round for charge in self.charges}
@@ -206,6 +220,14 @@ class Account:
         while round_ in charged:
             round_ += 1
         return round_
+
+
+def _shared(event: Event) -> Event | None:
+    """What an event says of the noise that several rounds share; None if it says nothing."""
+    if isinstance(event, BufferedGaussian):
+        return BufferedGaussian(event.rounds, event.separation, event.noise_multiplier)
+    inner = event.event if isinstance(event, ParallelEvent) else None
+    return inner if isinstance(inner, BandedGaussian) else None
 
 
 def account_of(contents: Contents, path: Path) -> Account:

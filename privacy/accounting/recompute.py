@@ -9,6 +9,7 @@ dp-accounting has no event for is left out of the comparison, and named with the
 Murmuration counts it (``RULES``).
 """
 
+import itertools
 import json
 import math
 import sys
@@ -50,6 +51,11 @@ RULES = {
     "banded-gaussian": "banded noise: users are in one of as many groups as there are bands, whose "
     "turn a round is; the noise of a round is correlated with that of the rounds before, in which "
     "none of the group were, so a round costs its group one sampled Gaussian",
+    "blt-gaussian": "buffered linear Toeplitz noise: users are in one of as many groups as rounds "
+    "are to be apart, all of whom take part when it is their turn; what one of them adds to C x is "
+    "no longer than the clip norm, so all rounds are one Gaussian release, spread over time, which "
+    "is charged whole with the first",
+    "blt-later": "later rounds with that noise: charged with the first",
     "random-stopping": "the best of K candidates, K truncated negative binomial (eta, gamma): "
     "D'(l) = D(l) + (1 + eta) min over m >= 1 of ((1 - 1/m) D(m) + log(1/gamma) / m) + log E[K] / "
     "(l - 1), D the worst candidate's Renyi divergence: log E of (1 - h) exp(rounds of sampled "
@@ -59,7 +65,13 @@ RULES = {
 }
 _WRAPPED = ("on-part", "on-grid")
 #: What costs as much as a Poisson-sampled Gaussian sum, by their rules.
-_SAMPLED = ("tested-gaussian", "group-gaussian", "banded-gaussian", "truncated-gaussian")
+_SAMPLED = (
+    "tested-gaussian",
+    "group-gaussian",
+    "banded-gaussian",
+    "truncated-gaussian",
+    "blt-gaussian",
+)
 _COMPUTED = ("poisson-gaussian", "mixture-gaussian", "pure-dp", "permute-and-flip", "laplace-noise")
 
 Charges = list[tuple[Mapping[str, Any], int]]
@@ -81,25 +93,29 @@ def by_our_rules(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[str]:
 
 def training(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[Charges]:
     """Return what dp-accounting has events for, as a user of each part is exposed to it."""
-    charges = list(charges)
-    parts = sorted({event["part"] for event, _ in charges if event["kind"] == "on-part"})
-    result = []
-    for part in parts or [None]:
-        of_part: Charges = []
-        for event, times in charges:
-            if event["kind"] == "on-part":
-                if event["part"] != part:
-                    continue
-                event = event["event"]
-            if event["kind"] == "on-grid":
-                event = event["event"]
-            if event["kind"] in _SAMPLED:
-                names = ("probability", "noise_multiplier")
-                event = {"kind": "poisson-gaussian", **{name: event[name] for name in names}}
-            if event["kind"] in _COMPUTED:
-                of_part.append((event, times))
-        if of_part not in result:
-            result.append(of_part)
+    everybody: Charges = []
+    divisions: dict[int, dict[int, Charges]] = {}
+    for event, times in charges:
+        of_part = everybody
+        if event["kind"] == "on-part":
+            part, event = event["part"], event["event"]
+            of_part = divisions.setdefault(event.get("bands", 0), {}).setdefault(part, [])
+        if event["kind"] == "on-grid":
+            event = event["event"]
+        if event["kind"] in _SAMPLED:
+            event = {
+                "kind": "poisson-gaussian",
+                "probability": event.get("probability", 1.0),
+                "noise_multiplier": event["noise_multiplier"],
+            }
+        if event["kind"] in _COMPUTED:
+            of_part.append((event, times))
+    result: list[Charges] = []
+    of_division = ([parts[part] for part in sorted(parts)] for parts in divisions.values())
+    for one in itertools.product(*of_division):
+        exposed = [*everybody, *itertools.chain(*one)]
+        if exposed not in result:
+            result.append(exposed)
     return result
 
 
@@ -107,21 +123,25 @@ def unpaid(charges: Iterable[tuple[Mapping[str, Any], int]]) -> int:
     """Return how many releases that a first one pays for, of a sum that grows or of a block, were
     charged to no first one of theirs."""
     charges, paid, result = list(charges), Counter[float](), 0
-    blocks: Counter[tuple[int, float]] = Counter()
+    left: Counter[tuple[float, ...]] = Counter()  # rounds that are paid for, and not charged
     for event, times in charges:
         if event["kind"] == "poisson-gaussian" and event["probability"] == 1.0:
             paid[event["noise_multiplier"]] += times
         first = event["event"] if event["kind"] == "on-grid" else event
-        if first["kind"] == "allocated-gaussian":
-            later = first.get("released", first["rounds"]) - 1
-            blocks[first["rounds"], first["noise_multiplier"]] += later * times
+        if first["kind"] in ("allocated-gaussian", "blt-gaussian"):
+            left[_run_of(first)] += (first.get("released", first["rounds"]) - 1) * times
+        if event["kind"] in ("allocated-later", "blt-later"):
+            left[_run_of(event)] -= times
     for event, times in charges:
-        if event["kind"] == "allocated-later":
-            block = event["rounds"], event["noise_multiplier"]
-            result += max(0, times - blocks[block])
         if event["kind"] == "continued-sum":
             result += max(0, times - (event["releases"] - 1) * paid[event["noise_multiplier"]])
-    return result
+    return result + sum(max(0, -rounds) for rounds in left.values())
+
+
+def _run_of(event: Mapping[str, Any]) -> tuple[float, ...]:
+    """What a first round and those that it pays for have in common; only blocks have no
+    separation."""
+    return event["rounds"], event.get("separation", 0), event["noise_multiplier"]
 
 
 def epsilon(

@@ -6,7 +6,7 @@ levels, about four for each doubling, and shown from the level before on. Nothin
 
 Whether a planned test or choice comes to pass may depend on the users, and figures about held-out
 users follow the last round: these count as charged from the start, as a run charges all of them in
-the end. So do later rounds of blocks, which cost nothing.
+the end. So do later rounds that a first one pays for, which cost nothing.
 """
 
 import math
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.allocation import AllocatedLater
 from murmuration.privacy.accounting.composition import of_one_group
-from murmuration.privacy.accounting.events import Event, ParallelEvent, PureDp
+from murmuration.privacy.accounting.events import BufferedLater, Event, ParallelEvent, PureDp
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 
@@ -99,5 +99,5 @@ class Spending:
 
 
 def _is_reserved(event: Event) -> bool:
-    reserved = PureDp | HoldOut | AllocatedLater
+    reserved = PureDp | HoldOut | AllocatedLater | BufferedLater
     return isinstance(event.event if isinstance(event, ParallelEvent) else event, reserved)

@@ -1,40 +1,55 @@
 """Noise that later rounds take back in part: a banded factor, chosen for what a model adds up.
 
-With C lower-triangular, Toeplitz and of b bands (c_0 … c_(b−1) on the diagonal and below it), round
-t gets the noise (C⁻¹ z)_t, z independent: w_t = (z_t − c_1 w_(t−1) − … − c_(b−1) w_(t−b+1)) / c_0.
-Only the last b − 1 of these vectors need to be known. What is computed from the releases by a
-matrix A (an optimizer's iterates, say) then has noise A C⁻¹ z instead of A z.
+With C of b bands (c_0 … c_(b−1) on the diagonal and below it) round t gets the noise
+w_t = (z_t − c_1 w_(t−1) − … − c_(b−1) w_(t−b+1)) / c_0: only the last b − 1 of these vectors need
+to be known.
 
-C is scaled so that no column is longer than 1; what that is good for is in
-``privacy.continual.banded_sum``. It is chosen by minimising ‖A C⁻¹‖_F over its coefficients
-(Choquette-Choo et al. 2023, (Amplified) Banded Matrix Factorization; McKenna 2024 for Toeplitz
-factors), from the square root of the matrix of prefix sums on (``square_root``). With d the
-coefficients of C⁻¹ that is dᵀ H d, where H adds up the products of A's columns along diagonals, so
-a step of the search costs T² operations.
+C is scaled so that no column is longer than 1. Users are divided once into b groups, each by their
+own name alone; round t is of group t mod b, and within it a user's coin decides, b times as likely
+as if all were asked.
 
-Legend: T rounds, B bands, R rows of A.
+**The guarantee** (Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta and Xu 2023, (Amplified)
+Banded Matrix Factorization, Theorem 4). The releases are C⁻¹ (C x + z), row by row, so they tell
+what C x + z tells. A user of a group can be in rounds b apart only, and column t of C has entries
+in rows t … t + b − 1 only: what the user adds in two of their rounds is in different rows. In one
+of them it is c ⊗ v, with v of at most the clip norm and known from what was released before; all
+else in these rows is the others' sums, which depend on the user through earlier releases alone. As
+‖c‖ ≤ 1 these rows are one Poisson-sampled Gaussian sum, released row by row, and the rounds of the
+group compose. So a run costs each user the rounds of their own group, and no more than ⌈T/b⌉ of
+them.
+
+**Adjacency.** It holds where a user *comes or goes* (``add-remove``) and where their part becomes
+nothing (``zero-out``): the others stay in their groups, because a group is a function of one's own
+name. It is claimed for no other. The theorem is of data that come or go, and whoever is replaced by
+somebody of another name would be in another group, whose rounds would have to be paid for, too.
+
+C is chosen by minimising ‖A C⁻¹‖_F over its coefficients (the same paper; McKenna 2024 for Toeplitz
+factors), from the square root of the matrix of prefix sums on (``square_root``).
+
+Legend: T rounds, B bands.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from murmuration.privacy.accounting.events import BandedGaussian, ParallelEvent
 from murmuration.privacy.continual.square_root import SquareRoot
-
-#: Coefficients are whole multiples of this, toward zero: the same numbers wherever they are chosen,
-#: and columns that are no longer than 1, not even by rounding.
-_GRID = 2.0**-20
+from murmuration.privacy.continual.toeplitz import GRID, ToeplitzFactor, Workload
 
 
 @dataclass(frozen=True)
-class Banded:
+class Banded(ToeplitzFactor):
     """C, by its ``coefficients`` c_0 … c_(b−1).
 
     Raises:
         ValueError: the first is not positive, one is not finite, or a column is longer than 1.
     """
 
+    replaceable: ClassVar[bool] = False
     coefficients: tuple[float, ...]
 
     def __post_init__(self) -> None:
@@ -48,79 +63,63 @@ class Banded:
     def scaled(cls, row_B: np.ndarray) -> "Banded":
         """The factor of such coefficients whose columns have length 1, but for a few grid steps."""
         row_B = row_B / np.linalg.norm(row_B)
-        return cls(tuple((np.trunc(row_B / _GRID) * _GRID).tolist()))
+        return cls(tuple((np.trunc(row_B / GRID) * GRID).tolist()))
+
+    @classmethod
+    def chosen(cls, added: Workload, bands: int) -> "Banded":
+        """The factor of so many bands that has the least error, as far as the search finds it;
+        never more than the square root's, or than that of independent noise."""
+        if bands == 1:
+            return cls((1.0,))
+        from scipy import optimize  # dear to import, for this alone
+
+        def log_error(below_B: np.ndarray) -> tuple[float, np.ndarray]:
+            """The logarithm of ‖c‖² dᵀ H d where c_0 = 1 and the others are given, and its
+            slope."""
+            row_B = np.append(1.0, below_B)
+            if (noise := added.log_noise(row_B)) is None:
+                return 1e3, np.zeros(len(below_B))
+            length = float(row_B @ row_B)
+            return math.log(length) + noise[0], (2.0 * row_B / length + noise[1])[1:]
+
+        start_B = SquareRoot(bands).coefficients_W
+        tried = optimize.minimize(log_error, start_B[1:], jac=True, method="L-BFGS-B")
+        candidates = [cls.scaled(np.append(1.0, tried.x)), cls.scaled(start_B)]
+        candidates.append(cls((1.0, *[0.0] * (bands - 1))))
+        return min(candidates, key=added.error)
 
     @property
     def bands(self) -> int:
         """Return b."""
         return len(self.coefficients)
 
-    def inverse_T(self, rounds: int) -> np.ndarray:
-        """The coefficients of C⁻¹, float64 (T,): how much of z_(t−k) is in the noise of round t."""
-        return _inverse_T(np.array(self.coefficients), rounds)
+    @property
+    def groups(self) -> int:
+        """Return b."""
+        return self.bands
 
-    def row_norm(self, rounds: int) -> float:
-        """Return the length of C⁻¹'s longest row, which is the last: by how much the noise of a
-        round exceeds that of a coordinate of z."""
-        return float(np.linalg.norm(self.inverse_T(rounds)))
+    @property
+    def parameters(self) -> tuple[float, ...]:
+        """Return the coefficients."""
+        return self.coefficients
 
+    def row_T(self, rounds: int) -> np.ndarray:
+        """Return the coefficients, and zeros after them."""
+        return np.pad(self.coefficients, (0, max(0, rounds - self.bands)))[:rounds]
 
-@dataclass(frozen=True)
-class Workload:
-    """A, of which factors need ``gram_TT`` alone: H, float64 (T, T)."""
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Return c_1 … c_(b−1), for the noise of the rounds before, the last first."""
+        return self.coefficients[1:]
 
-    gram_TT: np.ndarray
+    def remember(self, before: Sequence[np.ndarray], noise_D: np.ndarray) -> list[np.ndarray]:
+        """The noise of the last b − 1 rounds, the last first."""
+        return [noise_D, *before][: self.bands - 1]
 
-    @classmethod
-    def of_matrix(cls, matrix_RT: np.ndarray) -> "Workload":
-        """The workload of a matrix: row r says how much each round's release counts in it."""
-        gram_TT = matrix_RT.T @ matrix_RT
-        for t in range(len(gram_TT) - 2, -1, -1):
-            gram_TT[t, :-1] += gram_TT[t + 1, 1:]
-        return cls(gram_TT)
-
-    def error(self, factor: Banded) -> float:
-        """‖A C⁻¹‖_F / ‖A‖_F: root mean square noise over that of A z."""
-        inverse_T = factor.inverse_T(len(self.gram_TT))
-        return math.sqrt(float(inverse_T @ self.gram_TT @ inverse_T) / self.gram_TT[0, 0])
-
-    def factor(self, bands: int) -> Banded:
-        """The factor of so many bands that has the least error, as far as the search finds it;
-        never more than the square root's, or than that of independent noise."""
-        if bands == 1:
-            return Banded((1.0,))
-        from scipy import optimize  # dear to import, for this alone
-
-        start_B = SquareRoot(bands).coefficients_W
-        tried = optimize.minimize(self._log_error, start_B[1:], jac=True, method="L-BFGS-B")
-        candidates = [Banded.scaled(np.append(1.0, tried.x)), Banded.scaled(start_B)]
-        candidates.append(Banded((1.0, *[0.0] * (bands - 1))))
-        return min(candidates, key=self.error)
-
-    def _log_error(self, below_B: np.ndarray) -> tuple[float, np.ndarray]:
-        """The logarithm of ‖c‖² dᵀ H d where c_0 = 1 and the others are given, and its slope."""
-        row_B, rounds = np.append(1.0, below_B), len(self.gram_TT)
-        with np.errstate(all="ignore"):
-            inverse_T = _inverse_T(row_B, rounds)
-            pull_T = self.gram_TT @ inverse_T
-            square = float(inverse_T @ pull_T)
-            if not 0.0 < square < 1e200:  # C⁻¹ grows without bound
-                return 1e3, np.zeros(len(below_B))
-            twice_T = _filtered(row_B, inverse_T)
-        length = float(row_B @ row_B)
-        slope_B = [
-            2.0 * row_B[k] / length - 2.0 * float(pull_T[k:] @ twice_T[: rounds - k]) / square
-            for k in range(1, len(row_B))
-        ]
-        return math.log(length * square), np.array(slope_B)
-
-
-def _inverse_T(row_B: np.ndarray, rounds: int) -> np.ndarray:
-    return _filtered(row_B, np.eye(1, rounds)[0])
-
-
-def _filtered(row_B: np.ndarray, signal_T: np.ndarray) -> np.ndarray:
-    """C⁻¹ times a vector."""
-    from scipy import signal  # dear to import
-
-    return np.asarray(signal.lfilter([1.0], row_B, signal_T))
+    def event(
+        self, round_: int, probability: float, noise_multiplier: float, *, begins: bool
+    ) -> ParallelEvent:
+        """One sampled sum of the group whose turn it is."""
+        del begins
+        event = BandedGaussian(self.bands, probability, noise_multiplier)
+        return ParallelEvent((round_ - 1) % self.bands, event)

@@ -126,8 +126,10 @@ class AllocationSampler:
         check_block(self.rounds, 1.0)
 
     @classmethod
-    def for_cohort(cls, users: int, cohort: int) -> "AllocationSampler":
-        """Blocks of users / cohort rounds.
+    def for_cohort(
+        cls, users: int, cohort: int, sampling: str = "allocation"
+    ) -> "AllocationSampler":
+        """Blocks of users / cohort rounds; ``sampling`` is named where there are none.
 
         Each user is in a round with probability 1/b, independently of the others, so nothing but
         b must be whole: ``cohort`` is users / b, to a whole number.
@@ -142,7 +144,7 @@ class AllocationSampler:
                 return cls(rounds)
         able = " or ".join(f"--cohort {round(users / b):,} ({b} rounds)" for b in reversed(fits))
         raise ValueError(
-            f"--sampling allocation puts each of {users:,} users into one of a whole number of "
+            f"--sampling {sampling} puts each of {users:,} users into one of a whole number of "
             f"rounds, and --cohort {cohort:,} would take {near:.3g}: use {able}"
         )
 
@@ -187,8 +189,6 @@ def _one_among(places: int, key: bytes, names_N: np.ndarray) -> np.ndarray:
 #: What users are divided into groups by, beside their names: a name is made with the run's salt,
 #: and in which group somebody is need not be secret.
 _GROUPS = b"groups of users, which take turns"
-#: Groups of users: each is a kind of charge in a stated plan.
-MOST_GROUPS = 60
 
 
 @dataclass(frozen=True)
@@ -198,15 +198,15 @@ class CyclicSampler:
     Who is in which group depends on one's own name alone, is the same in all rounds and may be
     known. Coins are as in ``PoissonSampler``, and as secret: those of a group are tossed every so
     many rounds, and come up so much more often that ``probability`` of all users are in a round, on
-    average.
+    average. With a probability of one in so many groups everybody of a group is in, by no coin.
     """
 
     probability: float
     groups: int
 
     def __post_init__(self) -> None:
-        if not (type(self.groups) is int and 1 <= self.groups <= MOST_GROUPS):
-            raise ValueError(f"users take turns in 1 to {MOST_GROUPS} groups, got {self.groups!r}")
+        if not (type(self.groups) is int and self.groups >= 1):
+            raise ValueError(f"users take turns in at least one group, got {self.groups!r}")
         if self.groups * self.probability > 1.0 + 1e-9:
             raise ValueError(
                 f"a round of one group of {self.groups} has {1 / self.groups:.3g} of the users at "

@@ -104,8 +104,10 @@ def check(config: RunConfig) -> None:
         )
     if config.of(Sampled).sampling != "poisson":
         raise InputError("a search is with --sampling poisson: no bound is here for others")
-    if config.of(Sampled).banded:
-        raise InputError("a search is with --noise-correlation none: no bound is here for banded")
+    if (correlation := config.of(Sampled).noise_correlation) != "none":
+        raise InputError(
+            f"a search is with --noise-correlation none: no bound is here for {correlation}"
+        )
     if config.noise == "distributed" or config.accept_ledger_loss:
         raise InputError("a search is without --noise distributed and --accept-ledger-loss")
 

@@ -25,6 +25,8 @@ from murmuration.privacy.accounting import accountant, events
 from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.composition import INTERVAL, of_several_runs
 from murmuration.privacy.accounting.events import (
+    BufferedGaussian,
+    BufferedLater,
     ContinuedSum,
     Event,
     ParallelEvent,
@@ -86,9 +88,10 @@ class StatedPlan:
         first one pays for; what is of a part of the users pays for none, nor is it paid for."""
         counts, releases = _counted(self.charges), Counter[PoissonGaussian]()
         for event, count in counts.items():
-            if not isinstance(getattr(event, "event", event), AllocatedLater | ContinuedSum):
+            inner, free = getattr(event, "event", event), AllocatedLater | ContinuedSum
+            if not isinstance(inner, free | BufferedGaussian) or type(event) is BufferedGaussian:
                 continue
-            if isinstance(event, AllocatedLater):
+            if isinstance(event, AllocatedLater | BufferedLater):
                 paid = sum(n * max(0, event.paid_by(e) - 1) for e, n in counts.items())
                 if count > paid:
                     return True
@@ -244,7 +247,7 @@ def _spread(event: Event) -> float:
     if isinstance(event, DiscretizedGaussian):
         event = event.event
     noise = float(getattr(event, "noise_multiplier", math.inf))
-    if isinstance(event, AllocatedLater):
+    if isinstance(event, AllocatedLater | BufferedLater):
         return 0.0
     if isinstance(event, AllocatedGaussian):
         with np.errstate(over="ignore"):

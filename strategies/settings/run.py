@@ -76,12 +76,12 @@ class Settings(
     def cohort_of(self, registered: int) -> int:
         """Return the expected number of users in a round: as given, else by ``usual_cohort``.
 
-        Under ``add-remove`` how many registered is private: it decides nothing here. Where users
-        are allocated to rounds, as many as make a whole number of rounds.
+        Under ``add-remove`` how many registered is private: it decides nothing here. Where all
+        users are to be in a whole number of rounds, as many as that takes.
         """
         if self.cohort:
             return self.cohort
-        if self.of(Sampled).allocated:
+        if self.of(Sampled).in_blocks:
             users = self.trained_on(registered)
             return whole_blocks(users, usual_cohort(users))
         if self.private and not self.users and self.adjacency == Adjacency.ADD_REMOVE.value:

@@ -15,7 +15,8 @@ from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.analytic_gaussian import calibrate_noise
-from murmuration.privacy.continual.banded import Workload
+from murmuration.privacy.continual.banded import Banded
+from murmuration.privacy.continual.toeplitz import Workload
 from murmuration.strategies import registry
 from murmuration.strategies.adaptive import (
     DEFAULT_QUANTILE,
@@ -158,6 +159,32 @@ def test_the_error_of_banded_noise_beside_independent_noise():
     assert "error_with_2_bands" not in named
 
 
+CYCLIC = {**BLOCKS, "allocated": False, "cyclic": True}
+
+
+def test_the_error_of_buffered_noise_beside_both_kinds_of_independent_noise():
+    query = {**CYCLIC, "cohort": 540, "rounds": 20}
+    numbers = solve("uls", PlanQuery(**query, epsilon=8.0), ADD)
+    coins = solve("uls", PlanQuery(**{**query, "cyclic": False}, epsilon=8.0), ADD)
+    assert numbers["noise_multiplier"] == accountant.noise_multiplier_for(
+        8.0, delta=numbers["delta"], probability=1.0, rounds=1, adjacency=ADD
+    )
+    assert (numbers["rounds_apart"], numbers["rounds_of_a_user"]) == (5, 4)
+    assert numbers["error_over_same_turns"] < 1.0
+    spread = numbers["error_over_same_turns"] * math.sqrt(4)
+    expected = spread * numbers["noise_multiplier"] / coins["noise_multiplier"]
+    assert numbers["error_over_poisson"] == pytest.approx(expected, rel=1e-9)
+    assert ("less" if expected < 1 else "more") in about_correlation(numbers)
+    assert "no secret coins" in about_correlation(numbers)
+
+
+@pytest.mark.parametrize("left", ["users", "cohort", "delta", "rounds", "epsilon"])
+def test_what_is_not_solved_for_with_buffers(left):
+    query = {**CYCLIC, "epsilon": 3.0, "noise_multiplier": 2.0, left: None}
+    with pytest.raises(InputError, match=f"blt: --{left} is not solved for"):
+        solve("uls", PlanQuery(**query), ADD)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "users", "rounds", "best"),
@@ -173,7 +200,7 @@ def test_the_least_error_of_prefix_sums(epsilon, users, rounds, best):
                 epsilon, delta=1e-5, probability=min(1.0, bands / users),
                 rounds=-(-rounds // bands), adjacency=ADD,
             )  # fmt: skip
-            errors.append(sigma * added.error(added.factor(bands)))
+            errors.append(sigma * added.error(Banded.chosen(added, bands)))
     assert min(errors) / errors[0] == pytest.approx(best, abs=0.01)
 
 

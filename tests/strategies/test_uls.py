@@ -11,18 +11,28 @@ import torch
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
-from murmuration.privacy.accounting.events import PoissonGaussian, Unprotected
+from murmuration.privacy.accounting.events import (
+    BufferedGaussian,
+    BufferedLater,
+    PoissonGaussian,
+    Unprotected,
+)
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, LedgerError
 from murmuration.privacy.accounting.mixture import TruncatedGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.continual.banded import Banded
+from murmuration.privacy.continual.buffered import BufferedToeplitz
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
 from murmuration.privacy.mechanisms.distributed import DistributedNoise, against_server
 from murmuration.privacy.mechanisms.hold_out import HoldOut
-from murmuration.privacy.mechanisms.sampling import AllocationSampler, TruncatedSampler
+from murmuration.privacy.mechanisms.sampling import (
+    AllocationSampler,
+    CyclicSampler,
+    TruncatedSampler,
+)
 from murmuration.strategies import uls
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.uls import (
@@ -248,7 +258,7 @@ SETTINGS = {"sampling": "allocation", "users": 100, "cohort": 20, "delta": 1e-5}
         ({"strategy": "els"}, "--sampling is for --strategy uls and dp-fedavg, not els"),
         (
             {"sampling": "shuffled"},
-            "must be one of poisson, allocation, truncated-poisson",
+            "must be one of poisson, allocation, truncated-poisson, cyclic",
         ),
         ({"noise_correlation": "banded"}, "at the same time: use --sampling poisson"),
     ],
@@ -259,6 +269,7 @@ def test_settings_that_hold_nothing_are_refused_before_anything_is_read(strategy
         RunConfig.from_run_config({**SETTINGS, "strategy": strategy, "test": "t", **changes})
 
 
+BUFFERED = {"noise_correlation": "blt", "sampling": "cyclic"}
 CORRELATED = {"noise_correlation": "banded", "users": 100, "cohort": 20, "delta": 1e-5}
 
 
@@ -266,7 +277,20 @@ CORRELATED = {"noise_correlation": "banded", "users": 100, "cohort": 20, "delta"
     ("changes", "message"),
     [
         ({"noise_correlation": "none", "bands": 4}, "--bands is for --noise-correlation banded"),
-        ({"noise_correlation": "blt"}, "--noise-correlation must be one of none, banded"),
+        ({"noise_correlation": "tree"}, "--noise-correlation must be one of none, banded, blt"),
+        ({"noise_correlation": "blt"}, "--sampling cyclic and --noise-correlation blt go together"),
+        ({"sampling": "cyclic"}, "--noise-correlation blt go together"),
+        ({"sampling": "cyclic", "noise_correlation": "none"}, "give both, or neither"),
+        ({**BUFFERED, "bands": 4}, "--bands is for --noise-correlation banded"),
+        ({**BUFFERED, "cohort": 30}, "--sampling cyclic puts each of 100 users into one of a"),
+        ({**BUFFERED, "optimizer": "adam"}, "--noise-correlation blt is made for what"),
+        ({**BUFFERED, "rounds": 4_001}, "--noise-correlation blt is for at most 4,000 --rounds"),
+        ({**BUFFERED, "users": 0}, "--noise-correlation blt is chosen by how many users"),
+        ({**BUFFERED, "noise": "discrete"}, "is not for --noise-correlation blt"),
+        (
+            {**BUFFERED, "secure_aggregation": True},
+            "--noise-correlation blt is for a server that sees the sums; use none",
+        ),
         ({"adjacency": "replace"}, "--noise-correlation banded has no guarantee under replace"),
         ({"adjacency": "replace-labels"}, "use --adjacency add-remove or zero-out"),
         ({"users": 0}, "--users, use --adjacency zero-out, or use --noise-correlation none"),
@@ -313,6 +337,39 @@ def test_a_plan_with_bands_costs_what_its_dearest_group_does():
         plan(factor=FACTOR, cohort=34)
     with pytest.raises(ValueError, match="not on a grid"):
         plan(factor=FACTOR, discrete=DiscreteNoise(7))
+
+
+BUFFERS = BufferedToeplitz.scaled(np.array([0.6, 0.2]), np.array([0.7, 0.3]), 20, 5)
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_a_plan_with_buffers_costs_what_one_release_does(adjacency):
+    own = {"rounds": 20, "cohort": 20, "adjacency": adjacency}
+    made = UlsPlan.for_epsilon(3.0, **{**PLAN, **own}, factor=BUFFERS)
+    event = PoissonGaussian(1.0, made.noise_multiplier)
+    cost = accountant.epsilon([(event, 1)], adjacency=adjacency, delta=made.delta)
+    assert made.epsilon() == pytest.approx(cost, rel=1e-7)
+    assert made.epsilon() <= 3.0
+    assert cost == pytest.approx(3.0, abs=1e-3)
+    assert made.charges == {
+        BufferedGaussian(20, 5, made.noise_multiplier): 1,
+        BufferedLater(20, 5, made.noise_multiplier): 19,
+    }
+    assert made.sampler == CyclicSampler(0.2, 5)
+    assert made.sampler.of_group.probability == 1.0
+    with pytest.raises(ValueError, match="4 groups, and noise for 5"):
+        plan(factor=BUFFERS, cohort=25, rounds=20)
+    with pytest.raises(ValueError, match="round 21 of a factor for 20"):
+        plan(factor=BUFFERS, cohort=20, rounds=21)
+    with pytest.raises(ValueError, match="not on a grid"):
+        plan(factor=BUFFERS, cohort=20, rounds=20, discrete=DiscreteNoise(7))
+
+
+def test_the_account_of_buffers_names_no_coin():
+    text = uls.account(plan(factor=BUFFERS, cohort=20, rounds=20), "contributed one vector")
+    assert "everybody of a group took part, by no coin" in text
+    assert "up to 4 rounds" in text
+    assert "Poisson" not in text
 
 
 def test_the_account_says_which_noise_was_shared():

@@ -27,8 +27,9 @@ class Sampled(Retained):
         "poisson",
         "Who is in a round. poisson: each user by a coin of their own. allocation: each user in "
         "one random round of every users / --cohort. truncated-poisson: coins, tossed again where "
-        "more than --max-cohort come up. [default: poisson]",
-        choices=("poisson", "allocation", "truncated-poisson"),
+        "more than --max-cohort come up. cyclic: users / --cohort groups in turn, everybody of "
+        "each, with --noise-correlation blt. [default: poisson]",
+        choices=("poisson", "allocation", "truncated-poisson", "cyclic"),
     )
     max_cohort: int = setting(
         0,
@@ -39,8 +40,9 @@ class Sampled(Retained):
     noise_correlation: str = setting(
         "none",
         "Noise of several rounds. none: independent. banded: each round takes back some of the "
-        "noise before it, and groups of users take turns. [default: none]",
-        choices=("none", "banded"),
+        "noise before it, and groups of users take turns. blt: so, too, with --sampling cyclic and "
+        "no coins. [default: none]",
+        choices=("none", "banded", "blt"),
     )
     bands: int = setting(
         0,
@@ -62,8 +64,18 @@ class Sampled(Retained):
 
     @property
     def banded(self) -> bool:
-        """Return whether noise is correlated over the rounds."""
+        """Return whether noise is correlated over the rounds, and users are sampled."""
         return self.noise_correlation == "banded"
+
+    @property
+    def cyclic(self) -> bool:
+        """Return whether everybody of a group is in each of its rounds, and noise is correlated."""
+        return self.noise_correlation == "blt"
+
+    @property
+    def in_blocks(self) -> bool:
+        """Return whether a whole number of rounds has all users."""
+        return self.allocated or self.cyclic
 
 
 @dataclass(frozen=True)

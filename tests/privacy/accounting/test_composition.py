@@ -5,10 +5,11 @@ from by_dp_accounting import loss_of
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting import accountant, recompute
 from murmuration.privacy.accounting import events as charged_events
 from murmuration.privacy.accounting.composition import by_part, composed_epsilon, composition
 from murmuration.privacy.accounting.events import (
+    BandedGaussian,
     MixtureGaussian,
     ParallelEvent,
     PoissonGaussian,
@@ -130,6 +131,23 @@ def test_a_choice_in_a_part_is_added_to_the_rest_as_anywhere(others, held):
 def test_without_parts_nothing_changes():
     assert by_part([(GAUSSIAN, 2), (PURE, 1)]) == [[(GAUSSIAN, 2), (PURE, 1)]]
     assert by_part([]) == [[]]
+
+
+def test_groups_of_two_divisions_are_not_matched_by_their_numbers():
+    """Whoever is in group 1 of 2 may be in group 0 of 3: the dearest of both is what one pays."""
+    two, three = BandedGaussian(2, 0.3, 2.0), BandedGaussian(3, 0.4, 2.0)
+    charges = [
+        (ParallelEvent(0, two), 1), (ParallelEvent(1, two), 4),
+        (ParallelEvent(0, three), 4), (ParallelEvent(1, three), 1), (GAUSSIAN, 1),
+    ]  # fmt: skip
+    exposed = [(two, 4), (three, 4), (GAUSSIAN, 1)]
+    assert {frozenset(part) for part in by_part(charges)} >= {frozenset(exposed)}
+    terms = {"adjacency": TERMS["adjacency"], "delta": TERMS["delta"]}
+    cost = accountant.epsilon(charges, **terms)
+    assert cost == pytest.approx(accountant.epsilon(exposed, **terms), rel=1e-9)
+    stated = [(charged_events.to_json(event), times) for event, times in charges]
+    theirs = recompute.epsilon(stated, **{**TERMS, "interval": 1e-4})
+    assert theirs == pytest.approx(cost, abs=1e-4)
 
 
 def test_round_trip():

@@ -20,6 +20,8 @@ from murmuration.privacy.accounting import accountant, chained_record, events
 from murmuration.privacy.accounting.chained_record import ChainedRecord
 from murmuration.privacy.accounting.events import (
     BandedGaussian,
+    BufferedGaussian,
+    BufferedLater,
     ContinuedSum,
     Event,
     ParallelEvent,
@@ -27,6 +29,7 @@ from murmuration.privacy.accounting.events import (
     PureDp,
     Unprotected,
 )
+from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.ledger import (
     BudgetExceeded,
     Ledger,
@@ -630,6 +633,7 @@ def test_a_killed_process_leaves_its_charges_and_no_lock(path: Path) -> None:
 
 
 WHOLE, REST = PoissonGaussian(1.0, 4.0), ContinuedSum(4.0, 3)
+RUN, NEXT = BufferedGaussian(3, 2, 4.0), BufferedLater(3, 2, 4.0)
 BANDED, TWO_BANDS = BandedGaussian(3, 0.3, 2.0), BandedGaussian(2, 0.3, 2.0)
 
 
@@ -674,6 +678,23 @@ def test_groups_that_take_turns_are_charged_and_read(path):
             [(ParallelEvent(0, EVENT), 1, "sum"), (ParallelEvent(1, BANDED), 2, "other")],
             "otherwise than those before",
         ),
+        # Later rounds of buffered noise follow on the first, one after the other, as one release.
+        ([(NEXT, 2, "sum")], "without the first"),
+        ([(RUN, 1, "votes"), (NEXT, 2, "sum")], "without the first"),
+        ([(RUN, 1, "sum"), (NEXT, 3, "sum")], "without the one before"),
+        ([(RUN, 1, "sum"), (NEXT, 1, "sum")], "without the one before"),
+        ([(RUN, 1, "sum"), (NEXT, 2, "sum"), (NEXT, 2, "sum")], "without the one before"),
+        ([(RUN, 1, "sum"), (BufferedLater(3, 2, 0.1), 2, "sum")], "without the first"),
+        ([(RUN, 1, "sum"), (BufferedLater(3, 1, 4.0), 2, "sum")], "without the first"),
+        ([(RUN, 1, "sum"), (BufferedLater(9, 2, 4.0), 2, "sum")], "without the first"),
+        ([(RUN, 1, "sum"), (EVENT, 2, "sum"), (NEXT, 3, "sum")], "without the first"),
+        ([(WHOLE, 1, "sum"), (NEXT, 2, "sum")], "without the first"),
+        (
+            [(RUN, 1, "sum"), (NEXT, 2, "sum"), (NEXT, 3, "sum"), (NEXT, 4, "sum")],
+            "round 4 of a run",
+        ),
+        ([(ParallelEvent(0, RUN), 1, "sum")], "not of a part"),
+        ([(RUN, 1, "sum"), (ParallelEvent(1, NEXT), 2, "sum")], "not of a part"),
     ],
 )
 def test_what_costs_nothing_was_paid_for(path, charges, message):
@@ -698,3 +719,55 @@ def test_what_was_paid_for_costs_nothing(path):
         for number in (2, 3):
             ledger.charge(REST, round_=number, covers="sum")
     assert read_spent(path) == Counter({WHOLE: 1, REST: 2})
+
+
+def test_noise_that_was_broken_off_is_paid_for_again(path):
+    with promise(path) as ledger:
+        for event, round_ in ((RUN, 1), (NEXT, 2), (RUN, 2), (NEXT, 3), (NEXT, 4)):
+            ledger.charge(event, round_=round_, covers="sum")
+        expected = accountant.epsilon(
+            [(PoissonGaussian(1.0, 4.0), 2)], adjacency=ledger.adjacency, delta=ledger.delta
+        )
+        assert ledger.epsilon() == pytest.approx(expected, rel=1e-7)
+    assert read_spent(path) == Counter({RUN: 2, NEXT: 3})
+
+
+@pytest.mark.parametrize(
+    ("charged", "planned", "kept"),
+    [
+        (ParallelEvent(0, BANDED), {ParallelEvent(0, BANDED): 2, ParallelEvent(1, BANDED): 2}, 1),
+        (ParallelEvent(0, BANDED), {ParallelEvent(0, BandedGaussian(3, 0.3, 2.1)): 2}, 0),
+        (ParallelEvent(0, BANDED), {ParallelEvent(0, TWO_BANDS): 2}, 0),
+        (ParallelEvent(0, EVENT), {ParallelEvent(0, EVENT): 2}, 1),
+        (EVENT, {EVENT: 2}, 1),
+        (RUN, {RUN: 1, NEXT: 2}, 1),
+        (RUN, {BufferedGaussian(3, 2, 4.1): 1, BufferedLater(3, 2, 4.1): 2}, 0),
+        (RUN, {ParallelEvent(0, BANDED): 2}, 0),
+    ],
+)
+def test_a_plan_with_other_shared_noise_is_refused_before_anything_is_charged(
+    path, charged, planned, kept
+):
+    """Of a run that is resumed: before nodes are asked for anything."""
+    with promise(path) as ledger:
+        ledger.charge(charged, round_=1, covers="sum")
+        if kept:
+            ledger.clear(planned)
+            return
+        with pytest.raises(LedgerError, match="a run may not change its noise"):
+            ledger.clear(planned)
+
+
+def test_noise_in_bands_is_on_no_grid(path):
+    """Nobody hides whose turn it was, or how often it came, behind a grid."""
+    with pytest.raises(ValueError, match="no discrete form"):
+        DiscretizedGaussian(BANDED, 10, 20)
+    hidden = {"kind": "on-grid", "event": events.to_json(BANDED), "dimension": 10, "precision": 20}
+    hidden["parties"] = 1
+    with promise(path):
+        pass
+    line = {"event": {"kind": "on-part", "part": 1, "event": hidden}, "round": 1, "covers": "sum"}
+    with closing(ChainedRecord(path, read_account(path)[1].lines[0])) as record:
+        record.append({**line, "attempt": 0, "replay": None})
+    with pytest.raises(LedgerError, match="no discrete form"):
+        read_charges(path)

@@ -9,10 +9,12 @@ import dp_accounting
 import pytest
 from dp_accounting.pld import PLDAccountant
 
-from murmuration.privacy.accounting import events, recompute
+from murmuration.privacy.accounting import accountant, events, recompute
 from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.events import (
     BandedGaussian,
+    BufferedGaussian,
+    BufferedLater,
     ContinuedSum,
     DiscretizedGaussian,
     GroupGaussian,
@@ -27,6 +29,7 @@ from murmuration.privacy.accounting.events import (
     Unprotected,
 )
 from murmuration.privacy.accounting.mixture import TruncatedGaussian
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.selection.random_stopping import CandidateCost, RandomStopping
 
 GAUSSIAN = PoissonGaussian(0.2, 4.0)
@@ -91,6 +94,19 @@ def test_groups_of_bands_cost_what_the_dearest_does():
     assert recompute.epsilon(parts, **TERMS) == recompute.epsilon(plain, **TERMS)
 
 
+@pytest.mark.parametrize("adjacency", ["add-remove", "zero-out", "replace", "replace-labels"])
+def test_a_run_with_buffered_noise_is_one_gaussian_release(adjacency):
+    charges = {BufferedGaussian(9, 3, 4.0): 2, BufferedLater(9, 3, 4.0): 8}
+    terms = {"adjacency": adjacency, "delta": 1e-5}
+    theirs = recompute.epsilon(told(*charges.items()), **terms)
+    terms["adjacency"] = Adjacency(adjacency)
+    assert theirs == pytest.approx(accountant.epsilon(charges.items(), **terms), abs=1e-4)
+    assert recompute.unpaid(told(*charges.items())) == 0
+    for later in ((9, 3, 4.5), (9, 4, 4.0), (8, 3, 4.0)):
+        assert recompute.unpaid(told(*charges.items(), (BufferedLater(*later), 1))) == 1
+    assert recompute.unpaid(told(*charges.items(), (BufferedLater(9, 3, 4.0), 9))) == 1
+
+
 def test_what_has_no_event_there_is_left_out_and_named():
     more = [
         *HoldOut(0.2, 0.5).charges.items(),
@@ -104,13 +120,17 @@ def test_what_has_no_event_there_is_left_out_and_named():
         (AllocatedLater(3, 4.0), 2),
         (TruncatedGaussian(0.2, 4.0, 9), 5),
         (ParallelEvent(0, BandedGaussian(3, 0.2, 4.0)), 5),
+        (BufferedGaussian(9, 3, 4.0), 1),
+        (BufferedLater(9, 3, 4.0), 8),
         (RandomStopping(0.0, 0.1, (CandidateCost(0.1, 4.0, 5),)), 1),
         (Unprotected(), 1),
     ]
     plain = told((GAUSSIAN, 5))
     assert recompute.by_our_rules(plain) == []
     assert recompute.by_our_rules(told(*more)) == list(recompute.RULES.values())
-    assert recompute.training(told(*more)) == [plain * 5]
+    whole = told((PoissonGaussian(1.0, 4.0), 1))
+    (exposed,) = recompute.training(told(*more))
+    assert sorted(map(str, exposed)) == sorted(map(str, [*plain * 5, *whole]))
     assert recompute.training(told(*more[:3])) == [[]]
 
 

@@ -156,8 +156,14 @@ def test_a_run_with_a_cap_goes_on_as_one_without(config):
     assert result["epsilon"] <= config.epsilon
 
 
-def test_noise_that_rounds_share_is_gone_on_with_bit_for_bit(config, monkeypatch):
-    config = replace(config, seed=3).changed(noise_correlation="banded", bands=2, cohort=10)
+BUFFERED = {"noise_correlation": "blt", "sampling": "cyclic", "cohort": 25}
+
+
+@pytest.mark.parametrize(
+    "shared", [{"noise_correlation": "banded", "bands": 2, "cohort": 10}, BUFFERED]
+)
+def test_noise_that_rounds_share_is_gone_on_with_bit_for_bit(config, monkeypatch, shared):
+    config = replace(config, seed=3).changed(**shared)
     heal = fails_from(monkeypatch, 4, KeyError("grads"))
     aborted(config, LocalGrid(client_app, 2, config.to_run_config()))
     secret = Path(config.out) / "private" / "state-000003.safetensors"
@@ -182,6 +188,18 @@ def test_noise_that_was_shared_ends_with_an_abort_and_groups_go_on(config):
     assert [charge.event.part for charge in charges(config)] == [0, 1, 0, 1, 0, 1]
     assert result["epsilon"] <= config.epsilon
     assert len(result["noise_coefficients"]) == 2
+
+
+def test_buffered_noise_goes_on_after_an_abort_and_is_paid_for_once(config):
+    """Without a seed the round that nobody answered was charged, and released; the next goes on."""
+    config = config.changed(**BUFFERED)
+    aborted(config, Deployed(config, since=3))
+    again = replace(config, resume=True)
+    result = run_training(again, Deployed(again))
+    assert (result["rounds"], result["stopped"]) == (6, None)
+    kinds = [charge.event.kind for charge in charges(config)]
+    assert kinds == ["blt-gaussian", *["blt-later"] * 5]
+    assert result["epsilon"] <= config.epsilon
 
 
 @pytest.mark.parametrize("seed", [-1, 3])

@@ -10,6 +10,8 @@ from murmuration.privacy.accounting.accountant import epsilon
 from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.events import (
     BandedGaussian,
+    BufferedGaussian,
+    BufferedLater,
     ContinuedSum,
     GroupGaussian,
     ParallelEvent,
@@ -71,6 +73,11 @@ def test_a_plan_of_blocks_costs_what_its_blocks_do(first):
         {BLOCK: 5, ParallelEvent(0, LATER): 5},
         {ParallelEvent(0, BLOCK): 5, ParallelEvent(0, LATER): 5},
         {ContinuedSum(4.0, 52): 10},
+        {BufferedLater(52, 5, 4.0): 10},
+        {BufferedLater(52, 5, 4.0): 52, BufferedGaussian(52, 5, 4.0): 1},
+        {BufferedLater(52, 5, 4.0): 10, BufferedGaussian(52, 6, 4.0): 1},
+        {BufferedLater(52, 5, 4.0): 10, ParallelEvent(0, BufferedGaussian(52, 5, 4.0)): 1},
+        {ParallelEvent(0, BufferedGaussian(52, 5, 4.0)): 1},
         {ContinuedSum(4.0, 52): 51, PoissonGaussian(1.0, 4.5): 1},
         {ContinuedSum(4.0, 52): 51, PoissonGaussian(0.5, 4.0): 1},
         {ContinuedSum(4.0, 11): 11, PoissonGaussian(1.0, 4.0): 1},
@@ -88,6 +95,15 @@ def test_a_plan_of_a_growing_sum_costs_what_its_first_release_does():
     whole = PoissonGaussian(1.0, 4.0)
     stated = plan(rounds=52, charges={whole: 1, ContinuedSum(4.0, 52): 51})
     expected = epsilon([(whole, 1)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
+    assert stated.epsilon() == pytest.approx(expected, abs=2e-4)
+
+
+def test_a_plan_with_buffered_noise_costs_what_one_release_does():
+    charges = {BufferedGaussian(52, 5, 4.0): 1, BufferedLater(52, 5, 4.0): 51}
+    stated = plan(rounds=52, charges=charges)
+    assert StatedPlan.from_json(stated.to_json()) == stated
+    whole = [(PoissonGaussian(1.0, 4.0), 1)]
+    expected = epsilon(whole, adjacency=Adjacency.ZERO_OUT, delta=1e-6)
     assert stated.epsilon() == pytest.approx(expected, abs=2e-4)
 
 

@@ -135,6 +135,7 @@ def test_a_round_that_is_run_again_is_charged_again_and_shares_no_noise(world):
     again.run(4)
     assert parts(again) == [(1, 0), (2, 1), (3, 2), (4, 0), (4, 0)]
     assert len(again.strategy.memory.state()["noise before"]) == 1  # that of the round alone
+    assert again.strategy.memory.rounds == 1
 
 
 def test_the_length_of_the_noise_is_that_of_the_round(make_world, make_examples):

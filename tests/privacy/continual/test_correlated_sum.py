@@ -5,39 +5,46 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import BandedGaussian, ParallelEvent, PoissonGaussian
-from murmuration.privacy.accounting.ledger import Ledger, NotRepeated
+from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.continual.banded import Banded
-from murmuration.privacy.continual.banded_sum import BandedSum, NoiseMemory
+from murmuration.privacy.continual.buffered import BufferedToeplitz
+from murmuration.privacy.continual.correlated_sum import CorrelatedNoise, CorrelatedSum
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import CyclicSampler
 
 ROW = (0.8, 0.5, 0.3)
+ONE_RUN = ["blt-gaussian", *["blt-later"] * 9]
 
 
 def make(row=ROW, *, share=0.1, sigma=2.0, clip=0.5, adjacency=Adjacency.ADD_REMOVE):
     factor = Banded(tuple(row))
     sampler = CyclicSampler(share, factor.bands)
-    return BandedSum(sampler, UserClip(clip), sigma, adjacency, factor)
+    return CorrelatedSum(sampler, UserClip(clip), sigma, adjacency, factor)
+
+
+def buffered(adjacency=Adjacency.ADD_REMOVE):
+    factor = BufferedToeplitz.scaled(np.array([0.6, 0.2]), np.array([0.7, 0.3]), 10, 3)
+    return CorrelatedSum(CyclicSampler(1 / 3, 3), UserClip(0.5), 2.0, adjacency, factor)
 
 
 def released(mechanism, ledger, rounds, *, memory=None, source=None, sums=None, first=1):
     """Rounds from ``first`` to the last, of zeros if there are no ``sums``, (T, D)."""
-    memory = memory or NoiseMemory(mechanism.factor)
+    memory = memory or CorrelatedNoise(mechanism)
     source = source or Randomness(3)
     return np.array(
         [
-            mechanism.release(
+            memory.release(
                 np.zeros(2_000) if sums is None else sums[round_ - 1],
                 round_=round_,
-                label="sum",
+                covers="sum",
                 ledger=ledger,
                 source=source,
-                memory=memory,
             )
             for round_ in range(first, rounds + 1)
         ]
@@ -47,6 +54,12 @@ def released(mechanism, ledger, rounds, *, memory=None, source=None, sums=None, 
 def whole(row, size):
     row = np.concatenate([np.asarray(row), np.zeros(size)])[:size]
     return np.array([[row[i - j] if i >= j else 0.0 for j in range(size)] for i in range(size)])
+
+
+def gaussian_delta(epsilon, mu):
+    """Balle and Wang 2018, Theorem 8."""
+    upper, lower = (stats.norm.cdf(s * mu / 2 - epsilon / mu) for s in (1, -1))
+    return float(upper - np.exp(epsilon) * lower)
 
 
 # What one user can do.
@@ -88,9 +101,28 @@ def test_only_users_who_come_or_go_are_protected(adjacency):
         BandedGaussian(3, 0.3, 2.0).loss(adjacency, 1e-3)
 
 
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_buffered_noise_protects_under_every_relation(adjacency):
+    """One Gaussian release, by the loss under each; of a swap twice the clip norm is paid for."""
+    terms = {"adjacency": adjacency, "delta": 1e-5}
+    cost = accountant.epsilon(buffered(adjacency).charges(10).items(), **terms)
+    whole_run = accountant.epsilon([(PoissonGaussian(1.0, 2.0), 1)], **terms)
+    assert cost == pytest.approx(whole_run, rel=1e-7)
+    closed = gaussian_delta(cost, adjacency.vectors_changed / 2.0)
+    assert closed <= 1e-5 <= gaussian_delta(0.999 * cost, adjacency.vectors_changed / 2.0)
+
+
+def test_somebody_of_another_group_in_ones_place_moves_two_at_most():
+    factor = buffered().factor
+    matrix_TT = whole(factor.row_T(10), 10)
+    moved = [matrix_TT[:, group::3].sum(axis=1) for group in range(3)]
+    for one, other in itertools.product(moved, repeat=2):
+        assert np.linalg.norm(one + other) <= 2.0  # what one adds, less minus what the other does
+
+
 def test_there_are_as_many_bands_as_groups():
-    with pytest.raises(ValueError, match="3 bands, and 4 groups"):
-        BandedSum(CyclicSampler(0.1, 4), UserClip(1.0), 1.0, Adjacency.ADD_REMOVE, Banded(ROW))
+    with pytest.raises(ValueError, match="noise for 3 groups, and 4 groups"):
+        CorrelatedSum(CyclicSampler(0.1, 4), UserClip(1.0), 1.0, Adjacency.ADD_REMOVE, Banded(ROW))
 
 
 # What it costs.
@@ -156,7 +188,7 @@ def test_the_charge_is_written_before_there_is_noise(checks, tmp_path, monkeypat
     mechanism = make()
 
     def release(ledger, drawing):
-        monkeypatch.setattr(NoiseMemory, "next", lambda *_: drawing())
+        monkeypatch.setattr(CorrelatedNoise, "next", lambda *_: drawing())
         released(mechanism, ledger, 1)
 
     checks.charged_before_it_exists(release, tmp_path)
@@ -166,7 +198,6 @@ def test_the_charge_is_written_before_there_is_noise(checks, tmp_path, monkeypat
     ("change", "message"),
     [
         ({"sum": np.array([np.nan])}, "not finite"),
-        ({"memory": Banded((0.8, 0.5, 0.2))}, "another factor"),
         ({"adjacency": Adjacency.ZERO_OUT}, "the ledger is for zero-out"),
     ],
 )
@@ -175,13 +206,12 @@ def test_what_does_not_fit_is_not_released(checks, tmp_path, change, message):
     terms = {"adjacency": change.get("adjacency", Adjacency.ADD_REMOVE)}
     with checks.promise(tmp_path / "ledger.jsonl", **terms) as ledger:
         with pytest.raises(ValueError, match=message):
-            mechanism.release(
+            CorrelatedNoise(mechanism).release(
                 change.get("sum", np.zeros(1)),
                 round_=1,
-                label="sum",
+                covers="sum",
                 ledger=ledger,
                 source=Randomness(1),
-                memory=NoiseMemory(change.get("memory", mechanism.factor)),
             )
         assert ledger.charges == []
 
@@ -214,16 +244,29 @@ def test_noise_has_the_covariance_of_the_inverse(checks, tmp_path, row, source):
     )
 
 
-class Forgetful(NoiseMemory):
+def test_buffered_noise_has_the_covariance_of_its_inverse(checks, tmp_path):
+    mechanism = buffered()
+    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
+        noise_TD = released(mechanism, ledger, 9, source=Randomness(None))
+        assert ledger.spent() == mechanism.charges(9)
+    row = mechanism.factor.row_T(9)
+    covariance_fits(noise_TD, row, 1.0, checks)
+    for wrong in (0.94, 1.06):
+        with pytest.raises(AssertionError, match="scale"):
+            covariance_fits(noise_TD * wrong, row, 1.0, checks)
+    with pytest.raises(AssertionError, match=r"scale|independence"):
+        covariance_fits(noise_TD, row[:3], 1.0, checks)
+
+
+class Forgetful(CorrelatedNoise):
     """Has the noise of one round fewer than bands reach."""
 
     def next(self, fresh_D):
-        if len(self._before) == self._before.maxlen:
-            self._before.pop()
+        self._before = self._before[: self.factor.bands - 2]
         return super().next(fresh_D)
 
 
-class Independent(NoiseMemory):
+class Independent(CorrelatedNoise):
     """Takes nothing back."""
 
     def next(self, fresh_D):
@@ -231,7 +274,7 @@ class Independent(NoiseMemory):
         return super().next(fresh_D)
 
 
-class Repeating(NoiseMemory):
+class Repeating(CorrelatedNoise):
     """Draws the noise of the first round in all of them."""
 
     def next(self, fresh_D):
@@ -243,7 +286,7 @@ class Repeating(NoiseMemory):
 def test_other_noise_is_caught(checks, tmp_path, fault):
     mechanism = make()
     with checks.promise(tmp_path / "ledger.jsonl") as ledger:
-        noise_TD = released(mechanism, ledger, 9, memory=fault(mechanism.factor))
+        noise_TD = released(mechanism, ledger, 9, memory=fault(mechanism))
     with pytest.raises(AssertionError, match=r"scale|independence"):
         covariance_fits(noise_TD, ROW, 1.0, checks)
 
@@ -260,11 +303,11 @@ def test_the_sum_is_in_its_own_round_alone(checks, tmp_path):
 
 
 def test_memory_is_of_as_many_rounds_as_bands_reach(checks, tmp_path):
-    mechanism, memory = make(), NoiseMemory(Banded(ROW))
+    mechanism, memory = make(), CorrelatedNoise(make())
     with checks.promise(tmp_path / "ledger.jsonl") as ledger:
         released(mechanism, ledger, 9, memory=memory)
     assert memory.state()["noise before"].shape == (2, 2_000)
-    assert NoiseMemory(Banded((1.0,))).state() == {}
+    assert CorrelatedNoise(make((1.0,))).state() == {}
 
 
 # What happens when it is interrupted.
@@ -273,14 +316,15 @@ def test_memory_is_of_as_many_rounds_as_bands_reach(checks, tmp_path):
 def gone_on(memory):
     """A memory in another process, from the state of this one."""
     state = {name: array.copy() for name, array in memory.state().items()}
-    again = NoiseMemory(memory.factor)
+    again = CorrelatedNoise(memory.mechanism)
     again.restore(state)
     return again
 
 
+@pytest.mark.parametrize("mechanism", [make(), buffered()])
 @pytest.mark.parametrize("cut", range(1, 7))
-def test_a_resumed_run_has_the_same_noise_bit_for_bit(checks, tmp_path, cut):
-    mechanism, memory = make(), NoiseMemory(Banded(ROW))
+def test_a_resumed_run_has_the_same_noise_bit_for_bit(checks, tmp_path, cut, mechanism):
+    memory = CorrelatedNoise(mechanism)
     with checks.promise(tmp_path / "whole.jsonl") as ledger:
         expected_TD = released(mechanism, ledger, 8)
     path = tmp_path / "ledger.jsonl"
@@ -292,8 +336,9 @@ def test_a_resumed_run_has_the_same_noise_bit_for_bit(checks, tmp_path, cut):
         assert ledger.spent() == mechanism.charges(8)
 
 
-def test_a_seeded_run_that_is_behind_its_ledger_repeats_at_no_cost(checks, tmp_path):
-    mechanism, memory = make(), NoiseMemory(Banded(ROW))
+@pytest.mark.parametrize("mechanism", [make(), buffered()])
+def test_a_seeded_run_that_is_behind_its_ledger_repeats_at_no_cost(checks, tmp_path, mechanism):
+    memory = CorrelatedNoise(mechanism)
     with checks.promise(tmp_path / "ledger.jsonl") as ledger:
         released(mechanism, ledger, 3, memory=memory)
         behind = gone_on(memory)
@@ -302,12 +347,12 @@ def test_a_seeded_run_that_is_behind_its_ledger_repeats_at_no_cost(checks, tmp_p
         np.testing.assert_array_equal(again_TD, expected_TD)
         assert len(ledger.charges) == 8
         with pytest.raises(NotRepeated):  # the same sum, with other noise of the rounds before
-            released(mechanism, ledger, 4, memory=NoiseMemory(Banded(ROW)), first=4)
+            released(mechanism, ledger, 4, memory=CorrelatedNoise(mechanism), first=4)
 
 
 def test_a_round_that_is_run_again_has_noise_of_its_own(checks, tmp_path):
     """Without a seed nothing of a charged round is known: the correlation ends there."""
-    mechanism, memory = make(), NoiseMemory(Banded(ROW))
+    mechanism, memory = make(), CorrelatedNoise(make())
     fresh = Randomness(None)
     with checks.promise(tmp_path / "ledger.jsonl") as ledger:
         before_TD = released(mechanism, ledger, 4, memory=memory, source=fresh)
@@ -322,16 +367,54 @@ def test_a_round_that_is_run_again_has_noise_of_its_own(checks, tmp_path):
         checks.near_zero(float(one @ other) / (1.6 * np.sqrt(2_000)), "of both sides")
 
 
+def test_buffered_noise_that_was_broken_off_is_paid_for_again(checks, tmp_path):
+    """Where the first round pays for all, whatever begins anew pays for all again."""
+    mechanism = buffered()
+    memory, fresh = CorrelatedNoise(mechanism), Randomness(None)
+    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
+        before_TD = released(mechanism, ledger, 4, memory=memory, source=fresh)
+        behind = gone_on(memory)
+        lost_TD = released(mechanism, ledger, 5, memory=memory, source=fresh, first=5)
+        rest_TD = released(mechanism, ledger, 10, memory=behind, source=fresh, first=5)
+        kinds = [charge.event.kind for charge in ledger.charges]
+        assert kinds == [*ONE_RUN[:5], *ONE_RUN[:6]]
+        twice = [(PoissonGaussian(1.0, 2.0), 2)]
+        terms = {"adjacency": ledger.adjacency, "delta": ledger.delta}
+        assert ledger.epsilon() == pytest.approx(accountant.epsilon(twice, **terms), rel=1e-7)
+    row = mechanism.factor.row_T(6)
+    covariance_fits(np.vstack([before_TD, lost_TD]), row[:5], 1.0, checks)
+    covariance_fits(rest_TD, row, 1.0, checks)
+    for one, other in itertools.product(np.vstack([before_TD, lost_TD]), rest_TD):
+        scale = np.linalg.norm(one) * np.linalg.norm(other) / np.sqrt(len(one))
+        checks.near_zero(float(one @ other) / scale, "of both sides")
+
+
+def test_a_budget_for_one_run_is_not_for_what_begins_anew(checks, tmp_path):
+    mechanism, fresh = buffered(), Randomness(None)
+    terms = {"adjacency": mechanism.adjacency, "delta": 1e-5}
+    budget = accountant.epsilon(mechanism.charges(10).items(), **terms) + 1e-3
+    with Ledger(tmp_path / "ledger.jsonl", budget=budget, **terms) as ledger:
+        ledger.clear(mechanism.charges(10))
+        memory = CorrelatedNoise(mechanism)
+        released(mechanism, ledger, 4, memory=memory, source=fresh)
+        behind = gone_on(memory)
+        released(mechanism, ledger, 5, memory=memory, source=fresh, first=5)
+        with pytest.raises(BudgetExceeded):
+            released(mechanism, ledger, 5, memory=behind, source=fresh, first=5)
+        released(mechanism, ledger, 10, memory=memory, source=fresh, first=6)
+        assert len(ledger.charges) == 10
+
+
 def after_a_loss(mechanism, tmp_path):
     """A ledger that lost all that it had."""
-    terms = {"adjacency": mechanism.adjacency, "delta": 1e-5, "budget": 1e3}
+    terms = {"adjacency": mechanism.adjacency, "delta": 1e-5, "budget": 20.0}
     ledger = Ledger.begin_after_loss(tmp_path / "after.jsonl", "deleted", round_=1, **terms)
     ledger.settle(mechanism.charges(6), losses=1)
     return ledger
 
 
 def test_a_loss_does_not_pass_for_the_charge_that_it_lost(checks, tmp_path):
-    mechanism, memory = make(), NoiseMemory(Banded(ROW))
+    mechanism, memory = make(), CorrelatedNoise(make())
     with checks.promise(tmp_path / "ledger.jsonl") as ledger:
         released(mechanism, ledger, 1, memory=memory, source=Randomness(None))
         behind = gone_on(memory)
@@ -342,21 +425,21 @@ def test_a_loss_does_not_pass_for_the_charge_that_it_lost(checks, tmp_path):
 
 def test_what_was_drawn_before_a_loss_is_not_drawn_again(checks, tmp_path):
     """Beside other noise of the rounds before, it would give that away."""
-    mechanism, memory = make(), NoiseMemory(Banded(ROW))
+    mechanism, memory = make(), CorrelatedNoise(make())
     with checks.promise(tmp_path / "ledger.jsonl") as ledger:
         (first_D,) = released(mechanism, ledger, 1, memory=memory)
     with after_a_loss(mechanism, tmp_path) as ledger:
-        (again_D,) = released(mechanism, ledger, 1, memory=NoiseMemory(Banded(ROW)))
+        (again_D,) = released(mechanism, ledger, 1, memory=CorrelatedNoise(make()))
         ledger.lose("a line", round_=1)
         ledger.settle(mechanism.charges(6), losses=2)
         with pytest.raises(NotRepeated):
-            released(mechanism, ledger, 1, memory=NoiseMemory(Banded(ROW)))
+            released(mechanism, ledger, 1, memory=CorrelatedNoise(make()))
     checks.near_zero(float(first_D @ again_D) / (1.6 * np.sqrt(len(first_D))), "of both draws")
 
 
 @pytest.mark.parametrize("loss", ["a charge", "a line", "factor"])
 def test_noise_is_not_gone_on_with_where_the_ledger_is_another(checks, tmp_path, loss):
-    mechanism, memory = make(), NoiseMemory(Banded(ROW))
+    mechanism, memory = make(), CorrelatedNoise(make())
     with checks.promise(tmp_path / "ledger.jsonl") as ledger:
         before_TD = released(mechanism, ledger, 4, memory=memory, source=Randomness(None))
         behind = gone_on(memory)
@@ -366,16 +449,16 @@ def test_noise_is_not_gone_on_with_where_the_ledger_is_another(checks, tmp_path,
             ledger.lose("a line", round_=4)
             ledger.settle(mechanism.charges(6), losses=1)
         else:
-            behind = NoiseMemory(Banded((0.8, 0.5, 0.2)))
+            mechanism = dataclasses.replace(mechanism, factor=Banded((0.8, 0.5, 0.2)))
+            behind = CorrelatedNoise(mechanism)
             behind.restore(memory.state())
-            mechanism = dataclasses.replace(mechanism, factor=behind.factor)
         after_TD = released(mechanism, ledger, 6, memory=behind, source=Randomness(None), first=5)
     covariance_fits(after_TD, mechanism.factor.coefficients, 1.0, checks)
     for one, other in itertools.product(before_TD, after_TD):
         checks.near_zero(float(one @ other) / (1.6 * np.sqrt(2_000)), "of both sides")
 
 
-class GoesOnAnyway(NoiseMemory):
+class GoesOnAnyway(CorrelatedNoise):
     """Keeps its noise whatever became of the round."""
 
     def forget(self):
@@ -384,7 +467,7 @@ class GoesOnAnyway(NoiseMemory):
 
 def test_the_check_catches_who_goes_on_anyway(checks, tmp_path):
     """Then a round that was run twice has two rows with the noise, and the sums, before it."""
-    mechanism, memory = make(), GoesOnAnyway(Banded(ROW))
+    mechanism, memory = make(), GoesOnAnyway(make())
     with checks.promise(tmp_path / "ledger.jsonl") as ledger:
         before_TD = released(mechanism, ledger, 4, memory=memory, source=Randomness(None))
         ledger.charge(mechanism.event_of(5), round_=5, covers="sum")

@@ -1,0 +1,169 @@
+"""Sums over groups of users in turn, with noise that is correlated over the rounds.
+
+The exact sum x_t of round t is released as x_t + (C⁻¹ z)_t; which C, what that is good for and what
+it costs is in ``privacy.continual.banded`` and ``privacy.continual.buffered``.
+
+**An interruption** ends the correlation. The memory of the noise is used only if the ledger's last
+charge is the one that the memory was kept with, and then nobody else has a row with that noise.
+Otherwise (a round that was charged and is run again, a loss) it is forgotten: what follows has
+noise of its own, as in a run that begins there. Rows of before and after share no noise, and are
+charged as those of two runs; so repeating a round costs that round again, or, where the first pays
+for all, all of them.
+
+Legend: D dimensions.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from murmuration.privacy.accounting.events import Event
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.continual.toeplitz import ToeplitzFactor
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.noisy_sum import fingerprint
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import CyclicSampler
+
+
+@dataclass(frozen=True)
+class CorrelatedSum:
+    """The mechanism of a run; see above. ``noise_multiplier`` is that of z, over the clip norm.
+
+    Formal guarantee: round t is the event ``event_of(t)`` under ``adjacency``, provided that
+    cohorts were drawn by ``sampler``, that every user's vector passed through ``clip``, and that
+    all rounds share one ``CorrelatedNoise``, kept from process to process or lost.
+
+    Raises:
+        ValueError: the factor is for another number of groups than there are.
+        Unsupported: there is no guarantee under the adjacency.
+    """
+
+    sampler: CyclicSampler
+    clip: UserClip
+    noise_multiplier: float
+    adjacency: Adjacency
+    factor: ToeplitzFactor
+    discrete: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        if self.factor.groups != self.sampler.groups:
+            raise ValueError(
+                f"noise for {self.factor.groups} groups, and {self.sampler.groups} groups"
+            )
+        if self.adjacency.vectors_changed != 1 and not self.factor.replaceable:
+            raise Unsupported(
+                f"banded noise has no guarantee under {self.adjacency}; use add-remove or "
+                "zero-out, or independent noise"
+            )
+        _ = self.event_of(1)  # validates the parameters
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of each coordinate of z."""
+        return self.noise_multiplier * self.clip.norm
+
+    def event_of(self, round_: int, *, begins: bool = False) -> Event:
+        """Return what the release of a round costs; ``begins``: it shares no noise with an earlier
+        one, as the first does not."""
+        return self.factor.event(
+            round_,
+            self.sampler.of_group.probability,
+            self.noise_multiplier,
+            begins=begins or round_ == 1,
+        )
+
+    def charges(self, rounds: int) -> dict[Event, int]:
+        """Return what so many rounds cost."""
+        return dict(Counter(self.event_of(round_) for round_ in range(1, rounds + 1)))
+
+
+class CorrelatedNoise:
+    """Releases the sums of a run by its ``mechanism``, and remembers what later rounds' noise needs
+    of that of earlier ones: secrets, D numbers each.
+
+    ``ledger`` is how many charges and how many losses the ledger had when noise was last drawn;
+    ``rounds`` how many share noise by now.
+    """
+
+    def __init__(self, mechanism: CorrelatedSum) -> None:
+        self.mechanism, self.factor = mechanism, mechanism.factor
+        self.ledger, self.rounds = (0, 0), 0
+        self._before: list[np.ndarray] = []
+
+    @property
+    def noise_D(self) -> np.ndarray:
+        """All that is remembered, one after the other."""
+        return np.concatenate([np.empty(0), *self._before])
+
+    def forget(self) -> None:
+        """Begin anew: what comes next has nothing in common with what was."""
+        self._before, self.rounds = [], 0
+
+    def next(self, fresh_D: np.ndarray) -> np.ndarray:
+        """The noise of the next round, (D,), from a draw ``fresh_D`` of independent noise."""
+        noise_D = fresh_D.copy()
+        # In this order, one by one, so that a resumed run has the same to the last bit.
+        for weight, before_D in zip(self.factor.weights, self._before, strict=False):
+            noise_D -= weight * before_D
+        noise_D /= self.factor.row_T(1)[0]
+        self._before = self.factor.remember(self._before, noise_D)
+        self.rounds += 1
+        return noise_D
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return what a resumed run needs."""
+        if not self._before:
+            return {}
+        return {
+            "noise before": np.stack(self._before),
+            "noise ledger": np.array([*self.ledger, self.rounds]),
+            "noise factor": np.array(self.factor.parameters),
+        }
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from ``state``, if that is of the same factor; else there is nothing to go on
+        from."""
+        self.forget()
+        if np.array_equal(state.get("noise factor", ()), self.factor.parameters):
+            charges, losses, self.rounds = state["noise ledger"].tolist()
+            self.ledger = (charges, losses)
+            self._before = list(state["noise before"])
+
+    def release(
+        self, sum_D: np.ndarray, *, round_: int, covers: str, ledger: Ledger, source: Randomness
+    ) -> np.ndarray:
+        """``sum_D`` with its noise, float64 (D,); charged to ``ledger`` before it exists.
+
+        Raises:
+            ValueError: the sum is not finite, or the ledger is for another adjacency.
+            NotRepeated: a seeded round was released before from other values, from other noise of
+                the rounds before, or before the ledger had lost something; nothing is released.
+            BudgetExceeded: the ledger refuses; nothing is released.
+        """
+        mechanism = self.mechanism
+        if not np.isfinite(sum_D).all():
+            raise ValueError("a sum with a value that is not finite may not be released")
+        if ledger.adjacency is not mechanism.adjacency:
+            raise ValueError(
+                f"the ledger is for {ledger.adjacency}, the plan for {mechanism.adjacency}"
+            )
+        charged = [charge.round for charge in ledger.charges if charge.covers == covers]
+        again = source.seeded and round_ in charged  # then it repeats exactly, or is refused
+        losses = len(ledger.lost)
+        if not again and self.ledger != (len(charged), losses):
+            self.forget()
+        seen_D = np.concatenate([sum_D, self.noise_D, np.full(losses, losses)])
+        replay = fingerprint(seen_D, mechanism.std, round_, covers, source)
+        event = mechanism.event_of(round_, begins=not self.rounds)
+        charge = ledger.charge(event, round_=round_, covers=covers, replay=replay)
+        # What was drawn before a loss is not drawn again: it had other noise beside it.
+        number = (round_, charge.attempt, *[losses] * (losses > 0))
+        stream = source.stream(f"noise {covers}", *number)
+        noise_D = self.next(mechanism.std * stream.standard_normal(sum_D.shape))
+        self.ledger = (len(charged) + (not again), losses)
+        return sum_D + noise_D
