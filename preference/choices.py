@@ -48,4 +48,4 @@ QUANTISED = ("none", "8bit", "4bit")
 #: Who chose what votes compare (``preference.ranking.release``).
 PAIRINGS = ("public", "voters")
 #: The server's optimizers (``strategies.optimizers``).
-OPTIMIZERS = ("sgd", "adam", "adafactor")
+OPTIMIZERS = ("sgd", "adam", "adam-scaled", "adafactor")

@@ -4,6 +4,12 @@ SGD with momentum or Adam (``torch.optim``) on a cosine schedule with warm-up, o
 constant rate (Charles et al. 2024, App. F); then an average of the last iterates. State can be
 saved and restored exactly.
 
+``adam-scaled`` is Adam that also says by what users' vectors are multiplied before they are clipped
+and noised: each coordinate by the inverse of its root mean square, as Adam knows it from earlier
+releases. What is released is divided by the same, so noise is placed where gradients are long
+anyway ("scale-then-privatize", Ganesh et al. 2025, arXiv 2507.01129). Its length stays as it was,
+and so does what a round costs: the scale is fixed by releases before the round begins.
+
 The default step size looks at public numbers only. Each round's noise moves θ, measured along a
 feature direction of length one, by a Gaussian of standard deviation rate·f_t·σC/M, where f_t is the
 schedule; with Adam and Adafactor, which divide by the gradient's own scale, by about rate·f_t. The
@@ -29,13 +35,18 @@ from murmuration.strategies.aup.schedule import Phase
 #: How far noise moves a linear head in a whole run.
 NOISE_LOGITS = 0.25
 _ALL = slice(None)
+#: Of Adam: how fast the mean squares of gradients fade.
+_FADING = 0.99
+#: As many rounds as this count the mean over all coordinates, when a coordinate's own rounds are
+#: few: nobody's vector is scaled by what one round's noise has made of it.
+_PRIOR_ROUNDS = 10.0
 
 
 @dataclass(frozen=True)
 class OptimizerSettings:
     """Public settings of the server optimizer.
 
-    ``kind`` is sgd, adam or adafactor, ``rate`` the peak step size, ``warmup`` the share of rounds
+    ``kind`` is one of ``OPTIMIZERS``, ``rate`` the peak step size, ``warmup`` the share of rounds
     in which it rises, ``averaging`` the share of last rounds whose iterates are averaged (0: the
     last one). Adafactor has neither warm-up nor momentum. In the first ``part_rounds`` only a part
     of θ moves.
@@ -127,9 +138,9 @@ class ServerOptimizer:
             # Without this torch would take the first gradient undampened: ten times its weight.
             if settings.momentum:
                 self._torch.state[self.theta]["momentum_buffer"] = torch.zeros_like(self.theta)
-        elif settings.kind == "adam":
+        elif settings.kind in ("adam", "adam-scaled"):
             self._torch = torch.optim.Adam(
-                [self.theta], settings.rate, betas=(settings.momentum, 0.99)
+                [self.theta], settings.rate, betas=(settings.momentum, _FADING)
             )
         else:
             # Torch takes steps of min(rate, 1/√t) times max(second eps, root mean square of θ): it
@@ -153,6 +164,34 @@ class ServerOptimizer:
     def rate(self, round_: int | None = None) -> float:
         """The step size of a round, or its peak."""
         return self.settings.rate * (1.0 if round_ is None else self.settings.factor(round_))
+
+    @property
+    def scales(self) -> bool:
+        """Return whether users' vectors are to be scaled before they are clipped."""
+        return self.settings.kind == "adam-scaled"
+
+    @property
+    def scale_D(self) -> np.ndarray:
+        """What users' vectors are multiplied by in the next round, (D,) float32.
+
+        A function of the gradients that ``step`` was given, which are released. The squares of its
+        inverse are 1 on average, so noise divided by it is as long as it was. A coordinate that has
+        not moved yet counts as average; without a step, or one that was not zero, all are 1.
+        """
+        moments = self._torch.state.get(self.theta, {})
+        square_D = moments["exp_avg_sq"].numpy() if "exp_avg_sq" in moments else np.zeros(0)
+        if not square_D.any():
+            return np.ones(len(self.theta), dtype=np.float32)
+        rounds = int(moments["step"])
+        moved_D = np.full(len(square_D), max(0, rounds - self.settings.part_rounds))
+        moved_D[self.part] = rounds
+        weight_D = 1.0 - _FADING**moved_D  # of what a coordinate's running mean is made of
+        there_D = moved_D > 0
+        average = square_D[there_D].sum() / weight_D[there_D].sum()
+        known_D = weight_D / (1.0 - _FADING)  # rounds
+        mean_D = square_D / (1.0 - _FADING) + _PRIOR_ROUNDS * average
+        mean_D /= known_D + _PRIOR_ROUNDS
+        return np.sqrt(mean_D.mean() / mean_D).astype(np.float32)
 
     def in_part(self, round_: int) -> bool:
         """Return whether only ``part`` moves in this round."""
