@@ -20,14 +20,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import torch
 
 import murmuration
-from murmuration.preference.accuracy import accuracy_by
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import read_judgements
-from murmuration.preference.features.hashing import feature_map, parse_features
-from murmuration.preference.linear.examples import distinct_texts, pair_examples
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
+from murmuration.preference.language.examples import token_examples
 from murmuration.research.reproductions.alignment.arguments import DELTA, ends_of
 from murmuration.research.reproductions.entry import (
     Reproduction,
@@ -183,21 +182,28 @@ def accuracies(task: Task) -> dict[str, float]:
                 seed=cell.seed,
                 **plan.lora,
             )
-        model = murmuration.RewardModel.load(folder / "model")
-        result = {group: _accuracy(model, task.data / f"{group}.jsonl") for group in GROUPS}
+        result = _accuracies(task, folder / "model")
         figures.write_text(json.dumps(result), encoding="utf-8")
     return json.loads(figures.read_text(encoding="utf-8"))
 
 
-def _accuracy(model: Any, path: Path) -> float:
-    """Return how often a reward is right about the judgements in a file, ties apart; each text is
-    scored once."""
-    judgements = read_judgements(str(path), "btl", "", {})
-    text_JK, prompts, responses, _ = distinct_texts(judgements, uses_prompt=True)
-    score_T = torch.from_numpy(np.asarray(model.score_batch(prompts, responses)))
-    logits_R = (score_T[text_JK[:, :1]] - score_T[text_JK[:, 1:]]).reshape(-1).float()
-    structure = pair_examples(judgements, feature_map(parse_features("hashing")))
-    return accuracy_by(logits_R, structure).pooled
+def _accuracies(task: Task, model: Path) -> dict[str, float]:
+    """Return how often a saved reward is right about each group, ties apart. It is put back into
+    its base, which keeps what lies below the layers that learnt."""
+    import peft
+
+    base = LanguageBase(BaseSettings(task.base, layers=task.cell.layers, **_named(task.plan.lora)))
+    peft.set_peft_model_state_dict(base.model, peft.utils.load_peft_weights(str(model)))
+    theta_D, result = base.theta(), {}
+    for group in GROUPS:
+        judgements = read_judgements(str(task.data / f"{group}.jsonl"), "btl", "", {})
+        result[group] = token_examples(judgements, base).accuracy(theta_D).pooled
+    return result
+
+
+def _named(lora: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run's settings of LoRA, by what a base calls them."""
+    return {name.removeprefix("lora_"): value for name, value in lora.items()}
 
 
 def remarks(rows: Rows) -> list[str]:

@@ -1,9 +1,11 @@
 """Rewards by LoRA, as they are compared: which step is chosen, and on whom."""
 
+import itertools
 import json
 
 import pytest
 
+import murmuration
 from murmuration.preference.data.rows import InputError
 from murmuration.research.reproductions.alignment import lora_rewards
 from murmuration.research.reproductions.alignment.lora_rewards import Cell, Plan
@@ -47,6 +49,30 @@ def test_it_says_where_a_larger_step_might_do_better(made):
 def test_it_needs_people():
     with pytest.raises(InputError, match="ukp_judgements"):
         lora_rewards.lora_rewards(False)
+
+
+@pytest.mark.filterwarnings(
+    "ignore:SIMULATION", "ignore:Nodes were allowed", "ignore:The exact number"
+)
+def test_a_saved_reward_is_put_back_into_its_base(language_model, tmp_path, monkeypatch):
+    pytest.importorskip("peft")
+    monkeypatch.setenv("MURMURATION_CACHE", str(tmp_path / "cache"))
+    texts = ["save it", "spend it", "it is a loan", "keep the old one"]
+    rows = [
+        {"user_id": f"u{user}", "prompt": "what now ?", "chosen": one, "rejected": other}
+        for user, (one, other) in enumerate(itertools.permutations(texts, 2))
+    ]
+    for name in ("train", *lora_rewards.GROUPS):
+        text = "".join(json.dumps(row) + "\n" for row in rows[len(name) % 3 :])
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    plan = Plan(("last:1",), (30.0,), (1000.0,), 1, 2, 8, 1, {"lora_rank": 2}, 1)
+    cell = Cell("last:1", 1000.0, 30.0, 0)
+    task = lora_rewards.Task(plan, tmp_path, str(language_model("llama")), tmp_path, cell)
+    found = lora_rewards.accuracies(task)
+    model = murmuration.RewardModel.load(tmp_path / cell.name / "model")
+    for group in lora_rewards.GROUPS:
+        assert found[group] == model.accuracy(str(tmp_path / f"{group}.jsonl")).pooled
+    assert len(set(found.values())) > 1
 
 
 @pytest.mark.slow
