@@ -268,12 +268,16 @@ class CohortStrategy(Strategy):
         train, names_N = self.participants.train, self.participants.registry.keys_N
         if not isinstance(self.sampler, TruncatedSampler):
             return train[self.sampler.draw(names_N[train], self.source, round_)]
-        listed = np.union1d(train, self.participants.held_out)
+        of_train_N = np.zeros(len(names_N), dtype=bool)
+        of_train_N[train] = True
+        listed_N = of_train_N.copy()
+        listed_N[self.participants.held_out] = True
+        listed = np.flatnonzero(listed_N)
         try:
             drawn = listed[self.sampler.draw(names_N[listed], self.source, round_)]
         except NoCohort as error:  # the list is public, and so is that it is too long
             raise BudgetExceeded(str(error)) from None
-        return np.intersect1d(drawn, train)
+        return drawn[of_train_N[drawn]]
 
     def asked_with(self, round_: int) -> dict[str, messages.Scalar]:
         """The parameters of a round's requests: public constants, and the stated plan."""

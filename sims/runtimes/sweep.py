@@ -8,7 +8,7 @@ is started again by Ray on another, and resumes there from its last checkpoint.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -66,7 +66,7 @@ def side_by_side(
     configs: Iterable[RunConfig],
     cpus: int = 1,
     at_once: int = 0,
-) -> Iterator[tuple[int, Outcome]]:
+) -> Generator[tuple[int, Outcome], None, None]:
     """The places and outcomes of runs, as they end, each by a task of ``cpus`` processors.
 
     Ray is given ``at_once`` runs at a time, by default as many as the cluster has room for; the

@@ -6,7 +6,7 @@ come to. What is left of the first is removed when the search ends.
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
 
 #: Runs configs, each in a new folder below its ``out``: places and outcomes as they end.
-RunAll = Callable[[Iterable[RunConfig]], Iterator[tuple[int, Outcome]]]
+RunAll = Callable[[Iterable[RunConfig]], Generator[tuple[int, Outcome], None, None]]
 
 
 class CandidateFailed(RuntimeError):
@@ -60,11 +60,11 @@ def run_all(runtime: Runtime, users_per_node: int | None, cpus: int) -> RunAll:
     """Return how candidates are run: on ``ray`` as tasks of so many processors each, as many at a
     time as the cluster has room for."""
 
-    def one_by_one(configs: Iterable[RunConfig]) -> Iterator[tuple[int, Outcome]]:
+    def one_by_one(configs: Iterable[RunConfig]) -> Generator[tuple[int, Outcome], None, None]:
         for place, config in enumerate(configs):
             yield place, afresh(config, runtime=runtime, users_per_node=users_per_node)
 
-    def on_ray(configs: Iterable[RunConfig]) -> Iterator[tuple[int, Outcome]]:
+    def on_ray(configs: Iterable[RunConfig]) -> Generator[tuple[int, Outcome], None, None]:
         yield from side_by_side(partial(afresh, users_per_node=users_per_node), configs, cpus)
 
     return on_ray if runtime is Runtime.RAY else one_by_one

@@ -107,9 +107,11 @@ def read(name: str, train: str, test: str) -> People:
     """Return people of two sources of judgements, as ``--data`` and ``--test`` name them, by hashed
     words."""
     features = feature_map(parse_features("hashing"))
-    both = [pair_examples(read_judgements(at, "btl", "", {}), features) for at in (train, test)]
-    users = len(both[0].counts_U)
-    return People(name, *both, whole_blocks(users, usual_cohort(users)))
+    learned, tested = (
+        pair_examples(read_judgements(at, "btl", "", {}), features) for at in (train, test)
+    )
+    users = len(learned.counts_U)
+    return People(name, learned, tested, whole_blocks(users, usual_cohort(users)))
 
 
 @cache
