@@ -223,7 +223,7 @@ class Account:
 
 
 def _shared(event: Event) -> Event | None:
-    """What an event says of the noise that several rounds share; None if it says nothing."""
+    """Return what an event says of the noise that several rounds share; None if nothing."""
     if isinstance(event, BufferedGaussian):
         return BufferedGaussian(event.rounds, event.separation, event.noise_multiplier)
     inner = event.event if isinstance(event, ParallelEvent) else None

@@ -139,7 +139,7 @@ def unpaid(charges: Iterable[tuple[Mapping[str, Any], int]]) -> int:
 
 
 def _run_of(event: Mapping[str, Any]) -> tuple[float, ...]:
-    """What a first round and those that it pays for have in common; only blocks have no
+    """Return what a first round and those that it pays for have in common; only blocks have no
     separation."""
     return event["rounds"], event.get("separation", 0), event["noise_multiplier"]
 

@@ -11,6 +11,7 @@ from murmuration.audits.gaussian import (
     TARGETS,
     audit_allocated,
     audit_banded,
+    audit_buffered,
     audit_discrete,
     audit_gaussian,
     audit_joint,
@@ -97,6 +98,13 @@ def test_banded_noise_is_found_to_cost_nearly_what_it_claims(adjacency):
     assert measured.claimed == pytest.approx(1.0, abs=1e-3)
     with pytest.raises(Unsupported):
         audit_banded(task(Adjacency.REPLACE, trials=10))
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_buffered_noise_is_found_to_cost_nearly_what_it_claims(adjacency):
+    measured = audit_buffered(task(adjacency, trials=400_000))
+    assert 0.5 * measured.claimed < measured.lower <= measured.claimed
+    assert measured.claimed == pytest.approx(1.0, abs=1e-3)
 
 
 def test_two_thirds_of_the_noise_are_not_enough():

@@ -59,7 +59,7 @@ class Plan:
     """
 
     layers: Sequence[str] = ("last:4",)
-    steps: Sequence[float] = (1000.0, 2000.0, 4000.0, 8000.0)
+    steps: Sequence[float] = (2000.0, 4000.0, 8000.0, 16000.0)
     epsilons: Sequence[float] = (1.0, 3.0, 8.0, 1000.0)
     seeds: int = 3
     rounds: int = 12

@@ -733,7 +733,7 @@ def test_noise_that_was_broken_off_is_paid_for_again(path):
 
 
 @pytest.mark.parametrize(
-    ("charged", "planned", "kept"),
+    ("charged", "planned", "same"),
     [
         (ParallelEvent(0, BANDED), {ParallelEvent(0, BANDED): 2, ParallelEvent(1, BANDED): 2}, 1),
         (ParallelEvent(0, BANDED), {ParallelEvent(0, BandedGaussian(3, 0.3, 2.1)): 2}, 0),
@@ -746,12 +746,12 @@ def test_noise_that_was_broken_off_is_paid_for_again(path):
     ],
 )
 def test_a_plan_with_other_shared_noise_is_refused_before_anything_is_charged(
-    path, charged, planned, kept
+    path, charged, planned, same
 ):
-    """Of a run that is resumed: before nodes are asked for anything."""
+    """When a run is resumed, before nodes have anything to do."""
     with promise(path) as ledger:
         ledger.charge(charged, round_=1, covers="sum")
-        if kept:
+        if same:
             ledger.clear(planned)
             return
         with pytest.raises(LedgerError, match="a run may not change its noise"):

@@ -154,8 +154,8 @@ def test_parameters_that_were_published_cannot_be_bettered_by_much():
     are no better than what is found for 2,000."""
     scales, decays = (0.0122853238, 0.1878393665), (0.9999528892, 0.9857068667)
     added = Workload.of_matrix(np.ones((1, 2_000)))
-    found = added.error(BufferedToeplitz.chosen(added, 2_000, 2))
-    assert found < added.error(make(scales, decays, 2_000, 2_000)) < 1.5 * found
+    least = added.error(BufferedToeplitz.chosen(added, 2_000, 2))
+    assert least < added.error(make(scales, decays, 2_000, 2_000)) < 1.5 * least
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])

@@ -7,7 +7,7 @@ import pytest
 from failing import Watched, gone_on, on_the_ledger_of, state_of
 
 from murmuration.privacy.accounting.events import BandedGaussian, ParallelEvent
-from murmuration.privacy.accounting.ledger import NotRepeated
+from murmuration.privacy.accounting.ledger import LedgerError, NotRepeated
 from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.mechanisms.sampling import CyclicSampler
 from murmuration.strategies.base import PRIVATE
@@ -136,6 +136,24 @@ def test_a_round_that_is_run_again_is_charged_again_and_shares_no_noise(world):
     assert parts(again) == [(1, 0), (2, 1), (3, 2), (4, 0), (4, 0)]
     assert len(again.strategy.memory.state()["noise before"]) == 1  # that of the round alone
     assert again.strategy.memory.rounds == 1
+    strategy = again.strategy  # and as long as in a first round
+    first = strategy.plan.mechanism.std / strategy.plan.divisor * FACTOR.row_norm(1) * np.sqrt(50)
+    assert strategy.figures()["noise_norm"].value == pytest.approx(first)
+
+
+def test_another_noise_is_refused_before_anybody_is_asked(world):
+    made = world()
+    made.run(2)
+    strategy, sent = made.strategy, len(made.grid.sent)
+    terms = {
+        name: getattr(strategy, name)
+        for name in ("participants", "optimizer", "source", "features", "log")
+    }
+    Uls(strategy.plan, made.ledger, **terms)
+    other = replace(strategy.plan, noise_multiplier=1.6)
+    with pytest.raises(LedgerError, match="a run may not change its noise"):
+        Uls(other, made.ledger, **terms)
+    assert (len(made.grid.sent), len(made.ledger.charges)) == (sent, 2)
 
 
 def test_the_length_of_the_noise_is_that_of_the_round(make_world, make_examples):
