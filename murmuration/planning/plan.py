@@ -283,8 +283,8 @@ def about_correlation(numbers: Mapping[str, Any]) -> str:
         more = f"{error - 1.0:.1%} more" if error >= 1.0 else f"{1.0 - error:.1%} less"
         return (
             f"With --noise-correlation blt there is {more} noise in iterates and result than with "
-            "independent noise and Poisson sampling at the same promise, which rests on no secret "
-            "coins here"
+            "independent noise and Poisson sampling at the same promise, and no secret coins are "
+            "relied on"
         )
     bands = int(numbers["bands"])
     error = numbers[f"error_with_{bands}_bands"]

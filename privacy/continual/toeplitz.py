@@ -55,13 +55,13 @@ class ToeplitzFactor(ABC):
 
     @abstractmethod
     def remember(self, before: Sequence[np.ndarray], noise_D: np.ndarray) -> list[np.ndarray]:
-        """Return what is remembered after a round, from what was before it and the round's noise."""
+        """Return what is remembered after a round: from what was before it, and its noise."""
 
     @abstractmethod
     def event(
         self, round_: int, probability: float, noise_multiplier: float, *, begins: bool
     ) -> Event:
-        """Return what a round's release costs; ``begins``: it shares no noise with an earlier one."""
+        """Return what a release costs; ``begins``: it shares no noise with an earlier one."""
 
     def inverse_T(self, rounds: int) -> np.ndarray:
         """The coefficients of C⁻¹, float64 (T,): how much of z_(t−k) is in the noise of round t."""
