@@ -204,7 +204,7 @@ BAD = {
     "local_rate": [-0.1, math.nan, math.inf],
     "variant": ["", "best"],
     "sampling": ["", "shuffled"],
-    "noise_correlation": ["", "blt"],
+    "noise_correlation": ["", "tree"],
     "bands": [-1, 1, 61],
     "max_cohort": [-1],
     "reading": ["", "literal"],
