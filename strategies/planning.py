@@ -396,15 +396,15 @@ def _banded(
         hold_out=coins,
     )
     best = min(others, key=lambda one: one.error)
-    sampler = CyclicSampler(known["cohort"] / known["users"], best.factor.bands)
+    sampler = CyclicSampler(known["cohort"] / known["users"], best.factor.groups)
     event = PoissonGaussian(sampler.of_group.probability, best.noise_multiplier)
     charged = {event: -(-rounds // sampler.groups), **charges_of(coins)}
     return {
         **known,
         missing: best.noise_multiplier,
         "noise_multiplier_if_independent": alone.noise_multiplier,
-        "bands": best.factor.bands,
-        **{f"error_with_{one.factor.bands}_bands": one.error for one in others},
+        "bands": best.factor.groups,
+        **{f"error_with_{one.factor.groups}_bands": one.error for one in others},
         **attack_figures(charged, adjacency=adjacency, epsilon=known["epsilon"], delta=delta),
     }
 

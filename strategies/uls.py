@@ -307,7 +307,7 @@ def correlation(context: RunContext) -> Correlation | None:
     steps = OptimizerSettings(
         "sgd", 1.0, config.rounds, config.momentum, config.warmup, config.averaging
     )
-    terms = {name: sizes[name] for name in ("delta", "adjacency", "hold_out")}
+    terms: dict[str, Any] = {name: sizes[name] for name in ("delta", "adjacency", "hold_out")}
     if own.cyclic:
         users, cohort = sizes["users"], sizes["cohort"]
         return buffered(steps, config.epsilon, users=users, cohort=cohort, **terms)

@@ -124,7 +124,7 @@ class BufferedToeplitz(ToeplitzFactor):
         )
         independent = (np.zeros(buffers), np.zeros(buffers))
         candidates = [_constrained(tried.x), _constrained(start), independent]
-        made = [cls.scaled(*one, rounds, separation) for one in candidates]
+        made = [cls.scaled(s_I, d_I, rounds, separation) for s_I, d_I in candidates]
         return min(made, key=added.error)
 
     @property
