@@ -109,9 +109,9 @@ class Learner(Protocol):
         """
         ...
 
-    def released(self, folder: Path) -> tuple[np.ndarray, np.ndarray]:
-        """θ of a saved model, (D,) float64; and by how much it prefers the first of each canary's
-        words, (M,)."""
+    def released(self, folder: Path) -> tuple[np.ndarray | None, np.ndarray]:
+        """θ of a saved model, (D,) float64, or None: its rounds are not looked at; and by how much
+        it prefers the first of each canary's words, (M,)."""
         ...
 
 
@@ -228,8 +228,10 @@ def run_canaries(
         metrics = (folder / "run/metrics.jsonl").read_text(encoding="utf-8")
         lines = [json.loads(line) for line in metrics.splitlines()]
         final_D, black_M = learner.released(folder / "run/model")
-    thetas = [nodes.models[line["round"]] for line in lines] + [final_D]
     white_M = np.zeros(len(pairs))
+    if final_D is None:
+        return Outcome(in_M, white_M, black_M, float(result["epsilon"]))  # type: ignore[arg-type]
+    thetas = [nodes.models[line["round"]] for line in lines] + [final_D]
     sigma = float(result["noise_multiplier"])  # type: ignore[arg-type]
     for line, before_D, after_D in zip(lines, thetas[:-1], thetas[1:], strict=True):
         noisy_D = (before_D - after_D) / line["learning_rate"] * config.cohort / CLIP

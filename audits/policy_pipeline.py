@@ -17,6 +17,11 @@ How long that is depends on all canaries, through the model. So outcomes are not
 the bound is that of one run, which does not need them to be (Steinke, Nasr and Jagielski 2023). The
 black-box attacker asks the released policy how much likelier the one word is than the other.
 
+Of a base that somebody has, canaries cannot have words to themselves. There the base writes their
+answers itself, drawn at a high temperature: text that nobody else wrote, that touches nobody's
+data, and that is unlikely enough for a model to show that it has learnt it (Mitchell et al. 2026).
+The attacker is black-box: he asks how much likelier the one answer has become than the other.
+
 Legend: M canaries, D trained parameters, V words, H width.
 """
 
@@ -45,6 +50,7 @@ from murmuration.audits.pipeline import (
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.language.base.network import LanguageBase, language_base
 from murmuration.preference.language.base.settings import BaseSettings
+from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood
 from murmuration.preference.language.policies import policy_examples
 from murmuration.preference.models import preference_model
@@ -57,6 +63,11 @@ _BETA = 1.0
 #: proportional: by enough for the layers below the head to learn from the second round on, and not
 #: so much that most of a gradient lies there.
 _STEP = 0.0125
+#: How canaries' answers are drawn: twice as evenly as the base would, and a sentence long.
+SAMPLING = Sampling(temperature=2.0, max_new_tokens=16)
+#: The words of a base to write them with, where none is named; its width, and its layers.
+_DRAWS = 8
+_WORDS, _WRITER_WIDTH, _WRITER_LAYERS = 200, 32, 2
 
 
 @dataclass(frozen=True)
@@ -130,19 +141,59 @@ class Policy:
             at += len(grads_BD)
         return torch.cat(x_M).numpy(), torch.cat(length_M).numpy()
 
-    def released(self, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    def released(self, folder: Path) -> tuple[np.ndarray | None, np.ndarray]:
         """θ, and differences of log-likelihoods: under the reference, whose head is zero, all words
         are as likely."""
         saved = LanguageBase(BaseSettings(str(folder), self.network.settings.train, task="policy"))
         self.network.put(torch.zeros(self.network.dimension))
         moved_D = _flat(saved) - _flat(self.network)
         unit_D = self.network.to_theta(torch.ones(1, self.network.dimension))[0]
+        return (moved_D / unit_D.double()).numpy(), self.preferred(folder)
+
+    def preferred(self, folder: Path) -> np.ndarray:
+        """By how much the first of each canary's answers is likelier, in nats, (M,)."""
         likelihood = SavedLikelihood.load(folder)
         first_M, other_M = (
             likelihood.score([PROMPT] * self.canaries, [pair[side] for pair in self.pairs])
             for side in (0, 1)
         )
-        return (moved_D / unit_D.double()).numpy(), first_M - other_M
+        return first_M - other_M
+
+
+@dataclass(frozen=True)
+class WrittenPolicy(Policy):
+    """A policy of canaries whose answers the base in ``folder`` wrote, all of them different.
+
+    Raises:
+        InputError: it does not write as many.
+    """
+
+    seed: int = 0
+
+    @cached_property
+    def pairs(self) -> list[tuple[str, str]]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Two answers of each."""
+        writer, answers = Writer.load(self.folder), dict[str, None]()
+        for draw in range(_DRAWS):
+            missing = 2 * self.canaries - len(answers)
+            written = writer.write([PROMPT] * missing, SAMPLING, [self.seed, draw])
+            answers |= dict.fromkeys(filter(None, map(str.strip, written)))
+            if len(answers) == 2 * self.canaries:
+                listed = list(answers)
+                return list(zip(listed[::2], listed[1::2], strict=True))
+        raise InputError(
+            f"{self.folder} wrote {len(answers)} different answers, and {self.canaries} canaries "
+            "need two each: lower --trials"
+        )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As people train a policy from a base: LoRA layers, and the usual step."""
+        return {"task": "policy", "base": str(self.folder), "train": "lora"}
+
+    def released(self, folder: Path) -> tuple[None, np.ndarray]:
+        """By how much more the first answers are likelier than before."""
+        return None, self.preferred(folder) - self.preferred(self.folder)
 
 
 def _flat(base: LanguageBase) -> torch.Tensor:
@@ -158,11 +209,16 @@ def tiny_policy(canaries: int, epsilon: float) -> Iterator[Policy]:
     """
     with tempfile.TemporaryDirectory() as name:
         policy = Policy(Path(name), canaries, epsilon)
-        _write_base(policy)
+        words = [word for pair in policy.pairs for word in pair]
+        model = _write_base(policy.folder, words, n_embd=_WIDTH, n_layer=_LAYERS, n_positions=8)
+        with torch.no_grad():
+            torch.nn.init.zeros_(model.lm_head.weight)
+        model.save_pretrained(policy.folder)
         yield policy
 
 
-def _write_base(policy: Policy) -> None:
+def _write_base(folder: Path, words: list[str], **sizes: int) -> Any:
+    """Write a base of these words, with random layers; its network."""
     try:
         from tokenizers import Tokenizer, models, pre_tokenizers
         from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, logging
@@ -173,30 +229,28 @@ def _write_base(policy: Policy) -> None:
     logging.disable_progress_bar()
     # No end of text: it would follow on all answers, and be learnt from each.
     plain = ["[PAD]", "[UNK]", "Which", "?", "yes", "no"]
-    listed = [*plain, *(word for pair in policy.pairs for word in pair)]
-    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(listed)}, "[UNK]"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    listed = [*plain, *words]
+    split = Tokenizer(models.WordLevel({word: i for i, word in enumerate(listed)}, "[UNK]"))
+    split.pre_tokenizer = pre_tokenizers.Whitespace()
     config = GPT2Config(
         vocab_size=len(listed),
-        n_positions=8,
-        n_embd=_WIDTH,
-        n_layer=_LAYERS,
         n_head=_HEADS,
+        **sizes,
         initializer_range=0.5,
         tie_word_embeddings=False,
         bos_token_id=None,
         eos_token_id=None,
         pad_token_id=0,
     )
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = GPT2LMHeadModel(config)
-        torch.nn.init.zeros_(model.lm_head.weight)
-    model.save_pretrained(policy.folder)
+    model.save_pretrained(folder)
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]"
+        tokenizer_object=split, pad_token="[PAD]", unk_token="[UNK]"
     )
-    tokenizer.save_pretrained(policy.folder)
+    tokenizer.save_pretrained(folder)
+    return model
 
 
 @lru_cache(maxsize=2)
@@ -212,6 +266,30 @@ def audit_policy(
     return one_run(task, _run(task, grid), white=white)
 
 
+@contextmanager
+def written_policy(task: Task) -> Iterator[WrittenPolicy]:
+    """A policy with a canary for each trial, of the task's base, or of a tiny one that is there
+    within.
+
+    Raises:
+        InputError: there is no transformers.
+    """
+    seed = int(task.source.stream("canary texts").integers(2**31))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(task.base or name)
+        if not task.base:
+            words = [f"word{number}" for number in range(_WORDS)]
+            sizes = {"n_embd": _WRITER_WIDTH, "n_layer": _WRITER_LAYERS, "n_positions": 32}
+            _write_base(folder, words, **sizes)
+        yield WrittenPolicy(folder, 2 * task.trials, task.epsilon, seed=seed)
+
+
+def audit_texts(task: Task, grid: Callable[..., Watching] = Watching) -> Measured:
+    """One run of a policy whose canaries' answers its base wrote; ``grid`` as of `run_canaries`."""
+    with written_policy(task) as policy:
+        return one_run(task, run_canaries(task, 0, grid, learner=policy), white=False)
+
+
 TARGETS = {
     "pipeline:policy": Target(
         "one whole run of --task policy with 1,000 canary users, all models seen",
@@ -224,5 +302,12 @@ TARGETS = {
         partial(audit_policy, white=False),
         trials=500,
         epsilon=ONE_RUN_EPSILON,
+    ),
+    "pipeline:texts": Target(
+        "one whole run of --task policy from --base, which writes the texts of 1,000 canary users",
+        audit_texts,
+        trials=500,
+        epsilon=ONE_RUN_EPSILON,
+        based=True,
     ),
 }

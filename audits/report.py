@@ -35,6 +35,7 @@ def audit_row(name: str, target: Target, task: Task, seed: int) -> Row:
         "delta": measured.delta,
         "epsilon_gaussian_fit": measured.fit,
         "seed": seed,
+        **({"base": task.base} if task.base else {}),
         "seconds": round(time.monotonic() - started, 1),
     }
 

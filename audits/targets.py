@@ -40,4 +40,5 @@ NEED = {
     "distributed-gaussian": "opendp",
     "discrete-gaussian": "opendp",
     **dict.fromkeys(policy_pipeline.TARGETS, "transformers"),
+    "pipeline:texts": "peft",
 }

@@ -30,6 +30,9 @@ def audit(
     ] = None,
     trials: Annotated[int | None, typer.Option(help="Trials on each data set.")] = None,
     confidence: Annotated[float, typer.Option(help="Confidence of each lower bound.")] = CONFIDENCE,
+    base: Annotated[
+        str, typer.Option(help=f"{meaning('base')} Of pipeline:texts. \\[default: a tiny one]")
+    ] = "",
     seed: Annotated[
         int | None,
         typer.Option(
@@ -72,13 +75,16 @@ def audit(
     from murmuration.audits.report import audit_row
 
     entry = TARGETS[target]
+    if base and not entry.based:
+        able = ", ".join(name for name, each in TARGETS.items() if each.based)
+        raise InputError(f"--base is for {able}: {target} is about no model of yours")
     adjacency = adjacency or entry.usual
     if adjacency not in entry.adjacencies:
         listed = " or ".join(a for a in Adjacency if a in entry.adjacencies)
         raise InputError(f"{target} claims nothing under {adjacency}; use --adjacency {listed}")
     try:
         epsilon, trials = epsilon or entry.epsilon, trials or entry.trials
-        task = Task(adjacency, epsilon, trials, Randomness(seed), confidence)
+        task = Task(adjacency, epsilon, trials, Randomness(seed), confidence, base)
         row = audit_row(target, entry, task, seed)
     except ValueError as error:
         raise InputError(" ".join(str(error).split())) from error

@@ -311,6 +311,7 @@ class Task:
         trials: how many, on each of the two.
         source: of all draws, the audited mechanism's included.
         confidence: that the lower bound is one.
+        base: the language model of a target that takes one; empty: a tiny one of its own.
     """
 
     adjacency: Adjacency
@@ -318,6 +319,7 @@ class Task:
     trials: int
     source: Randomness
     confidence: float = CONFIDENCE
+    base: str = ""
 
     def __post_init__(self) -> None:
         if self.trials < 8:
@@ -373,6 +375,7 @@ class Target:
         trials: on each data set, if nothing else is asked for.
         epsilon: the claim, if nothing else is asked for.
         sound: whether the claim is ours; False for a paper's claim that is known not to hold.
+        based: whether it is about a language model that can be named.
         power: the share of the claim that the bound is expected to reach, where the claim is known
             to be attained; 0 where it may not be.
     """
@@ -383,6 +386,7 @@ class Target:
     trials: int = 100_000
     epsilon: float = 1.0
     sound: bool = True
+    based: bool = False
     power: float = 0.0
 
     @property

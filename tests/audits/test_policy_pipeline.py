@@ -5,12 +5,18 @@ import pytest
 import torch
 from scipy import stats
 
+from murmuration.audits import policy_pipeline
 from murmuration.audits.pipeline import CLIP, one_run, run_canaries
 from murmuration.audits.policy_pipeline import (
     TARGETS,
+    WrittenPolicy,
     audit_policy,
+    audit_texts,
     tiny_policy,
+    written_policy,
 )
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.generation import Sampling
 from murmuration.preference.language.reward import save_language_model
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import Task
@@ -106,6 +112,64 @@ def test_few_users_who_are_not_clipped_are_too_long(quick_runs):
     """Of many, who pull different ways, the audit shows it: see the seeded faults."""
     with pytest.raises(RunAborted, match="cannot produce"):
         audit_policy(task(Adjacency.REPLACE, epsilon=1.0), grid=LooseClip)
+
+
+# Canaries whose answers the base wrote
+
+
+def of_base(folder, **changes):
+    asked = task(**changes)
+    return Task(asked.adjacency, asked.epsilon, asked.trials, asked.source, base=str(folder))
+
+
+def test_a_base_writes_answers_that_are_all_different(language_model):
+    folder = language_model("gpt2")
+    first, again, other = (WrittenPolicy(folder, 100, 8.0, seed=seed).pairs for seed in (1, 1, 2))
+    assert first == again
+    assert len({answer for pair in first for answer in pair}) == 200
+    assert all(answer == answer.strip() != "" for pair in first for answer in pair)
+    assert len(set(sum(first, ())) & set(sum(other, ()))) < 20
+
+
+def test_a_base_that_does_not_write_as_many_is_refused(language_model, monkeypatch):
+    monkeypatch.setattr(policy_pipeline, "SAMPLING", Sampling(max_new_tokens=1))
+    with pytest.raises(InputError, match="100 canaries need two each: lower --trials"):
+        _ = WrittenPolicy(language_model("gpt2"), 100, 8.0).pairs
+
+
+def test_answers_count_by_how_much_likelier_they_have_become(language_model):
+    """Whatever the base itself says of them: nothing was learnt, and that is what shows."""
+    policy = WrittenPolicy(language_model("gpt2"), 20, 8.0)
+    assert np.ptp(policy.preferred(policy.folder)) > 0.1
+    theta, gained_M = policy.released(policy.folder)
+    assert theta is None
+    assert not gained_M.any()
+
+
+def test_a_run_of_anybodys_base_stays_below_its_claim(language_model, quick_runs):
+    found = audit_texts(of_base(language_model("gpt2"), epsilon=2.0))
+    assert 0.0 <= found.lower <= found.claimed == pytest.approx(2.0, rel=1e-3)
+    assert found.trials == CANARIES
+
+
+@pytest.mark.parametrize("kind", ["", "gpt2"])
+def test_noise_that_is_missing_shows_in_answers_that_a_base_wrote(
+    language_model, quick_runs, monkeypatch, kind
+):
+    """A seeded fault: hardly any noise, in the one place where it is added."""
+    monkeypatch.setattr(
+        GaussianSum, "std", property(lambda self: self.noise_multiplier * self.clip.norm / 30)
+    )
+    base = language_model(kind) if kind else ""
+    found = audit_texts(of_base(base, adjacency=Adjacency.REPLACE, epsilon=0.5, trials=50))
+    assert found.lower > found.claimed
+
+
+def test_a_tiny_base_is_there_where_none_is_named():
+    with written_policy(task()) as policy:
+        assert len(policy.pairs) == CANARIES
+        assert policy.folder.is_dir()
+    assert not policy.folder.exists()
 
 
 @pytest.mark.slow

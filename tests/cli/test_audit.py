@@ -50,6 +50,8 @@ def test_the_list(cli):
         (("gaussian", "--trials", 3), "--trials must be at least 8"),
         (("gaussian", "--epsilon", -1), "--epsilon must be positive"),
         (("gaussian", "--trials", 100, "--confidence", 1), "confidence"),
+        (("gaussian", "--base", "x"), "--base is for pipeline:texts: gaussian is about no model"),
+        (("pipeline:texts", "--base", "nowhere/x"), "nowhere/x"),
     ],
 )
 def test_what_cannot_be_audited(cli, asked, message):
@@ -58,6 +60,23 @@ def test_what_cannot_be_audited(cli, asked, message):
     assert len(err) == 1 or message in " ".join(err)
     assert message in " ".join(err)
     assert out == ""
+
+
+def test_the_base_that_was_named_is_audited(cli, monkeypatch, language_model):
+    bases = []
+
+    def measure(task):
+        bases.append(task.base)
+        return Measured(1.0, 0.5, 10, 1e-5)
+
+    monkeypatch.setitem(
+        murmuration.audits.targets.TARGETS, "named", Target("", measure, based=True)
+    )
+    base = str(language_model("gpt2"))
+    code, out, _ = cli("audit", "named", "--base", base, "--json")
+    assert (code, json.loads(out)["base"], bases) == (0, base, [base])
+    assert "base" not in json.loads(cli("audit", "named", "--json")[1])
+    assert bases[1:] == [""]
 
 
 def test_a_violation_ends_nonzero(cli, monkeypatch):
