@@ -63,6 +63,9 @@ _BETA = 1.0
 #: proportional: by enough for the layers below the head to learn from the second round on, and not
 #: so much that most of a gradient lies there.
 _STEP = 0.0125
+#: How far one clip norm moves LoRA layers: so little that likelihoods change in proportion, by each
+#: canary's part as it is in the sum.
+_SHORT_STEP = 1e-4
 #: How canaries' answers are drawn: twice as evenly as the base would, and a sentence long.
 SAMPLING = Sampling(temperature=2.0, max_new_tokens=16)
 #: The words of a base to write them with, where none is named; its width, and its layers.
@@ -188,8 +191,13 @@ class WrittenPolicy(Policy):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """As people train a policy from a base: LoRA layers, and the usual step."""
-        return {"task": "policy", "base": str(self.folder), "train": "lora"}
+        """LoRA layers of a policy, in short steps."""
+        return {
+            "task": "policy",
+            "base": str(self.folder),
+            "train": "lora",
+            "learning_rate": _SHORT_STEP * round(SHARE * self.canaries) / CLIP,
+        }
 
     def released(self, folder: Path) -> tuple[None, np.ndarray]:
         """By how much more the first answers are likelier than before."""
@@ -304,7 +312,7 @@ TARGETS = {
         epsilon=ONE_RUN_EPSILON,
     ),
     "pipeline:texts": Target(
-        "one whole run of --task policy from --base, which writes the texts of 1,000 canary users",
+        "the same of a base of yours (`--base`), which writes the canaries' answers itself",
         audit_texts,
         trials=500,
         epsilon=ONE_RUN_EPSILON,

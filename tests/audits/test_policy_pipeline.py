@@ -161,7 +161,7 @@ def test_noise_that_is_missing_shows_in_answers_that_a_base_wrote(
         GaussianSum, "std", property(lambda self: self.noise_multiplier * self.clip.norm / 30)
     )
     base = language_model(kind) if kind else ""
-    found = audit_texts(of_base(base, adjacency=Adjacency.REPLACE, epsilon=0.5, trials=50))
+    found = audit_texts(of_base(base, adjacency=Adjacency.REPLACE, epsilon=0.5, trials=100))
     assert found.lower > found.claimed
 
 
