@@ -66,8 +66,8 @@ _STEP = 0.0125
 #: How far one clip norm moves LoRA layers: so little that likelihoods change in proportion, by each
 #: canary's part as it is in the sum.
 _SHORT_STEP = 1e-4
-#: How canaries' answers are drawn: twice as evenly as the base would, and a sentence long.
-SAMPLING = Sampling(temperature=2.0, max_new_tokens=16)
+#: How canaries' answers are drawn: little is left of what the base would say; a sentence long.
+SAMPLING = Sampling(temperature=8.0, max_new_tokens=16)
 #: The words of a base to write them with, where none is named; its width, and its layers.
 _DRAWS = 8
 _WORDS, _WRITER_WIDTH, _WRITER_LAYERS = 200, 32, 2
