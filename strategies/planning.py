@@ -14,7 +14,7 @@ from murmuration.preference.data.rows import InputError
 from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.allocation import AllocatedGaussian, blocks_of
-from murmuration.privacy.accounting.events import Event, PoissonGaussian
+from murmuration.privacy.accounting.events import BufferedGaussian, Event, PoissonGaussian
 from murmuration.privacy.accounting.mixture import check_public_list
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.continual.banded import Banded
@@ -334,10 +334,15 @@ def buffered(
         ValueError: they do not make a whole number of groups.
     """
     turns = AllocationSampler.for_cohort(int(users), int(cohort), "cyclic")
-    terms = {"delta": delta, "adjacency": adjacency, "hold_out": hold_out}
+    terms = {"delta": delta, "adjacency": adjacency}
+    # Whose turn it is shows who is held out, so that saves noise where coins are secret alone.
     sigma = accountant.noise_multiplier_for(epsilon, probability=1.0, rounds=1, **terms)
     alone = accountant.noise_multiplier_for(
-        epsilon, probability=turns.probability, rounds=settings.rounds, **terms
+        epsilon,
+        probability=turns.probability,
+        rounds=settings.rounds,
+        hold_out=hold_out,
+        **terms,
     )
     added = workload(settings)
     factor = BufferedToeplitz.chosen(added, turns.rounds)
@@ -431,7 +436,8 @@ def _cyclic(
         hold_out=coins,
     )
     turns = -(-rounds // noise.factor.groups)
-    charged = {PoissonGaussian(1.0, noise.noise_multiplier): 1, **charges_of(coins)}
+    whole = BufferedGaussian(rounds, noise.factor.groups, noise.noise_multiplier)
+    charged: dict[Event, int] = {whole: 1, **charges_of(coins)}
     return {
         **known,
         missing: noise.noise_multiplier,

@@ -138,7 +138,9 @@ class UlsPlan(CohortPlan):
             return super().calibrate_noise(epsilon, plan)
         factor = plan.get("factor")
         if isinstance(factor, BufferedToeplitz):
-            return noise_for_users(epsilon, {**plan, "cohort": plan["users"], "rounds": 1})
+            # Whose turn it is shows who is held out, so that saves nothing.
+            once = {"cohort": plan["users"], "rounds": 1, "hold_out": None}
+            return noise_for_users(epsilon, {**plan, **once})
         if factor:  # of the group whose turn comes most often
             coins = CyclicSampler(plan["cohort"] / plan["users"], factor.bands).of_group
             return accountant.noise_multiplier_for(
@@ -414,11 +416,17 @@ def account(plan: UlsPlan, whoever: str) -> str:
             f"In each {sampler.rounds} rounds every user took part in one, each as likely, "
             "independently per user (random allocation)."
         )
+    added = ""
+    if plan.factor:
+        added = (
+            ", mixed with that of earlier rounds to up to "
+            f"{plan.noise_multiplier * plan.factor.row_norm(plan.rounds):.3g} times,"
+        )
     return (
         f"{took_part} Whoever did {whoever} clipped to length "
         f"{plan.clip.norm:g}. Gaussian noise of {plan.noise_multiplier:.3g} times that length "
-        f"per coordinate was added to the sum, which was divided by {plan.cohort:,}, however "
-        f"many had taken part.{correlated}"
+        f"per coordinate{added} was added to the sum, which was divided by {plan.cohort:,}, "
+        f"however many had taken part.{correlated}"
     )
 
 

@@ -61,6 +61,7 @@ from murmuration.client.labels.memory import LabelState, TermsChanged
 from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy import extensions
+from murmuration.privacy.accounting.events import BufferedGaussian
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.protocol import (
     label_queries,
@@ -238,6 +239,8 @@ class Agent:
         check_repeated(policy, ledger, plan, round_, bool(masked))
         self._check_once(kind, plan.run, round_, masked)
         self._check_half(kind, plan.run, keys_S)
+        if kind == "train":
+            self._check_turn(plan, round_, keys_S)
         self._charge(plan)
         ledger.answer_work(kind, keys_S, run=plan.run, round_=round_, masked=masked)
 
@@ -255,6 +258,21 @@ class Agent:
         if not self.ledger.asked(other, run).isdisjoint(keys_S.tolist()):
             done = "trained" if other == "train" else "measured"
             raise PolicyRefusal(HOLD_OUT, f"a user was {done} on in this run before")
+
+    def _check_turn(self, plan: StatedPlan, round_: int, keys_S: np.ndarray) -> None:
+        """PolicyRefusal for a user who is asked out of turn, where the plan costs what it says for
+        users who are in every so many rounds alone."""
+        first = self.ledger.first_rounds("train", plan.run)
+        for event, _ in plan.charges:
+            if not isinstance(event, BufferedGaussian):
+                continue
+            apart = (round_ - first.get(key, round_) for key in keys_S.tolist())
+            if not 1 <= round_ <= event.rounds or any(n % event.separation for n in apart):
+                raise PolicyRefusal(
+                    "max_repeats",
+                    f"the stated noise is for {event.rounds} rounds and users who are in one of "
+                    f"{event.separation} of them, and round {round_} is not of these",
+                )
 
     def _charge(self, plan: StatedPlan) -> None:
         """Charge a run that is new; PolicyRefusal if the owner's budget does not cover it."""

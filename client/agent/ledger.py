@@ -101,7 +101,7 @@ class OwnLedger:
         self.evaluations: Counter[str] = Counter()
         self.masked: set[tuple[str, str, int]] = set()
         self.sums: set[str] = set()
-        self._asked: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+        self._first: defaultdict[tuple[str, str], dict[int, int]] = defaultdict(dict)
         self.refusals = 0
         self.head = Head(0, "")
 
@@ -136,7 +136,7 @@ class OwnLedger:
         self, kind: str, run: str, round_: int, new: Iterable[int], masked: str = ""
     ) -> None:
         self.answered[kind] += 1
-        self._asked[kind, run].update(new)
+        self._first[kind, run].update(dict.fromkeys(new, round_))
         if masked:
             self.masked.add((kind, run, round_))
             self.sums.add(masked)
@@ -148,7 +148,11 @@ class OwnLedger:
     def asked(self, kind: str, run: str) -> Set[int]:
         """Return which users were asked something of a ``kind`` in a run, by their unsalted
         names."""
-        return self._asked.get((kind, run), frozenset())
+        return self.first_rounds(kind, run).keys()
+
+    def first_rounds(self, kind: str, run: str) -> Mapping[int, int]:
+        """Return in which round each user was first asked something of a ``kind`` in a run."""
+        return self._first.get((kind, run), {})
 
     def told(self, kind: str, run: str, round_: int) -> int:
         """Return how often a round of a run was answered, or (round 0) its accuracy told."""
@@ -177,7 +181,7 @@ class OwnLedger:
         if it leaves under masks.
         """
         asked = {int(key) for key in keys_S}
-        new = sorted(asked - self._asked[kind, run])
+        new = sorted(asked - self.asked(kind, run))
         line: dict[str, object] = {
             "answered": kind,
             "run": run,

@@ -20,6 +20,7 @@ from murmuration.privacy.accounting.composition import (
     of_several_runs,
 )
 from murmuration.privacy.accounting.events import (
+    BufferedGaussian,
     Event,
     GroupGaussian,
     PoissonGaussian,
@@ -82,9 +83,9 @@ def curve(
     profile = _profile(events, adjacency, delta, interval)
     if coins is None or profile is None:
         return profile
-    if adjacency.vectors_changed == 1:
+    if adjacency.vectors_changed == 1 and not _shows_coins(events):
         return lambda target: hold_out.mixed_delta(target, coins, profile)
-    # Held out in both worlds or in neither: the divergence is jointly convex.
+    # The coin is the same in both worlds, or is seen: the divergence is jointly convex.
     return lambda target: (
         (1.0 - coins.share) * profile(target) + coins.share * coins.delta_alone(target)
     )
@@ -115,7 +116,7 @@ def _with_held_out(
     interval: float,
 ) -> float:
     """Epsilon of a run and of what is said of its held-out users."""
-    if adjacency.vectors_changed == 2:
+    if adjacency.vectors_changed == 2 or _shows_coins(events):
         return max(coins.epsilon, _of_run(events, adjacency, delta, interval))
     profile = _profile(events, adjacency, delta, interval)
     if profile is None:
@@ -123,6 +124,12 @@ def _with_held_out(
             coins, lambda part: _of_run(events, adjacency, part, interval), delta
         )
     return hold_out.mixed_epsilon(coins, profile, delta)
+
+
+def _shows_coins(events: Iterable[tuple[Event, int]]) -> bool:
+    """Return whether nothing but being held out keeps a user from being asked in their turn, which
+    is known: then who is asked shows who is not held out."""
+    return any(isinstance(event, BufferedGaussian) for event, _ in events)
 
 
 def _profile(

@@ -129,7 +129,8 @@ class CorrelatedNoise:
         """Go on from ``state``, if that is of the same factor; else there is nothing to go on
         from."""
         self.forget()
-        if np.array_equal(state.get("noise factor", ()), self.factor.parameters):
+        same = np.array_equal(state.get("noise factor", ()), self.factor.parameters)
+        if same and len(state["noise ledger"]) == 3:  # an earlier version had two
             charges, losses, self.rounds = state["noise ledger"].tolist()
             self.ledger = (charges, losses)
             self._before = list(state["noise before"])
@@ -157,7 +158,8 @@ class CorrelatedNoise:
         losses = len(ledger.lost)
         if not again and self.ledger != (len(charged), losses):
             self.forget()
-        seen_D = np.concatenate([sum_D, self.noise_D, np.full(losses, losses)])
+        parameters = self.factor.parameters  # by another factor the same draw is other noise
+        seen_D = np.concatenate([sum_D, self.noise_D, parameters, np.full(losses, losses)])
         replay = fingerprint(seen_D, mechanism.std, round_, covers, source)
         event = mechanism.event_of(round_, begins=not self.rounds)
         charge = ledger.charge(event, round_=round_, covers=covers, replay=replay)

@@ -6,10 +6,11 @@ and keep what was stated. One run states one plan, whatever is resumed.
 
 What is trusted: the server, to keep to the noise that it states. That some releases are about
 disjoint parts of the users is not taken from it, since nobody at a node can see which part a user
-is in: ``cost`` takes every user to be in every part. That a user is held out by a coin is taken
-from it like the probability of being sampled: neither can be seen at a node. With a share near one
-that would make any run cost nothing, so no more than ``MOST_SHARE`` is believed; that nobody is in
-both halves of a run an owner's agent sees to itself (``client.agent.agent``).
+is in: ``cost`` takes every user to be in every part. Nor is it that users are in every so many
+rounds alone, by which buffered noise is paid for: an agent sees that. That a user is held out by a
+coin is taken from it like the probability of being sampled: neither can be seen at a node. With a
+share near one that would make any run cost nothing, so no more than ``MOST_SHARE`` is believed;
+that nobody is in both halves of a run an owner's agent sees to itself (``client.agent.agent``).
 """
 
 import itertools

@@ -346,6 +346,10 @@ BUFFERS = BufferedToeplitz.scaled(np.array([0.6, 0.2]), np.array([0.7, 0.3]), 20
 def test_a_plan_with_buffers_costs_what_one_release_does(adjacency):
     own = {"rounds": 20, "cohort": 20, "adjacency": adjacency}
     made = UlsPlan.for_epsilon(3.0, **{**PLAN, **own}, factor=BUFFERS)
+    held = UlsPlan.for_epsilon(
+        3.0, **{**PLAN, **own}, factor=BUFFERS, hold_out=HoldOut(0.5, 0.2)
+    )  # whose turn it is shows who is held out
+    assert held.noise_multiplier == made.noise_multiplier and held.epsilon() == made.epsilon()
     event = PoissonGaussian(1.0, made.noise_multiplier)
     cost = accountant.epsilon([(event, 1)], adjacency=adjacency, delta=made.delta)
     assert made.epsilon() == pytest.approx(cost, rel=1e-7)
@@ -369,6 +373,8 @@ def test_the_account_of_buffers_names_no_coin():
     text = uls.account(plan(factor=BUFFERS, cohort=20, rounds=20), "contributed one vector")
     assert "everybody of a group took part, by no coin" in text
     assert "up to 4 rounds" in text
+    longest = 1.5 * BUFFERS.row_norm(20)
+    assert longest > 1.5 and f"mixed with that of earlier rounds to up to {longest:.3g}" in text
     assert "Poisson" not in text
 
 

@@ -14,7 +14,11 @@ from murmuration.client.app import app
 from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.features.hashing import HashingFeatures
-from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.accounting.events import (
+    BufferedGaussian,
+    BufferedLater,
+    PoissonGaussian,
+)
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.tally import Tally
@@ -93,6 +97,23 @@ def test_who_was_trained_on_is_known_by_id_and_not_by_salted_name(make, make_row
     with pytest.raises(PolicyRefusal, match="hold_out"):
         agent.handle("evaluate", work([0], salt=b"another"))
     agent.handle("evaluate", work([1], salt=b"another"))
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["at once", "after a restart"])
+def test_nobody_is_asked_out_of_turn(make, again):
+    """Buffered noise is paid for by users who are in every so many rounds alone."""
+    charges = {BufferedGaussian(9, 3, 8.0): 1, BufferedLater(9, 3, 8.0): 8}
+    plan = StatedPlan.of("run1", Adjacency.ZERO_OUT, 1e-6, 9, charges)
+    agent = make()
+    agent.handle("train", work([0, 1], plan, round_=2))
+    for round_ in (1, 3, 4, 6, 7):
+        agent = make() if again else agent
+        with pytest.raises(PolicyRefusal, match=r"\(max_repeats\).*in one of 3"):
+            agent.handle("train", work([1], plan, round_=round_))
+    agent.handle("train", work([2], plan, round_=3))
+    agent.handle("train", work([0, 1], plan, round_=8))
+    with pytest.raises(PolicyRefusal, match="max_repeats"):
+        agent.handle("train", work([0, 2], plan, round_=8))
 
 
 def test_the_next_run_tosses_other_coins_and_is_charged_for_both_halves(make):

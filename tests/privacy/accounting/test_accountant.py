@@ -22,6 +22,7 @@ from murmuration.privacy.accounting.accountant import (
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.events import (
     BandedGaussian,
+    BufferedGaussian,
     Event,
     HoldOut,
     MixtureGaussian,
@@ -404,6 +405,22 @@ def test_a_run_without_a_hold_out_beside_one_with_saves_nothing() -> None:
     together = accounting.epsilon([gaussian], with_coins, **terms)
     assert together == accounting.epsilon([(gaussian[0], 100), (PureDp(0.1), 1)], **terms)
     assert together > accounting.epsilon([(gaussian[0], 100), *with_coins[1:]], **terms)
+
+
+def test_where_turns_are_known_a_secret_hold_out_saves_nothing() -> None:
+    """Who is not asked in their turn is held out: the dearer half counts, and the curve knows."""
+    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
+    gaussian = (BufferedGaussian(10, 3, 3.0), 1)
+    training = accounting.epsilon([gaussian], **terms)
+    for coins in (HoldOut(0.2, 0.5), HoldOut(0.5, 0.1)):
+        run = [gaussian, *coins.charges.items()]
+        assert accounting.epsilon(run, **terms) == training
+        known = (1.0 - coins.share) * 1e-5
+        at = accounting.curve(run, **terms)
+        assert at is not None and at(training) == pytest.approx(known, rel=1e-2)
+        secret = [(PoissonGaussian(1.0, 3.0), 1), *coins.charges.items()]
+        assert accounting.epsilon(secret, **terms) < training
+    assert accounting.epsilon([gaussian, *HoldOut(0.2, 9.0).charges.items()], **terms) == 9.0
 
 
 def test_parts_of_two_runs_are_not_disjoint() -> None:

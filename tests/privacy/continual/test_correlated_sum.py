@@ -423,6 +423,30 @@ def test_a_loss_does_not_pass_for_the_charge_that_it_lost(checks, tmp_path):
     assert len(behind.state()["noise before"]) == 1
 
 
+@pytest.mark.parametrize("mechanism", [make(), buffered()])
+def test_a_seeded_round_is_not_repeated_with_another_factor(checks, tmp_path, mechanism):
+    """The same draw, divided by another number: the difference of both would give the sum away."""
+    factor = mechanism.factor
+    if isinstance(factor, Banded):
+        other = Banded((factor.coefficients[0] - 2.0**-20, *factor.coefficients[1:]))
+    else:
+        other = dataclasses.replace(factor, first=factor.first - 2.0**-20)
+    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
+        released(mechanism, ledger, 1)
+        with pytest.raises(NotRepeated):
+            released(dataclasses.replace(mechanism, factor=other), ledger, 1)
+        assert len(ledger.charges) == 1
+
+
+def test_a_state_of_an_earlier_version_is_nothing_to_go_on_from(checks, tmp_path):
+    mechanism, memory = make(), CorrelatedNoise(make())
+    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
+        released(mechanism, ledger, 2, memory=memory)
+    before = CorrelatedNoise(mechanism)
+    before.restore({**memory.state(), "noise ledger": np.array([2, 0])})
+    assert not before.rounds and not len(before.noise_D)
+
+
 def test_what_was_drawn_before_a_loss_is_not_drawn_again(checks, tmp_path):
     """Beside other noise of the rounds before, it would give that away."""
     mechanism, memory = make(), CorrelatedNoise(make())
