@@ -262,7 +262,7 @@ class Forgetful(CorrelatedNoise):
     """Has the noise of one round fewer than bands reach."""
 
     def next(self, fresh_D):
-        self._before = self._before[: self.factor.bands - 2]
+        self._before = self._before[: self.factor.groups - 2]
         return super().next(fresh_D)
 
 
@@ -477,7 +477,7 @@ def test_noise_is_not_gone_on_with_where_the_ledger_is_another(checks, tmp_path,
             behind = CorrelatedNoise(mechanism)
             behind.restore(memory.state())
         after_TD = released(mechanism, ledger, 6, memory=behind, source=Randomness(None), first=5)
-    covariance_fits(after_TD, mechanism.factor.coefficients, 1.0, checks)
+    covariance_fits(after_TD, mechanism.factor.parameters, 1.0, checks)
     for one, other in itertools.product(before_TD, after_TD):
         checks.near_zero(float(one @ other) / (1.6 * np.sqrt(2_000)), "of both sides")
 
