@@ -173,9 +173,13 @@ class WrittenPolicy(Policy):
 
     seed: int = 0
 
-    @cached_property
-    def pairs(self) -> list[tuple[str, str]]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
         """Two answers of each."""
+        return self._written
+
+    @cached_property
+    def _written(self) -> list[tuple[str, str]]:
         writer, answers = Writer.load(self.folder), dict[str, None]()
         for draw in range(_DRAWS):
             missing = 2 * self.canaries - len(answers)
@@ -225,7 +229,7 @@ def tiny_policy(canaries: int, epsilon: float) -> Iterator[Policy]:
         yield policy
 
 
-def _write_base(folder: Path, words: list[str], **sizes: int) -> Any:
+def _write_base(folder: Path, words: list[str], **sizes: Any) -> Any:
     """Write a base of these words, with random layers; its network."""
     try:
         from tokenizers import Tokenizer, models, pre_tokenizers

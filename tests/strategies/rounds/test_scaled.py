@@ -126,8 +126,8 @@ def test_a_node_refuses_what_is_no_scale(checks, half, scale, message):
 class Listening:
     """A grid; what scales nodes were sent, round by round."""
 
-    def __init__(self, grid):
-        self.grid, self.scales = grid, []
+    def __init__(self, grid, shape):
+        self.grid, self.shape, self.scales = grid, shape, []
 
     def __getattr__(self, name):
         return getattr(self.grid, name)
@@ -189,9 +189,7 @@ class NotDividedBack(Uls):
 
 def world_of(make_world, examples, **changes):
     def listen(grid):
-        listening = Listening(grid)
-        listening.shape = (examples.dimension,)
-        return listening
+        return Listening(grid, (examples.dimension,))
 
     return make_world(examples, wrap=listen, **{"optimizer": ADAM, "nodes": 2, **changes})
 
@@ -227,7 +225,7 @@ def test_noise_is_that_of_the_clip_once_it_is_scaled_again(make_world, make_exam
     examples = make_examples([1, 2, 3] * 10, dimension=4000)
     examples.x_RD.zero_()
     world = world_of(make_world, examples, cohort=12, clip=UserClip(norm), noise_multiplier=1.7)
-    std = 1.7 * norm / 12
+    std, released, scale_D = 1.7 * norm / 12, np.empty(0), np.empty(0)
     for round_ in range(1, 5):
         (released,) = world.run(round_)
         scale_D = world.grid.scales[-1]
