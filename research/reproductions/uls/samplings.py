@@ -94,7 +94,7 @@ class People:
 
     @cached_property
     def digest(self) -> str:
-        """What names the judgements."""
+        """Return what names the judgements."""
         digest = hashlib.sha256()
         for examples in (self.train, self.test):
             for part in (examples.x_RD, examples.y_R, examples.start_U):
@@ -215,11 +215,11 @@ def accuracies(
     cells = list(itertools.product(range(seeds), rounds, epsilons, ways))
     tasks = [(make, config_of(people, t, e, way, seed), folder) for seed, t, e, way in cells]
     results = tracked(in_processes(one_run, tasks, workers), "runs", len(tasks))
-    found = dict(zip(cells, results, strict=True))
+    reached = dict(zip(cells, results, strict=True))
     rows = []
     for times, epsilon, way in itertools.product(rounds, epsilons, ways):
         mine, coins = (
-            [found[seed, times, epsilon, each] for seed in range(seeds)]
+            [reached[seed, times, epsilon, each] for seed in range(seeds)]
             for each in (way, "poisson")
         )
         row = {"data": people.name, "rounds": times, "epsilon": epsilon, "sampling": way}

@@ -111,7 +111,7 @@ def ray():
     module.shutdown()
 
 
-def asked(configs, seen):
+def noted(configs, seen):
     for config in configs:
         seen.append(config.seed)
         yield config
@@ -131,7 +131,7 @@ def test_runs_are_side_by_side_and_no_more_than_there_is_room_for(ray, config):
         return {"seed": one.seed, "met": other.exists()}
 
     seen, outcomes = [], {}
-    for place, outcome in side_by_side(run, asked(configs, seen)):
+    for place, outcome in side_by_side(run, noted(configs, seen)):
         outcomes[place] = outcome
         assert len(seen) <= 2 + len(outcomes)  # the next is asked for when one has ended
     assert sorted(outcomes) == [0, 1, 2, 3] == seen

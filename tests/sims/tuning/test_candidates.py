@@ -60,8 +60,8 @@ def here(crowd, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(calibration, "_HALVINGS", 3)
         patch.setattr(execution, "execute", execute)
-        found = tune(crowd, out=out, **SMALL)
-    return found, results
+        winner = tune(crowd, out=out, **SMALL)
+    return winner, results
 
 
 def files(folder):
@@ -72,11 +72,11 @@ def test_on_ray_the_search_is_the_same(ray, here, crowd, tmp_path, monkeypatch, 
     monkeypatch.setattr(calibration, "_HALVINGS", 3)
     one, results = here
     out = tmp_path / "t"
-    found = tune(crowd, out=out, runtime="ray", progress=True, **SMALL)
+    winner = tune(crowd, out=out, runtime="ray", progress=True, **SMALL)
     shown = "".join(capfd.readouterr())
     for name in ("heldout_accuracy", "heldout_noise", "weights", "search", "epsilon", "account"):
-        assert found.result[name] == one.result[name], name
-    models = [run.path / "model" / "model.safetensors" for run in (found, one)]
+        assert winner.result[name] == one.result[name], name
+    models = [run.path / "model" / "model.safetensors" for run in (winner, one)]
     assert models[0].read_bytes() == models[1].read_bytes()
     assert len(read_charges(out / "ledger.jsonl")) == 1
     # A reader of the folder sees no more than of a search in one process.
@@ -84,7 +84,7 @@ def test_on_ray_the_search_is_the_same(ray, here, crowd, tmp_path, monkeypatch, 
     assert (out / "config.json").read_bytes() == (one.path / "config.json").read_bytes()
     assert len({path.stat().st_mtime for path in out.rglob("*")}) == 1
     left = b"\n".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
-    losers = [each for each in results if each["weights"] != found.result["weights"]]
+    losers = [each for each in results if each["weights"] != winner.result["weights"]]
     assert len(losers) == 3
     for loser in losers:
         for secret in (loser["weights"], repr(loser["heldout_accuracy"])):

@@ -175,8 +175,8 @@ def test_in_which_order_candidates_end_decides_nothing(
         state = json.loads((tmp_path / "b" / "private" / "search.json").read_text())
         assert state["done"] == [3, 2]
         best = max(candidates[4:][2:], key=lambda one: one[0]["heldout_accuracy"])
-        kept = tmp_path / "b" / "private" / "candidates" / state["best"]["folder"]
-        assert json.loads((kept / "result.json").read_text())["run"] == best[0]["run"]
+        folder = tmp_path / "b" / "private" / "candidates" / state["best"]["folder"]
+        assert json.loads((folder / "result.json").read_text())["run"] == best[0]["run"]
         backwards = tune(out=tmp_path / "b", resume=True)
         assert heard == [4, 2]
     else:

@@ -40,29 +40,29 @@ class Known:
         return {"accuracy": accuracy, "error": error}
 
 
-def found(people, *more, **others):
+def rows_of(people, *more, **others):
     return samplings.accuracies(lambda: people, *more, workers=1, **others)
 
 
 def test_differences_are_taken_seed_by_seed():
-    rows = found(Known(100, 20), None, (20,), (3.0,), seeds=5, ways=samplings.WAYS)
+    rows = rows_of(Known(100, 20), None, (20,), (3.0,), seeds=5, ways=samplings.WAYS)
     assert [row["gain"] for row in rows] == pytest.approx([0.0, 1.0, 2.1, 0.0])
     widths = [row["gain_half_width"] for row in rows]
     assert widths == pytest.approx([0.0, 0.0, 1.963, 0.0], abs=1e-3)
     assert [row["less_error"] for row in rows] == pytest.approx([0.0, 0.0, 0.0, 50.0])
     assert [row["error_mean"] for row in rows] == pytest.approx([12.0, 12.0, 12.0, 6.0])
-    said = samplings.remarks(rows)
-    first, second = said[0], said[2]
+    lines = samplings.remarks(rows)
+    first, second = lines[0], lines[2]
     assert first == "allocation on x, 20 rounds, ε = 3: +1.00 ± 0.00 points in 5 seeds."
     assert second.endswith("in 5 seeds.")
-    assert said[-1].endswith("ε = 3: +50.00 ± 0.00 % less error in 5 seeds.")
+    assert lines[-1].endswith("ε = 3: +50.00 ± 0.00 % less error in 5 seeds.")
     within = [{**row, "gain_half_width": 3.0, "less_error_half_width": 60.0} for row in rows]
     assert all("no difference" in line for line in samplings.remarks(within))
 
 
 def test_a_run_has_the_peoples_cohort_and_the_cap_that_is_said():
     people = Known(2_704, 541)
-    found(people, None, (20,), (3.0,), seeds=2)
+    rows_of(people, None, (20,), (3.0,), seeds=2)
     assert {config.cohort for config in people.configs} == {541}
     assert {config.adjacency for config in people.configs} == {"zero-out"}
     assert [config.own.max_cohort for config in people.configs] == [0, 0, 541, 0, 0, 541]
@@ -78,16 +78,16 @@ def test_runs_that_have_ended_are_not_run_again(tmp_path):
 
     people.reached = broken
     with pytest.raises(KeyboardInterrupt):
-        found(people, tmp_path, (20,), (3.0,), seeds=2)
+        rows_of(people, tmp_path, (20,), (3.0,), seeds=2)
     del people.reached
-    assert found(people, tmp_path, (20,), (3.0,), seeds=2) == found(
+    assert rows_of(people, tmp_path, (20,), (3.0,), seeds=2) == rows_of(
         whole, None, (20,), (3.0,), seeds=2
     )
     assert people.configs == whole.configs  # each once
-    found(people, tmp_path, (20,), (3.0,), seeds=3)  # of more seeds only those are run
+    rows_of(people, tmp_path, (20,), (3.0,), seeds=3)  # of more seeds only those are run
     assert len(people.configs) == 9
     people.digest = "others"
-    found(people, tmp_path, (20,), (3.0,), seeds=2)
+    rows_of(people, tmp_path, (20,), (3.0,), seeds=2)
     assert len(people.configs) == 15
 
 
