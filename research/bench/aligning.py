@@ -96,9 +96,9 @@ class _Clock:
     def __init__(self, base: LanguageBase) -> None:
         self._tokenizer, self._written, self._ended = base.tokenizer, [0], [0.0]
 
-    def reward(self, prompts: Sequence[str], answers: Sequence[str]) -> np.ndarray:
-        self._written.append(sum(len(ids) for ids in self._tokenizer([*answers])["input_ids"]))
-        return np.array([float(len(answer.split())) for answer in answers])
+    def reward(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        self._written.append(sum(len(ids) for ids in self._tokenizer([*responses])["input_ids"]))
+        return np.array([float(len(response.split())) for response in responses])
 
     def step_ended(self, _: int) -> None:
         self._ended.append(time.perf_counter())
@@ -146,7 +146,7 @@ def _plain(
     chat = base.tokenizer.chat_template is not None
     rows = [[{"role": "user", "content": prompt}] if chat else prompt for prompt in prompts]
 
-    def reward(completions: list[Any], **_: Any) -> list[float]:
+    def reward(completions: list[Any], **_: Any) -> list[float | None]:
         answers = [one[0]["content"] if chat else one for one in completions]
         return clock.reward(prompts, answers).tolist()
 

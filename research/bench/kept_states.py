@@ -29,7 +29,7 @@ from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.examples import TokenExamples, token_examples
-from murmuration.preference.language.policies import policy_examples
+from murmuration.preference.language.policies import PolicyExamples, policy_examples
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.research.bench.language_model import LmBench, Variants, examples, saved_model
 from murmuration.research.bench.rivals import Trl
@@ -122,7 +122,7 @@ def measure_people(
         }
         for _, given in ways.values():
             _seconds(given)
-            if task == "policy":
+            if isinstance(given, PolicyExamples):
                 given.refer(np.arange(len(given.tokens.lengths_T)))
         readings = []
         for _ in range(repetitions):

@@ -27,9 +27,9 @@ def test_both_write_the_same_number_of_answers_to_the_same_reward(monkeypatch):
     sizes = {}
 
     class Seen(aligning._Clock):
-        def reward(self, prompts, answers):
-            sizes.setdefault(id(self), []).append(len(answers))
-            return super().reward(prompts, answers)
+        def reward(self, prompts, responses):
+            sizes.setdefault(id(self), []).append(len(responses))
+            return super().reward(prompts, responses)
 
     monkeypatch.setattr(aligning, "_Clock", Seen)
     measure_step(AlignBench("", "last:1", 4, 3, SMALL), 1)

@@ -68,11 +68,11 @@ def test_a_saved_reward_is_put_back_into_its_base(language_model, tmp_path, monk
     plan = Plan(("last:1",), (30.0,), (1000.0,), 1, 2, 8, 1, {"lora_rank": 2}, 1)
     cell = Cell("last:1", 1000.0, 30.0, 0)
     task = lora_rewards.Task(plan, tmp_path, str(language_model("llama")), tmp_path, cell)
-    found = lora_rewards.accuracies(task)
+    right = lora_rewards.accuracies(task)
     model = murmuration.RewardModel.load(tmp_path / cell.name / "model")
     for group in lora_rewards.GROUPS:
-        assert found[group] == model.accuracy(str(tmp_path / f"{group}.jsonl")).pooled
-    assert len(set(found.values())) > 1
+        assert right[group] == model.accuracy(str(tmp_path / f"{group}.jsonl")).pooled
+    assert len(set(right.values())) > 1
 
 
 @pytest.mark.slow
