@@ -4,8 +4,10 @@ Ray is imported when a run needs it.
 """
 
 import os
+import shutil
 import socket
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +18,8 @@ from typing import Any
 from murmuration.preference.data.judgements import InputError
 from murmuration.sims.runtimes.app_bundle import write_bundle
 
-_PATIENCE = 10.0  # seconds for a cluster to answer
+_PATIENCE = 10.0  # seconds for a cluster to answer, or for its last process to end
+_SOCKETS = 107 - len("/r/session_2026-01-01_00-00-00_000000_0000000/sockets/plasma_store")
 
 
 @dataclass(frozen=True)
@@ -68,23 +71,44 @@ def cluster() -> Iterator[Any]:
         return
     quiet = {"log_to_driver": False, "logging_level": "error"}
     address, in_job = os.environ.get("RAY_ADDRESS"), "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ
-    with tempfile.TemporaryDirectory(prefix="murmuration-") as folder, warnings.catch_warnings():
+    with _own_folder() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if in_job:  # the job's working directory holds the code
-            ray.init(**quiet)
-        elif address is None:
-            ray.init(address="local", include_dashboard=False, **quiet)
-        else:
-            _check_answers(address)
-            bundle = write_bundle(Path(folder) / "app", {})
-            try:
-                ray.init(address=address, runtime_env={"working_dir": str(bundle)}, **quiet)
-            except ConnectionError as error:
-                raise InputError(f"RAY_ADDRESS={address}: no cluster there ({error})") from None
         try:
+            if in_job:  # the job's working directory holds the code
+                ray.init(**quiet)
+            elif address is None:
+                # Logs tell of every task; below /tmp/ray anybody could read them, for ever. Ray
+                # opens the folder that it is given to all: it lies in one that nobody else enters.
+                inner = str(folder / "r")
+                ray.init(address="local", include_dashboard=False, _temp_dir=inner, **quiet)
+            else:
+                _check_answers(address)
+                bundle = write_bundle(folder / "app", {})
+                try:
+                    ray.init(address=address, runtime_env={"working_dir": str(bundle)}, **quiet)
+                except ConnectionError as error:
+                    raise InputError(f"RAY_ADDRESS={address}: no cluster there ({error})") from None
             yield ray
         finally:
             ray.shutdown()
+
+
+@contextmanager
+def _own_folder() -> Iterator[Path]:
+    """A folder that nobody else can enter, its path short enough for Ray's sockets; removed after
+    use."""
+    folder = Path(tempfile.mkdtemp(prefix="murmuration-"))
+    if len(os.fsencode(folder)) > _SOCKETS:
+        folder.rmdir()
+        folder = Path(tempfile.mkdtemp(prefix="murmuration-", dir="/tmp"))
+    try:
+        yield folder
+    finally:
+        deadline = time.monotonic() + _PATIENCE
+        while folder.exists() and time.monotonic() < deadline:
+            shutil.rmtree(folder, ignore_errors=True)  # Ray's last processes may still write
+            if folder.exists():
+                time.sleep(0.1)
 
 
 def _check_answers(address: str) -> None:

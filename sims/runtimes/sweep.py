@@ -2,8 +2,8 @@
 
 Each run has a folder of its own, so a sweep that was interrupted continues where it stopped: runs
 that are complete are read, others are resumed. On a cluster the folders must lie on a file system
-that all its machines share; that is tried before the first run starts. A run whose machine is lost
-is started again by Ray on another, and resumes there from its last checkpoint.
+that all its machines share; that is tried before the first run starts. A run of a sweep whose
+machine is lost is started again by Ray on another, and resumes there from its last checkpoint.
 """
 
 import os
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from murmuration.preference.data.errors import first_line
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import LedgerInUse
 from murmuration.server.run_lock import RunInUse
@@ -26,7 +27,7 @@ from murmuration.strategies.protocol.availability import RunAborted
 
 @dataclass(frozen=True)
 class Failed:
-    """A run that was begun and came to nothing: nodes failed, or were not there."""
+    """A run that was begun and came to nothing: nodes or its worker failed, or were not there."""
 
     why: str
 
@@ -55,7 +56,7 @@ def on_cluster(configs: Sequence[RunConfig], on_run: OnRun, cpus: int = 1) -> li
             too few processors.
     """
     outcomes: dict[int, Outcome] = {}
-    for place, outcome in side_by_side(_outcome, configs, cpus, at_once=len(configs)):
+    for place, outcome in side_by_side(_outcome, configs, cpus, at_once=len(configs), retries=-1):
         outcomes[place] = outcome
         on_run(Path(configs[place].out).name)
     return [outcomes[place] for place in range(len(configs))]
@@ -66,11 +67,15 @@ def side_by_side(
     configs: Iterable[RunConfig],
     cpus: int = 1,
     at_once: int = 0,
+    *,
+    retries: int,
 ) -> Generator[tuple[int, Outcome], None, None]:
     """The places and outcomes of runs, as they end, each by a task of ``cpus`` processors.
 
     Ray is given ``at_once`` runs at a time, by default as many as the cluster has room for; the
     next config is asked for when one has ended. Whoever stops asking stops those that go on.
+    Where its worker is lost, a run is begun again ``retries`` times (-1: as often as it takes),
+    then it has failed.
 
     Raises:
         InputError: no cluster, or one whose machines do not share the folders of the runs or have
@@ -88,7 +93,7 @@ def side_by_side(
             )
         at_once = at_once or sum(count // cpus for count in there)
         _check_shared(ray, Path(first[1].out).parent)
-        remote = ray.remote(num_cpus=cpus, max_retries=-1)
+        remote = ray.remote(num_cpus=cpus, max_retries=retries)
         task = remote(_with_processors).options(scheduling_strategy="SPREAD")
         left, waiting = chain([first], left), {}
         try:
@@ -98,10 +103,20 @@ def side_by_side(
                 if not waiting:
                     return
                 (done,), _ = ray.wait(list(waiting), num_returns=1)
-                yield waiting.pop(done), ray.get(done)
+                yield waiting.pop(done), _ended(ray, done)
         finally:
             for each in waiting:
                 ray.cancel(each, force=True)
+
+
+def _ended(ray: Any, task: Any) -> Outcome:
+    """The outcome of a task that has ended; what a run raises passes through."""
+    try:
+        return ray.get(task)
+    except ray.exceptions.RayTaskError:
+        raise
+    except ray.exceptions.RayError as error:  # died, out of memory, its machine is gone, …
+        return Failed(f"its worker was lost ({type(error).__name__}: {first_line(error)})")
 
 
 def _with_processors(run: Callable[[RunConfig], Outcome], config: RunConfig, cpus: int) -> Outcome:

@@ -1,8 +1,10 @@
 """Running candidates: one after the other in this process, or side by side on a Ray cluster.
 
-Each is begun in a new folder whose name nothing else has, and is never resumed: where a worker is
-lost, Ray runs its candidate anew in another, with fresh coins; nobody has seen what it would have
-come to. What is left of the first is removed when the search ends.
+Each is begun in a new folder whose name nothing else has, and is neither resumed nor repeated:
+where its worker is lost, the candidate has failed, and so has the search. To repeat it until it
+ends well would choose among its coins, if they or the data decide whether it does (a large cohort
+that memory does not hold); the bound of a search does not cover that. Whoever resumes the search
+says that they did not decide.
 """
 
 import tempfile
@@ -31,8 +33,9 @@ class CandidateFailed(RuntimeError):
 
     def __init__(self, place: int, why: str) -> None:
         super().__init__(
-            f"candidate {place + 1} failed: {why}; nothing was released. Mend that, and continue "
-            "with --resume. (operator only: keep the number secret)"
+            f"candidate {place + 1} failed: {why}; nothing was released. If that does not "
+            "depend on the data, mend it and continue with --resume. "
+            "(operator only: keep the number secret)"
         )
 
 
@@ -65,6 +68,7 @@ def run_all(runtime: Runtime, users_per_node: int | None, cpus: int) -> RunAll:
             yield place, afresh(config, runtime=runtime, users_per_node=users_per_node)
 
     def on_ray(configs: Iterable[RunConfig]) -> Generator[tuple[int, Outcome], None, None]:
-        yield from side_by_side(partial(afresh, users_per_node=users_per_node), configs, cpus)
+        run = partial(afresh, users_per_node=users_per_node)
+        yield from side_by_side(run, configs, cpus, retries=0)
 
     return on_ray if runtime is Runtime.RAY else one_by_one

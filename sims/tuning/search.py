@@ -7,9 +7,10 @@
     private/candidates/    the runs that go on and the best one so far: removed
 
 Nothing that is shown or kept tells of a candidate that was not chosen, nor how many there were. A
-candidate that is interrupted is begun again, with fresh coins: nobody has seen what it would have
-come to. What was drawn for the search is not drawn again. In which order candidates end decides
-nothing: the best is that of the highest score, and of equal scores that of the highest tag.
+candidate that is interrupted is begun again when the search is resumed, with fresh coins: nobody
+has seen what it would have come to. What was drawn for the search is not drawn again. In which
+order candidates end decides nothing: the best is that of the highest score, and of equal scores
+that of the highest tag.
 """
 
 import json
@@ -330,7 +331,13 @@ def _drawn(search: Search, folder: RunFolder, seed: int) -> dict[str, Any]:
 
 def _state(folder: RunFolder) -> dict[str, Any]:
     names = ("points", "tags", "seeds", "done", "best", "run", "charged")
-    return read_json(folder.private / _STATE, *names)
+    state, path = read_json(folder.private / _STATE, *names), folder.private / _STATE
+    if not isinstance(state["done"], list) or "folder" not in (state["best"] or {"folder": ""}):
+        raise InputError(
+            f"{path} is of an earlier version, whose searches cannot go on here: begin again with "
+            "another --out"
+        )
+    return state
 
 
 def _keep(folder: RunFolder, state: Mapping[str, Any]) -> None:

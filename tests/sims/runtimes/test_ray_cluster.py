@@ -130,6 +130,47 @@ def run(*arguments, **environment):
     )
 
 
+_TASK = """
+import os, pathlib, stat, sys
+from murmuration.sims.runtimes.ray_cluster import cluster
+with cluster() as ray:
+    def secret_of_the_search():
+        return 7
+    assert ray.get([ray.remote(secret_of_the_search).remote() for _ in range(3)]) == [7] * 3
+    from ray._private.worker import _global_node as node
+    folder = pathlib.Path(node.get_session_dir_path()).parents[1]
+    logs = [path.read_bytes() for path in folder.rglob("logs/*") if path.is_file()]
+    print(folder, oct(stat.S_IMODE(folder.stat().st_mode)), len(logs), flush=True)
+    if "raise" in sys.argv:
+        raise SystemExit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "tmpdir"),
+    [("well", "a-folder-whose-path-is-far-too-long-for-sockets"), ("raise", "")],
+)
+def test_nothing_is_left_of_a_cluster_of_our_own(tmp_path, tmpdir, ending):
+    """Logs say how many tasks there were, which is a secret of a search."""
+    pytest.importorskip("ray")
+    there = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    if tmpdir:
+        (tmp_path / tmpdir).mkdir()
+        there["TMPDIR"] = str(tmp_path / tmpdir)
+    before = {*Path("/tmp/ray").glob("session_2*")}
+    command = [sys.executable, "-c", _TASK, ending]
+    process = subprocess.Popen(command, env=there, stdout=subprocess.PIPE, text=True)
+    shown, _ = process.communicate()
+    assert process.returncode == (3 if ending == "raise" else 0)
+    folder, mode, logs = shown.split()
+    assert mode == "0o700" and int(logs) > 0
+    assert not Path(folder).exists()
+    ours = {*Path("/tmp/ray").glob(f"session_*_{process.pid}")} - before
+    assert not ours
+    if tmpdir:
+        assert not any((tmp_path / tmpdir).iterdir())
+
+
 def test_an_address_without_a_cluster(crowd, tmp_path):
     pytest.importorskip("ray")
     found = run("--data", crowd, "--out", tmp_path / "r", RAY_ADDRESS="127.0.0.1:1")

@@ -131,7 +131,7 @@ def test_runs_are_side_by_side_and_no_more_than_there_is_room_for(ray, config):
         return {"seed": one.seed, "met": other.exists()}
 
     seen, outcomes = [], {}
-    for place, outcome in side_by_side(run, noted(configs, seen)):
+    for place, outcome in side_by_side(run, noted(configs, seen), retries=0):
         outcomes[place] = outcome
         assert len(seen) <= 2 + len(outcomes)  # the next is asked for when one has ended
     assert sorted(outcomes) == [0, 1, 2, 3] == seen
@@ -150,7 +150,7 @@ def test_whoever_stops_asking_stops_what_goes_on(ray, config):
             time.sleep(0.05)
         return {}
 
-    ended = side_by_side(run, [named(config, "r", seed=seed) for seed in range(2)])
+    ended = side_by_side(run, [named(config, "r", seed=seed) for seed in range(2)], retries=0)
     assert next(ended) == (0, {})
     ended.close()
     pid, deadline = int((there / "pid").read_text()), time.monotonic() + 60
@@ -168,7 +168,41 @@ def test_a_run_whose_worker_is_lost_is_begun_again(ray, config):
             os.kill(os.getpid(), signal.SIGKILL)
         return {"again": True}
 
-    assert [*side_by_side(run, [named(config, "r")])] == [(0, {"again": True})]
+    assert [*side_by_side(run, [named(config, "r")], retries=-1)] == [(0, {"again": True})]
+
+
+def test_without_retries_a_run_whose_worker_is_lost_has_failed_and_was_begun_once(ray, config):
+    there = Path(config.out).parent
+
+    def run(one):
+        (there / f"begun-{os.getpid()}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+        return {}
+
+    ((place, outcome),) = side_by_side(run, [named(config, "r")], retries=0)
+    assert place == 0
+    assert isinstance(outcome, Failed)
+    assert "its worker was lost (WorkerCrashedError" in outcome.why
+    assert len(list(there.glob("begun-*"))) == 1
+
+
+@pytest.mark.parametrize("name", ["OutOfMemoryError", "NodeDiedError", "OutOfDiskError"])
+def test_whatever_ends_a_worker_fails_its_run(ray, monkeypatch, name):
+    def get(task):
+        raise getattr(ray.exceptions, name)("first line\nsecond line")
+
+    monkeypatch.setattr(ray, "get", get)
+    failed = sweep._ended(ray, None)
+    assert isinstance(failed, Failed)
+    assert name in failed.why and "second" not in failed.why
+
+
+def test_what_a_run_raises_passes_through(ray, config):
+    def run(one):
+        raise ZeroDivisionError("raised")
+
+    with pytest.raises(ZeroDivisionError, match="raised"):
+        [*side_by_side(run, [named(config, "r")], retries=0)]
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from murmuration.sims.runtimes import execute as execution
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.sims.runtimes.sweep import Failed
 from murmuration.sims.tuning import candidates
+from murmuration.sims.tuning.candidates import CandidateFailed
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import Reason, RunAborted
 
@@ -96,8 +99,8 @@ def test_an_interrupted_search_goes_on_where_it_is_said(ray, here, crowd, tmp_pa
     monkeypatch.setattr(calibration, "_HALVINGS", 3)
     whole, heard = candidates.side_by_side, []
 
-    def stopped(*given):
-        for each in whole(*given):
+    def stopped(*given, **more):
+        for each in whole(*given, **more):
             heard.append(each)
             yield each
             if len(heard) == 2:
@@ -112,6 +115,25 @@ def test_an_interrupted_search_goes_on_where_it_is_said(ray, here, crowd, tmp_pa
     for name in ("heldout_accuracy", "weights", "search", "epsilon"):
         assert resumed.result[name] == here[0].result[name]
     assert files(tmp_path / "t") == files(here[0].path)
+
+
+def test_a_candidate_whose_worker_dies_is_not_begun_again(ray, crowd, tmp_path, monkeypatch):
+    """What it would have come to may depend on the coins that killed it."""
+    monkeypatch.setattr(calibration, "_HALVINGS", 3)
+    begun = tmp_path / "begun"
+    begun.mkdir()
+
+    def dies(config, **more):
+        Path(tempfile.mkdtemp(dir=begun))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(candidates, "afresh", dies)
+    one = {**SMALL, "expected_runs": 1.2}
+    with pytest.raises(CandidateFailed, match=r"worker was lost .* does not depend on the data"):
+        tune(crowd, out=tmp_path / "t", runtime="ray", **one)
+    state = json.loads((tmp_path / "t" / "private" / "search.json").read_text())
+    assert len(list(begun.iterdir())) <= len(state["points"])
+    assert not (tmp_path / "t" / "result.json").exists()
 
 
 def test_a_failure_on_ray_is_said_as_in_one_process(ray, crowd, tmp_path):
