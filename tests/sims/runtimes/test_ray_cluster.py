@@ -153,13 +153,13 @@ with cluster() as ray:
 def test_nothing_is_left_of_a_cluster_of_our_own(tmp_path, tmpdir, ending):
     """Logs say how many tasks there were, which is a secret of a search."""
     pytest.importorskip("ray")
-    there = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     if tmpdir:
         (tmp_path / tmpdir).mkdir()
-        there["TMPDIR"] = str(tmp_path / tmpdir)
+        environment["TMPDIR"] = str(tmp_path / tmpdir)
     before = {*Path("/tmp/ray").glob("session_2*")}
     command = [sys.executable, "-c", _TASK, ending]
-    process = subprocess.Popen(command, env=there, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     shown, _ = process.communicate()
     assert process.returncode == (3 if ending == "raise" else 0)
     folder, mode, logs = shown.split()

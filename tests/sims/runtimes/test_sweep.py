@@ -172,10 +172,10 @@ def test_a_run_whose_worker_is_lost_is_begun_again(ray, config):
 
 
 def test_without_retries_a_run_whose_worker_is_lost_has_failed_and_was_begun_once(ray, config):
-    there = Path(config.out).parent
+    folder = Path(config.out).parent
 
     def run(one):
-        (there / f"begun-{os.getpid()}").touch()
+        (folder / f"begun-{os.getpid()}").touch()
         os.kill(os.getpid(), signal.SIGKILL)
         return {}
 
@@ -183,7 +183,7 @@ def test_without_retries_a_run_whose_worker_is_lost_has_failed_and_was_begun_onc
     assert place == 0
     assert isinstance(outcome, Failed)
     assert "its worker was lost (WorkerCrashedError" in outcome.why
-    assert len(list(there.glob("begun-*"))) == 1
+    assert len(list(folder.glob("begun-*"))) == 1
 
 
 @pytest.mark.parametrize("name", ["OutOfMemoryError", "NodeDiedError", "OutOfDiskError"])

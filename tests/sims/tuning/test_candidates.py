@@ -118,7 +118,7 @@ def test_an_interrupted_search_goes_on_where_it_is_said(ray, here, crowd, tmp_pa
 
 
 def test_a_candidate_whose_worker_dies_is_not_begun_again(ray, crowd, tmp_path, monkeypatch):
-    """What it would have come to may depend on the coins that killed it."""
+    """Coins that killed it may decide what it would have come to."""
     monkeypatch.setattr(calibration, "_HALVINGS", 3)
     begun = tmp_path / "begun"
     begun.mkdir()
