@@ -4,7 +4,8 @@ Coins (``poisson``), one random round of each block (``allocation``), and coins 
 (``truncated-poisson``), under ``zero-out``, which all have a guarantee for. The cap of the
 runs is the cohort itself: half of all cohorts are tossed again. With the cap that is usual hardly a
 cohort ever is, so that a run of the same seed is the run by coins to the last bit. ``banded`` is
-coins with noise that is correlated over the recommended number of rounds.
+coins with noise that is correlated over the recommended number of rounds; ``blt`` is turns, which
+no coin decides, with noise that is correlated over all.
 
 Runs of the same seed have the same test users, and as far as may be the same draws. What is
 compared is the difference from ``poisson``, seed by seed, with its 95 % interval (Student's t).
@@ -50,8 +51,8 @@ from murmuration.strategies.planning import PlanQuery, sampled_users
 from murmuration.strategies.settings.sampling import usual_cohort, whole_blocks
 
 SAMPLINGS = ("poisson", "allocation", "truncated-poisson")
-#: Samplings with independent noise, and coins with correlated noise.
-WAYS = (*SAMPLINGS, "banded")
+#: Samplings with independent noise, and coins and turns with correlated noise.
+WAYS = (*SAMPLINGS, "banded", "blt")
 EPSILONS = (1.0, 3.0, 8.0)
 #: Users for one in a round, and rounds.
 SIZES = ((5, 20), (5, 200), (10, 200), (100, 1000))
@@ -133,9 +134,9 @@ def samplings(quick: bool, out: Path | None) -> Reproduction:
     if quick:
         rows = accuracies(embedded, out, (3,), (3.0,), seeds=2)
         few = partial(made_up, 2_000, 500, 3, 16)
-        rows += accuracies(few, out, (20,), (3.0,), seeds=2, ways=WAYS)
+        rows += accuracies(few, out, (20,), (3.0,), seeds=2)
         return _together([*noises(SIZES[:1], (3.0,)), *rows])
-    many = accuracies(partial(made_up, *LARGE), out, (1_000,), ways=WAYS)
+    many = accuracies(partial(made_up, *LARGE), out, (1_000,))
     return _together([*noises(), *accuracies(embedded, out), *many])
 
 
@@ -201,7 +202,7 @@ def accuracies(
     rounds: Sequence[int] = (20, 200),
     epsilons: Sequence[float] = EPSILONS,
     seeds: int = 5,
-    ways: Sequence[str] = SAMPLINGS,
+    ways: Sequence[str] = WAYS,
     workers: int | None = None,
 ) -> list[dict[str, Any]]:
     """Return a row for each number of rounds, ε and way: accuracy on the test, and by how many
@@ -256,6 +257,8 @@ def config_of(people: People, rounds: int, epsilon: float, way: str, seed: int) 
     )
     if way == "banded":
         return config.changed(noise_correlation=way)
+    if way == "blt":
+        return config.changed(noise_correlation=way, sampling="cyclic")
     capped = {"max_cohort": people.cohort} if way == "truncated-poisson" else {}
     return config.changed(sampling=way, **capped)
 
