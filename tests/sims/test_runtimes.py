@@ -19,6 +19,11 @@ from murmuration.strategies.config import RunConfig
 SMALL = RunConfig(rounds=6, cohort=30, epsilon=8.0, delta=1e-3, seed=5)
 
 
+ELSEWHERE = pytest.mark.parametrize(
+    "runtime", [pytest.param(Runtime.FLOWER, marks=pytest.mark.flower), Runtime.RAY]
+)
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("population")
@@ -45,9 +50,7 @@ def test_flower_and_local_agree(data: str, strategy: str, optimizer: str, tmp_pa
     assert (tmp_path / "flower" / "private" / "flower.log").exists()
 
 
-@pytest.mark.parametrize(
-    "runtime", [pytest.param(Runtime.FLOWER, marks=pytest.mark.flower), Runtime.RAY]
-)
+@ELSEWHERE
 @pytest.mark.slow
 def test_tastes_are_alike_everywhere(data: str, tmp_path: Path, runtime: Runtime) -> None:
     config = replace(SMALL, data=data, tastes=3)
@@ -60,42 +63,42 @@ def test_tastes_are_alike_everywhere(data: str, tmp_path: Path, runtime: Runtime
     np.testing.assert_allclose(models[1].tastes_VD, models[0].tastes_VD, atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize(
-    "runtime", [pytest.param(Runtime.FLOWER, marks=pytest.mark.flower), Runtime.RAY]
-)
-@pytest.mark.slow
-def test_users_are_allocated_alike_everywhere(data: str, tmp_path: Path, runtime: Runtime) -> None:
-    """From the same sums: a charge of a seeded run holds their keyed hash."""
-    config = replace(SMALL, data=data).changed(sampling="allocation", users=80, cohort=20)
+def charged_alike(config: RunConfig, runtime: Runtime, folder: Path) -> list[str]:
+    """Kinds of a run's charges. Weights are the same as in one process, and charges, too, which
+    hold the keyed hash of the sums of a seeded run."""
     weights_of, charges_of = [], []
     for where in (Runtime.LOCAL, runtime):
-        weights_of.append(weights(config, tmp_path / where, runtime=where, users_per_node=50))
-        charges = read_charges(tmp_path / where / "ledger.jsonl")
+        weights_of.append(weights(config, folder / where, runtime=where, users_per_node=50))
+        charges = read_charges(folder / where / "ledger.jsonl")
         charges_of.append([(c.event, c.round, c.replay) for c in charges])
     np.testing.assert_array_equal(*weights_of)
     assert charges_of[0] == charges_of[1]
-    kinds = [event.kind for event, round_, _ in charges_of[0] if round_]
+    return [event.kind for event, round_, _ in charges_of[0] if 1 <= round_ <= config.rounds]
+
+
+@ELSEWHERE
+@pytest.mark.slow
+def test_users_are_allocated_alike_everywhere(data: str, tmp_path: Path, runtime: Runtime) -> None:
+    config = replace(SMALL, data=data).changed(sampling="allocation", users=80, cohort=20)
+    kinds = charged_alike(config, runtime, tmp_path)
     assert [place for place, kind in enumerate(kinds, 1) if kind == "allocated-gaussian"] == [1, 5]
 
 
-@pytest.mark.parametrize(
-    "runtime", [pytest.param(Runtime.FLOWER, marks=pytest.mark.flower), Runtime.RAY]
-)
+@ELSEWHERE
 @pytest.mark.slow
 def test_caps_are_kept_alike_everywhere(data: str, tmp_path: Path, runtime: Runtime) -> None:
     config = replace(SMALL, data=data, adjacency="zero-out")
     config = config.changed(sampling="truncated-poisson", users=80, cohort=20, max_cohort=26)
-    pair = [
-        weights(config, tmp_path / where, runtime=where, users_per_node=50)
-        for where in (Runtime.LOCAL, runtime)
-    ]
-    np.testing.assert_array_equal(*pair)
-    ledgers = [
-        read_charges(tmp_path / where / "ledger.jsonl") for where in (Runtime.LOCAL, runtime)
-    ]
-    one, other = ([(c.event, c.round, c.replay) for c in ledger] for ledger in ledgers)
-    assert one == other
-    assert {event.kind for event, round_, _ in one if round_} == {"truncated-gaussian"}
+    assert set(charged_alike(config, runtime, tmp_path)) == {"truncated-gaussian"}
+
+
+@ELSEWHERE
+@pytest.mark.slow
+def test_turns_are_taken_alike_everywhere(data: str, tmp_path: Path, runtime: Runtime) -> None:
+    config = replace(SMALL, data=data)
+    config = config.changed(sampling="cyclic", noise_correlation="blt", users=80, cohort=20)
+    first, *later = charged_alike(config, runtime, tmp_path)
+    assert first == "blt-gaussian" and set(later) == {"blt-later"}
 
 
 def test_users_are_allocated_alike_under_masks(data: str, tmp_path: Path) -> None:
@@ -146,9 +149,7 @@ def test_language_models_are_trained_alike(data, language_model, tmp_path, runti
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "runtime", [pytest.param(Runtime.FLOWER, marks=pytest.mark.flower), Runtime.RAY]
-)
+@ELSEWHERE
 def test_a_policy_is_chosen_alike(choice_config, runtime):
     """From the same sums: a charge of a seeded run holds their keyed hash."""
     found = []
@@ -162,9 +163,7 @@ def test_a_policy_is_chosen_alike(choice_config, runtime):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "runtime", [pytest.param(Runtime.FLOWER, marks=pytest.mark.flower), Runtime.RAY]
-)
+@ELSEWHERE
 def test_a_survey_is_the_same(data: str, tmp_path: Path, runtime: Runtime) -> None:
     """From the same sums: a charge of a seeded run holds their keyed hash."""
     released = []
@@ -191,9 +190,7 @@ BOARDS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "runtime", [pytest.param(Runtime.FLOWER, marks=pytest.mark.flower), Runtime.RAY]
-)
+@ELSEWHERE
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("board", BOARDS)
 def test_a_board_is_the_same(tmp_path: Path, runtime: Runtime, board: str) -> None:
