@@ -4,6 +4,7 @@ that another process goes on with."""
 from flwr.app import Error, Message
 
 from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.strategies.protocol import messages
 
 
 class Watched:
@@ -55,6 +56,35 @@ class Late(Watched):
                 self.waiting.append(reply)
             else:
                 yield reply
+
+
+def watched_worlds(make_world, make_examples, usual_strategy, size, **usual):
+    """A function: a world of two judgements a user, on the ledger of another if one is given;
+    ``usual`` are settings of its plan, and ``size`` how many users there are for one in a round."""
+
+    def make(after=None, *, seed=None, strategy=usual_strategy, users=60, fails=(), **plan):
+        settings = {"cohort": users // size, "noise_multiplier": 1.5, "rounds": 10, "nodes": 3}
+        made = make_world(
+            make_examples([2] * users, dimension=50),
+            seed=seed,
+            strategy=strategy,
+            wrap=lambda grid: Watched(grid, fails),
+            **{**settings, **usual, **plan},
+        )
+        return made if after is None else on_the_ledger_of(after, made)
+
+    return make
+
+
+def rounds_of_users(*worlds):
+    """By user the rounds in which they were asked, in the order of asking."""
+    result = {}
+    for world in worlds:
+        for message in world.grid.sent:
+            if message.metadata.message_type == "train":
+                for name in messages.UserSelection.of(message.content).names_S.tolist():
+                    result.setdefault(name, []).append(int(message.metadata.group_id))
+    return result
 
 
 def on_the_ledger_of(after, made):

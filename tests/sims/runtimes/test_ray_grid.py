@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
 import weakref
 from contextlib import nullcontext
 from dataclasses import replace
@@ -31,23 +30,6 @@ from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.exchange import exchange
 
 pytestmark = pytest.mark.settings(test="crowd_test", rounds=6, cohort=20)
-
-
-@pytest.fixture(scope="module")
-def ray():
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    module = pytest.importorskip("ray")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        module.init(
-            address="local",
-            num_cpus=2,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="error",
-        )
-    yield module
-    module.shutdown()
 
 
 def named(config, name, **changes):

@@ -96,21 +96,6 @@ def test_runs_that_no_machine_can_hold_are_refused(config, monkeypatch):
         on_cluster([named(config, "r")], lambda _: None, cpus=6)
 
 
-@pytest.fixture(scope="module")
-def ray():
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    module = pytest.importorskip("ray")
-    module.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="error",
-    )
-    yield module
-    module.shutdown()
-
-
 def noted(configs, seen):
     for config in configs:
         seen.append(config.seed)

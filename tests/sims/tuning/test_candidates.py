@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import tempfile
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -31,23 +30,6 @@ SMALL: dict[str, Any] = {
     "expected_runs": 3,
     "seed": 4,
 }
-
-
-@pytest.fixture(scope="module")
-def ray():
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    module = pytest.importorskip("ray")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        module.init(
-            address="local",
-            num_cpus=2,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="error",
-        )
-    yield module
-    module.shutdown()
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from failing import Watched, gone_on, on_the_ledger_of, state_of
+from failing import gone_on, state_of, watched_worlds
 
 from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.ledger import Ledger, NotRepeated
@@ -24,20 +24,7 @@ LAST = AllocatedGaussian(BLOCK, 1.5, 2)  # of ten rounds
 @pytest.fixture
 def world(make_world, make_examples):
     """A function: a world of blocks of four rounds, on the ledger of another if one is given."""
-
-    def make(after=None, *, seed=None, strategy=Uls, users=USERS, fails=(), **plan):
-        settings = {"cohort": users // BLOCK, "allocated": True, "noise_multiplier": 1.5}
-        settings |= {"rounds": 10, "nodes": 3, **plan}
-        made = make_world(
-            make_examples([2] * users, dimension=50),
-            seed=seed,
-            strategy=strategy,
-            wrap=lambda grid: Watched(grid, fails),
-            **settings,
-        )
-        return made if after is None else on_the_ledger_of(after, made)
-
-    return make
+    return watched_worlds(make_world, make_examples, Uls, BLOCK, allocated=True)
 
 
 def rounds_of_users(*worlds):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from failing import Watched, gone_on, on_the_ledger_of, state_of
+from failing import gone_on, rounds_of_users, state_of, watched_worlds
 
 from murmuration.privacy.accounting.events import BandedGaussian, ParallelEvent
 from murmuration.privacy.accounting.ledger import LedgerError, NotRepeated
@@ -12,7 +12,6 @@ from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.mechanisms.sampling import CyclicSampler
 from murmuration.strategies.base import PRIVATE
 from murmuration.strategies.dp_fedavg import DpFedAvg, FedAvgPlan
-from murmuration.strategies.protocol import messages
 from murmuration.strategies.uls import Uls
 
 USERS, FACTOR = 60, Banded((0.8, 0.5, 0.3))
@@ -22,31 +21,7 @@ EVENT = BandedGaussian(3, 0.6000000000000001, 1.5)
 @pytest.fixture
 def world(make_world, make_examples):
     """A function: a world of three bands, on the ledger of another if one is given."""
-
-    def make(after=None, *, seed=None, strategy=Uls, users=USERS, fails=(), **plan):
-        settings = {"cohort": users // 5, "factor": FACTOR, "noise_multiplier": 1.5}
-        settings |= {"rounds": 10, "nodes": 3, **plan}
-        made = make_world(
-            make_examples([2] * users, dimension=50),
-            seed=seed,
-            strategy=strategy,
-            wrap=lambda grid: Watched(grid, fails),
-            **settings,
-        )
-        return made if after is None else on_the_ledger_of(after, made)
-
-    return make
-
-
-def rounds_of_users(*worlds):
-    """By user the rounds in which they were asked."""
-    result = {}
-    for world in worlds:
-        for message in world.grid.sent:
-            if message.metadata.message_type == "train":
-                for name in messages.UserSelection.of(message.content).names_S.tolist():
-                    result.setdefault(name, []).append(int(message.metadata.group_id))
-    return result
+    return watched_worlds(make_world, make_examples, Uls, 5, factor=FACTOR)
 
 
 def take_turns(rounds_by_user):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from failing import Watched, gone_on, on_the_ledger_of, state_of
+from failing import gone_on, rounds_of_users, state_of, watched_worlds
 
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import BufferedGaussian, BufferedLater, PoissonGaussian
@@ -14,7 +14,6 @@ from murmuration.privacy.continual.buffered import BufferedToeplitz
 from murmuration.privacy.mechanisms.sampling import CyclicSampler
 from murmuration.strategies.base import PRIVATE
 from murmuration.strategies.dp_fedavg import DpFedAvg, FedAvgPlan
-from murmuration.strategies.protocol import messages
 from murmuration.strategies.uls import Uls
 
 USERS, ROUNDS, APART = 60, 10, 3
@@ -25,31 +24,7 @@ FIRST, LATER = BufferedGaussian(ROUNDS, APART, 1.5), BufferedLater(ROUNDS, APART
 @pytest.fixture
 def world(make_world, make_examples):
     """A function: a world of three groups, on the ledger of another if one is given."""
-
-    def make(after=None, *, seed=None, strategy=Uls, fails=(), **plan):
-        settings = {"cohort": USERS // APART, "factor": FACTOR, "noise_multiplier": 1.5}
-        settings |= {"rounds": ROUNDS, "nodes": 3, **plan}
-        made = make_world(
-            make_examples([2] * USERS, dimension=50),
-            seed=seed,
-            strategy=strategy,
-            wrap=lambda grid: Watched(grid, fails),
-            **settings,
-        )
-        return made if after is None else on_the_ledger_of(after, made)
-
-    return make
-
-
-def rounds_of_users(*worlds):
-    """By user the rounds in which they were asked, in the order of asking."""
-    result = {}
-    for world in worlds:
-        for message in world.grid.sent:
-            if message.metadata.message_type == "train":
-                for name in messages.UserSelection.of(message.content).names_S.tolist():
-                    result.setdefault(name, []).append(int(message.metadata.group_id))
-    return result
+    return watched_worlds(make_world, make_examples, Uls, APART, factor=FACTOR)
 
 
 def far_apart(rounds_by_user):
