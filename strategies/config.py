@@ -35,6 +35,7 @@ from murmuration.strategies.settings.declaration import (
     declared,
     option,
 )
+from murmuration.strategies.settings.own.shared import Sampled
 from murmuration.strategies.settings.privacy import parse_delta
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.settings.sampling import ROUNDS
@@ -132,13 +133,13 @@ class RunConfig(Settings):
         """
         users = self.trained_on(registered)
         delta = self.delta or users**DELTA_EXPONENT
-        sampled = registry.named(self.strategy).samples
-        if registry.named(self.strategy).everybody and self.cohort not in (0, users):
+        whole, sampled = self.of(Sampled).everybody, registry.named(self.strategy).samples
+        if (whole or registry.named(self.strategy).everybody) and self.cohort not in (0, users):
+            which = "with --sampling all" if whole else f"for --strategy {self.strategy}"
             raise InputError(
-                f"--cohort has no meaning for --strategy {self.strategy}: everybody takes part in "
-                "each round; leave it out"
+                f"--cohort has no meaning {which}: everybody takes part in each round; leave it out"
             )
-        cohort = self.cohort_of(registered) if sampled else users
+        cohort = self.cohort_of(registered) if sampled and not whole else users
         if sampled and not self.cohort and cohort > users:
             raise InputError(
                 f"--cohort is left out, and without --users it is {cohort}: more than there are to "
@@ -189,7 +190,7 @@ def read_settings(path: Path) -> dict[str, Scalar]:
         else:
             settings[name] = typed(name, value, str(path))
     theirs = registry.strategies().get(str(settings.get("strategy", "")))
-    if of_a_run and theirs and not theirs.samples:
+    if of_a_run and ((theirs and not theirs.samples) or settings.get("sampling") == "all"):
         settings.pop("cohort", None)  # everybody takes part
     if begun is not None and "length" not in settings and not settings.get("base"):
         settings["length"] = "log"  # of an earlier version, to be repeated as it was

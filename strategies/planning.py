@@ -37,9 +37,8 @@ class PlanQuery:
     ``hold_out`` is how users are held out, if they are; ``variant`` and ``adaptation`` are those
     of ``aup``. Of a board ``items`` is how many items it has, ``max_votes`` the most votes of a
     voter that count, ``votes_each`` how many that is on average, and ``releases`` how often it is
-    released. ``allocated``: each user is in one random round of each block. ``truncated``: a round
-    has a most number of users. ``banded``: noise is correlated over the rounds, so many ``bands``
-    of them. ``cyclic``: it is so by buffers, and everybody of a group is in its rounds.
+    released. ``sampling`` and ``noise_correlation`` are as in ``Sampled``, and ``bands`` over how
+    many rounds banded noise is correlated.
     """
 
     strategy: str
@@ -58,11 +57,9 @@ class PlanQuery:
     max_votes: int | None = None
     votes_each: float | None = None
     releases: int | None = None
-    allocated: bool = False
-    truncated: bool = False
-    banded: bool = False
+    sampling: str = "poisson"
+    noise_correlation: str = "none"
     bands: int | None = None
-    cyclic: bool = False
 
     def refuse_examples(self) -> None:
         """InputError for what has a meaning only where single judgements are sampled."""
@@ -151,14 +148,15 @@ def _solved(query: PlanQuery, missing: str, adjacency: Adjacency) -> dict[str, f
     if "delta" in known and known["delta"] >= 1:
         raise InputError(f"--delta must be below 1; got {known['delta']}")
 
-    if query.truncated:
+    truncated = query.sampling == "truncated-poisson"
+    if truncated:
         check_public_list(adjacency)
-    if query.allocated:
+    if query.sampling == "allocation":
         return _allocated(known, missing, adjacency, coins)
-    if query.banded:
+    if query.noise_correlation == "banded":
         return _banded(known, missing, query.bands, adjacency, coins)
-    if query.cyclic:
-        return _cyclic(known, missing, adjacency, coins)
+    if query.noise_correlation == "blt":
+        return _buffered(known, missing, adjacency, coins)
 
     def event(**change: float) -> PoissonGaussian:
         value = {**known, **change}
@@ -208,7 +206,7 @@ def _solved(query: PlanQuery, missing: str, adjacency: Adjacency) -> dict[str, f
         result["epsilon"] = cost(**{missing: value})
     planned = PoissonGaussian(result["cohort"] / result["users"], result["noise_multiplier"])
     charges = {planned: int(result["rounds"]), **charges_of(coins)}
-    if query.truncated:  # which costs the same
+    if truncated:  # which costs the same
         sizes, held_out = (int(result["users"]), int(result["cohort"])), coins.share if coins else 0
         result["max_cohort"] = TruncatedSampler.for_cohort(*sizes, held_out=held_out).most
     terms = {"epsilon": result["epsilon"], "delta": result["delta"]}
@@ -414,7 +412,7 @@ def _banded(
     }
 
 
-def _cyclic(
+def _buffered(
     known: Mapping[str, float], missing: str, adjacency: Adjacency, coins: HoldOut | None
 ) -> dict[str, float]:
     """Return all of ``SIX`` with buffered noise, and its error over that of independent noise with

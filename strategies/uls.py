@@ -310,7 +310,7 @@ def correlation(context: RunContext) -> Correlation | None:
         "sgd", 1.0, config.rounds, config.momentum, config.warmup, config.averaging
     )
     terms: dict[str, Any] = {name: sizes[name] for name in ("delta", "adjacency", "hold_out")}
-    if own.cyclic:
+    if own.buffered:
         users, cohort = sizes["users"], sizes["cohort"]
         return buffered(steps, config.epsilon, users=users, cohort=cohort, **terms)
     if not own.banded:
@@ -386,7 +386,9 @@ def built(
 def account(plan: UlsPlan, whoever: str) -> str:
     """For the report: what took place in a round, and what ``whoever`` took part did."""
     sampler, correlated = plan.sampler, ""
-    if isinstance(sampler, PoissonSampler):
+    if sampler.probability == 1.0:
+        took_part = "In each round everybody took part."
+    elif isinstance(sampler, PoissonSampler):
         capped = ""
         if isinstance(sampler, TruncatedSampler):
             capped = f", and all of them again if more than {sampler.most:,} came up"
@@ -466,6 +468,12 @@ def check_sampling(config: Settings) -> None:
         raise InputError("--max-cohort is a cap on coins: give --sampling truncated-poisson, too")
     elif own.allocated:
         _check_allocated(config)
+    elif own.everybody and not config.users and config.adjacency == Adjacency.ADD_REMOVE:
+        raise InputError(
+            "--sampling all divides sums by how many users there are, which add-remove keeps "
+            "private: state a round, public number with --users, use --adjacency zero-out, or use "
+            "--sampling poisson"
+        )
 
 
 def _check_allocated(config: Settings) -> None:
@@ -494,10 +502,11 @@ def _check_correlated(config: Settings, own: Sampled) -> None:
     none, correlation = "or use --noise-correlation none", own.noise_correlation
     if own.bands and not own.banded:
         raise InputError("--bands is for --noise-correlation banded: leave it out, or add that")
-    if own.cyclic != (own.sampling == "cyclic"):
+    if own.sampling not in ("cyclic", "all") if own.buffered else own.sampling == "cyclic":
         raise InputError(
             "--sampling cyclic and --noise-correlation blt go together, as noise by buffers is for "
-            "users who are in rounds as far apart as can be: give both, or neither"
+            "users who are in rounds as far apart as can be: give both, or neither, or blt with "
+            "--sampling all"
         )
     if correlation == "none":
         return
@@ -510,6 +519,11 @@ def _check_correlated(config: Settings, own: Sampled) -> None:
         raise InputError(
             "--noise-correlation banded: nothing is proved of groups that take turns under a cap "
             f"on the cohort: use --sampling poisson, {none}"
+        )
+    if own.everybody and own.banded:
+        raise InputError(
+            "--noise-correlation banded: groups of users take turns, so not everybody is in each "
+            f"round: use --noise-correlation blt, or --sampling poisson, {none}"
         )
     if own.banded and Adjacency(config.adjacency) not in COMES_OR_GOES:
         raise InputError(NOT_REPLACED.format(config.adjacency))
@@ -528,7 +542,7 @@ def _check_correlated(config: Settings, own: Sampled) -> None:
         check_bands(config.rounds, own.bands, config.cohort, config.users)
         return
     check_correlated(config.rounds, correlation)
-    if config.users and config.cohort:
+    if config.users and config.cohort and not own.everybody:
         try:
             AllocationSampler.for_cohort(config.users, config.cohort, own.sampling)
         except ValueError as error:
@@ -550,7 +564,7 @@ def under_masks(config: Settings) -> str:
 def no_shares(config: Settings) -> str:
     """Return why nodes could not add the noise, if they could not."""
     own = config.of(Sampled)
-    if own.banded or own.cyclic:
+    if own.banded or own.buffered:
         return "nodes keep no noise from round to round; use --noise-correlation none"
     if not own.allocated:
         return ""

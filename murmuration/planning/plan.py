@@ -91,11 +91,12 @@ def plan(
         sampling: uls, dp-fedavg: who is in a round. poisson: each user by a coin of their own.
             allocation: each user in one random round of every users / cohort; then it is told
             what Poisson sampling would need. truncated-poisson: coins, and at most so many users
-            in a round, which is told. cyclic: users / cohort groups in turn, with blt.
+            in a round, which is told. cyclic: users / cohort groups in turn, with blt. all:
+            everybody, in each round.
         noise_correlation: uls, dp-fedavg: noise of several rounds. none: independent. banded: each
             round takes back some of the noise before it; then it is told how large the error is
             over that of independent noise, for several numbers of bands. blt: so, too, with
-            cyclic sampling, over the same turns and over Poisson sampling.
+            cyclic sampling or all, over the same turns and over Poisson sampling.
         bands: Of banded noise; without it the number that has the least error.
         variant: aup: variant.
         adaptation: aup centred: how the radius adapts.
@@ -198,20 +199,24 @@ def plan(
     check_delta(numeric_delta, users)
     given = (epsilon, noise_multiplier, rounds, users, numeric_delta)
     sampled = registry.named(strategy).samples and sampling_probability is None
-    choose = cohort is None and users and sampled and not optimize and given.count(None) == 1
-    allocated, banded = sampling == "allocation", noise_correlation == "banded"
+    sampled = sampled and sampling != "all" and not optimize
+    choose = cohort is None and users and sampled and given.count(None) == 1
+    banded, buffered = noise_correlation == "banded", noise_correlation == "blt"
     if bands is not None and not (banded and bands >= 2):
         raise InputError("--bands is for --noise-correlation banded, and at least 2")
     if banded and (sampling != "poisson" or optimize):
         raise InputError("--noise-correlation banded: leave out --sampling and --optimize")
-    cyclic = noise_correlation == "blt"
-    if cyclic != (sampling == "cyclic") or (cyclic and optimize):
+    if sampling not in ("cyclic", "all") if buffered else sampling == "cyclic":
         raise InputError(
-            "--sampling cyclic and --noise-correlation blt go together, without --optimize"
+            "--sampling cyclic and --noise-correlation blt go together, or blt with --sampling all"
         )
-    if choose and users:
+    if sampling == "all":
+        if not users or cohort not in (None, users):
+            raise InputError("--sampling all has all --users in each round: leave out --cohort")
+        cohort = users
+    elif choose and users:
         usual = usual_cohort(users)
-        cohort = whole_blocks(users, usual) if allocated or cyclic else usual
+        cohort = whole_blocks(users, usual) if sampling in ("allocation", "cyclic") else usual
     try:
         coins = _hold_out(heldout, heldout_epsilon, epsilon, neighbours)
         asked = PlanQuery(
@@ -231,11 +236,9 @@ def plan(
             max_votes,
             votes_each,
             releases,
-            allocated,
-            sampling == "truncated-poisson",
-            banded,
+            sampling,
+            noise_correlation,
             bands,
-            cyclic,
         )
         registry.check_adjacency(strategy, neighbours)
         about_rows = {
@@ -270,7 +273,7 @@ def plan(
         "strategy": strategy,
         "adjacency": neighbours.value,
         "user_isolation": user_isolation(batch_users),
-        **({"correlation": about_correlation(numbers)} if banded or cyclic else {}),
+        **({"correlation": about_correlation(numbers)} if banded or buffered else {}),
         "chosen": "cohort" if choose else "",
         **from_survey,
     }

@@ -101,6 +101,17 @@ def test_turns_are_taken_alike_everywhere(data: str, tmp_path: Path, runtime: Ru
     assert first == "blt-gaussian" and set(later) == {"blt-later"}
 
 
+@ELSEWHERE
+@pytest.mark.slow
+@pytest.mark.parametrize("correlation", ["none", "blt"])
+def test_everybody_is_in_each_round_everywhere(
+    data: str, tmp_path: Path, runtime: Runtime, correlation: str
+) -> None:
+    config = replace(SMALL, data=data, adjacency="zero-out")
+    config = config.changed(sampling="all", noise_correlation=correlation, cohort=0)
+    charged_alike(config, runtime, tmp_path)
+
+
 def test_users_are_allocated_alike_under_masks(data: str, tmp_path: Path) -> None:
     config = replace(SMALL, data=data, adjacency="zero-out")
     config = config.changed(sampling="allocation", users=80, cohort=20)

@@ -103,14 +103,14 @@ def plan(cli, *options):
 
 BLOCKS = {
     "strategy": "uls", "users": 2_700, "cohort": 540, "rounds": 20, "delta": 1e-5,
-    "allocated": True,
+    "sampling": "allocation",
 }  # fmt: skip
 
 
 def test_blocks_beside_coins():
     numbers = solve("uls", PlanQuery(**BLOCKS, epsilon=3.0), ADD)
     assert numbers["rounds_in_a_block"] == 5
-    coins = solve("uls", PlanQuery(**{**BLOCKS, "allocated": False}, epsilon=3.0), ADD)
+    coins = solve("uls", PlanQuery(**{**BLOCKS, "sampling": "poisson"}, epsilon=3.0), ADD)
     assert numbers["noise_multiplier_by_poisson"] == pytest.approx(
         coins["noise_multiplier"], rel=1e-3
     )
@@ -133,8 +133,8 @@ def test_a_run_needs_the_noise_that_was_planned(times):
 
     fields = {**BLOCKS, "rounds": times}
     numbers = solve("uls", PlanQuery(**fields, epsilon=3.0), ADD)
-    del fields["strategy"]
-    made = UlsPlan.for_epsilon(3.0, **fields, adjacency=ADD, clip=UserClip(1.0))
+    sizes = {name: fields[name] for name in ("users", "cohort", "rounds", "delta")}
+    made = UlsPlan.for_epsilon(3.0, **sizes, allocated=True, adjacency=ADD, clip=UserClip(1.0))
     assert numbers["noise_multiplier"] == pytest.approx(made.noise_multiplier, rel=1e-4)
 
 
@@ -144,12 +144,12 @@ def test_what_is_not_solved_for_with_blocks(left):
         solve("uls", PlanQuery(**{**BLOCKS, left: None}, epsilon=3.0, noise_multiplier=2.0), ADD)
 
 
-BANDED = {**BLOCKS, "allocated": False, "banded": True}
+BANDED = {**BLOCKS, "sampling": "poisson", "noise_correlation": "banded"}
 
 
 def test_the_error_of_banded_noise_beside_independent_noise():
     numbers = solve("uls", PlanQuery(**{**BANDED, "cohort": 540, "rounds": 20}, epsilon=8.0), ADD)
-    coins = solve("uls", PlanQuery(**{**BLOCKS, "allocated": False}, epsilon=8.0), ADD)
+    coins = solve("uls", PlanQuery(**{**BLOCKS, "sampling": "poisson"}, epsilon=8.0), ADD)
     assert numbers["noise_multiplier_if_independent"] == coins["noise_multiplier"]
     errors = {b: numbers.get(f"error_with_{b}_bands") for b in (2, 4, 8)}
     assert errors[8] is None  # a cohort is a fifth of the users
@@ -159,13 +159,13 @@ def test_the_error_of_banded_noise_beside_independent_noise():
     assert "error_with_2_bands" not in named
 
 
-CYCLIC = {**BLOCKS, "allocated": False, "cyclic": True}
+CYCLIC = {**BLOCKS, "sampling": "cyclic", "noise_correlation": "blt"}
 
 
 def test_the_error_of_buffered_noise_beside_both_kinds_of_independent_noise():
     query = {**CYCLIC, "cohort": 540, "rounds": 20}
     numbers = solve("uls", PlanQuery(**query, epsilon=8.0), ADD)
-    coins = solve("uls", PlanQuery(**{**query, "cyclic": False}, epsilon=8.0), ADD)
+    coins = solve("uls", PlanQuery(**{**BLOCKS, "sampling": "poisson"}, epsilon=8.0), ADD)
     assert numbers["noise_multiplier"] == accountant.noise_multiplier_for(
         8.0, delta=numbers["delta"], probability=1.0, rounds=1, adjacency=ADD
     )

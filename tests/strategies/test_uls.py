@@ -258,7 +258,7 @@ SETTINGS = {"sampling": "allocation", "users": 100, "cohort": 20, "delta": 1e-5}
         ({"strategy": "els"}, "--sampling is for --strategy uls and dp-fedavg, not els"),
         (
             {"sampling": "shuffled"},
-            "must be one of poisson, allocation, truncated-poisson, cyclic",
+            "must be one of poisson, allocation, truncated-poisson, cyclic, all",
         ),
         ({"noise_correlation": "banded"}, "at the same time: use --sampling poisson"),
     ],
@@ -281,6 +281,8 @@ CORRELATED = {"noise_correlation": "banded", "users": 100, "cohort": 20, "delta"
         ({"noise_correlation": "blt"}, "--sampling cyclic and --noise-correlation blt go together"),
         ({"sampling": "cyclic"}, "--noise-correlation blt go together"),
         ({"sampling": "cyclic", "noise_correlation": "none"}, "give both, or neither"),
+        ({"sampling": "all"}, "so not everybody is in each round: use --noise-correlation blt"),
+        ({"sampling": "all", "noise_correlation": "none", "users": 0}, "all divides sums by how"),
         ({**BUFFERED, "bands": 4}, "--bands is for --noise-correlation banded"),
         ({**BUFFERED, "cohort": 30}, "--sampling cyclic puts each of 100 users into one of a"),
         ({**BUFFERED, "optimizer": "adam"}, "--noise-correlation blt is made for what"),
@@ -394,6 +396,37 @@ def test_the_cohort_that_is_taken_makes_whole_blocks():
     assert (
         RunConfig.from_run_config({**open_list, "sampling": "poisson"}).resolved(523).cohort == 104
     )
+
+
+@pytest.mark.parametrize("correlation", ["none", "blt"])
+def test_everybody_is_the_cohort(correlation):
+    settings = {**SETTINGS, "sampling": "all", "noise_correlation": correlation, "test": "t"}
+    for users, adjacency in ((100, "add-remove"), (0, "zero-out")):
+        asked = {**settings, "users": users, "adjacency": adjacency, "cohort": 0}
+        config = RunConfig.from_run_config(asked)
+        assert config.resolved(100).cohort == 100
+        assert config.resolved(100).resolved(100).cohort == 100  # as a resumed run does
+    held_out = RunConfig.from_run_config({**asked, "test": "", "heldout": 0.2})
+    assert held_out.resolved(100).cohort == 80
+    with pytest.raises(InputError, match="no meaning with --sampling all: everybody takes part"):
+        RunConfig.from_run_config({**settings, "users": 100, "cohort": 99}).resolved(100)
+
+
+def test_everybody_in_each_round_costs_what_as_many_releases_do():
+    made = UlsPlan.for_epsilon(3.0, **{**PLAN, "cohort": PLAN["users"]})
+    cost = accountant.epsilon(
+        [(PoissonGaussian(1.0, made.noise_multiplier / math.sqrt(made.rounds)), 1)],
+        adjacency=made.adjacency,
+        delta=made.delta,
+    )
+    assert cost == pytest.approx(3.0, abs=1e-3)
+    whole = UlsPlan.for_epsilon(
+        3.0,
+        **{**PLAN, "cohort": PLAN["users"]},
+        factor=BufferedToeplitz.scaled(np.zeros(1), np.zeros(1), made.rounds, 1),
+    )  # noise that takes nothing back
+    assert whole.noise == pytest.approx(made.noise, rel=1e-3)
+    assert "In each round everybody took part." in uls.account(made, "contributed one vector")
 
 
 def test_the_account_says_how_users_were_drawn():

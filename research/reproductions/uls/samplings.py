@@ -5,7 +5,8 @@ Coins (``poisson``), one random round of each block (``allocation``), and coins 
 runs is the cohort itself: half of all cohorts are tossed again. With the cap that is usual hardly a
 cohort ever is, so that a run of the same seed is the run by coins to the last bit. ``banded`` is
 coins with noise that is correlated over the recommended number of rounds; ``blt`` is turns, which
-no coin decides, with noise that is correlated over all.
+no coin decides, with noise that is correlated over all. ``all`` is everybody in each round, with
+independent noise.
 
 Runs of the same seed have the same test users, and as far as may be the same draws. What is
 compared is the difference from ``poisson``, seed by seed, with its 95 % interval (Student's t).
@@ -51,8 +52,8 @@ from murmuration.strategies.planning import PlanQuery, sampled_users
 from murmuration.strategies.settings.sampling import usual_cohort, whole_blocks
 
 SAMPLINGS = ("poisson", "allocation", "truncated-poisson")
-#: Samplings with independent noise, and coins and turns with correlated noise.
-WAYS = (*SAMPLINGS, "banded", "blt")
+#: Samplings with independent noise, coins and turns with correlated noise, and everybody.
+WAYS = (*SAMPLINGS, "banded", "blt", "all")
 EPSILONS = (1.0, 3.0, 8.0)
 #: Users for one in a round, and rounds.
 SIZES = ((5, 20), (5, 200), (10, 200), (100, 1000))
@@ -134,9 +135,10 @@ def samplings(quick: bool, out: Path | None) -> Reproduction:
     if quick:
         rows = accuracies(embedded, out, (3,), (3.0,), seeds=2)
         few = partial(made_up, 2_000, 500, 3, 16)
-        rows += accuracies(few, out, (20,), (3.0,), seeds=2)
+        rows += accuracies(few, out, (20,), (3.0,), seeds=2, ways=WAYS[:-1])
         return _together([*noises(SIZES[:1], (3.0,)), *rows])
-    many = accuracies(partial(made_up, *LARGE), out, (1_000,))
+    # A round of everybody would take a hundred times as long.
+    many = accuracies(partial(made_up, *LARGE), out, (1_000,), ways=WAYS[:-1])
     return _together([*noises(), *accuracies(embedded, out), *many])
 
 
@@ -162,8 +164,7 @@ def noises(
                 rounds=rounds,
                 delta=DELTA,
                 epsilon=epsilon,
-                allocated=sampling == "allocation",
-                truncated=sampling == "truncated-poisson",
+                sampling=sampling,
             )
             noise[sampling] = sampled_users(query, Adjacency.ZERO_OUT)["noise_multiplier"]
             rows.append(
@@ -259,6 +260,8 @@ def config_of(people: People, rounds: int, epsilon: float, way: str, seed: int) 
         return config.changed(noise_correlation=way)
     if way == "blt":
         return config.changed(noise_correlation=way, sampling="cyclic")
+    if way == "all":
+        return config.changed(sampling=way, cohort=config.users)
     capped = {"max_cohort": people.cohort} if way == "truncated-poisson" else {}
     return config.changed(sampling=way, **capped)
 

@@ -28,8 +28,8 @@ class Sampled(Retained):
         "Who is in a round. poisson: each user by a coin of their own. allocation: each user in "
         "one random round of every users / --cohort. truncated-poisson: coins, tossed again where "
         "more than --max-cohort come up. cyclic: users / --cohort groups in turn, everybody of "
-        "each, with --noise-correlation blt. [default: poisson]",
-        choices=("poisson", "allocation", "truncated-poisson", "cyclic"),
+        "each, with --noise-correlation blt. all: everybody, in each round. [default: poisson]",
+        choices=("poisson", "allocation", "truncated-poisson", "cyclic", "all"),
     )
     max_cohort: int = setting(
         0,
@@ -40,8 +40,8 @@ class Sampled(Retained):
     noise_correlation: str = setting(
         "none",
         "Noise of several rounds. none: independent. banded: each round takes back some of the "
-        "noise before it, and groups of users take turns. blt: so, too, with --sampling cyclic and "
-        "no coins. [default: none]",
+        "noise before it, and groups of users take turns. blt: so, too, with --sampling cyclic or "
+        "all, and no coins. [default: none]",
         choices=("none", "banded", "blt"),
     )
     bands: int = setting(
@@ -68,14 +68,19 @@ class Sampled(Retained):
         return self.noise_correlation == "banded"
 
     @property
-    def cyclic(self) -> bool:
-        """Return whether everybody of a group is in each of its rounds, and noise is correlated."""
+    def buffered(self) -> bool:
+        """Return whether noise is correlated over the rounds, and no coin decides who is in one."""
         return self.noise_correlation == "blt"
+
+    @property
+    def everybody(self) -> bool:
+        """Return whether everybody is in each round."""
+        return self.sampling == "all"
 
     @property
     def in_blocks(self) -> bool:
         """Return whether a whole number of rounds has all users."""
-        return self.allocated or self.cyclic
+        return self.sampling in ("allocation", "cyclic")
 
 
 @dataclass(frozen=True)

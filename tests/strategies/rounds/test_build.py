@@ -86,6 +86,15 @@ def test_uls_defaults(made):
     assert (settings.rounds, settings.momentum) == (4, CONFIG.momentum)
 
 
+@pytest.mark.parametrize(
+    ("loss", "longest"), [("", 1_000.0), ("robust-dpo", 1_000.0), ("square-chipo", 4_000.0)]
+)
+def test_a_policy_s_step_is_shorter_where_nothing_holds_it(made, loss, longest):
+    of_layers = {"task": "policy", "base": "some-base", "train": "lora", "loss": loss, "cohort": 80}
+    assert made(**of_layers, epsilon=300.0).strategy.optimizer.settings.rate == longest
+    assert made(**of_layers, epsilon=0.1).strategy.optimizer.settings.rate < 1_000.0
+
+
 def test_optimizer_options_reach_the_optimizer(made):
     settings = made(
         optimizer="adam", learning_rate=0.7, momentum=0.5, warmup=0.2, averaging=0.0
