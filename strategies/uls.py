@@ -502,11 +502,15 @@ def _check_correlated(config: Settings, own: Sampled) -> None:
     none, correlation = "or use --noise-correlation none", own.noise_correlation
     if own.bands and not own.banded:
         raise InputError("--bands is for --noise-correlation banded: leave it out, or add that")
-    if own.sampling not in ("cyclic", "all") if own.buffered else own.sampling == "cyclic":
+    if own.everybody and correlation != "none":
+        raise InputError(
+            "--sampling all: with everybody in each round shared noise gains nothing; leave out "
+            "--noise-correlation"
+        )
+    if own.buffered != (own.sampling == "cyclic"):
         raise InputError(
             "--sampling cyclic and --noise-correlation blt go together, as noise by buffers is for "
-            "users who are in rounds as far apart as can be: give both, or neither, or blt with "
-            "--sampling all"
+            "users who are in rounds as far apart as can be: give both, or neither"
         )
     if correlation == "none":
         return
@@ -519,11 +523,6 @@ def _check_correlated(config: Settings, own: Sampled) -> None:
         raise InputError(
             "--noise-correlation banded: nothing is proved of groups that take turns under a cap "
             f"on the cohort: use --sampling poisson, {none}"
-        )
-    if own.everybody and own.banded:
-        raise InputError(
-            "--noise-correlation banded: groups of users take turns, so not everybody is in each "
-            f"round: use --noise-correlation blt, or --sampling poisson, {none}"
         )
     if own.banded and Adjacency(config.adjacency) not in COMES_OR_GOES:
         raise InputError(NOT_REPLACED.format(config.adjacency))
@@ -542,7 +541,7 @@ def _check_correlated(config: Settings, own: Sampled) -> None:
         check_bands(config.rounds, own.bands, config.cohort, config.users)
         return
     check_correlated(config.rounds, correlation)
-    if config.users and config.cohort and not own.everybody:
+    if config.users and config.cohort:
         try:
             AllocationSampler.for_cohort(config.users, config.cohort, own.sampling)
         except ValueError as error:

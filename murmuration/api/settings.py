@@ -318,7 +318,7 @@ class StrategySettings(TypedDict, total=False):
     noise_correlation: Literal["none", "banded", "blt"]
     """Only for uls, dp-fedavg. Noise of several rounds. none: independent. banded: each round
     takes back some of the noise before it, and groups of users take turns. blt: so, too, with
-    --sampling cyclic or all, and no coins. [default: none]"""
+    --sampling cyclic and no coins. [default: none]"""
 
     bands: int
     """Only for uls, dp-fedavg. --noise-correlation banded: how many rounds share noise, and

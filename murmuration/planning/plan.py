@@ -96,7 +96,7 @@ def plan(
         noise_correlation: uls, dp-fedavg: noise of several rounds. none: independent. banded: each
             round takes back some of the noise before it; then it is told how large the error is
             over that of independent noise, for several numbers of bands. blt: so, too, with
-            cyclic sampling or all, over the same turns and over Poisson sampling.
+            cyclic sampling, over the same turns and over Poisson sampling.
         bands: Of banded noise; without it the number that has the least error.
         variant: aup: variant.
         adaptation: aup centred: how the radius adapts.
@@ -206,10 +206,8 @@ def plan(
         raise InputError("--bands is for --noise-correlation banded, and at least 2")
     if banded and (sampling != "poisson" or optimize):
         raise InputError("--noise-correlation banded: leave out --sampling and --optimize")
-    if sampling not in ("cyclic", "all") if buffered else sampling == "cyclic":
-        raise InputError(
-            "--sampling cyclic and --noise-correlation blt go together, or blt with --sampling all"
-        )
+    if buffered != (sampling == "cyclic"):
+        raise InputError("--sampling cyclic and --noise-correlation blt go together")
     if sampling == "all":
         if not users or cohort not in (None, users):
             raise InputError("--sampling all has all --users in each round: leave out --cohort")

@@ -40,8 +40,8 @@ class Sampled(Retained):
     noise_correlation: str = setting(
         "none",
         "Noise of several rounds. none: independent. banded: each round takes back some of the "
-        "noise before it, and groups of users take turns. blt: so, too, with --sampling cyclic or "
-        "all, and no coins. [default: none]",
+        "noise before it, and groups of users take turns. blt: so, too, with --sampling cyclic and "
+        "no coins. [default: none]",
         choices=("none", "banded", "blt"),
     )
     bands: int = setting(
