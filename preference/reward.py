@@ -159,8 +159,8 @@ class RewardModel:
     ) -> "RewardModel":
         """Return the reward of whoever made these judgements, of a run with `--tastes`.
 
-        θ and as much of each taste as the judgements say, shrunk to the crowd's reward: with none
-        it is that, and a few move it little (`preference.linear.tastes`). Computed here, from
+        θ and as much of each taste as the judgements say, shrunk to the crowd's reward: a few move
+        it little (`preference.linear.tastes`). Computed here, from
         nothing but the model and the judgements. No epsilon covers it: it tells of them, and is
         theirs to keep.
 
@@ -171,7 +171,8 @@ class RewardModel:
             declared: as of `accuracy`.
 
         Raises:
-            InputError: the model has no tastes, or rows that cannot be read or are no pairs.
+            InputError: the model has no tastes, or there are no rows, or they cannot be read, are
+                no pairs, or all ties.
         """
         if not len(self.tastes_VD):
             raise InputError("the model has one reward for all: train it with --tastes 2 or more")

@@ -468,6 +468,11 @@ def check_sampling(config: Settings) -> None:
         raise InputError("--max-cohort is a cap on coins: give --sampling truncated-poisson, too")
     elif own.allocated:
         _check_allocated(config)
+    elif own.everybody and config.users and config.cohort not in (0, config.users):
+        raise InputError(
+            "--cohort has no meaning with --sampling all: everybody takes part in each round; "
+            "leave it out"
+        )
     elif own.everybody and not config.users and config.adjacency == Adjacency.ADD_REMOVE:
         raise InputError(
             "--sampling all divides sums by how many users there are, which add-remove keeps "

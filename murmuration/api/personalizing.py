@@ -156,11 +156,12 @@ def personalize(
     from murmuration.client.store import load_judged
     from murmuration.planning.plan import parse_adjacency
     from murmuration.preference.data.schema import Schema
-    from murmuration.preference.data.sources import absolute
+    from murmuration.preference.data.sources import absolute, first_line
     from murmuration.preference.language.likelihood import load_scorer
     from murmuration.privacy.accounting.events import PureDp
     from murmuration.privacy.durable_files import replace_file
     from murmuration.privacy.mechanisms.tally import Tally, TallyRelease
+    from murmuration.sims.runtimes import people
 
     neighbours = parse_adjacency(adjacency)
     if neighbours.value == "replace-labels":
@@ -190,6 +191,10 @@ def personalize(
     own, makes = _own_of(reward, step)
     sum_F = _sums(judgements, reward, own, release.tally)
     folder = Path(out)
+    try:
+        people.keep(folder, judgements.user_ids)
+    except OSError as error:
+        raise InputError(f"--out {folder} cannot be written: {first_line(error)}") from None
     measured = release.tally.read(_released(release, sum_F, folder), release.std)
     if measured is None:
         raise InputError(
@@ -258,7 +263,6 @@ def _released(release: Any, sum_F: np.ndarray, folder: Path) -> np.ndarray:
     from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, LedgerError
     from murmuration.privacy.mechanisms.randomness import Randomness
 
-    folder.mkdir(parents=True, exist_ok=True)
     terms = {"adjacency": release.adjacency, "delta": _DELTA, "budget": release.event.epsilon}
     try:
         with Ledger(folder / LEDGER, **terms) as ledger:

@@ -147,8 +147,8 @@ def plan(
         ("tastes", tastes),
         ("bands", bands),
     ):
-        if value is not None and type(value) is not int:
-            raise InputError(f"{name} must be a whole number; got {value!r}")
+        if value is not None and (type(value) is not int or value < 1):
+            raise InputError(f"{option(name)} must be a whole number, at least 1; got {value!r}")
     if tastes is not None and not 1 <= tastes <= MOST_TASTES:
         raise InputError(f"tastes must be 1 to {MOST_TASTES}; got {tastes}")
     for name, value in (
@@ -209,7 +209,9 @@ def plan(
     if buffered != (sampling == "cyclic"):
         raise InputError("--sampling cyclic and --noise-correlation blt go together")
     if sampling == "all":
-        if not users or cohort not in (None, users):
+        if not users:
+            raise InputError("--sampling all needs --users: all of them are in each round")
+        if cohort not in (None, users):
             raise InputError("--sampling all has all --users in each round: leave out --cohort")
         cohort = users
     elif choose and users:

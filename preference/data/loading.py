@@ -129,7 +129,7 @@ def read_judgements(
         with located_rows(data) as place:  # pyright: ignore[reportArgumentType]
             judgements = load_judgements(place, columns=parse_columns(columns), schema=schema)
     if not judgements.decided:
-        raise InputError("every judgement is a tie: there is no accuracy to measure")
+        raise InputError("every judgement is a tie: they do not say what is better")
     return judgements
 
 

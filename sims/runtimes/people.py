@@ -6,7 +6,9 @@ key, sorted) in the run's ``private/``. The key is drawn once, and lies in the o
 that runs compare. With it guesses of ids can be tested, like in the data beside which it lies.
 
 What runs cost somebody is that of all that have their id; a run that noted nobody (a deployment,
-whose server knows no ids, a run that was killed, or of another key) counts for everybody.
+whose server knows no ids, a run that was killed, or of another key) counts for everybody. Whatever
+has a ledger is counted: figures of ``personalize``, another package's releases. (An owner's ledger
+has another name, and is about other people.)
 """
 
 import hmac
@@ -31,8 +33,6 @@ from murmuration.server.lineage import promise_of_run
 
 PLACE = Path("private") / "people.json"
 _KEY = Path("murmuration") / "people.key"
-#: What a run's folder has beside its ledger, an owner's has not.
-_OF_A_RUN = ("config.json", "result.json", PLACE)
 _BYTES = 8  # of a hash: among 100,000 users two share one with probability 3e-10
 
 
@@ -44,6 +44,7 @@ def keep(run: Path, user_ids: Iterable[str]) -> None:
         OSError: it cannot be written.
     """
     key = _key()
+    (run / PLACE).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = json.dumps({"key": _name_of(key), "people": _hashes(key, user_ids).tolist()})
     replace_file(run / PLACE, text.encode(), mode=0o600)
 
@@ -130,7 +131,7 @@ def _paid(runs: Mapping[Path, Promise], noted: Mapping[Path, np.ndarray]) -> lis
     rows = [
         Paid(count, together, combined(runs[run] for run in together))
         for together, count in sets.items()
-    ] or [Paid(None, tuple(sorted(anybody)), combined(runs.values()))]
+    ] or [Paid(None, tuple(sorted(runs)), combined(runs.values()))]
 
     def cost(paid: Paid) -> tuple[bool, float, int]:
         epsilon = paid.promise.epsilon
@@ -140,11 +141,8 @@ def _paid(runs: Mapping[Path, Promise], noted: Mapping[Path, np.ndarray]) -> lis
 
 
 def _runs(folder: Path) -> Iterator[Path]:
-    """Yield the folders of runs below a folder, itself too; others may remove theirs meanwhile."""
-    with_ledger = (Path(path) for path, _, files in os.walk(folder) if "ledger.jsonl" in files)
-    for path in sorted(with_ledger):
-        if any((path / name).exists() for name in _OF_A_RUN):
-            yield path
+    """Yield the folders of releases below a folder, itself too; they may be gone meanwhile."""
+    yield from sorted(Path(at) for at, _, files in os.walk(folder) if "ledger.jsonl" in files)
 
 
 def _promise(run: Path) -> Promise:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from murmuration.client.store import load
+from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import OnBadRows
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting import accountant
@@ -46,6 +47,7 @@ from murmuration.strategies.config import RunConfig
 from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.settings.declaration import Scalar
 from murmuration.strategies.settings.own.shared import Sampled
+from murmuration.strategies.spec import choose_noise
 
 #: Total variation distance that discrete noise of a candidate's rounds may have from the ideal.
 _DISCRETE = 1e-10
@@ -212,6 +214,28 @@ def run_search(
         return _searched(search, folder, run_all, figures, registered)
 
 
+def caveats_of(configs: Sequence[RunConfig]) -> frozenset[str]:
+    """Return the caveats that a candidate may have, of any point of a grid: which points were drawn
+    is secret, and scores of those that did not win decide, too, what is released."""
+    seeded = configs[0].seed >= 0
+    noises = (
+        choose_noise(
+            config,
+            registry.named(config.strategy),
+            base_of(registry.base_config(config), weights=False).dimension,
+            seeded=seeded,
+            nodes=1,
+        )
+        for config in configs
+    )
+    caveats = {
+        Caveat.SEEDED: seeded,
+        Caveat.BATCHED_USERS: any(config.batch_users for config in configs),
+        Caveat.FLOATING_POINT: any(noise.warning for noise in noises),
+    }
+    return frozenset(name.value for name, is_so in caveats.items() if is_so)
+
+
 def _figures(search: Search, registered: int) -> dict[str, Any]:
     """Return what is computed once, before a search begins: for everybody to see."""
     calibrated_search = calibrate(search, registered)
@@ -241,7 +265,7 @@ def _searched(
         unit=Unit.ROW if base.one_user_per_row else Unit.USER,
         trust=Trust.SERVER_OF_SUMS if base.secure_aggregation else Trust.SERVER,
         population=base.population,
-        caveats=frozenset({Caveat.SEEDED.value} if base.seed >= 0 else ()),
+        caveats=caveats_of(search.configs),
     )
     try:
         ledger = Ledger(

@@ -175,6 +175,11 @@ def test_a_plan_is_what_the_command_prints(cli, adjacency, capsys):
         ({**NUMBERS, "noise_multiplier": 1.0}, "leave out exactly one of them"),
         ({**NUMBERS, "cohort": 481}, "--cohort 481 is more than --users 480"),
         ({**NUMBERS, "strategy": "nonprivate"}, "there is nothing to plan"),
+        ({**NUMBERS, "users": -5}, "--users must be a whole number, at least 1; got -5"),
+        ({**NUMBERS, "rounds": 0}, "--rounds must be a whole number, at least 1; got 0"),
+        ({**NUMBERS, "sampling": "all", "users": None}, "--sampling all needs --users"),
+        ({**NUMBERS, "sampling": "all", "cohort": 20}, "--sampling all has all --users in each"),
+        ({**NUMBERS, "sampling": "all", "noise_correlation": "blt"}, "go together"),
     ],
 )
 def test_numbers_that_are_no_plan(numbers, message):

@@ -12,6 +12,7 @@ from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.mechanisms.tally import STEPS, Tally
+from murmuration.sims.runtimes import people
 
 FEATURES = HashingFeatures(dimension=65)
 
@@ -59,6 +60,23 @@ def test_a_basis_takes_the_place_of_steps_unless_these_are_asked_for(tmp_path, c
     assert by_basis.own == "basis" and by_basis.measured.personal > 0.9
     by_steps = personalize(tmp_path / "tastes", camps, 400.0, out=tmp_path / "b", step=0.3)
     assert by_steps.own == "local steps of 0.3"
+
+
+def test_it_is_in_the_book_of_what_these_people_paid(model, camps, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    personalize(model, camps, 400.0, out=tmp_path / "runs" / "one")
+    personalize(model, camps[:160], 200.0, out=tmp_path / "runs" / "two")
+    both, first = people.book(tmp_path / "runs")
+    assert (both.people, first.people) == (20, 20)
+    assert both.promise.epsilon == pytest.approx(600.0, abs=1e-3)
+    assert first.promise.epsilon == pytest.approx(400.0, abs=1e-3)
+
+
+def test_an_out_that_is_a_file_is_refused_before_anything_is_spent(model, camps, tmp_path):
+    (tmp_path / "p").write_text("mine")
+    with pytest.raises(InputError, match="--out .*p cannot be written"):
+        personalize(model, camps, 8.0, out=tmp_path / "p")
+    assert (tmp_path / "p").read_text() == "mine"
 
 
 def test_it_is_charged_once_and_no_second_time(model, camps, tmp_path):

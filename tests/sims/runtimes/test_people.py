@@ -92,6 +92,25 @@ def test_where_nothing_can_be_added_that_comes_first(run, tmp_path):
     assert other.promise.epsilon is not None
 
 
+def test_whatever_has_a_ledger_is_counted(run, tmp_path):
+    _, first = run("a", ["ann"])
+    folder, second = run("figures")
+    (folder / "config.json").unlink()  # as of a release that is no run
+    (paid,) = book(tmp_path / "runs")
+    assert (paid.people, len(paid.runs)) == (1, 2)
+    assert paid.promise.epsilon == pytest.approx(first + second)
+    keep(folder, ["ann", "bob"])
+    assert [row.people for row in book(tmp_path / "runs")] == [1, 1]
+
+
+def test_runs_of_nobody_are_named(run, tmp_path):
+    folder, cost = run("a")
+    keep(folder, [])
+    (paid,) = book(tmp_path / "runs")
+    assert (paid.people, paid.runs) == (None, (folder,))
+    assert paid.promise.epsilon == pytest.approx(cost)
+
+
 def test_what_these_people_paid_before(run, tmp_path):
     new = tmp_path / "runs" / "new"
     assert paid_before(new, ["ann"]) is None

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from murmuration.server.lineage import lineage_of_saved
 from murmuration.sims.runtimes import execute as execution
 from murmuration.sims.tuning import candidates as search_candidates
 from murmuration.sims.tuning.candidates import CandidateFailed
+from murmuration.sims.tuning.search import caveats_of
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import Reason, RunAborted
 
 SMALL: dict[str, Any] = {
@@ -58,6 +61,16 @@ def candidates(monkeypatch):
 
 def texts_in(folder):
     return b"\n".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def test_caveats_are_those_of_any_point_of_the_grid():
+    plain = RunConfig(adjacency="zero-out", heldout=0.2, delta=1e-5, seed=-1)
+    assert caveats_of([plain]) == set()
+    together = replace(plain, batch_users=True)
+    assert caveats_of([plain, together]) == {Caveat.BATCHED_USERS.value}
+    large = replace(plain, features="hashing:262144")  # too many for noise on a grid
+    assert caveats_of([large, plain]) == {Caveat.FLOATING_POINT.value}
+    assert caveats_of([replace(large, seed=3), plain]) == {Caveat.SEEDED.value}
 
 
 def test_the_winner_has_the_promise_of_the_search_and_nothing_of_the_others(
