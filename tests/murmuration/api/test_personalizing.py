@@ -74,7 +74,7 @@ def test_it_is_in_the_book_of_what_these_people_paid(model, camps, tmp_path, mon
 
 def test_an_out_that_is_a_file_is_refused_before_anything_is_spent(model, camps, tmp_path):
     (tmp_path / "p").write_text("mine")
-    with pytest.raises(InputError, match="--out .*p cannot be written"):
+    with pytest.raises(InputError, match=r"--out .*p cannot be written"):
         personalize(model, camps, 8.0, out=tmp_path / "p")
     assert (tmp_path / "p").read_text() == "mine"
 
