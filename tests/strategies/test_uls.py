@@ -402,11 +402,11 @@ def test_the_cohort_that_is_taken_makes_whole_blocks():
 def test_everybody_is_the_cohort():
     settings = {**SETTINGS, "sampling": "all", "test": "t"}
     for users, adjacency in ((100, "add-remove"), (0, "zero-out")):
-        asked = {**settings, "users": users, "adjacency": adjacency, "cohort": 0}
-        config = RunConfig.from_run_config(asked)
+        given = {**settings, "users": users, "adjacency": adjacency, "cohort": 0}
+        config = RunConfig.from_run_config(given)
         assert config.resolved(100).cohort == 100
         assert config.resolved(100).resolved(100).cohort == 100  # as a resumed run does
-    held_out = RunConfig.from_run_config({**asked, "test": "", "heldout": 0.2})
+    held_out = RunConfig.from_run_config({**given, "test": "", "heldout": 0.2})
     assert held_out.resolved(100).cohort == 80
     with pytest.raises(InputError, match="no meaning with --sampling all: everybody takes part"):
         RunConfig.from_run_config({**settings, "users": 100, "cohort": 99}).resolved(100)
