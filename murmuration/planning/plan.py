@@ -147,8 +147,10 @@ def plan(
         ("tastes", tastes),
         ("bands", bands),
     ):
-        if value is not None and (type(value) is not int or value < 1):
-            raise InputError(f"{option(name)} must be a whole number, at least 1; got {value!r}")
+        if value is not None and type(value) is not int:
+            raise InputError(f"{name} must be a whole number; got {value!r}")
+        if value is not None and value < 1 and name in ("users", "cohort", "rounds"):
+            raise InputError(f"{option(name)} must be at least 1; got {value}")
     if tastes is not None and not 1 <= tastes <= MOST_TASTES:
         raise InputError(f"tastes must be 1 to {MOST_TASTES}; got {tastes}")
     for name, value in (
