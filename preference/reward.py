@@ -160,9 +160,8 @@ class RewardModel:
         """Return the reward of whoever made these judgements, of a run with `--tastes`.
 
         θ and as much of each taste as the judgements say, shrunk to the crowd's reward: a few move
-        it little (`preference.linear.tastes`). Computed here, from
-        nothing but the model and the judgements. No epsilon covers it: it tells of them, and is
-        theirs to keep.
+        it little (`preference.linear.tastes`). Computed here, from nothing but the model and the
+        judgements. No epsilon covers it: it tells of them, and is theirs to keep.
 
         Args:
             data: pairs that one person judged, or rows as of `accuracy`. A column of user ids is

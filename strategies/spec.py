@@ -314,10 +314,10 @@ def _parties(honest: int, nodes: int) -> int:
 RATES = {"lora": 0.05, "full": 0.01}
 #: By the task: how far noise may move θ in a whole run, in these units, shares of what layers say;
 #: and the longest step, over that of a linear head, since rounds are fewer. A reward is good if it
-#: ranks well, and forgives more than the next token's distribution. A loss that clips holds a
-#: policy at four times the step that breaks it by another.
-_STEPS = {"reward": (2.0, 40.0), "sft": (0.25, 10.0), "text": (0.25, 10.0)}
-_POLICY_STEPS = {True: (1.0, 40.0), False: (1.0, 10.0)}
+#: ranks well, and forgives more than the next token's distribution.
+_STEPS = {"reward": (2.0, 40.0), "sft": (0.25, 10.0), "text": (0.25, 10.0), "policy": (1.0, 10.0)}
+#: The longest of a policy whose loss clips, which holds it where others break.
+_LONGEST_CLIPPED = 40.0
 
 
 def described_base(config: Settings) -> dict[str, Any]:
@@ -504,8 +504,9 @@ class RunContext:
         config = self.config
         most = NOISE_LOGITS
         if trains_layers(config) and noise:
-            clips = config.task == "policy" and objective(config.loss or DEFAULT).clips
-            most, longest = _STEPS.get(config.task, _POLICY_STEPS[clips])
+            most, longest = _STEPS[config.task]
+            if config.task == "policy" and objective(config.loss or DEFAULT).clips:
+                longest = _LONGEST_CLIPPED
             ceiling *= longest
         elif trains_layers(config):
             kind, ceiling = "adam", RATES[config.train or "lora"]

@@ -386,7 +386,7 @@ def built(
 def account(plan: UlsPlan, whoever: str) -> str:
     """For the report: what took place in a round, and what ``whoever`` took part did."""
     sampler, correlated = plan.sampler, ""
-    if sampler.probability == 1.0:
+    if isinstance(sampler, PoissonSampler) and sampler.probability == 1.0:
         took_part = "In each round everybody took part."
     elif isinstance(sampler, PoissonSampler):
         capped = ""
@@ -468,11 +468,6 @@ def check_sampling(config: Settings) -> None:
         raise InputError("--max-cohort is a cap on coins: give --sampling truncated-poisson, too")
     elif own.allocated:
         _check_allocated(config)
-    elif own.everybody and config.users and config.cohort not in (0, config.users):
-        raise InputError(
-            "--cohort has no meaning with --sampling all: everybody takes part in each round; "
-            "leave it out"
-        )
     elif own.everybody and not config.users and config.adjacency == Adjacency.ADD_REMOVE:
         raise InputError(
             "--sampling all divides sums by how many users there are, which add-remove keeps "

@@ -7,6 +7,7 @@ noise, charged to a ledger.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -161,7 +162,6 @@ def personalize(
     from murmuration.privacy.accounting.events import PureDp
     from murmuration.privacy.durable_files import replace_file
     from murmuration.privacy.mechanisms.tally import Tally, TallyRelease
-    from murmuration.sims.runtimes import people
 
     neighbours = parse_adjacency(adjacency)
     if neighbours.value == "replace-labels":
@@ -192,10 +192,10 @@ def personalize(
     sum_F = _sums(judgements, reward, own, release.tally)
     folder = Path(out)
     try:
-        people.keep(folder, judgements.user_ids)
+        noisy_F = _released(release, sum_F, folder, judgements.user_ids)
     except OSError as error:
         raise InputError(f"--out {folder} cannot be written: {first_line(error)}") from None
-    measured = release.tally.read(_released(release, sum_F, folder), release.std)
+    measured = release.tally.read(noisy_F, release.std)
     if measured is None:
         raise InputError(
             f"too few users for the noise of --epsilon {epsilon:g}, which is spent: {folder} has "
@@ -256,17 +256,21 @@ def _sums(judgements: Judgements, reward: RewardModel, own: Own, tally: Any) -> 
     return sum_F
 
 
-def _released(release: Any, sum_F: np.ndarray, folder: Path) -> np.ndarray:
-    """Return the sums with noise of the operating system, charged before it exists."""
+def _released(release: Any, sum_F: np.ndarray, folder: Path, user_ids: Sequence[str]) -> np.ndarray:
+    """Return the sums with noise of the operating system, charged before it exists. Users are noted
+    once it was: who is refused takes nobody's place, and until then it counts for everybody."""
     import numpy as np
 
     from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, LedgerError
     from murmuration.privacy.mechanisms.randomness import Randomness
+    from murmuration.sims.runtimes import people
 
+    folder.mkdir(parents=True, exist_ok=True)
     terms = {"adjacency": release.adjacency, "delta": _DELTA, "budget": release.event.epsilon}
     try:
         with Ledger(folder / LEDGER, **terms) as ledger:
             noisy_F = release.release(sum_F, round_=1, ledger=ledger, source=Randomness(None))
+            people.keep(folder, user_ids)
     except BudgetExceeded:
         raise InputError(
             f"--out {folder}: what it may cost is spent; choose another --out"

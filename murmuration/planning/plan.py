@@ -149,8 +149,8 @@ def plan(
     ):
         if value is not None and type(value) is not int:
             raise InputError(f"{name} must be a whole number; got {value!r}")
-        if value is not None and value < 1 and name in ("users", "cohort", "rounds"):
-            raise InputError(f"{option(name)} must be at least 1; got {value}")
+    if users is not None and users < 1:
+        raise InputError(f"--users must be positive; got {users}")
     if tastes is not None and not 1 <= tastes <= MOST_TASTES:
         raise InputError(f"tastes must be 1 to {MOST_TASTES}; got {tastes}")
     for name, value in (

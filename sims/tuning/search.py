@@ -203,6 +203,10 @@ def run_search(
     if resume and former is None:
         raise InputError(f"--resume: there is no search in {out}")
     registered = users_of(search.base)
+    try:
+        caveats = caveats_of(search.configs)
+    except ValueError as error:  # of noise that a point of the grid cannot have
+        raise InputError(str(error)) from None
     figures = former if former is not None else _figures(search, registered)
     with RunFolder(out, resume=resume, check_same=lambda path: None) as folder:
         if (result := read_json(folder.path / "result.json")) != {}:
@@ -211,7 +215,7 @@ def run_search(
         if folder.is_new:
             folder.write_private(_SEED, {"seed": search.base.seed})
             folder.write_json("config.json", Disclosure.public({**beside, "search": figures}))
-        return _searched(search, folder, run_all, figures, registered)
+        return _searched(search, folder, run_all, figures, registered, caveats)
 
 
 def caveats_of(configs: Sequence[RunConfig]) -> frozenset[str]:
@@ -254,7 +258,12 @@ def _figures(search: Search, registered: int) -> dict[str, Any]:
 
 
 def _searched(
-    search: Search, folder: RunFolder, run_all: RunAll, figures: Mapping[str, Any], registered: int
+    search: Search,
+    folder: RunFolder,
+    run_all: RunAll,
+    figures: Mapping[str, Any],
+    registered: int,
+    caveats: frozenset[str],
 ) -> dict[str, Any]:
     base = search.base.resolved(registered)
     event = RandomStopping(figures["eta"], figures["gamma"], tuple(figures["candidates"]))
@@ -265,7 +274,7 @@ def _searched(
         unit=Unit.ROW if base.one_user_per_row else Unit.USER,
         trust=Trust.SERVER_OF_SUMS if base.secure_aggregation else Trust.SERVER,
         population=base.population,
-        caveats=caveats_of(search.configs),
+        caveats=caveats,
     )
     try:
         ledger = Ledger(

@@ -381,6 +381,12 @@ def test_the_account_of_buffers_names_no_coin():
     assert "Poisson" not in text
 
 
+def test_the_account_of_one_group_still_says_that_noise_is_shared():
+    buffers = BufferedToeplitz.scaled(np.array([0.6]), np.array([0.7]), 20, 1)
+    whole = plan(factor=buffers, cohort=PLAN["users"], rounds=20)
+    assert "paid for as one sum" in uls.account(whole, "contributed one vector")
+
+
 def test_the_account_says_which_noise_was_shared():
     text = uls.account(plan(factor=FACTOR), "contributed one vector")
     assert "divided into 3 groups by their names, which took turns" in text

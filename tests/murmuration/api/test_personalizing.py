@@ -70,6 +70,10 @@ def test_it_is_in_the_book_of_what_these_people_paid(model, camps, tmp_path, mon
     assert (both.people, first.people) == (20, 20)
     assert both.promise.epsilon == pytest.approx(600.0, abs=1e-3)
     assert first.promise.epsilon == pytest.approx(400.0, abs=1e-3)
+    others = [row | {"user_id": f"other {row['user_id']}"} for row in camps]
+    with pytest.raises(InputError, match="is spent"):
+        personalize(model, others, 400.0, out=tmp_path / "runs" / "one")
+    assert people.book(tmp_path / "runs") == [both, first]  # and nobody of the others
 
 
 def test_an_out_that_is_a_file_is_refused_before_anything_is_spent(model, camps, tmp_path):

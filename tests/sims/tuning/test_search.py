@@ -73,6 +73,13 @@ def test_caveats_are_those_of_any_point_of_the_grid():
     assert caveats_of([replace(large, seed=3), plain]) == {Caveat.SEEDED.value}
 
 
+def test_a_point_that_no_noise_is_there_for_is_refused_before_anything_is_spent(crowd, tmp_path):
+    settings = {**SMALL, "grid": {"features": ["hashing", "hashing:262144"]}, "noise": "discrete"}
+    with pytest.raises(InputError, match="for at most 100,000 weights"):
+        tune(crowd, out=tmp_path / "t", **settings)
+    assert not (tmp_path / "t").exists()
+
+
 def test_the_winner_has_the_promise_of_the_search_and_nothing_of_the_others(
     crowd, tmp_path, candidates, capfd
 ):
