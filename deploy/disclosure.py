@@ -87,6 +87,17 @@ def describe(client: Client, judgements: Judgements) -> list[str]:
             f"  at most {policy.max_evaluations} sums of how often a given model is {right}, over",
             "  users whom that run does not train on (checked here); the server adds the noise",
         ]
+    if policy.score_models:
+        lines += [
+            "",
+            "scores by a user's own reward, for whoever may use the agent's socket",
+            *(
+                f"  by {name}: a few weights for each user, randomized here once, epsilon "
+                f"{policy.score_epsilon:g} (really spent here)"
+                for name in policy.score_models
+            ),
+            "  all answers by a model come of these, however many there are",
+        ]
     lines += ["", "never: a judgement, a gradient that is not clipped, anything not listed here"]
     return lines
 
@@ -111,6 +122,12 @@ def spent(client: Client) -> list[str]:
             f"{len(ledger.plans)} stated plans, together epsilon {epsilon:.4g} of "
             f"{policy.max_epsilon:g} at delta {policy.delta:g}."
         )
+    if ledger.weights:
+        users, models = ({each[place] for each in ledger.weights} for place in (1, 0))
+        result.append(
+            f"Randomized weights of {counted(len(users), 'user')} told by "
+            f"{counted(len(models), 'model')}, epsilon {ledger.weights_epsilon():.4g} of a user."
+        )
     labels = client.state / "labels.state"
     for spend in LabelState(labels).spends() if labels.exists() else []:
         result.append(
@@ -129,7 +146,7 @@ def _ledgers_beside(client: Client) -> dict[Path, OwnLedger]:
         with contextlib.suppress(InputError):  # another account's, say, or damaged
             check_own(place)
             ledger = own_ledger(place)
-            if ledger.answered or ledger.plans:
+            if ledger.answered or ledger.plans or ledger.weights:
                 ledgers[place] = ledger
     return ledgers
 

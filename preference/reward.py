@@ -28,13 +28,13 @@ from safetensors.numpy import load_file, save
 from murmuration.preference.accuracy import Accuracy, float32_of
 from murmuration.preference.base_names import name_for, place_of
 from murmuration.preference.data.in_memory import Source
-from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.hashing import FeatureMap, feature_map, finite_features
 from murmuration.preference.language.checkpoint import check_same, digest_of, folder_of
 from murmuration.preference.linear.examples import pair_examples
-from murmuration.preference.linear.tastes import weights_of
+from murmuration.preference.linear.tastes import ONE_FOR_ALL, weights_of
 from murmuration.preference.model_folder import SaveOptions, replace_folder
 from murmuration.preference.models import models
 from murmuration.preference.scoring import Text, scores_of, strings_of
@@ -174,11 +174,25 @@ class RewardModel:
                 no pairs, or all ties.
         """
         if not len(self.tastes_VD):
-            raise InputError("the model has one reward for all: train it with --tastes 2 or more")
+            raise InputError(ONE_FOR_ALL)
         rows = {"one_user_per_row": True, **declared}
-        judgements = read_judgements(data, self.model, columns, rows)
+        return self.with_own(self.own_weights(read_judgements(data, self.model, columns, rows)))
+
+    def own_weights(self, judgements: Judgements, left_out: LeftOut | None = None) -> np.ndarray:
+        """Return how much of each taste one person's judgements say, (V,) float64; it is private.
+
+        Args:
+            judgements: pairs, in which no user is told from another.
+            left_out: takes judgements without finite features.
+
+        Raises:
+            InputError: as of `preference.linear.tastes.weights_of`.
+        """
         basis_KD = np.concatenate([self.theta_D[None], self.tastes_VD])
-        own_V = weights_of(judgements, self.features, basis_KD)
+        return weights_of(judgements, self.features, basis_KD, left_out)
+
+    def with_own(self, own_V: np.ndarray) -> "RewardModel":
+        """Return the reward of whoever has so much of each taste."""
         return RewardModel(self.theta_D + own_V @ self.tastes_VD, self.features, self.model)
 
     def save(

@@ -49,6 +49,16 @@ def score(
             "theirs instead of the crowd's, of a run with --tastes. The file is read here alone.",
         ),
     ] = "",
+    agent: Annotated[
+        str,
+        typer.Option(
+            help="The socket of your agent (murmuration agent), whose policy lists the model under "
+            "score_models: it has the judgements, and tells randomized weights once."
+        ),
+    ] = "",
+    user: Annotated[
+        str, typer.Option(help="With --agent: whose reward, by id, where it has several users.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Score responses to a prompt: the higher, the better liked. Only differences mean anything.
@@ -56,16 +66,17 @@ def score(
     A model of --task text, sft or policy, and a base, gives the response's log-likelihood in nats
     instead.
     """
+    whose = {"base": base, "judgements": as_, "agent": agent, "user": user}
     if data:
         if prompt is not None or response:
             raise InputError("--data has prompts and responses: leave out --prompt and --response")
         if out is None:
             raise InputError("--data needs --out: a file for the rows with their scores")
-        _score_rows(model, data, out, base, as_, as_json)
+        _score_rows(data, out, as_json, model=model, **whose)
         return
     if prompt is None or not response or out is not None:
         raise InputError("pass --prompt and --response, or --data and --out")
-    scores = score_responses(model, prompt, response, base=base, judgements=as_)
+    scores = score_responses(model, prompt, response, **whose)
     if as_json:
         print(json.dumps({"scores": [float(value) for value in scores]}))
         return
@@ -77,7 +88,7 @@ def score(
         Terminal().print("This model ignores the prompt: it reads the response alone.", style="dim")
 
 
-def _score_rows(model: str, data: str, out: Path, base: str, as_: str, as_json: bool) -> None:
+def _score_rows(data: str, out: Path, as_json: bool, *, model: str, **whose: str) -> None:
     with _progress() as progress:
         task = progress.add_task("", total=None, rows=0, speed="")
 
@@ -85,7 +96,7 @@ def _score_rows(model: str, data: str, out: Path, base: str, as_: str, as_json: 
             speed = f"{scored.texts / scored.seconds:,.0f} texts per second"
             progress.update(task, completed=scored.texts, rows=scored.rows, speed=speed)
 
-        scored = score_rows(model, data, out, base=base, judgements=as_, on_progress=show)
+        scored = score_rows(model, data, out, **whose, on_progress=show)
     speed = round(scored.texts / scored.seconds, 1) if scored.seconds else 0.0
     result: dict[str, Any] = {"out": str(out), "rows": scored.rows, "texts": scored.texts}
     result["texts_per_second"] = speed

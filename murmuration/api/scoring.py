@@ -47,6 +47,8 @@ def score(
     *,
     base: str = "",
     judgements: str = "",
+    agent: str = "",
+    user: str = "",
 ) -> np.ndarray:
     """Return scores of responses to prompts: the higher, the better liked.
 
@@ -67,18 +69,23 @@ def score(
         base: The base or encoder that the model was made on, where it is not found by itself.
         judgements: One person's own pairs, a file: scores are theirs instead of the crowd's, of a
             run with ``tastes``. They are read here and go nowhere; the scores tell of them.
+        agent: The socket of an owner's agent, which has the judgements and answers in their place,
+            by weights that it randomized once; ``model`` is one that its policy lists, and is read
+            there alone.
+        user: Whose reward, by id, where the agent has several users.
 
     Returns:
         One score for each response.
 
     Raises:
-        InputError: the model cannot be loaded, or there are not as many prompts as responses.
+        InputError: the model cannot be loaded, there are not as many prompts as responses, or the
+            agent refuses.
     """
     responses = [response] if isinstance(response, str) else list(response)
     prompts = [prompt] * len(responses) if isinstance(prompt, str) else list(prompt)
     if len(prompts) != len(responses):
         raise InputError(f"{len(prompts)} prompts and {len(responses)} responses: give one each")
-    return _scorer(model, base, judgements).score_batch(prompts, responses)
+    return _scorer(model, base, judgements, agent, user).score_batch(prompts, responses)
 
 
 def ignores_prompt(model: Run | str | os.PathLike[str]) -> bool:
@@ -97,6 +104,8 @@ def score_rows(
     *,
     base: str = "",
     judgements: str = "",
+    agent: str = "",
+    user: str = "",
     on_progress: Callable[[Scored], None] = lambda scored: None,
 ) -> Scored:
     """Write rows with a score of each of their texts, in their order; a file is whole or not there.
@@ -106,7 +115,7 @@ def score_rows(
         data: Rows of prompt and response, or of prompt, chosen and rejected: a file, folder or data
             set, as of ``train``.
         out: The file, of JSON lines.
-        base, judgements: As of ``score``.
+        base, judgements, agent, user: As of ``score``.
         on_progress: Is told how much is done.
 
     Returns:
@@ -120,7 +129,7 @@ def score_rows(
     path = Path(out)
     if path.exists():
         raise InputError(f"--out {path}: is there already; choose another name")
-    scorer = _scorer(model, base, judgements)
+    scorer = _scorer(model, base, judgements, agent, user)
     scored = Scored()
     lines = _scored_lines(scorer, data, scored, on_progress)
     try:
@@ -130,7 +139,48 @@ def score_rows(
     return scored
 
 
-def _scorer(model: Run | str | os.PathLike[str], base: str, judgements: str) -> Any:
+@dataclass(frozen=True)
+class _OfAgent:
+    """Scores by an agent's answers."""
+
+    socket: str
+    model: str
+    user: str
+
+    def score_batch(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        import numpy as np
+
+        parts = [
+            self._part(prompts[at : at + _TEXTS], responses[at : at + _TEXTS])
+            for at in range(0, len(responses), _TEXTS)
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def _part(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        from murmuration.client.agent.unix_socket import ask_agent
+        from murmuration.preference.scoring import strings_of
+        from murmuration.strategies.protocol import score_query
+
+        request = score_query.ScoreRequest(self.model, self.user, *strings_of(prompts, responses))
+        answer = ask_agent(self.socket, score_query.QUERY, request.to_record())
+        try:
+            return score_query.read_reply(answer, len(responses))
+        except ValueError as error:
+            raise InputError(f"the agent at {self.socket}: {error}") from None
+
+
+def _scorer(
+    model: Run | str | os.PathLike[str], base: str, judgements: str, agent: str, user: str
+) -> Any:
+    if agent:
+        if base or judgements:
+            raise InputError(
+                "--agent: it has judgements and base itself; leave out --as and --base"
+            )
+        folder = Path(model_folder(model)).expanduser().absolute()
+        return _OfAgent(str(Path(agent).expanduser()), str(folder), user)
+    if user:
+        raise InputError("--user: is of --agent, which may have several users")
     quiet_libraries()
     from murmuration.preference.language.likelihood import load_scorer
 

@@ -25,7 +25,7 @@ from murmuration.preference.accuracy import Accuracy
 from murmuration.preference.base_names import name_for, place_of
 from murmuration.preference.choices import MOST_TASTES
 from murmuration.preference.data.in_memory import Source
-from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.hashing import FeatureMap
@@ -36,7 +36,7 @@ from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.checkpoint import TASTES
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.linear.examples import pair_examples
-from murmuration.preference.linear.tastes import weights_of
+from murmuration.preference.linear.tastes import ONE_FOR_ALL, weights_of
 from murmuration.preference.model_folder import DEFAULT, SaveOptions, replace_folder
 from murmuration.preference.scoring import Text, scores_of, strings_of
 
@@ -196,10 +196,16 @@ class SavedReward:
     ) -> "SavedReward":
         """As `RewardModel.personal`."""
         if not len(self.tastes_VH):
-            raise InputError("the model has one reward for all: train it with --tastes 2 or more")
+            raise InputError(ONE_FOR_ALL)
         rows = {"one_user_per_row": True, **declared}
-        judgements = read_judgements(data, self.model, columns, rows)
-        own_V = weights_of(judgements, self.as_features, np.eye(1 + len(self.tastes_VH)))
+        return self.with_own(self.own_weights(read_judgements(data, self.model, columns, rows)))
+
+    def own_weights(self, judgements: Judgements, left_out: LeftOut | None = None) -> np.ndarray:
+        """As `RewardModel.own_weights`."""
+        return weights_of(judgements, self.as_features, np.eye(1 + len(self.tastes_VH)), left_out)
+
+    def with_own(self, own_V: np.ndarray) -> "SavedReward":
+        """As `RewardModel.with_own`."""
         return SavedReward(self._base, self.model, self.tastes_VH, own_V)
 
 
@@ -213,6 +219,9 @@ class _AsFeatures:
     @property
     def dimension(self) -> int:
         return 1 + len(self.reward.tastes_VH)
+
+    def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        return self.reward.fits(prompts, responses)
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         return self.reward.rows_each(prompts, responses).astype(np.float32)

@@ -46,7 +46,7 @@ import numpy as np
 import torch
 
 from murmuration.preference.accuracy import Accuracy, float32_of, with_personal
-from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.data.judgements import Judgements, LeftOut
 from murmuration.preference.data.rows import InputError, Kind
 from murmuration.preference.features.hashing import FeatureMap
 from murmuration.preference.kinds.array_examples import ArrayExamples
@@ -60,6 +60,8 @@ from murmuration.privacy.mechanisms.numba_jit import kernel
 
 #: The preference model that tastes are for.
 MODEL = "btl"
+#: What there is to say of a reward without tastes.
+ONE_FOR_ALL = "the model has one reward for all: train it with --tastes 2 or more"
 #: Of judgements that are in neither half.
 NEITHER = 2
 _NEWTON_STEPS, _HALVINGS = 12, 30
@@ -74,13 +76,20 @@ def own_weights(x_MD: np.ndarray, y_M: np.ndarray, basis_KD: np.ndarray) -> np.n
     return v
 
 
-def weights_of(judgements: Judgements, features: FeatureMap, basis_KD: np.ndarray) -> np.ndarray:
+def weights_of(
+    judgements: Judgements,
+    features: FeatureMap,
+    basis_KD: np.ndarray,
+    left_out: LeftOut | None = None,
+) -> np.ndarray:
     """Return the same of judgements, in which no user is told from another.
 
+    ``left_out`` takes those without finite features.
+
     Raises:
-        InputError: they are no pairs.
+        InputError: they are no pairs, or features are not finite and there is nothing to take them.
     """
-    examples = pair_examples(judgements, features)
+    examples = pair_examples(judgements, features, left_out)
     if examples.kind != "pairs":
         raise InputError(f"own judgements must be pairs, not {examples.kind}")
     return own_weights(examples.x_RD.numpy(), examples.y_R.numpy(), basis_KD)

@@ -70,6 +70,8 @@ OWNER_RULES = (
     "extensions",
     "honest_parties",
     "hold_out",
+    "score_models",
+    "score_epsilon",
 )
 
 

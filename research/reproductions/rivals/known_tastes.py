@@ -8,7 +8,8 @@ and the nearest that the rows of the basis can say together, the least over dire
 is true: it is one where the truth is found up to rotation, whatever the rows are called.
 
 Accuracy is the mean over test users, of the crowd's reward and of each user's own, which one half
-of their judgements gives and the other is predicted with. The step size is the best of three on
+of their judgements gives and the other is predicted with; and of what an owner's agent tells of it
+at some ε of its own (`client.agent.own_scores`). The step size is the best of three on
 other users, without charge.
 
 Legend: N pairs, V directions, K = V + 1 rows where as many are learned as there are, D dimensions.
@@ -22,10 +23,14 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from murmuration.client.agent.own_scores import CLIP
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.linear.examples import pairs_with_texts
-from murmuration.preference.linear.tastes import halves
+from murmuration.preference.linear.half_predictions import Own
+from murmuration.preference.linear.tastes import halves, own_weights
+from murmuration.privacy.mechanisms.discrete_laplace import LocalLaplace
+from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.entry import (
     Reproduction,
     Rows,
@@ -69,6 +74,8 @@ class Sizes:
 
 
 USUAL = Case()
+#: What an agent's answers may cost.
+SCORE_EPSILONS = (1.0, 3.0, 8.0)
 USERS, EPSILONS, MANY = (500, 2000, 8000), (1.0, 3.0, None), (1, 2, 4, 8)
 FULL = Sizes(
     [
@@ -132,23 +139,50 @@ def one_case(task: tuple[Case, Sizes]) -> dict[str, Any]:
     def basis_at(rate: float, seed: int) -> np.ndarray:
         return learned(name, train, case.rows, rate, case.epsilon, sizes.rounds, seed)
 
-    def accuracy(people: People, learner: str, basis_KD: np.ndarray) -> float:
-        return float(np.nanmean(people.right_U(own_reward(learner, basis_KD, 0.0))))
+    def accuracy(people: People, own: Own) -> float:
+        return float(np.nanmean(people.right_U(own)))
 
-    reached = [accuracy(tuning, name, basis_at(rate, 10_000)) for rate in sizes.rates]
+    def reward(learner: str, basis_KD: np.ndarray) -> Own:
+        return own_reward(learner, basis_KD, 0.0)
+
+    reached = [accuracy(tuning, reward(name, basis_at(rate, 10_000))) for rate in sizes.rates]
     rate = sizes.rates[int(np.argmax(reached))]
     bases = [basis_at(rate, seed) for seed in range(sizes.seeds)]
     x_ND = test.people.pairs.x_RD.numpy()
-    crowd, personal = ([accuracy(test.people, n, b) for b in bases] for n in (ONE, name))
+    crowd, personal = ([accuracy(test.people, reward(n, b)) for b in bases] for n in (ONE, name))
+    randomized = {
+        epsilon: [
+            accuracy(test.people, randomized_reward(basis, epsilon, seed))
+            for seed, basis in enumerate(bases)
+        ]
+        for epsilon in SCORE_EPSILONS
+    }
     return {
         **vars(case),
         "rate": rate,
         **mean_sd("cosine", [cosine(x_ND @ basis[1:].T, test.truth_NV) for basis in bases]),
         **mean_sd("crowd", crowd),
         **mean_sd("personal", personal),
+        **{
+            name: value
+            for at in randomized
+            for name, value in mean_sd(f"randomized_{at:g}", randomized[at]).items()
+        },
         "crowd_ceiling": test.ceiling[0],
         "personal_ceiling": test.ceiling[1],
     }
+
+
+def randomized_reward(basis_KD: np.ndarray, epsilon: float, seed: int) -> Own:
+    """Return how an agent's answers at this ε come of a user's judgements."""
+    mechanism = LocalLaplace(CLIP, epsilon)
+    coins = Randomness(seed).stream("own weights")
+
+    def own(x_MD: np.ndarray, y_M: np.ndarray) -> np.ndarray:
+        randomized_V = mechanism.randomized(own_weights(x_MD, y_M, basis_KD), coins)
+        return basis_KD[0] + mechanism.shrunk(randomized_V) @ basis_KD[1:]
+
+    return own
 
 
 def known_tastes(quick: bool) -> Reproduction:
@@ -170,7 +204,9 @@ def remarks(rows: Rows) -> list[str]:
             f"{row['directions']} known, {row['users']} users, {at}, K = {row['rows']}: cosine "
             f"{row['cosine_mean']:.2f}; the crowd's reward {row['crowd_mean']:.1%} (of "
             f"{row['crowd_ceiling']:.1%}), users' own {row['personal_mean']:.1%} (of "
-            f"{row['personal_ceiling']:.1%})."
+            f"{row['personal_ceiling']:.1%}); as an agent tells them at ε = "
+            + ", ".join(f"{at:g} {row[f'randomized_{at:g}_mean']:.1%}" for at in SCORE_EPSILONS)
+            + "."
         )
     return result
 

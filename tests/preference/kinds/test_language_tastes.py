@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from murmuration import personalize
 from murmuration.api.scoring import score
 from murmuration.preference.bases import base_of
-from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.kinds import language_tastes
 from murmuration.preference.kinds.language_tastes import (
@@ -281,6 +281,16 @@ def test_a_reward_of_ones_own_is_that_of_the_basis(saved, write_rows):
         score(folder, "What now?", text, judgements=file), own.score_batch(prompts, text), atol=1e-6
     )
     assert own.accuracy(mine).pooled >= RewardModel.load(folder).accuracy(mine).pooled
+
+
+def test_own_weights_leave_out_what_does_not_fit_and_say_nothing_of_it(saved):
+    reward = RewardModel.load(saved[0])
+    mine = [*pairs([6])]
+    too_long = {**mine[0], "chosen": "save it " * 2000}
+    left_out = LeftOut("skip")
+    with_V = reward.own_weights(Judgements.from_rows([*mine, too_long]), left_out)
+    assert left_out.rows == 1
+    np.testing.assert_allclose(with_V, reward.own_weights(Judgements.from_rows(mine)), atol=1e-5)
 
 
 def test_personalize_measures_it_by_the_basis_and_by_nothing_else(saved, tmp_path):

@@ -1,0 +1,121 @@
+"""Scores by a user's own reward, for programs that must not see the judgements: "score for me".
+
+A model of ``--tastes`` gives a user's own reward by V weights, which the user's judgements decide
+(``preference.linear.tastes``). An agent answers with none that are exact, for whoever sees enough
+scores has the weights. It randomizes them once for each model (``mechanisms.discrete_laplace``),
+notes the result in the owner's ledger before anything is answered by it, and answers by that result
+for ever: whoever asks, about whatever and however often, all answers about a user by one model are
+(``score_epsilon``, 0)-locally DP in all that the user judged. Judgements that come later change
+nothing.
+
+The owner's rule ``score_models`` lists which models may be asked about, and as many are the most,
+for life: a folder that is written anew is another model. They are the owner's choice, and public;
+what a model is made to ask of somebody's weights is bounded all the same.
+
+Legend: V weights of a user, R texts.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from flwr.app import RecordDict
+
+from murmuration.client.agent.ledger import OwnLedger
+from murmuration.client.agent.policy import Policy, PolicyRefusal
+from murmuration.client.store import UserStore
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.checkpoint import digest_of
+from murmuration.preference.language.reward import SavedReward
+from murmuration.preference.linear.tastes import ONE_FOR_ALL
+from murmuration.preference.reward import RewardModel
+from murmuration.privacy.mechanisms.discrete_laplace import AbsoluteClip, LocalLaplace
+from murmuration.privacy.mechanisms.randomness import Randomness, user_key
+from murmuration.strategies.protocol.score_query import QUERY, ScoreRequest, reply
+
+#: Of a user's weights: one standard deviation of what they are before any judgement (the ridge of
+#: ``preference.linear.tastes``).
+CLIP = AbsoluteClip(1.0)
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    digest: str
+    reward: RewardModel | SavedReward
+
+
+class OwnScores:
+    """Answers ``QUERY`` for the users of an agent.
+
+    Raises:
+        InputError: a model of the policy cannot be used for it, or users' judgements are no pairs.
+    """
+
+    def __init__(
+        self, store: UserStore, policy: Policy, ledger: OwnLedger, source: Randomness
+    ) -> None:
+        self._store, self._policy, self._ledger = store, policy, ledger
+        self._source = source
+        if policy.score_models:
+            judged = store.judgements.as_judgements("score_models: these are texts, no judgements")
+            if judged.kind != "pairs":
+                raise InputError(f"score_models: own judgements must be pairs, not {judged.kind}")
+            self._judgements = judged
+        self._models = {name: _loaded(Path(name)) for name in policy.score_models}
+
+    def answer(self, content: RecordDict) -> RecordDict:
+        """Return the scores that are asked for.
+
+        Raises:
+            PolicyRefusal: the owner's rules do not allow it.
+            ValueError: it is no request.
+        """
+        request = ScoreRequest.of(content)
+        if request.model not in self._models:
+            listed = ", ".join(self._models) or "none"
+            raise PolicyRefusal(
+                "score_models", f"{request.model!r} was asked about; allowed: {listed}"
+            )
+        model, place = self._models[request.model], self._place(request.user)
+        own_V = self._randomized(model, place)
+        self._ledger.answer(QUERY, users=1)
+        return reply(model.reward.with_own(own_V).score_batch(request.prompts, request.responses))
+
+    def _place(self, user: str) -> int:
+        keys_U = self._store.keys_U
+        if not user and len(keys_U) == 1:
+            return 0
+        places = np.flatnonzero(keys_U == np.uint64(user_key(user))) if user else ()
+        if len(places) != 1:
+            raise PolicyRefusal("score_models", "name one of the users who are here (--user)")
+        return int(places[0])
+
+    def _randomized(self, model: _Loaded, place: int) -> np.ndarray:
+        """A user's weights that answers come of: from the ledger, or drawn and noted there."""
+        key = int(self._store.keys_U[place])
+        if (model.digest, key) not in self._ledger.weights:
+            known = {digest for digest, _ in self._ledger.weights}
+            if model.digest not in known and len(known) >= len(self._models):
+                raise PolicyRefusal(
+                    "score_models",
+                    f"answers were by {len(known)} models before, of which this is none: a model "
+                    "that is written anew costs score_epsilon again, so list it beside the others",
+                )
+            mechanism = LocalLaplace(CLIP, self._policy.score_epsilon)
+            judged = self._judgements.select(np.array([place]))
+            own_V = self._store.leaving_out(lambda left: model.reward.own_weights(judged, left))
+            drawn_V = mechanism.randomized(own_V, self._source.stream("own weights", key))
+            self._ledger.add_weights(model.digest, key, drawn_V, mechanism.epsilon)
+        drawn = self._ledger.weights[model.digest, key]
+        return LocalLaplace(CLIP, drawn.epsilon).shrunk(np.array(drawn.weights))
+
+
+def _loaded(folder: Path) -> _Loaded:
+    try:
+        reward = RewardModel.load(folder)
+    except InputError as error:
+        raise InputError(f"score_models: {error}") from None
+    tastes = reward.tastes_VD if isinstance(reward, RewardModel) else reward.tastes_VH
+    if not len(tastes):
+        raise InputError(f"score_models: {folder}: {ONE_FOR_ALL}")
+    return _Loaded(digest_of(folder), reward)
