@@ -216,6 +216,7 @@ class LocalLaplace:
         return clipped_V.numpy() + np.array(noise_V, dtype=np.float64) * self.clip.step
 
     def shrunk(self, randomized_V: np.ndarray) -> np.ndarray:
-        """The best linear guess of a vector whose numbers have variance norm²: what is left of a
-        randomized one is the less, the more of it is noise."""
-        return randomized_V * (self.clip.norm**2 / (self.clip.norm**2 + self.std**2))
+        """The best linear guess of a vector that is as long as it may be, in any direction: what is
+        left of a randomized one is the less, the more of it is noise."""
+        signal = self.clip.norm**2 / max(len(randomized_V), 1)
+        return randomized_V * (signal / (signal + self.std**2))

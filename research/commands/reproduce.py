@@ -108,10 +108,8 @@ def _computed(
     name: str, entry: Entry, quick: bool, data: Path | None, out: Path | None
 ) -> Reproduction:
     """Return what an entry finds, of people's judgements if they are given."""
-    if data is None:
-        return entry.computed(quick, out)
-    if entry.of_people is None:
+    if data is not None and entry.of_people is None:
         raise InputError(f"{name} is of synthetic judgements: it takes no --data")
-    if quick or out is None:
+    if data is not None and (quick or out is None):
         raise InputError("--data takes --out, where answers are kept, and not --quick")
-    return entry.of_people(data, out)
+    return entry.computed(quick, out, data)

@@ -1,15 +1,22 @@
 """An entry of ``murmuration reproduce``, and what entries have in common.
 
 Entries compute rows, plain dictionaries; remarks and plots are made of rows alone where that is
-possible, by ``of_rows``.
+possible, by ``of_rows``. What ``in_processes`` computes for an entry is kept beside its files until
+these are written, so that an interrupted one goes on.
 """
 
 import csv
+import hashlib
+import io
 import json
 import os
+import pickle
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from contextvars import ContextVar
+from dataclasses import dataclass, field, is_dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean, stdev
@@ -19,12 +26,17 @@ import torch
 from matplotlib.figure import Figure
 from rich.progress import track
 
+import murmuration
+from murmuration.privacy.durable_files import replace_file
 from murmuration.reporting.live.terminal import Terminal
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
 _Task = TypeVar("_Task")
 _Found = TypeVar("_Found")
+#: The folder, beside an entry's files, of what is kept until these are written.
+UNFINISHED = "unfinished"
+_kept_in: ContextVar[Path | None] = ContextVar("kept_in", default=None)
 
 
 @dataclass(frozen=True)
@@ -37,7 +49,8 @@ class Reproduction:
     plot: Figure | None = None
 
     def write(self, folder: Path, name: str) -> None:
-        """Write rows as CSV, the plot as PNG, and, last, everything else as JSON."""
+        """Write rows as CSV, the plot as PNG, and everything else as JSON; at last forget what
+        an interrupted command would have gone on with."""
         folder.mkdir(parents=True, exist_ok=True)
         columns = list(dict.fromkeys(column for row in self.rows for column in row))
         with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
@@ -48,6 +61,7 @@ class Reproduction:
             self.plot.savefig(folder / f"{name}.png", dpi=150)
         data = {"name": name, "rows": list(self.rows), **self.extra, "remarks": list(self.remarks)}
         (folder / f"{name}.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -56,20 +70,25 @@ class Entry:
 
     Attributes:
         about: a line.
-        compute: of ``quick``: fewer points, same shape; and of the folder, if ``keeps``.
+        compute: of ``quick``: fewer points, same shape.
         of_people: of a folder with people's judgements, and one for what is kept; None: it is of
             synthetic judgements alone.
-        keeps: whether parts of it are kept in the folder, so that an interrupted one goes on.
     """
 
     about: str
-    compute: Callable[..., Reproduction]
+    compute: Callable[[bool], Reproduction]
     of_people: Callable[[Path, Path], Reproduction] | None = None
-    keeps: bool = False
 
-    def computed(self, quick: bool, out: Path | None) -> Reproduction:
-        """Return what is found; ``out`` is the folder that it will be written to, if any."""
-        return self.compute(quick, out) if self.keeps else self.compute(quick)
+    def computed(self, quick: bool, out: Path | None, data: Path | None = None) -> Reproduction:
+        """Return what is found, of people's ``data`` if there are some (with ``of_people``, and
+        ``out``); ``out`` is the folder that it will be written to, if any."""
+        token = _kept_in.set(out / UNFINISHED if out else None)
+        try:
+            if data is not None and self.of_people is not None and out is not None:
+                return self.of_people(data, out)
+            return self.compute(quick)
+        finally:
+            _kept_in.reset(token)
 
 
 def of_rows(
@@ -112,7 +131,34 @@ def tracked(steps: Iterable[_Task], what: str, total: int) -> Iterator[_Task]:
 def in_processes(
     function: Callable[[_Task], _Found], tasks: Sequence[_Task], workers: int | None = None
 ) -> Iterator[_Found]:
-    """The results of tasks in their order, by default from a process for each core."""
+    """The results of tasks in their order, by default from a process for each core.
+
+    For an entry that is written to a folder each is kept there when it is there. A task is known
+    again by what it is pickled to, by its function's name, and by version and source of that.
+    """
+    folder = _kept_in.get()
+    if folder is None:
+        yield from _computed(function, tasks, workers)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [folder / f"{_digest(function, task)}.pickle" for task in tasks]
+    kept = {file: pickled for file in files if (pickled := _read(file)) is not None}
+    missing = [task for file, task in zip(files, tasks, strict=True) if file not in kept]
+    computed = _computed(function, missing, workers)
+    for file in files:
+        if file in kept:
+            yield kept[file][0]
+            continue
+        result = next(computed)
+        replace_file(file, pickle.dumps((result,)))
+        yield result
+
+
+def _computed(
+    function: Callable[[_Task], _Found], tasks: Sequence[_Task], workers: int | None
+) -> Iterator[_Found]:
+    if not tasks:
+        return
     workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
     if workers == 1:
         yield from map(function, tasks)
@@ -122,3 +168,34 @@ def in_processes(
         workers, mp_context=get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
     ) as pool:
         yield from pool.map(function, tasks)
+
+
+def _digest(function: Callable[..., Any], task: object) -> str:
+    """Return what names all that a result depends on."""
+    source = Path(str(sys.modules[function.__module__].__file__)).read_bytes()
+    about = (murmuration.__version__, function.__module__, function.__qualname__, source, task)
+    return hashlib.sha256(pickle.dumps(about)).hexdigest()[:32]
+
+
+class _Data(pickle.Unpickler):
+    """Reads numbers, arrays and what experiments make of them, and nothing that could run."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name) if module in sys.modules else None
+        record = isinstance(found, type) and (is_dataclass(found) or issubclass(found, tuple))
+        ours = record and module.startswith(f"{__package__}.")
+        if ours or (module.split(".")[0] == "numpy" and name in _ARRAYS):
+            return found
+        raise pickle.UnpicklingError(f"{module}.{name} is no data")
+
+
+#: By which numpy's arrays, numbers and their types are read.
+_ARRAYS = ("_reconstruct", "ndarray", "dtype", "scalar", "_frombuffer")
+
+
+def _read(file: Path) -> tuple[Any] | None:
+    """Return what was kept, if it was and is data."""
+    try:
+        return _Data(io.BytesIO(file.read_bytes())).load()
+    except Exception:  # not there, or somebody else's: it is computed
+        return None

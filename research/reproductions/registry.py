@@ -105,7 +105,6 @@ ENTRIES = {
         "coins, allocation, a cap, correlated noise: noise for the same promise, and accuracy",
         samplings.samplings,
         samplings.of_people,
-        keeps=True,
     ),
     "membership": Entry(
         "which users were trained on: two attacks on reward models, beside what ε allows",

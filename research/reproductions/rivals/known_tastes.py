@@ -216,23 +216,29 @@ def plot(rows: Rows) -> Figure:
     figure = Figure(figsize=(9.0, 5.0), layout="constrained")
     axes = figure.subplots(2, 3, sharey="row", squeeze=False)
     usual = vars(USUAL)
+    lines = {
+        "cosine": "the true direction",
+        "crowd": "the crowd's reward",
+        "personal": "each user's own",
+        "randomized_3": "as an agent tells it, ε = 3",
+    }
     labels = {"users": "users", "epsilon": "ε (∞: no privacy)", "rows": "rows K"}
     for column, (by, label) in enumerate(labels.items()):
         alike = {name: value for name, value in usual.items() if name != by}
         chosen = [row for row in rows if all(row[n] == v for n, v in alike.items())] or [*rows]
         chosen.sort(key=lambda row: float("inf") if row[by] is None else row[by])
         names = ["∞" if row[by] is None else f"{row[by]:g}" for row in chosen]
-        for line, shown in enumerate((("cosine",), ("crowd", "personal"))):
+        for line, names_of in enumerate(([*lines][:1], [*lines][1:])):
             axis = axes[line][column]
-            for name in shown:
+            for name in names_of:
                 middle = [row[f"{name}_mean"] for row in chosen]
-                axis.errorbar(
-                    names, middle, [row[f"{name}_sd"] or 0.0 for row in chosen], label=name
-                )
+                spread = [row[f"{name}_sd"] or 0.0 for row in chosen]
+                axis.errorbar(names, middle, spread, label=lines[name])
             axis.set_xlabel(label)
             axis.grid(alpha=0.3)
-        axes[1][column].axhline(chosen[0]["personal_ceiling"], ls=":", color="grey")
+        ceiling = chosen[0]["personal_ceiling"]
+        axes[1][column].axhline(ceiling, ls=":", color="grey", label="true own rewards")
     axes[0][0].set_ylabel("cosine with the truth")
     axes[1][0].set_ylabel("accuracy by user")
-    axes[1][0].legend(["the crowd's reward", "each user's own"], loc="lower right")
+    figure.legend(*axes[1][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

@@ -21,12 +21,10 @@ against one reward of the same ε where the interval of the difference leaves ou
 Legend: U users, J judgements of one, S seeds, D dimensions, K rewards, N sampled judgements.
 """
 
-import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 
@@ -49,7 +47,6 @@ from murmuration.preference.linear.tastes import (
     own_weights,
 )
 from murmuration.preference.models import PreferenceModel
-from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.numba_jit import kernel
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.btl import Training
@@ -244,19 +241,14 @@ def own_reward(name: str, basis_KD: np.ndarray, step: float) -> Own:
     return own
 
 
-#: The people, the plan, what learns, its ε, and where what comes of it is kept, if anywhere.
-Task = tuple[Mapping[str, People], Plan, str, float | None, Path | None]
+#: The people, the plan, what learns, and its ε.
+Task = tuple[Mapping[str, People], Plan, str, float | None]
 
 
 def one_learner(task: Task) -> tuple[tuple[int, float, float], np.ndarray]:
     """Return the setting that is best on the tuning users, and what share of each test user's
-    judgements each seed is right about, (S, U); as it was kept, if it was."""
-    groups, plan, name, epsilon, folder = task
-    file = folder / f"{_digest(task)}.npz" if folder else None
-    if file is not None and file.exists():
-        with np.load(file) as saved:
-            k, rate, step = saved["best"].tolist()
-            return (int(k), rate, step), saved["right_SU"]
+    judgements each seed is right about, (S, U)."""
+    groups, plan, name, epsilon = task
 
     def rewards(k: int, rate: float, seed: int) -> np.ndarray:
         return learned(name, groups["training"], k, rate, epsilon, plan.rounds, seed)
@@ -272,34 +264,17 @@ def one_learner(task: Task) -> tuple[tuple[int, float, float], np.ndarray]:
         groups["test"].right_U(own_reward(name, rewards(k, rate, seed), step))
         for seed in range(plan.seeds)
     ]
-    right_SU = np.stack(right)
-    if file is not None:
-        content = BytesIO()
-        np.savez(content, best=best, right_SU=right_SU)
-        replace_file(file, content.getvalue())
-    return best, right_SU
+    return best, np.stack(right)
 
 
-def _digest(task: Task) -> str:
-    """Return what names all that a learner's figures depend on."""
-    groups, plan, name, epsilon, _ = task
-    digest = hashlib.sha256(repr((plan.seeds, plan.rounds, plan.rates, name, epsilon)).encode())
-    for people in groups.values():
-        for part in (people.pairs.x_RD, people.pairs.y_R, people.pairs.start_U):
-            digest.update(part.numpy().data)
-    return digest.hexdigest()[:16]
-
-
-def compared(
-    judgements: Judgements, plan: Plan, workers: int | None = None, folder: Path | None = None
-) -> Reproduction:
+def compared(judgements: Judgements, plan: Plan, workers: int | None = None) -> Reproduction:
     """Return rows ``features, epsilon, learner, K, rate, step, accuracy`` and its interval, the
     gain over one reward with its interval, the share of test users who are worse off by it, the
-    mean gain of the tenth that loses most, and the verdict. What ends is kept in ``folder``."""
+    mean gain of the tenth that loses most, and the verdict."""
     names = (ONE, LOCAL, GROUPS, TASTES)
     groups = {features: groups_of(judgements, features) for features in plan.features}
     cases = [*itertools.product(plan.features, plan.epsilons, names)]
-    tasks = [(groups[features], plan, name, epsilon, folder) for features, epsilon, name in cases]
+    tasks = [(groups[features], plan, name, epsilon) for features, epsilon, name in cases]
     trained = tracked(in_processes(one_learner, tasks, workers), "training", len(tasks))
     results = dict(zip(cases, trained, strict=True))
     rows = []
@@ -367,7 +342,6 @@ def remarks(rows: Rows) -> list[str]:
 
 
 def of_people(data: Path, out: Path) -> Reproduction:
-    """Return the comparison on a file of judgements of pairs; an interrupted one goes on."""
-    folder = out / "learners"
-    folder.mkdir(parents=True, exist_ok=True)
-    return compared(read_judgements(str(data), "btl", "", {}), Plan(), folder=folder)
+    """Return the comparison on a file of judgements of pairs."""
+    del out
+    return compared(read_judgements(str(data), "btl", "", {}), Plan())

@@ -18,7 +18,6 @@ the *error* is, too: the angle between a model and it, which decides accuracy.
 
 import hashlib
 import itertools
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
@@ -30,13 +29,11 @@ import numpy as np
 import torch
 from scipy import stats
 
-import murmuration
 from murmuration.preference.accuracy import right_by_user
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.btl import Population, Training
 from murmuration.research.reproductions.entry import (
@@ -126,26 +123,27 @@ def made_up(users: int, others: int, each: int, dimension: int) -> People:
     return People(f"{users:,} made up", *both, users // 100, drawn.truth_D)
 
 
-def samplings(quick: bool, out: Path | None) -> Reproduction:
+def samplings(quick: bool) -> Reproduction:
     """Return noise, and accuracies on the embedded population and on many made-up users; quick: a
-    point of each. Runs that have ended are kept in ``out``."""
+    point of each."""
     embedded = partial(
         read, "embedded population", *(f"{_POPULATION}:{s}" for s in ("train", "test"))
     )
     if quick:
-        rows = accuracies(embedded, out, (3,), (3.0,), seeds=2)
+        rows = accuracies(embedded, (3,), (3.0,), seeds=2)
         few = partial(made_up, 2_000, 500, 3, 16)
-        rows += accuracies(few, out, (20,), (3.0,), seeds=2, ways=WAYS[:-1])
+        rows += accuracies(few, (20,), (3.0,), seeds=2, ways=WAYS[:-1])
         return _together([*noises(SIZES[:1], (3.0,)), *rows])
     # A round of everybody would take a hundred times as long.
-    many = accuracies(partial(made_up, *LARGE), out, (1_000,), ways=WAYS[:-1])
-    return _together([*noises(), *accuracies(embedded, out), *many])
+    many = accuracies(partial(made_up, *LARGE), (1_000,), ways=WAYS[:-1])
+    return _together([*noises(), *accuracies(embedded), *many])
 
 
 def of_people(data: Path, out: Path) -> Reproduction:
     """Return accuracies on people's judgements, of a folder with train.jsonl and test.jsonl."""
+    del out
     files = (str(data / f"{split}.jsonl") for split in ("train", "test"))
-    return _together(accuracies(partial(read, data.name, *files), out))
+    return _together(accuracies(partial(read, data.name, *files)))
 
 
 def noises(
@@ -180,26 +178,18 @@ def noises(
     return rows
 
 
-#: How to come by the people, the settings, and where what comes of it is kept, if anywhere.
-Task = tuple[Callable[[], People], RunConfig, Path | None]
+#: How to come by the people, what names them, and the settings.
+Task = tuple[Callable[[], People], str, RunConfig]
 
 
 def one_run(task: Task) -> dict[str, float]:
-    """Return what one run reached; as it was kept, if it was."""
-    make, config, folder = task
-    people = make()
-    if folder is None:
-        return people.reached(config)
-    named = f"{murmuration.__version__} {people.digest} {config!r}"
-    file = folder / f"{hashlib.sha256(named.encode()).hexdigest()[:16]}.json"
-    if not file.exists():
-        replace_file(file, json.dumps(people.reached(config)).encode())
-    return json.loads(file.read_bytes())
+    """Return what one run reached."""
+    make, _, config = task
+    return make().reached(config)
 
 
 def accuracies(
     make: Callable[[], People],
-    out: Path | None = None,
     rounds: Sequence[int] = (20, 200),
     epsilons: Sequence[float] = EPSILONS,
     seeds: int = 5,
@@ -209,13 +199,10 @@ def accuracies(
     """Return a row for each number of rounds, ε and way: accuracy on the test, and by how many
     points it is above that by coins, with half of the interval of that; of made-up users the error
     too, and by how many per cent it is less."""
-    folder = out / "runs" if out else None
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
     people = make()
     # Seeds first: what is interrupted has something of all.
     cells = list(itertools.product(range(seeds), rounds, epsilons, ways))
-    tasks = [(make, config_of(people, t, e, way, seed), folder) for seed, t, e, way in cells]
+    tasks = [(make, people.digest, config_of(people, t, e, way, seed)) for seed, t, e, way in cells]
     results = tracked(in_processes(one_run, tasks, workers), "runs", len(tasks))
     reached = dict(zip(cells, results, strict=True))
     rows = []

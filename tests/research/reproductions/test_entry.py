@@ -1,12 +1,21 @@
 """What entries have in common: choosing rows, means, processes, a bar."""
 
 import math
+import os
+import pickle
 import statistics
+from dataclasses import fields
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from murmuration.research.reproductions import entry as entries
+from murmuration.research.reproductions.alignment.claims import Claim
 from murmuration.research.reproductions.entry import (
+    UNFINISHED,
+    Entry,
+    Reproduction,
     distinct,
     in_processes,
     mean_sd,
@@ -14,6 +23,7 @@ from murmuration.research.reproductions.entry import (
     tracked,
     where,
 )
+from murmuration.research.reproductions.policies.written import Won
 
 ROWS = [{"a": 1, "b": None}, {"a": 2, "b": "x"}, {"a": 1, "b": "x"}, {"c": True}]
 
@@ -72,3 +82,72 @@ def test_steps_pass_through_the_bar_one_by_one(capsys):
     assert taken == [0], "it did not wait for all of them"
     assert list(passing) == [1, 2]
     assert capsys.readouterr() == ("", "")
+
+
+COMPUTED: list[object] = []
+
+
+def doubled(task):
+    COMPUTED.append(task)
+    if task == "broken":
+        raise KeyboardInterrupt
+    return {("twice", 1): np.array([task, task], dtype=np.float32), "at": (task, None, True)}
+
+
+def entry(tasks):
+    def compute(quick):
+        rows = [{"sum": float(each["twice", 1].sum())} for each in in_processes(doubled, tasks, 1)]
+        return Reproduction(rows)
+
+    return Entry("doubles", compute)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_computed():
+    COMPUTED.clear()
+
+
+def test_what_is_interrupted_goes_on_and_is_the_same(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        entry([1, 2, "broken"]).computed(False, tmp_path)
+    assert COMPUTED == [1, 2, "broken"]
+    result = entry([1, 3, 2]).computed(False, tmp_path)
+    assert COMPUTED == [1, 2, "broken", 3]
+    assert result.rows == entry([1, 3, 2]).computed(False, None).rows == [
+        {"sum": 2.0}, {"sum": 6.0}, {"sum": 4.0}
+    ]  # fmt: skip
+    result.write(tmp_path, "doubles")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["doubles.csv", "doubles.json"]
+
+
+def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    entry([1]).computed(False, None)
+    assert not [*tmp_path.iterdir()]
+
+
+class Code:
+    def __reduce__(self):
+        return os.mkdir, (str(self.place),)
+
+
+@pytest.mark.parametrize("damage", ["code", "cut", "empty"])
+def test_a_kept_file_is_data_or_it_is_computed_again(tmp_path, damage):
+    with pytest.raises(KeyboardInterrupt):
+        entry([1, "broken"]).computed(False, tmp_path)
+    (file,) = (tmp_path / UNFINISHED).iterdir()
+    code = Code()
+    code.place = tmp_path / "made by code"
+    content = {"code": pickle.dumps((code,)), "cut": file.read_bytes()[:-9], "empty": b""}
+    file.write_bytes(content[damage])
+    COMPUTED.clear()
+    assert entry([1]).computed(False, tmp_path).rows == [{"sum": 2.0}]
+    assert COMPUTED == [1]
+    assert not code.place.exists()
+
+
+def test_experiments_own_records_are_kept(tmp_path):
+    claim = Claim(*["x"] * len(fields(Claim)))
+    for record in (claim, Won(0.5, 0.25), np.float64(2.0), {Won(1.0, 0.0): [claim]}):
+        (tmp_path / "kept").write_bytes(pickle.dumps((record,)))
+        assert entries._read(tmp_path / "kept") == (record,)

@@ -42,3 +42,8 @@ def test_a_miniature_finds_more_than_chance():
     assert row["crowd_mean"] < row["personal_ceiling"] <= 1.0
     assert len(result.remarks) == 1
     assert result.plot is not None
+    (legend,) = result.plot.legends
+    assert [text.get_text() for text in legend.texts] == [
+        *("true own rewards", "the crowd's reward"),
+        *("each user's own", "as an agent tells it, ε = 3"),
+    ]

@@ -83,19 +83,3 @@ def test_a_miniature_has_a_row_for_each_learner(monkeypatch):
         assert row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"]
         assert row["worst_tenth"] <= row["gain"]
     assert len(result.remarks) == 3
-
-
-def test_what_is_interrupted_goes_on_and_other_people_are_no_part_of_it(
-    monkeypatch, groups, tmp_path
-):
-    monkeypatch.setattr(tastes, "MANY", (2,))
-    plan = tastes.Plan(("hashing",), (8.0,), seeds=2, rounds=2, rates=(1.0,))
-    task = (groups, plan, ONE, 8.0, tmp_path)
-    best, right_SU = tastes.one_learner(task)
-    monkeypatch.setattr(tastes, "learned", None)  # nothing is computed again
-    again, kept_SU = tastes.one_learner(task)
-    assert again == best
-    np.testing.assert_array_equal(kept_SU, right_SU)
-    fewer = {**groups, "test": groups["test"].select(np.arange(3))}
-    with pytest.raises(TypeError):
-        tastes.one_learner((fewer, plan, ONE, 8.0, tmp_path))

@@ -51,7 +51,7 @@ def rows_of(people, *more, **others):
 
 
 def test_differences_are_taken_seed_by_seed():
-    rows = rows_of(Known(100, 20), None, (20,), (3.0,), seeds=5)
+    rows = rows_of(Known(100, 20), (20,), (3.0,), seeds=5)
     assert [row["gain"] for row in rows] == pytest.approx([0.0, 1.0, 2.1, 0.0, 0.0, 0.2])
     widths = [row["gain_half_width"] for row in rows]
     assert widths == pytest.approx([0.0, 0.0, 1.963, 0.0, 0.0, 0.0], abs=1e-3)
@@ -68,35 +68,12 @@ def test_differences_are_taken_seed_by_seed():
 
 def test_a_run_has_the_peoples_cohort_and_the_cap_that_is_said():
     people = Known(2_704, 541)
-    rows_of(people, None, (20,), (3.0,), seeds=2)
+    rows_of(people, (20,), (3.0,), seeds=2)
     assert [config.cohort for config in people.configs] == [*[541] * 5, 2_704] * 2
     assert {config.adjacency for config in people.configs} == {"zero-out"}
     assert [config.own.max_cohort for config in people.configs] == [0, 0, 541, 0, 0, 0] * 2
     drawn = ["poisson", "allocation", "truncated-poisson", "poisson", "cyclic", "all"]
     assert [config.own.sampling for config in people.configs] == drawn * 2
-
-
-def test_runs_that_have_ended_are_not_run_again(tmp_path):
-    people, whole = Known(100, 20), Known(100, 20)
-
-    def broken(config):
-        if len(people.configs) == 7:
-            raise KeyboardInterrupt
-        return Known.reached(people, config)
-
-    people.reached = broken
-    with pytest.raises(KeyboardInterrupt):
-        rows_of(people, tmp_path, (20,), (3.0,), seeds=2)
-    del people.reached
-    assert rows_of(people, tmp_path, (20,), (3.0,), seeds=2) == rows_of(
-        whole, None, (20,), (3.0,), seeds=2
-    )
-    assert people.configs == whole.configs  # each once
-    rows_of(people, tmp_path, (20,), (3.0,), seeds=3)  # of more seeds only those are run
-    assert len(people.configs) == 18
-    people.digest = "others"
-    rows_of(people, tmp_path, (20,), (3.0,), seeds=2)
-    assert len(people.configs) == 30
 
 
 def test_people_who_are_read_have_a_cohort_of_whole_blocks(crowd):
