@@ -245,18 +245,24 @@ class AupPublished(SteppedStrategy):
             return zero_D
         number, step = self.plan.place(round_)
         phase, rows_SD = self.plan.phases[number - 1], contributions.those_present(totals)
-        ledger = self.plan.ledger_of(number, self.ledger)
-        if number not in self._tests:
-            self._tests[number] = self.plan.test(number).open(
-                round_=number, covers="concentration test", ledger=ledger, source=self.source
-            )
         distances_SS = filtered_mean.distances(rows_SD)
         score = filtered_mean.score(distances_SS <= phase.radius, phase.cohort)
-        if not self._tests[number].ask(score, step):
-            self._halt(number, step, round_, ledger)
+        if not self.passes(number, step, score):
+            self._halt(number, step, round_, self.plan.ledger_of(number, self.ledger))
             return zero_D
         names_S = self._names_S[totals["present"] == 1.0]
         return self.filtered(rows_SD, distances_SS <= 2.0 * phase.radius, names_S, round_)
+
+    def passes(self, number: int, step: int, score: float) -> bool:
+        """Algorithm 3 at a step of a phase: whether enough of the cohort are near each other."""
+        if number not in self._tests:
+            self._tests[number] = self.plan.test(number).open(
+                round_=number,
+                covers="concentration test",
+                ledger=self.plan.ledger_of(number, self.ledger),
+                source=self.source,
+            )
+        return self._tests[number].ask(score, step)
 
     def filtered(
         self, rows_SD: np.ndarray, near_SS: np.ndarray, names_S: np.ndarray, round_: int

@@ -14,6 +14,8 @@ from murmuration.research.reproductions.alignment.rewards import (
     AS_RUN,
     BASELINES,
     NONPRIVATE,
+    PRIVATE,
+    UNTESTED,
     Sizes,
 )
 from murmuration.research.reproductions.entry import Row, Rows, distinct, where
@@ -38,7 +40,7 @@ def accuracies(
         settings, seeds = {"film reviews": Sizes(300, 10)}, 2
     rows = []
     for task, sizes in settings.items():
-        learnt = rewards_of_seeds(sizes, epsilons, seeds)
+        learnt = rewards_of_seeds(sizes, epsilons, seeds, (*PRIVATE, UNTESTED))
         for strategy, epsilon in learnt[0]:
             same = [rewards[strategy, epsilon] for rewards in learnt]
             rows.append(
@@ -54,7 +56,8 @@ def accuracies(
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return, for AUP as run, which baselines it is above or below beyond both intervals."""
+    """Return, for AUP as run, which baselines it is above or below beyond both intervals, and what
+    it has with its test off."""
     result = []
     for task in distinct(rows, "task"):
         for epsilon in distinct(where(rows, task=task), "epsilon"):
@@ -64,10 +67,14 @@ def remarks(rows: Rows) -> list[str]:
             above = [row["strategy"] for row in baselines if _low(aup) > _high(row)]
             below = [row["strategy"] for row in baselines if _high(aup) < _low(row)]
             near = [row["strategy"] for row in baselines if row["strategy"] not in above + below]
+            untested = "".join(
+                f" With its test off {row['accuracy_mean']:.3f}."
+                for row in where(rows, task=task, epsilon=epsilon, strategy=UNTESTED)
+            )
             result.append(
                 f"{task}, ε = {epsilon:g}: {AS_RUN} {aup['accuracy_mean']:.3f}, "
                 f"above {', '.join(above) or 'none'}; below {', '.join(below) or 'none'}; "
-                f"not told from {', '.join(near) or 'none'}."
+                f"not told from {', '.join(near) or 'none'}.{untested}"
             )
     clean = ", ".join(
         f"{row['task']} {row['accuracy_mean']:.3f}" for row in where(rows, strategy=NONPRIVATE)

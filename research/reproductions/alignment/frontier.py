@@ -120,9 +120,11 @@ def _spread(rewards_PN: np.ndarray) -> float:
     return float(np.sqrt(rewards_PN.var(axis=1).mean())) or 1.0
 
 
-def rewards_of_seeds(sizes: Sizes, epsilons: Sequence[float], seeds: int) -> Found:
+def rewards_of_seeds(
+    sizes: Sizes, epsilons: Sequence[float], seeds: int, names: Sequence[str] = PRIVATE
+) -> Found:
     """Return what each seed's users come to: rewards by strategy and ε."""
-    tasks = [(sizes, seed, tuple(epsilons), PRIVATE) for seed in range(seeds)]
+    tasks = [(sizes, seed, tuple(epsilons), names) for seed in range(seeds)]
     return list(tracked(in_processes(compared, tasks), "rewards", seeds))
 
 

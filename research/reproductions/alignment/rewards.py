@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -44,6 +44,7 @@ from murmuration.privacy.mechanisms.randomized_response import LabelPromise, Ran
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.btl import Training
 from murmuration.sims.population.population import Population
+from murmuration.strategies.aup.published import AupPublished
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.local_label import Estimate
 
@@ -52,6 +53,8 @@ DELTA = 1e-5
 FEATURES = {"kind": "hashing", "length": "log"}
 PUBLISHED, AS_RUN, CENTRED = "AUP, to the letter", "AUP, as run", "AUP, centred"
 EVERYBODY = "AUP, everybody a round"
+#: Not among what is compared: the same noise, and what its test does to it is seen beside.
+UNTESTED = "AUP, as run, its test off"
 USERWISE, GROUP = "user-wise DP-SGD", "group privacy"
 RESPONSE, RESPONSE_SPLIT = "randomized response", "randomized response, ε/m a label"
 MOMENTS = "label moments"
@@ -180,7 +183,13 @@ class People:
             assert epsilon
             delta = DELTA if name == RESPONSE else 0.0
             return self._made(self._from_coins(epsilon, delta), 1)
-        strategy, _ = self._training.run(self.settings(name, epsilon))
+        if name == UNTESTED:
+            config = self.settings(AS_RUN, epsilon)
+            with self._training.begun(config) as (strategy, _):
+                cast(AupPublished, strategy).passes = lambda number, step, score: True
+                strategy.start(self._training.grid, num_rounds=config.rounds)
+        else:
+            strategy, _ = self._training.run(self.settings(name, epsilon))
         return self._made(strategy.optimizer.result_D, strategy.rounds_done)
 
     def settings(self, name: str, epsilon: float | None) -> RunConfig:

@@ -63,6 +63,12 @@ def test_the_usual_radius_is_of_averaged_gradients():
     assert rewards.usual_radius(examples, 0.5) == pytest.approx(2.0)
 
 
+def test_without_its_test_no_round_is_lost(people):
+    """At this epsilon the test soon says no; noise, users and rounds are the same."""
+    assert people.learnt(AS_RUN, 0.1).rounds < 10
+    assert people.learnt(rewards.UNTESTED, 0.1).rounds == 10
+
+
 def test_all_strategies_promise_the_same(people):
     for name in PRIVATE:
         if name in (RESPONSE, RESPONSE_SPLIT):
