@@ -72,7 +72,7 @@ class Plan:
         settings: how many of each strategy's budget are tried; 0: all.
     """
 
-    features: Sequence[str] = ("minilm", "hashing")
+    features: Sequence[str] = ("minilm", "hashing", "smollm2")
     epsilons: Sequence[float] = (1.0, 3.0, 8.0)
     seeds: int = 10
     rounds: int = 100
