@@ -142,12 +142,12 @@ def in_processes(
         return
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{_digest(function, task)}.pickle" for task in tasks]
-    kept = {file: pickled for file in files if (pickled := _read(file)) is not None}
-    missing = [task for file, task in zip(files, tasks, strict=True) if file not in kept]
+    before = {file: pickled for file in files if (pickled := _read(file)) is not None}
+    missing = [task for file, task in zip(files, tasks, strict=True) if file not in before]
     computed = _computed(function, missing, workers)
     for file in files:
-        if file in kept:
-            yield kept[file][0]
+        if file in before:
+            yield before[file][0]
             continue
         result = next(computed)
         replace_file(file, pickle.dumps((result,)))
@@ -181,11 +181,11 @@ class _Data(pickle.Unpickler):
     """Reads numbers, arrays and what experiments make of them, and nothing that could run."""
 
     def find_class(self, module: str, name: str) -> Any:
-        found = super().find_class(module, name) if module in sys.modules else None
-        record = isinstance(found, type) and (is_dataclass(found) or issubclass(found, tuple))
+        named = super().find_class(module, name) if module in sys.modules else None
+        record = isinstance(named, type) and (is_dataclass(named) or issubclass(named, tuple))
         ours = record and module.startswith(f"{__package__}.")
         if ours or (module.split(".")[0] == "numpy" and name in _ARRAYS):
-            return found
+            return named
         raise pickle.UnpicklingError(f"{module}.{name} is no data")
 
 

@@ -132,8 +132,10 @@ def test_a_different_seed_gives_different_weights(data: str, tmp_path: Path) -> 
     [
         pytest.param(Runtime.FLOWER, "reward", marks=pytest.mark.flower),
         pytest.param(Runtime.FLOWER, "policy", marks=pytest.mark.flower),
+        pytest.param(Runtime.FLOWER, "tastes", marks=pytest.mark.flower),
         (Runtime.RAY, "text"),
         (Runtime.RAY, "policy"),
+        (Runtime.RAY, "tastes"),
     ],
 )
 def test_language_models_are_trained_alike(data, language_model, tmp_path, runtime, task):
@@ -143,7 +145,8 @@ def test_language_models_are_trained_alike(data, language_model, tmp_path, runti
         rows = own_texts(Population(users=100), "train")
         Path(source).write_text("".join(json.dumps(row) + "\n" for row in rows))
     base = language_model("gpt2", n_positions=256)
-    config = replace(SMALL, rounds=3, data=source, task=task, base=base, lora_rank=2, group_size=2)
+    what = {"task": "reward", "tastes": 2} if task == "tastes" else {"task": task}
+    config = replace(SMALL, rounds=3, data=source, base=base, lora_rank=2, group_size=4, **what)
     found = []
     for where in (Runtime.LOCAL, runtime):
         out = tmp_path / where
