@@ -91,6 +91,7 @@ class Alignment:
         steps, sampling, guards: how it climbs, writes, and is kept from gaming the reward.
         lora_rank, lora_alpha, lora_targets, max_tokens: as of `BaseSettings`.
         lora_layers: as its ``layers``.
+        system: as there.
         evaluate_every: steps between evaluations.
         evaluate_on: prompts that are held out for them.
         kl_budget: nats; 0 for none.
@@ -113,6 +114,7 @@ class Alignment:
     lora_targets: str = ""
     lora_layers: str = BaseSettings.layers
     max_tokens: int = BaseSettings.max_tokens
+    system: str = BaseSettings.system
     evaluate_every: int = 10
     evaluate_on: int = 50
     kl_budget: float = 0.0
@@ -276,6 +278,7 @@ def _base(alignment: Alignment, path: str, task: str) -> LanguageBase:
             targets=alignment.lora_targets,
             layers=alignment.lora_layers,
             max_tokens=alignment.max_tokens,
+            system=alignment.system,
             dtype="float32",
         )
     )

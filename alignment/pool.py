@@ -41,22 +41,23 @@ class AnswerWriter(Protocol):
         ...
 
 
-def writer_of(model: str, server: str = "") -> AnswerWriter:
+def writer_of(model: str, server: str = "", system: str | None = None) -> AnswerWriter:
     """Return what writes a model's answers.
 
     Args:
         model: a folder or a base; with a server, one of its models.
         server: an OpenAI-compatible address up to /v1, or nothing.
+        system: the system prompt; None: the one that the model was trained with, if it is here.
 
     Raises:
         InputError: the model cannot be loaded, or that is no address.
     """
     if not server:
-        return Writer.load(model)
+        return Writer.load(model, system)
     from murmuration.alignment.endpoints.client import WRITER, Endpoint
     from murmuration.alignment.endpoints.writer import EndpointWriter
 
-    return EndpointWriter(Endpoint(server, model, role=WRITER))
+    return EndpointWriter(Endpoint(server, model, role=WRITER), system or "")
 
 
 def cut_off_text(cut_off: int, answers: int, sampling: Sampling) -> str:

@@ -43,6 +43,8 @@ POOLINGS = ("last", "mean")
 #: Which of a language model's layers LoRA changes: ``all``, ``last:4``, or from one to another,
 #: counted from 1 (``preference.language.loading``).
 LORA_LAYERS = re.compile(r"all|last:([1-9][0-9]{0,3})|([1-9][0-9]{0,3})-([1-9][0-9]{0,3})")
+#: Characters of a system prompt.
+MOST_SYSTEM = 10_000
 #: In how many bits a language model's frozen linear layers are kept: those of ``dtype``, or fewer.
 QUANTISED = ("none", "8bit", "4bit")
 #: Who chose what votes compare (``preference.ranking.release``).

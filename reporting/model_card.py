@@ -37,6 +37,7 @@ def model_card(disclosure: Disclosure, promise: Details) -> str:
     lacking = {"kind": "", "path": "unknown", "train": "head"}
     lacking |= {"as_published": False, "merged": False, "length": "log"}
     lacking |= {"head_layer": 0, "head_pooling": "last", "layers": "all", "layer": 0}
+    lacking |= {"system": ""}
     told, features = facts(result), {**lacking, **result["features"]}
     path = str(features["path"])
     speaks = features["kind"] in (LANGUAGE_MODEL, HEAD, CLASS)

@@ -333,6 +333,7 @@ def described_base(config: Settings) -> dict[str, Any]:
     from murmuration.preference.language.loading import resolve_base
     from murmuration.preference.language.policy_class import KIND as CLASS
     from murmuration.preference.language.policy_class import read_class
+    from murmuration.preference.language.reward import system_of
 
     given = {
         "train": config.train,
@@ -342,6 +343,7 @@ def described_base(config: Settings) -> dict[str, Any]:
         "layers": config.lora_layers,
         "once_per_text": config.once_per_text,
         "max_tokens": config.max_tokens,
+        "system": config.system,
         "batch_tokens": config.batch_tokens,
         "memory": config.user_memory,
         "task": config.task,
@@ -364,14 +366,18 @@ def described_base(config: Settings) -> dict[str, Any]:
         if getattr(config, name) != getattr(Settings, name):
             raise InputError(f"--{name} is for a linear head: leave it out, or --base")
     chosen = {name: value for name, value in given.items() if value}
-    settings = BaseSettings(path=resolve_base(config.base), **chosen)
+    path = resolve_base(config.base)
+    if config.task != "text":
+        chosen = {"system": system_of(path), **chosen}
+    settings = BaseSettings(path=path, **chosen)
     if config.policies:
         said = [
             vars(policy) | {"lineage": [*policy.lineage]} for policy in read_class(config.policies)
         ]
         return {**settings.to_config(), "kind": CLASS, "train": NOTHING, "policies": said}
     if settings.train == "head":
-        return {"kind": HEAD, **{name: getattr(settings, name) for name in SETTINGS}, **tastes}
+        of_head = {name: value for name, value in settings.described.items() if name in SETTINGS}
+        return {"kind": HEAD, **of_head, **tastes}
     return settings.to_config()
 
 

@@ -61,6 +61,7 @@ class ComparisonRequest:
         kl: whether to estimate divergences.
         seed: of answers, intervals and what a page shows.
         writer: address of the server whose models these are, but for files; or nothing.
+        system: the system prompt of all models but files; None: the one each was trained with.
 
     Raises:
         InputError: a value out of range.
@@ -75,6 +76,7 @@ class ComparisonRequest:
     kl: bool = True
     seed: PublicSeed = field(default_factory=PublicSeed)
     writer: str = ""
+    system: str | None = None
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -233,10 +235,12 @@ def _side(
 def _written(
     asked: ComparisonRequest, path: str, number: int, said: Said
 ) -> tuple[Side, SavedLikelihood | None]:
-    model, writer = None, writer_of(path, asked.writer) if asked.writer else None
-    if writer is None:
+    model = None
+    if asked.writer:
+        writer = writer_of(path, asked.writer, asked.system)
+    else:
         said(f"{path}: loading")
-        network, texts = load_next_token(path)
+        network, texts = load_next_token(path, system=asked.system)
         model, writer = SavedLikelihood(network, texts), Writer(network, texts)
     result = []
     for sample in range(asked.samples):
@@ -320,6 +324,7 @@ def compare(
         "samples": asked.samples,
         "sampling": asdict(asked.sampling),
         "writer": asked.writer,
+        "system": asked.system,
         "seed": asked.seed.value,
         "judge": judge.about(),
         "against": _figures(against, judge, flat, asked.writer),

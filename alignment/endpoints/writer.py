@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from murmuration.alignment.endpoints.client import Client, Completion, Endpoint
+from murmuration.preference.data.cells import messages_of, system_turn
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import Sampling
 
@@ -28,9 +29,11 @@ class EndpointWriter:
         cut_off: how many answers ended at the most tokens, so far, as the endpoint says.
     """
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        """Raises InputError as `Client`."""
+    def __init__(self, endpoint: Endpoint, system: str = "") -> None:
+        """Send ``system``, if any, before prompts without a system prompt. Raises InputError as
+        `Client`."""
         self._endpoint, self._client, self.cut_off = endpoint, Client(endpoint), 0
+        self._system = system
 
     def write(
         self,
@@ -45,7 +48,7 @@ class EndpointWriter:
         it makes the same answer again is the server's to say.
 
         Args:
-            prompts: texts; each is sent as the one message of a chat.
+            prompts: texts; each is sent as the one message of a user.
             sampling: temperature, top-p and the most tokens, which are sent.
             seed: one or several numbers, none negative.
             progress: is told how many of how many answers there are.
@@ -86,7 +89,10 @@ class EndpointWriter:
     def _body(self, prompt: str, sampling: Sampling, entropy: list[int]) -> dict[str, Any]:
         return {
             "model": self._endpoint.model,
-            "messages": [{"role": "user", "content": prompt}],
+            "messages": [
+                *system_turn(messages_of(prompt), self._system),
+                {"role": "user", "content": prompt},
+            ],
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_new_tokens,

@@ -8,6 +8,7 @@ import typer
 
 from murmuration.alignment.report import summary
 from murmuration.cli.models.alignment_options import alignment_keywords, alignment_parameters
+from murmuration.cli.models.sampling import System
 from murmuration.cli.options import (
     LIMIT,
     PROMPTS,
@@ -61,6 +62,7 @@ def align(
     truth_privacy: Annotated[
         str, typer.Option(help="As --reward-privacy, for a --truth that is a model's folder.")
     ] = "",
+    system: System = None,
     *,
     seed: Annotated[
         int,
@@ -97,6 +99,7 @@ def align(
         reward_privacy=reward_privacy,
         base_privacy=base_privacy,
         truth_privacy=truth_privacy,
+        system=system,
         seed=seed,
         resume=resume,
         progress=True,

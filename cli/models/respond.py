@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from murmuration.cli.models.sampling import MaxNewTokens, Temperature, TopP, WriterServer
+from murmuration.cli.models.sampling import MaxNewTokens, System, Temperature, TopP, WriterServer
 from murmuration.cli.options import (
     PROMPTS_PUBLIC,
     REWARD,
@@ -40,6 +40,7 @@ def respond(
     max_new_tokens: MaxNewTokens = _DEFAULT.max_new_tokens,
     seed: DrawSeed = 0,
     writer: WriterServer = "",
+    system: System = None,
     reward: Annotated[
         str | None,
         typer.Option(
@@ -74,6 +75,7 @@ def respond(
         sampling=Sampling(temperature, top_p, max_new_tokens),
         seed=seed,
         writer=writer,
+        system=system,
         reward=reward,
         best_of=best_of,
         reward_privacy=reward_privacy,

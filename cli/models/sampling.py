@@ -4,6 +4,8 @@ from typing import Annotated
 
 from typer import Option
 
+from murmuration.cli.options import meaning
+
 PANEL = "How it writes"
 TEMPERATURE = "Sampling temperature; 0: always the likeliest token."
 TOP_P = "Draw from the likeliest tokens that have this probability together."
@@ -11,6 +13,15 @@ MAX_NEW_TOKENS = "The most tokens of an answer."
 
 Temperature = Annotated[float, Option(help=TEMPERATURE, rich_help_panel=PANEL)]
 TopP = Annotated[float, Option(help=TOP_P, rich_help_panel=PANEL)]
+System = Annotated[
+    str | None,
+    Option(
+        help=f"{meaning('system')} '': as the chat template does by itself. "
+        r"\[default: that which a model was trained with]",
+        show_default=False,
+        rich_help_panel=PANEL,
+    ),
+]
 WriterServer = Annotated[
     str,
     Option(

@@ -7,7 +7,7 @@ from typing import Annotated
 import click
 import typer
 
-from murmuration.cli.models.sampling import MaxNewTokens, Temperature, TopP, WriterServer
+from murmuration.cli.models.sampling import MaxNewTokens, System, Temperature, TopP, WriterServer
 from murmuration.cli.options import (
     GENERATIONS,
     PROMPTS_PUBLIC,
@@ -55,6 +55,7 @@ def synthesize(
     max_new_tokens: MaxNewTokens = _DEFAULT.max_new_tokens,
     seed: DrawSeed = 0,
     writer: WriterServer = "",
+    system: System = None,
     reward_privacy: RewardPrivacy = "",
     policy_privacy: Annotated[
         str,
@@ -88,6 +89,7 @@ def synthesize(
         sampling=Sampling(temperature, top_p, max_new_tokens),
         seed=seed,
         writer=writer,
+        system=system,
         reward_privacy=reward_privacy,
         policy_privacy=policy_privacy,
         prompts_public=prompts_public,

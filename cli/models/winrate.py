@@ -10,7 +10,7 @@ from murmuration.alignment.comparisons.text import comparison_text
 from murmuration.alignment.judges import POPULATION
 from murmuration.api.judging import PAGE
 from murmuration.api.judging import winrate as compare_answers
-from murmuration.cli.models.sampling import MaxNewTokens, Temperature, TopP, WriterServer
+from murmuration.cli.models.sampling import MaxNewTokens, System, Temperature, TopP, WriterServer
 from murmuration.cli.options import LIMIT, PROMPTS, Generations, Json, meaning
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import Sampling
@@ -79,6 +79,7 @@ def winrate(
         int, typer.Option(help=f"{meaning('seed')} Of prompts, answers and intervals.", min=0)
     ] = 0,
     writer: WriterServer = "",
+    system: System = None,
     as_json: Json = False,
 ) -> None:
     """Compare models' answers with another's: how often each wins, by a judge.
@@ -99,6 +100,7 @@ def winrate(
         sampling=Sampling(temperature, top_p, max_new_tokens),
         seed=seed,
         writer=writer,
+        system=system,
         progress=True,
     )
     if as_json:

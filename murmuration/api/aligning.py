@@ -47,6 +47,7 @@ def align(
     lora_targets: str = "",
     lora_layers: str = "all",
     max_tokens: int | None = None,
+    system: str | None = None,
     evaluate_every: int = 10,
     evaluate_on: int = 50,
     kl_budget: float = 0.0,
@@ -111,6 +112,9 @@ def align(
         lora_layers: Which of the base's layers it changes: ``all``, ``last:4``, or ``9-12``. What
             is below the first is computed once for each answer.
         max_tokens: Most tokens of prompt and answer; by default as in ``train``.
+        system: The system prompt of prompts that have none of their own; by default the one that
+            ``base`` was trained with. ``""``: as its chat template does by itself. The reward reads
+            them with its own.
         evaluate_every: Steps between evaluations.
         evaluate_on: Prompts held out for evaluation.
         kl_budget: KL divergence, in nats, at which training ends; 0: no limit.
@@ -136,6 +140,7 @@ def align(
     from murmuration.alignment.rewards import Guards
     from murmuration.alignment.supervised import Rows, Supervised
     from murmuration.preference.language.generation import PublicSeed, Sampling
+    from murmuration.preference.language.reward import system_of
     from murmuration.reporting.live.status import status
     from murmuration.reporting.live.tracking import tracked
     from murmuration.server.lineage import lineage_of_rows, lineage_of_saved
@@ -182,6 +187,7 @@ def align(
             lora_alpha=lora_alpha,
             lora_targets=lora_targets,
             lora_layers=lora_layers,
+            system=system_of(base) if system is None else system,
             evaluate_every=evaluate_every,
             evaluate_on=evaluate_on,
             kl_budget=kl_budget,

@@ -34,6 +34,7 @@ def winrate(
     sampling: Sampling | None = None,
     seed: int = 0,
     writer: str = "",
+    system: str | None = None,
     progress: bool = False,
 ) -> Comparison:
     """Compare models' answers with another's: how often each wins, by a judge.
@@ -68,6 +69,8 @@ def winrate(
         writer: The address, up to /v1, of an OpenAI-compatible server that writes the answers of
             all models but files, which are then named as there: prompts are sent to it. Its key, if
             it needs one, is in MURMURATION_WRITER_KEY.
+        system: The system prompt of prompts that have none of their own; by default the one that
+            a model was trained with. ``""``: as its chat template does by itself.
         progress: Whether to show what is being done.
 
     Returns:
@@ -117,6 +120,7 @@ def winrate(
             kl=kl,
             seed=PublicSeed(seed),
             writer=writer,
+            system=system,
         )
         sides, other = write_sides(asked, say, _answer_writer(folder, asked.prompts, writer))
         say("judging")

@@ -70,6 +70,7 @@ def respond(
     sampling: Sampling | None = None,
     seed: int = 0,
     writer: str = "",
+    system: str | None = None,
     reward: Run | str | os.PathLike[str] | None = None,
     best_of: int | None = None,
     reward_privacy: str = "",
@@ -103,6 +104,8 @@ def respond(
         seed: Seed of the population's prompts and of all draws.
         writer: The address, up to /v1, of an OpenAI-compatible server that writes: prompts are sent
             there. Its key, if it needs one, is in MURMURATION_WRITER_KEY.
+        system: The system prompt of prompts that have none of their own; by default the one that
+            a model was trained with. ``""``: as its chat template does by itself.
         reward: A saved reward model: of ``best_of`` responses to each prompt only the one that it
             likes best is written.
         best_of: With ``reward``: number of responses to choose from.
@@ -173,7 +176,7 @@ def respond(
         texts = public_prompts(prompts, limit, seed, models, declared_public=prompts_public)
         mark = mark_of(promise)
     drawn, how = best_of or samples, sampling or Sampling()
-    model_writer = writer_of(writer_folder, writer)
+    model_writer = writer_of(writer_folder, writer, system)
     with status(progress) as say:
         answers = write_samples(
             model_writer,

@@ -178,6 +178,11 @@ class ModelSettings(TypedDict, total=False):
     base: str | os.PathLike[str]
     """The base: a folder, or a hub name. A language model to train: see --task."""
 
+    system: str
+    """System prompt, before prompts that have none of their own, as the base's chat template
+    writes it. [default: that which --base was trained with, else as its template does by
+    itself]"""
+
     task: Literal["reward", "text", "sft", "policy"]
     """What is trained. reward: from judgements. text: the next token of users' own texts
     (user_id, text). sft: that of the responses in judgements. policy: a model that answers as

@@ -49,6 +49,7 @@ def synthesize(
     sampling: Sampling | None = None,
     seed: int = 0,
     writer: str = "",
+    system: str | None = None,
     reward_privacy: str = "",
     policy_privacy: str = "",
     prompts_public: bool = False,
@@ -87,6 +88,8 @@ def synthesize(
         seed: Seed of the population's prompts and of all draws.
         writer: The address, up to /v1, of an OpenAI-compatible server that writes: prompts are sent
             there. Its key, if it needs one, is in MURMURATION_WRITER_KEY.
+        system: The system prompt of prompts that have none of their own; by default the one that
+            a model was trained with. ``""``: as its chat template does by itself.
         reward_privacy: Privacy cost of the reward, where its folder does not record it: ``public``,
             or the ledgers of its runs, comma-separated.
         policy_privacy: As ``reward_privacy``, for the policy; with ``writer`` it must be said.
@@ -132,11 +135,12 @@ def synthesize(
         def count(done: int, of: int) -> None:
             say(f"{done:,} of {of:,} answers" if done < of else "scoring")
 
-        model_writer = writer_of(policy, writer)
+        model_writer = writer_of(policy, writer, system)
         rows = preferences(draw(model_writer, judge, asked, samples, sampling, seed, count), how)
         path = (policy if is_hub_name(policy) else "") if writer else resolve_base(policy)
         given = {"pairs": pairs, "labels": labels, "temperature": sampling.temperature}
         given |= {"top-p": sampling.top_p, "max-new-tokens": sampling.max_new_tokens, "seed": seed}
+        given |= {} if system is None else {"system": system}
         source = f"questions of {QUESTIONS}" if prompts == QUESTIONS else "public prompts"
         named = f"fresh prompts of the embedded population ({prompts})"
         made = Made(

@@ -364,6 +364,13 @@ def messages_of(text: str) -> list[Message]:
     ]
 
 
+def system_turn(turns: Sequence[Message], system: str) -> list[Message]:
+    """Return the message of a system prompt that goes before a prompt's turns; none where it is
+    empty, or where they have one of their own."""
+    own = any(turn["role"] == "system" for turn in turns)
+    return [{"role": "system", "content": system}] if system and not own else []
+
+
 def prompt_cell(value: object, column: str) -> str:
     """A prompt from a cell: text, or a list of messages; BadRow if it is empty or neither."""
     result = _messages(value, column)

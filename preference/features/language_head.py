@@ -65,7 +65,7 @@ class LanguageHead:
     def _embeddings(self) -> Embeddings:
         base, is_mean = self.base, self.base.settings.head_pooling == "mean"
         network: Any = base.model
-        known = {k: v for k, v in asdict(base.settings).items() if k in _KNOWN_BY}
+        known = {k: v for k, v in base.settings.described.items() if k in _KNOWN_BY}
         return Embeddings(
             self._states,
             (lambda states_LD: states_LD.mean(0)) if is_mean else (lambda states_LD: states_LD[-1]),
@@ -93,7 +93,7 @@ class LanguageHead:
 
     def to_config(self) -> dict:
         """Description for `preference.features.hashing.feature_map`."""
-        settings = asdict(self.base.settings)
+        settings = self.base.settings.described
         return {"kind": KIND, **{k: v for k, v in settings.items() if k in _SHAPING}}
 
     def write(self, folder: Path, theta_D: np.ndarray) -> None:
@@ -116,10 +116,13 @@ class LanguageHead:
 
 
 #: All that a text's states depend on beside its tokens.
-_KNOWN_BY = ("digest", "merged", "dtype", "quantise", "tf32", "head_layer", "head_pooling")
+_KNOWN_BY = (
+    *("digest", "merged", "dtype", "quantise", "tf32"),
+    *("head_layer", "head_pooling", "system"),
+)
 #: Settings that a head has, beside what is found in the base.
 SETTINGS = (
     *("path", "max_tokens", "batch_tokens", "dtype", "quantise", "tf32"),
-    *("head_layer", "head_pooling"),
+    *("head_layer", "head_pooling", "system"),
 )
 _SHAPING = (*SETTINGS, "digest", "revision", "merged")

@@ -103,9 +103,9 @@ class Writer:
         self.cut_off = 0
 
     @classmethod
-    def load(cls, path: str | os.PathLike) -> "Writer":
+    def load(cls, path: str | os.PathLike, system: str | None = None) -> "Writer":
         """From what `load_next_token` takes; raises InputError as it does."""
-        return cls(*load_next_token(path))
+        return cls(*load_next_token(path, system=system))
 
     def write(
         self,

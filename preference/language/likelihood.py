@@ -29,6 +29,7 @@ from murmuration.preference.language.reward import (
     base_of_adapter,
     is_language_model,
     read_about,
+    system_of,
 )
 from murmuration.preference.language.tokens import TextTokens, length_batches
 from murmuration.preference.reward import RewardModel
@@ -76,10 +77,13 @@ class SavedLikelihood:
         return result
 
 
-def load_next_token(path: str | os.PathLike, given: str = "") -> tuple[Any, TextTokens]:
+def load_next_token(
+    path: str | os.PathLike, given: str = "", system: str | None = None
+) -> tuple[Any, TextTokens]:
     """A causal model and how texts are written down for it: what a run saved, with the LoRA layers
     if it is an adapter; or a base, by folder or name on a hub. ``given`` is what an adapter is put
-    on, where that is not found by itself.
+    on, where that is not found by itself; ``system`` the system prompt, by default the one that it
+    was trained with.
 
     Raises:
         InputError: it is a reward or an encoder, or what it needs is not there.
@@ -95,8 +99,10 @@ def load_next_token(path: str | os.PathLike, given: str = "") -> tuple[Any, Text
             check_same(source, contents_of(source).digest, base.get("digest", ""))
     source = resolve_base(source)
     tokenizer, model = load_causal(source)
-    limit = context(BaseSettings(source, "full", max_tokens=max_tokens), model)
-    return with_adapter(model, adapter) if adapter else model, TextTokens(tokenizer, limit)
+    system = system_of(path) if system is None else system
+    settings = BaseSettings(source, "full", max_tokens=max_tokens, system=system)
+    texts = TextTokens(tokenizer, context(settings, model), system)
+    return with_adapter(model, adapter) if adapter else model, texts
 
 
 def load_scorer(

@@ -134,6 +134,7 @@ class SavedReward:
         limits = {name: about[name] for name in ("max_tokens", "batch_tokens")}
         limits["dtype"] = about.get("dtype", "float32")
         limits["head_pooling"] = about.get("head_pooling", "last")
+        limits["system"] = about.get("system", "")
         if adapter:  # which is about that base and no other
             path = base_of_adapter(folder, about, base)
             limits["digest"] = about.get("digest", "")
@@ -275,6 +276,13 @@ def base_of_adapter(folder: Path, about: Mapping[str, Any], given: str = "") -> 
 def is_language_model(folder: str | os.PathLike) -> bool:
     """Return whether a folder says that it holds a language model."""
     return (Path(folder) / FILE).exists()
+
+
+def system_of(path: str | os.PathLike) -> str:
+    """Return the system prompt that a saved language model was trained with; empty of none, and of
+    any other base."""
+    folder = Path(path).expanduser()
+    return read_about(folder)["base"].get("system", "") if is_language_model(folder) else ""
 
 
 def read_about(folder: Path) -> dict[str, Any]:

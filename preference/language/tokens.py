@@ -1,7 +1,8 @@
 """Prompt and response as the tokens that a language model reads.
 
 A model with a chat template reads the exchange as its template writes it, a prompt of several turns
-(`preference.data.cells`) turn by turn; an encoder reads a pair
+(`preference.data.cells`) turn by turn, after a system prompt where one was set and the prompt has
+none of its own; an encoder reads a pair
 of texts between its special tokens; any other reads the prompt, an empty line and the response. No
 end of text is added: models learn to forget at it what stood before, and the reward is read off the
 last token. Only where next tokens are learnt is an end written, and learnt. Where it all is longer
@@ -22,7 +23,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from murmuration.preference.data.cells import messages_of
+from murmuration.preference.data.cells import messages_of, system_turn
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.mapped_rows import gathered
 from murmuration.preference.language.confined.tokenizer import parts, serialized
@@ -108,14 +109,20 @@ class TextTokens:
     Attributes:
         pairs: whether the tokenizer writes pairs of texts between special tokens of its own.
         limit: the most tokens of one text.
+        system: the system prompt of prompts that have none; empty: as the template does by itself.
+
+    Raises:
+        InputError: no chat template writes the system prompt, or it fills the context.
     """
 
-    def __init__(self, tokenizer, limit: int) -> None:
-        self.tokenizer, self.limit = tokenizer, limit
+    def __init__(self, tokenizer, limit: int, system: str = "") -> None:
+        self.tokenizer, self.limit, self.system = tokenizer, limit, system
         self.pairs = tokenizer.cls_token_id is not None and tokenizer.sep_token_id is not None
         self.chat = bool(getattr(tokenizer, "chat_template", None)) and not self.pairs
         self._saved = serialized(tokenizer)
         self._before, self._between, self._after = self._special()
+        if system:
+            self._check_system()
 
     def __call__(
         self,
@@ -137,6 +144,7 @@ class TextTokens:
         second_T, cut_T = np.zeros(len(heads), np.int64), np.zeros(len(heads), bool)
         split = getattr(self.tokenizer, "split_special_tokens", False)
         around = (self._before, self._between, after, self.limit, split, self._saved)
+        around += (self.system,) if self.system else ()
         key = key_of(_FORMAT, [repr(around)])
         cache = RowCache(named_folder() if self._saved else None, key, "tokens")
 
@@ -296,15 +304,38 @@ class TextTokens:
         turns = messages_of(prompt)
         if len(turns) > 1 and turns[-1] == {"role": "assistant", "content": ""}:
             turns = turns[:-1]  # which only invites an answer
-        alone = {"role": "user", "content": prompt}
-        for given in (turns, [alone]):
+        system = system_turn(turns, self.system)
+        alone = [*system, {"role": "user", "content": prompt}]
+        for given in ([*system, *turns], alone):
             try:
                 head = write(given, tokenize=False, add_generation_prompt=True)
                 return head, write([*given, answer], tokenize=False)
             except Exception:  # of a template's own making
-                if given == [alone]:
+                if given == alone:
                     raise
         raise AssertionError("one of the two is returned")
+
+    def _check_system(self) -> None:
+        """Check that the chat template writes the system prompt, and leaves room for a prompt."""
+        if not self.chat:
+            raise InputError(
+                "--system: the base has no chat template that could write it: leave it out, or "
+                "choose a --base with one"
+            )
+        try:
+            (head,), _ = self._exchanges(["a"], ["a"])
+        except Exception:  # of a template's own making
+            head = ""
+        if self.system.strip() not in head:
+            raise InputError(
+                "--system: the base's chat template does not write it: leave it out, or choose "
+                "another --base"
+            )
+        if (tokens := len(next(self._ids([head])))) >= self.limit:
+            raise InputError(
+                f"--system: {tokens:,} tokens, of the {self.limit:,} that are read of a text: "
+                "shorten it, or raise --max-tokens"
+            )
 
     def _special(self) -> tuple[list[int], list[int], list[int]]:
         """Special tokens before, between and after prompt and response."""

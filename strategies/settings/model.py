@@ -72,6 +72,14 @@ class ModelConfig:
         panel=MODEL,
         common=True,
     )
+    system: str = setting(
+        "",
+        "System prompt, before prompts that have none of their own, as the base's chat template "
+        "writes it. [default: that which --base was trained with, else as its template does by "
+        "itself]",
+        panel=MODEL,
+        base=True,
+    )
     task: str = setting(
         "reward",
         "What is trained. reward: from judgements. text: the next token of users' own texts "

@@ -248,6 +248,8 @@ def test_a_summary_of_next_tokens_has_no_judgements(cli, crowd_texts, language_m
         (["--task", "text", "--base", "BERT"], "its tokens see what follows"),
         (["--task", "text", "--base", "GPT2"], "no column 'text'"),
         (["--as-published"], "--as-published is about --task sft"),
+        (["--system", "Be brief."], "--system is about a language model: name one with --base"),
+        (["--base", "GPT2", "--system", "Be brief."], "--system: the base has no chat template"),
     ],
 )
 def test_refusals_are_one_line(cli, crowd, language_model, tmp_path, options, said):

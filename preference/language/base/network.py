@@ -35,7 +35,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import copy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ MOST_LOGITS = 2**26
 _SCALES = {"float16": 2.0**10}
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 #: All that a text's states below some layer depend on beside its tokens.
-_STATES_KNOWN_BY = ("digest", "merged", "dtype", "quantise", "tf32")
+_STATES_KNOWN_BY = ("digest", "merged", "dtype", "quantise", "tf32", "system")
 
 
 class LanguageBase:
@@ -147,7 +147,7 @@ class LanguageBase:
         self.model.eval()
         self.attention = str(getattr(self.model.config, "_attn_implementation", None) or "eager")
         self.most_logits = MOST_LOGITS
-        self.texts = TextTokens(self.tokenizer, context(self.settings, self.model))
+        self.texts = TextTokens(self.tokenizer, context(settings, self.model), settings.system)
         if settings.head_pooling == "mean" and self.texts.pairs:
             raise InputError("--head-pooling mean: an encoder's head reads a pooled state already")
         if settings.train in ("head", NOTHING):  # the first by another way: nothing here is
@@ -348,8 +348,7 @@ class LanguageBase:
             whole = self.inputs_of(ids_BL, torch.ones_like(ids_BL), segments_BL)
             return layers.states(self.model, whole)
 
-        settings = asdict(self.settings)
-        known = {name: settings[name] for name in _STATES_KNOWN_BY}
+        known = {k: v for k, v in self.settings.described.items() if k in _STATES_KNOWN_BY}
         network: Any = self.model
         with torch.no_grad():
             width = layers.states(self.model, tried).shape[2]
@@ -361,7 +360,7 @@ class LanguageBase:
             words=len(network.get_input_embeddings().get_parameter("weight")),
             limit=self.texts.limit,
             terms=[json.dumps(known, sort_keys=True), str(trained.start), self.attention],
-            threads=settings["quantise"] == "none",  # whose layers keep what they last unpacked
+            threads=self.settings.quantise == "none",  # whose layers keep what they last unpacked
         )
 
     @property

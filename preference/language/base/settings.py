@@ -10,6 +10,7 @@ from typing import Any
 from murmuration.preference.choices import (
     DTYPES,
     LORA_LAYERS,
+    MOST_SYSTEM,
     MOST_TASTES,
     POOLINGS,
     QUANTISED,
@@ -67,6 +68,8 @@ class BaseSettings:
             (`preference.kinds.language_tastes`); 1: one reward for all.
         once_per_text: of judgements: whether the gradient of each distinct text is computed once in
             a round, for all who judged it (`preference.language.examples`).
+        system: the system prompt, before prompts that have none of their own; empty: as the chat
+            template does by itself.
         digest: SHA-256 of what is in ``path``; empty: whatever is there.
         revision: its commit, where it comes from a hub.
         merged: what ``path`` was merged into, where it is an adapter.
@@ -97,6 +100,7 @@ class BaseSettings:
     layers: str = "all"
     tastes: int = 1
     once_per_text: bool = False
+    system: str = ""
     digest: str = ""
     revision: str = ""
     merged: str = ""
@@ -112,6 +116,9 @@ class BaseSettings:
             if (value := getattr(self, name)) not in (*choices, unnamed):
                 option = "--" + name.replace("_", "-")
                 raise InputError(f"{option} must be one of {', '.join(choices)}; got {value!r}")
+        check_system(self.system)
+        if self.system and self.task == "text":
+            raise InputError("--system is for prompts, which the texts of --task text have not")
         if not LORA_LAYERS.fullmatch(self.layers):
             raise InputError(
                 f"--lora-layers must be all, last:COUNT or FIRST-LAST; got {self.layers!r}"
@@ -150,16 +157,31 @@ class BaseSettings:
 
     def to_config(self) -> dict[str, Any]:
         """JSON-able description from which `language_base` makes an equal one."""
-        described = {"kind": KIND, **asdict(self)}
-        if self.tastes == 1:  # as of whoever knows of no tastes
-            del described["tastes"]
-        return described
+        return {"kind": KIND, **self.described}
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """Return all settings; without tastes and a system prompt where there are none, as of
+        whoever knows of neither."""
+        result = asdict(self)
+        if self.tastes == 1:
+            del result["tastes"]
+        if not self.system:
+            del result["system"]
+        return result
 
     @property
     def of_reference(self) -> dict[str, Any]:
         """Return what a likelihood at θ = 0 depends on: nothing of the losses, nor of where the
         model lies."""
-        return {k: v for k, v in asdict(self).items() if k not in _NOT_OF_REFERENCE}
+        return {k: v for k, v in self.described.items() if k not in _NOT_OF_REFERENCE}
+
+
+def check_system(system: str) -> None:
+    """InputError for a system prompt that is no Unicode text, or too long."""
+    is_text = isinstance(system, str) and not any("\ud800" <= one <= "\udfff" for one in system)
+    if not is_text or len(system) > MOST_SYSTEM:
+        raise InputError(f"--system must be Unicode text of at most {MOST_SYSTEM:,} characters")
 
 
 def resolved(settings: BaseSettings) -> BaseSettings:

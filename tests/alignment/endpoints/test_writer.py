@@ -56,6 +56,16 @@ def test_each_prompt_gets_its_own_answer():
     assert {seed for prompt, seed in later if prompt == PROMPTS[0]} > {seeds[PROMPTS[0]]}
 
 
+def test_a_system_prompt_is_sent_before_prompts_without_one():
+    own = "\n\nSystem: Be kind.\n\nHuman: Why?"
+    with StandIn(echo) as server:
+        endpoint = Endpoint(server.url, "m", role=WRITER, pause=0.0)
+        EndpointWriter(endpoint, "Be brief.").write(["Why?", own], SHORT)
+    sent = [body["messages"] for body in server.requests]
+    brief = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
+    assert sorted(sent, key=len) == [[{"role": "user", "content": own}], brief]
+
+
 def test_answers_that_are_cut_off_are_counted():
     def reply(request):
         body = echo(request)

@@ -9,6 +9,9 @@ import pytest
 
 import murmuration
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
+from murmuration.preference.language.reward import save_language_model, system_of
 from murmuration.reporting.live.tracking import TRACKERS, Channel
 from murmuration.server.lineage import lineage_of_model
 
@@ -319,3 +322,25 @@ def test_demonstrations_that_say_nothing_are_refused_before_anything_is_made(
         assert "line 1 needs a `prompt` and a `response`" in lines[0]
     assert cli(*given, "--sft", tmp_path / "none.jsonl")[0] == 2
     assert not out.exists()
+
+
+def test_a_policy_is_trained_after_the_system_prompt_of_its_base_or_another(
+    cli, language_model, reward, write_rows, tmp_path
+):
+    prompts = write_rows([{"prompt": prompt} for prompt in PROMPTS], "prompts.jsonl")
+    base = LanguageBase(
+        BaseSettings(language_model("gpt2-chat"), "full", task="sft", system="save it")
+    )
+    save_language_model(tmp_path / "base", base, base.theta())
+    command = ("align", "--reward", reward("--epsilon", 2), "--base", tmp_path / "base")
+    command += ("--prompts", prompts, "--base-privacy", "public", *FEW)
+    for out, options, system in (("a", (), "save it"), ("b", ("--system", "loan"), "loan")):
+        code, _, lines = cli(*command, *options, "--out", tmp_path / out)
+        assert code == 0, lines
+        assert system_of(tmp_path / out / "model") == system
+        card = (tmp_path / out / "model" / "README.md").read_text()
+        assert f'The system prompt "{system}" stands before each prompt' in card
+        assert f">{system}<" in (tmp_path / out / "report.html").read_text()
+    code, _, lines = cli(*command, "--system", "", "--out", tmp_path / "b", "--resume")
+    assert (code, len(lines)) == (2, 1)
+    assert "was begun with another system: 'loan', not ''" in lines[0]

@@ -282,3 +282,33 @@ def test_a_server_that_is_none_writes_nothing(cli, source, tmp_path):
     assert code == 2
     assert "--writer 'localhost:8000': that is not an address" in " ".join(lines)
     assert not (tmp_path / "o").exists()
+
+
+def test_a_system_prompt_is_the_one_given_or_the_models_own(cli, language_model, source, tmp_path):
+    from murmuration.preference.language.base.network import LanguageBase
+    from murmuration.preference.language.base.settings import BaseSettings
+    from murmuration.preference.language.reward import save_language_model
+
+    path, six = language_model("gpt2-chat"), ("--max-new-tokens", 6)
+    base = LanguageBase(BaseSettings(path, "full", task="sft", system="wait"))
+    save_language_model(tmp_path / "m", base, base.theta())
+    for number, (model, options, system) in enumerate(
+        [
+            (path, (), ""),
+            (path, ("--system", "loan"), "loan"),
+            (tmp_path / "m", (), "wait"),
+            (tmp_path / "m", ("--system", "loan"), "loan"),
+            (tmp_path / "m", ("--system", ""), ""),
+        ]
+    ):
+        out = tmp_path / f"{number}.jsonl"
+        code, *_ = cli("respond", model, "--prompts", source, "--out", out, *options, *six)
+        assert code == 0
+        answers = Writer.load(path, system).write(PROMPTS, Sampling(max_new_tokens=6), (0, 0))
+        assert [row["response"] for row in told(out)] == answers
+    code, _, lines = cli(
+        "respond", language_model("gpt2"), "--prompts", source, "--out", tmp_path / "o",
+        "--system", "loan",
+    )  # fmt: skip
+    assert (code, len(lines)) == (2, 1)
+    assert "--system: the base has no chat template" in lines[0]

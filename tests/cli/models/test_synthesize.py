@@ -224,3 +224,22 @@ def test_a_server_answers(cli, reward, asked, tmp_path, monkeypatch):
         "by the policy `served`, which a server ran: no digest"
         in (tmp_path / "o" / "README.md").read_text()
     )
+
+
+def test_a_system_prompt_is_the_generators_and_on_the_card(
+    cli, language_model, reward, write_rows, tmp_path
+):
+    prompts = write_rows([{"prompt": prompt} for prompt in PROMPTS], "prompts.jsonl")
+    model, base, out = reward("--epsilon", 2), language_model("gpt2-chat"), tmp_path / "data"
+    code, *_ = cli(
+        "synthesize", "--reward", model, "--generator", base, "--prompts", prompts, "--out", out,
+        "--pairs", "all", "--system", "wait and compare", *SHORT,
+    )  # fmt: skip
+    assert code == 0
+    writer = Writer.load(base, "wait and compare")
+    pool = draw(writer, RewardModel.load(model), PROMPTS, 4, Sampling(max_new_tokens=5), 4)
+    assert [(row["chosen"], row["rejected"]) for row in rows_in(out)] == [
+        (row["chosen"], row["rejected"])
+        for row in preferences(pool, Synthesis("all", seed=PublicSeed(4))).rows
+    ]
+    assert "`--system wait and compare`" in (out / "README.md").read_text()

@@ -248,3 +248,20 @@ def test_wins_are_told_at_equal_length_too(cli, tmp_path, stand_in):
     assert low < 0.5 < high
     assert "length-controlled wins" in (tmp_path / "o" / "page.html").read_text()
     assert "length-controlled" in cli(*ask)[1]
+
+
+def test_a_system_prompt_is_that_of_all_models(cli, bases, language_model):
+    """And answers are others than without; where it is each model's own, the result says none."""
+    path = language_model("gpt2-chat")
+    command = ("winrate", path, "--against", path, *FEW, "--no-kl", "--json")
+    results = {}
+    for system in (None, "", "wait and compare"):
+        options = () if system is None else ("--system", system)
+        code, stdout, _ = cli(*command, *options)
+        assert code == 0
+        results[system] = json.loads(stdout)
+        assert results[system].pop("system") == system
+    assert results[None] == results[""] != results["wait and compare"]
+    code, _, lines = cli("winrate", bases[0], "--against", bases[0], *FEW, "--system", "wait")
+    assert (code, len(lines)) == (2, 1)
+    assert "--system: the base has no chat template" in lines[0]

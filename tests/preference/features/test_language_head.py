@@ -173,3 +173,18 @@ def test_batches_move_no_bit(language_model, monkeypatch, settings):
     alone = np.concatenate([head([p], [r]) for p, r in zip(prompts, responses, strict=True)])
     monkeypatch.setattr(embeddings, "WORTH", 1)
     np.testing.assert_array_equal(head(prompts, responses), alone)
+
+
+def test_states_after_another_system_prompt_are_others_and_lie_elsewhere(
+    language_model, tmp_path, monkeypatch
+):
+    monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
+    features = {}
+    for system in ("", "Save it", "Wait"):
+        head = LanguageHead(path=language_model("gpt2-chat"), system=system)
+        features[system] = head(PROMPTS, RESPONSES)
+        assert feature_map(head.to_config()).to_config().get("system", "") == system
+    assert len({phi_RD.tobytes() for phi_RD in features.values()}) == 3
+    assert len([*(tmp_path / "kept").glob("*.embeddings")]) == 3
+    again = LanguageHead(path=language_model("gpt2-chat"), system="Wait")(PROMPTS, RESPONSES)
+    np.testing.assert_array_equal(again, features["Wait"])

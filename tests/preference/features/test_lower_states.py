@@ -1,6 +1,7 @@
 """States below the first layer that LoRA changes: once for each text, and the same bits always."""
 
 from importlib.util import find_spec
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -274,3 +275,16 @@ def test_of_a_real_model(make_rows):
     base.lower = None
     whole = gradients(examples, theta_D)
     assert ((entered - whole).norm(dim=1) <= 1e-5 * whole.norm(dim=1)).all()
+
+
+def test_states_after_another_system_prompt_are_never_read(
+    language_model, make_rows, computed, tmp_path
+):
+    rows = []
+    for system in ("", "save it", "wait"):
+        examples = examples_of(loaded(language_model("gpt2-chat"), system=system), make_rows)
+        computed.clear()
+        rows.append(gradients(examples, examples.base.random_theta()))
+        assert sum(computed) == len(np.unique(examples.text_JK))
+    assert not any(torch.equal(one, other) for one, other in combinations(rows, 2))
+    assert len([*(tmp_path / "kept").glob("*.states")]) == 3

@@ -10,7 +10,11 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
-from murmuration.preference.language.likelihood import SavedLikelihood, load_scorer
+from murmuration.preference.language.likelihood import (
+    SavedLikelihood,
+    load_next_token,
+    load_scorer,
+)
 from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.model_folder import SaveOptions
 from murmuration.preference.reward import RewardModel
@@ -134,3 +138,20 @@ def test_a_base_scores_as_what_says_the_next_token(language_model):
 def test_an_encoder_gives_no_likelihood(language_model):
     with pytest.raises(InputError, match="no causal language model"):
         load_scorer(language_model("bert"))
+
+
+@pytest.mark.parametrize("train", ["lora", "full"])
+def test_what_was_learnt_after_a_system_prompt_is_used_after_it(language_model, tmp_path, train):
+    """Unless another is named, or none."""
+    path = language_model("gpt2-chat")
+    base = LanguageBase(BaseSettings(path, train, rank=2, task="sft", system="save it"))
+    save_language_model(tmp_path / "m", base, np.zeros(base.dimension, np.float32))
+    expected = base.texts(PROMPTS, RESPONSES, ended=True).ids.tolist()
+    assert (
+        load_scorer(tmp_path / "m").texts(PROMPTS, RESPONSES, ended=True).ids.tolist() == expected
+    )
+    for system in ("", "wait"):
+        _, texts = load_next_token(tmp_path / "m", system=system)
+        other = LanguageBase(BaseSettings(path, task="sft", system=system)).texts
+        ids = texts(PROMPTS, RESPONSES).ids.tolist()
+        assert ids == other(PROMPTS, RESPONSES).ids.tolist() != expected

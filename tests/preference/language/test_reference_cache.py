@@ -378,3 +378,10 @@ def test_made_up_texts_are_tried_out_in_full_and_not_kept(made, cached):
         examples = model_on(base).largest_batch(PAIRS)
         assert isinstance(examples, PolicyExamples) and vectors(examples)[1] == 6
     assert not [*cached.glob("*.references")]
+
+
+def test_likelihoods_after_another_system_prompt_lie_elsewhere(made, tmp_path, monkeypatch):
+    monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
+    for place, system in enumerate(("", "save it", "wait"), start=1):
+        assert vectors(made(kind="gpt2-chat", system=system))[1]
+        assert len([*(tmp_path / "kept").glob("*.references")]) == place

@@ -11,9 +11,10 @@ from language_models import model_on
 from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
-from murmuration.preference.language.reward import save_language_model
+from murmuration.preference.language.reward import save_language_model, system_of
 from murmuration.preference.model_folder import SaveOptions
 from murmuration.preference.reward import RewardModel
 
@@ -109,3 +110,23 @@ def test_accuracy_is_that_of_its_scores(trained, tmp_path, make_rows):
     assert accuracy.pooled == pytest.approx(right_R.mean())
     assert (accuracy.judgements, accuracy.users) == (len(right_R), 3)
     assert re.fullmatch(r"SavedReward\(btl, \d[\d,]* weights\)", repr(loaded))
+
+
+@pytest.mark.parametrize("train", ["lora", "head", "full"])
+def test_a_reward_reads_texts_after_the_system_prompt_it_learnt(language_model, tmp_path, train):
+    settings = {"path": language_model("gpt2-chat"), "system": "wait and compare"}
+    base = (
+        LanguageHead(**settings)
+        if train == "head"
+        else LanguageBase(BaseSettings(**settings, train=train))
+    )
+    theta_D = 0.2 * np.random.default_rng(0).standard_normal(base.dimension).astype(np.float32)
+    save_language_model(tmp_path / "m", base, theta_D)
+    assert system_of(tmp_path / "m") == "wait and compare"
+    loaded = RewardModel.load(tmp_path / "m")
+    (own,), (plain,) = (
+        loaded.score_batch([f"{system}\n\nHuman: what now ?"], ["save it"])
+        for system in ("\n\nSystem: wait and compare", "\n\nSystem: buy")
+    )
+    assert loaded.score("what now ?", "save it") == own != plain
+    assert system_of(settings["path"]) == ""

@@ -18,9 +18,9 @@ def tokens_of(language_model):
     """A function: the tokens of texts, as words, for a tiny model's tokenizer."""
     from transformers import AutoTokenizer
 
-    def tokens(kind, prompts, responses, limit=64):
+    def tokens(kind, prompts, responses, limit=64, system=""):
         tokenizer = AutoTokenizer.from_pretrained(language_model(kind))
-        found = TextTokens(tokenizer, limit)(prompts, responses)
+        found = TextTokens(tokenizer, limit, system)(prompts, responses)
         words = [
             tokenizer.convert_ids_to_tokens(found.ids[a:b].tolist())
             for a, b in zip(found.start_T[:-1], found.start_T[1:], strict=True)
@@ -331,3 +331,74 @@ def test_a_system_prompt_reaches_the_template_in_training_and_writing(language_m
     (opening,) = texts.openings([prompt], 4)
     expected = texts.tokenizer("system be short user now? assistant ", add_special_tokens=False)
     assert opening == expected["input_ids"]
+
+
+OWN = "\n\nSystem: Loan.\n\nHuman: What now?"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "before"),
+    [("What now?", "save it"), (TURNS, "save it [USER] now ? [BOT] it ."), (OWN, "loan .")],
+)
+def test_a_system_prompt_stands_before_prompts_without_one(tokens_of, prompt, before):
+    """Where no role is the user's the template of this model writes the same sign."""
+    _, (text,) = tokens_of("gpt2-chat", [prompt], ["Buy."], system="Save it")
+    assert text == f"[BOT] {before} [USER] what now ? [BOT] buy ."
+
+
+def test_a_response_begins_where_it_did_and_prompts_open_alike(language_model):
+    from transformers import AutoTokenizer
+
+    texts = TextTokens(AutoTokenizer.from_pretrained(language_model("gpt2-chat")), 64, "Save it")
+    tokens = texts(["What now?"], ["Buy."])
+    assert texts.openings(["What now?"], 4) == [tokens.ids[: tokens.second_T[0]].tolist()]
+
+
+def test_turns_that_a_template_refuses_follow_on_the_system_prompt(language_model):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(language_model("gpt2-chat"))
+    strict = "{% if messages | length > 3 %}{{ raise_exception('too many') }}{% endif %}"
+    tokenizer.chat_template = strict + str(tokenizer.chat_template)
+    (text,) = TextTokens(tokenizer, 99, "Save it").whole([TURNS], ["Buy."])
+    assert text == f"[BOT] Save it [USER] {TURNS} [BOT] Buy. "
+    (text,) = TextTokens(tokenizer, 99, "Save it").whole(
+        [TURNS.replace("Human", "System", 1)], [""]
+    )
+    assert "Save it" not in text
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
+def test_a_system_prompt_needs_a_chat_template(tokens_of, kind):
+    with pytest.raises(InputError, match="--system: the base has no chat template"):
+        tokens_of(kind, ["What now?"], ["Buy."], system="Save it")
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ raise_exception('no system') }}", "{{ messages[-1].content }}"]
+)
+def test_a_template_that_writes_no_system_prompt_is_refused(language_model, template):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(language_model("gpt2-chat"))
+    tokenizer.chat_template = template
+    TextTokens(tokenizer, 64)
+    with pytest.raises(InputError, match="--system: the base's chat template does not write it"):
+        TextTokens(tokenizer, 64, "Save it")
+
+
+def test_a_system_prompt_that_fills_the_context_is_refused(tokens_of):
+    tokens_of("gpt2-chat", ["What now?"], ["Buy."], 10, "save " * 5)
+    with pytest.raises(InputError, match=r"--system: 10 tokens, of the 10 .* --max-tokens"):
+        tokens_of("gpt2-chat", ["What now?"], ["Buy."], 10, "save " * 6)
+
+
+def test_tokens_of_another_system_prompt_lie_in_another_file(tokens_of, tmp_path, monkeypatch):
+    monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
+    read = {
+        system: tokens_of("gpt2-chat", ["What now?", OWN], ["Buy."] * 2, system=system)[1]
+        for system in ("", "Save it", "Wait", "")
+    }
+    assert len({text for text, _ in read.values()}) == 3
+    assert len({own for _, own in read.values()}) == 1
+    assert len(list((tmp_path / "kept").iterdir())) == 3

@@ -13,6 +13,7 @@ from local_runs import LORA, run
 from murmuration import RewardModel
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.likelihood import load_scorer
+from murmuration.sharing.export import Sharing, export
 
 pytestmark = [pytest.mark.usefixtures("quick_runs"), pytest.mark.settings(**LORA)]
 
@@ -131,3 +132,19 @@ def test_without_a_public_test_nothing_was_measured_for_a_hub(config):
     run(replace(config, **WHOLE, test=""))
     card = (Path(config.out) / "model" / "README.md").read_text()
     assert "model-index" not in card
+
+
+@pytest.mark.parametrize("kind", ["lora", "head", "policy"])
+def test_a_system_prompt_is_in_the_model_on_its_card_and_in_what_is_passed_on(
+    config, language_model, tmp_path, kind
+):
+    changes = {"base": language_model("gpt2-chat"), "system": "wait and `compare`\nit"}
+    out = run(replace(config, **KINDS[kind], **changes))["out"]
+    export(Path(out), tmp_path / "passed-on", Sharing(without_promise=True, base=changes["base"]))
+    for folder in (Path(out) / "model", tmp_path / "passed-on"):
+        about = json.loads((folder / "murmuration.json").read_text())
+        assert about["base"]["system"] == changes["system"]
+        card = (folder / "README.md").read_text()
+        assert "The system prompt \"wait and 'compare' it\" stands before each prompt" in card
+    plain = run(replace(config, **KINDS[kind], base=changes["base"], out=f"{out}-plain"))["out"]
+    assert "system prompt" not in (Path(plain) / "model" / "README.md").read_text()

@@ -20,6 +20,10 @@ from murmuration.preference.language.base.settings import KIND, BaseSettings, re
         ({"memory": 0}, "--user-memory"),
         ({"task": "write"}, "--task"),
         ({"task": "sft", "train": "head"}, "--task sft has no head of its own to train"),
+        ({"system": "a" * 10_001}, "--system must be Unicode text of at most 10,000 characters"),
+        ({"system": "\ud800"}, "--system must be Unicode text"),
+        ({"system": ["a"]}, "--system must be Unicode text"),
+        ({"system": "a", "task": "text"}, "--system is for prompts"),
     ],
 )
 def test_settings_that_no_model_could_have(changes, said):
@@ -50,7 +54,7 @@ def test_what_is_at_a_path_is_what_was_described(language_model):
 
 
 def test_a_description_is_of_every_setting():
-    settings = BaseSettings("x", rank=3, layers="last:2", once_per_text=True)
+    settings = BaseSettings("x", rank=3, layers="last:2", once_per_text=True, system="a")
     described = settings.to_config()
     assert described.pop("kind") == KIND
     assert BaseSettings(**described) == settings
@@ -64,8 +68,14 @@ def test_a_description_is_of_every_setting():
         ({"quantise": "8bit"}, False),
         ({"digest": "0"}, False),
         ({"layers": "last:2"}, False),
+        ({"system": "a"}, False),
     ],
 )
 def test_what_a_reference_depends_on(changes, same):
     settings = BaseSettings("x", task="policy")
     assert (replace(settings, **changes).of_reference == settings.of_reference) == same
+
+
+def test_a_description_without_a_system_prompt_is_that_of_earlier_versions():
+    assert "system" not in BaseSettings("x").to_config()
+    assert "system" not in BaseSettings("x").of_reference

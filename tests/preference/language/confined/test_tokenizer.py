@@ -220,12 +220,14 @@ def test_a_folder_without_one_is_refused_as_ever(changed):
 
 
 @pytest.mark.usefixtures("nothing_is_left")
+@pytest.mark.parametrize(("kind", "system"), [("gpt2", ""), ("gpt2-chat", "save it")])
 def test_a_node_computes_the_same_and_never_loads_what_it_was_named(
-    language_model, crowd, monkeypatch
+    language_model, crowd, monkeypatch, kind, system
 ):
     """A deployed one; a simulated one loads it as usual."""
     rows = load_data("reward", crowd)
-    settings = LanguageBase(BaseSettings(language_model("gpt2"), "head"), weights=False).settings
+    named = BaseSettings(language_model(kind), "head", system=system)
+    settings = LanguageBase(named, weights=False).settings
     config = json.dumps(LanguageRewardModel(LanguageBase(settings, weights=False)).to_config())
     loaded = []
     honest = AutoTokenizer.from_pretrained
