@@ -11,6 +11,7 @@ from rich.text import Text
 
 from murmuration.api.scoring import Scored, ignores_prompt, score_rows
 from murmuration.api.scoring import score as score_responses
+from murmuration.cli.models.sampling import System
 from murmuration.cli.options import Json, meaning
 from murmuration.preference.data.rows import InputError
 from murmuration.reporting.live.tables import console
@@ -56,9 +57,10 @@ def score(
             "score_models: it has the judgements, and tells randomized weights once."
         ),
     ] = "",
-    user: Annotated[
-        str, typer.Option(help="With --agent: whose reward, by id, where it has several users.")
+    user_id: Annotated[
+        str, typer.Option(help="With --agent: whose reward, where it has several users.")
     ] = "",
+    system: System = None,
     as_json: Json = False,
 ) -> None:
     """Score responses to a prompt: the higher, the better liked. Only differences mean anything.
@@ -66,7 +68,13 @@ def score(
     A model of --task text, sft or policy, and a base, gives the response's log-likelihood in nats
     instead.
     """
-    whose = {"base": base, "judgements": as_, "agent": agent, "user": user}
+    whose: dict[str, Any] = {
+        "base": base,
+        "judgements": as_,
+        "agent": agent,
+        "user_id": user_id,
+        "system": system,
+    }
     if data:
         if prompt is not None or response:
             raise InputError("--data has prompts and responses: leave out --prompt and --response")
@@ -88,7 +96,7 @@ def score(
         Terminal().print("This model ignores the prompt: it reads the response alone.", style="dim")
 
 
-def _score_rows(data: str, out: Path, as_json: bool, *, model: str, **whose: str) -> None:
+def _score_rows(data: str, out: Path, as_json: bool, *, model: str, **whose: Any) -> None:
     with _progress() as progress:
         task = progress.add_task("", total=None, rows=0, speed="")
 

@@ -87,7 +87,7 @@ class OwnScores:
             return 0
         places = np.flatnonzero(keys_U == np.uint64(user_key(user))) if user else ()
         if len(places) != 1:
-            raise PolicyRefusal("score_models", "name one of the users who are here (--user)")
+            raise PolicyRefusal("score_models", "name one of the users who are here (--user-id)")
         return int(places[0])
 
     def _randomized(self, model: _Loaded, place: int) -> np.ndarray:

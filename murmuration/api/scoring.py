@@ -48,7 +48,8 @@ def score(
     base: str = "",
     judgements: str = "",
     agent: str = "",
-    user: str = "",
+    user_id: str = "",
+    system: str | None = None,
 ) -> np.ndarray:
     """Return scores of responses to prompts: the higher, the better liked.
 
@@ -72,7 +73,9 @@ def score(
         agent: The socket of an owner's agent, which has the judgements and answers in their place,
             by weights that it randomized once; ``model`` is one that its policy lists, and is read
             there alone.
-        user: Whose reward, by id, where the agent has several users.
+        user_id: Whose reward, where the agent has several users.
+        system: The system prompt, of a model that gives log-likelihoods; by default the one that it
+            was trained with.
 
     Returns:
         One score for each response.
@@ -85,7 +88,7 @@ def score(
     prompts = [prompt] * len(responses) if isinstance(prompt, str) else list(prompt)
     if len(prompts) != len(responses):
         raise InputError(f"{len(prompts)} prompts and {len(responses)} responses: give one each")
-    return _scorer(model, base, judgements, agent, user).score_batch(prompts, responses)
+    return _scorer(model, base, judgements, agent, user_id, system).score_batch(prompts, responses)
 
 
 def ignores_prompt(model: Run | str | os.PathLike[str]) -> bool:
@@ -105,7 +108,8 @@ def score_rows(
     base: str = "",
     judgements: str = "",
     agent: str = "",
-    user: str = "",
+    user_id: str = "",
+    system: str | None = None,
     on_progress: Callable[[Scored], None] = lambda scored: None,
 ) -> Scored:
     """Write rows with a score of each of their texts, in their order; a file is whole or not there.
@@ -115,7 +119,7 @@ def score_rows(
         data: Rows of prompt and response, or of prompt, chosen and rejected: a file, folder or data
             set, as of ``train``.
         out: The file, of JSON lines.
-        base, judgements, agent, user: As of ``score``.
+        base, judgements, agent, user_id, system: As of ``score``.
         on_progress: Is told how much is done.
 
     Returns:
@@ -129,7 +133,7 @@ def score_rows(
     path = Path(out)
     if path.exists():
         raise InputError(f"--out {path}: is there already; choose another name")
-    scorer = _scorer(model, base, judgements, agent, user)
+    scorer = _scorer(model, base, judgements, agent, user_id, system)
     scored = Scored()
     lines = _scored_lines(scorer, data, scored, on_progress)
     try:
@@ -170,21 +174,26 @@ class _OfAgent:
 
 
 def _scorer(
-    model: Run | str | os.PathLike[str], base: str, judgements: str, agent: str, user: str
+    model: Run | str | os.PathLike[str],
+    base: str,
+    judgements: str,
+    agent: str,
+    user_id: str,
+    system: str | None,
 ) -> Any:
     if agent:
-        if base or judgements:
+        if base or judgements or system is not None:
             raise InputError(
-                "--agent: it has judgements and base itself; leave out --as and --base"
+                "--agent: it has judgements and base itself; leave out --as, --base and --system"
             )
         folder = Path(model_folder(model)).expanduser().absolute()
-        return _OfAgent(str(Path(agent).expanduser()), str(folder), user)
-    if user:
-        raise InputError("--user: is of --agent, which may have several users")
+        return _OfAgent(str(Path(agent).expanduser()), str(folder), user_id)
+    if user_id:
+        raise InputError("--user-id: is of --agent, which may have several users")
     quiet_libraries()
     from murmuration.preference.language.likelihood import load_scorer
 
-    scorer = load_scorer(model_folder(model), base)
+    scorer = load_scorer(model_folder(model), base, system)
     if not judgements:
         return scorer
     personal = getattr(scorer, "personal", None)  # which rewards have

@@ -48,9 +48,11 @@ class SavedLikelihood:
         self._model, self.texts = model.eval().to(self._device), texts
 
     @classmethod
-    def load(cls, folder: str | os.PathLike, base: str = "") -> "SavedLikelihood":
+    def load(
+        cls, folder: str | os.PathLike, base: str = "", system: str | None = None
+    ) -> "SavedLikelihood":
         """From what `load_next_token` takes; raises InputError as it does."""
-        return cls(*load_next_token(folder, base))
+        return cls(*load_next_token(folder, base, system))
 
     def score(self, prompt: Text | Sequence[Text], response: Text | Sequence[Text]) -> Any:
         """The log-likelihood of one response (float), or of R, as `score_batch`."""
@@ -106,20 +108,23 @@ def load_next_token(
 
 
 def load_scorer(
-    folder: str | os.PathLike, base: str = ""
+    folder: str | os.PathLike, base: str = "", system: str | None = None
 ) -> RewardModel | SavedReward | SavedLikelihood:
     """The model in a folder, whatever it was trained for: a reward, or the next token; or a base
-    that says the next token. ``base`` as of `RewardModel.load`.
+    that says the next token. ``base`` as of `RewardModel.load`, ``system`` as of `load_next_token`.
 
     Raises:
-        InputError: it is not a model, or what it needs is not there.
+        InputError: it is not a model, or what it needs is not there; or a system prompt is given
+            for a reward, which has the one that it was trained with.
     """
     if is_language_model(folder):
         task = read_about(Path(folder))["base"].get("task", "reward")
         if task != "reward":
-            return SavedLikelihood.load(folder, base)
+            return SavedLikelihood.load(folder, base, system)
     elif is_base(folder):
-        return SavedLikelihood.load(folder, base)
+        return SavedLikelihood.load(folder, base, system)
+    if system is not None:
+        raise InputError("--system: a reward has the system prompt that it was trained with")
     return RewardModel.load(folder, base)
 
 

@@ -184,9 +184,9 @@ class LocalLaplace:
     """The Laplace mechanism on one user's vector, clipped in ℓ1.
 
     Formal guarantee: ``randomized`` is (``epsilon``, 0)-locally DP for any two vectors, finite or
-    not, and so for anything that one user can have judged (Duchi, Jordan and Wainwright 2013; Dwork
-    and Roth 2014). It holds as computed: vector, noise and its probabilities are exact. Whatever is
-    computed from the result later costs nothing more.
+    not, and so for anything that one user can have judged (Dwork and Roth 2014). It holds as
+    computed: vector, noise and its probabilities are exact. Whatever is computed from the result
+    later costs nothing more.
     """
 
     clip: AbsoluteClip

@@ -113,7 +113,7 @@ def agent(tmp_path, make_rows):
 
 def test_an_agent_scores_for_its_user_and_shows_no_judgement(cli, agent, tmp_path):
     user = agent.store.judgements.user_ids[1]
-    call = ["score", tmp_path / "tastes", "--agent", tmp_path / "agent.sock", "--user", user]
+    call = ["score", tmp_path / "tastes", "--agent", tmp_path / "agent.sock", "--user-id", user]
     texts = ["--prompt", "Rent?", "--response", "Save it.", "--response", "Spend!", "--json"]
     code, stdout, lines = cli(*call, *texts)
     assert (code, lines) == (0, [])
@@ -134,11 +134,15 @@ def test_an_agent_scores_for_its_user_and_shows_no_judgement(cli, agent, tmp_pat
 def test_what_an_agent_does_not_do_is_said(cli, agent, model, tmp_path):
     call, at = ("--prompt", "p", "--response", "r"), ("--agent", tmp_path / "agent.sock")
     for options, why in (
-        ((tmp_path / "tastes", *at), "(score_models): name one of the users who are here (--user)"),
-        ((model, *at, "--user", "x"), f"(score_models): '{model}' was asked about"),
+        (
+            (tmp_path / "tastes", *at),
+            "(score_models): name one of the users who are here (--user-id)",
+        ),
+        ((model, *at, "--user-id", "x"), f"(score_models): '{model}' was asked about"),
         ((model, "--agent", tmp_path / "none.sock"), "none.sock gave no answer"),
-        ((model, *at, "--as", "mine.jsonl"), "leave out --as and --base"),
-        ((model, "--user", "x"), "--user: is of --agent"),
+        ((model, *at, "--as", "mine.jsonl"), "leave out --as, --base and --system"),
+        ((model, "--user-id", "x"), "--user-id: is of --agent"),
+        ((model, "--system", "x"), "--system: a reward has the system prompt that it was trained"),
     ):
         code, stdout, lines = cli("score", *options, *call)
         assert (code, stdout, len(lines)) == (2, "", 1)
@@ -247,3 +251,13 @@ def test_as_somebody(cli, model, tmp_path):
     assert cli("score", model, "--data", rows, "--out", tmp_path / "s", "--as", mine)[0] == 0
     scored = json.loads((tmp_path / "s").read_text())
     assert scored["score_chosen"] == pytest.approx(own[0])
+
+
+def test_a_base_is_asked_with_a_system_prompt(cli, language_model):
+    base = language_model("gpt2-chat")
+    call = ["score", base, "--prompt", "what now ?", "--response", "wait", "--json"]
+    plain, given, none = (
+        json.loads(cli(*call, *more)[1])["scores"]
+        for more in ((), ("--system", "save it"), ("--system", ""))
+    )
+    assert none == plain != given

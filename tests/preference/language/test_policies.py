@@ -15,6 +15,7 @@ from murmuration.preference.gguf import converted
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.policies import PolicyExamples, policy_examples, policy_rewards
+from murmuration.preference.language.row_cache import FOLDER
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
 from murmuration.preference.policy_losses import PAIR_LOSSES, POLICY_LOSSES, PolicyLoss
@@ -24,11 +25,13 @@ COUNTS = [3, 1, 5, 2]
 
 
 @pytest.fixture
-def made(language_model, make_rows):
+def made(language_model, make_rows, monkeypatch, tmp_path):
     """A function: a base and examples of four users, θ, sampled judgements, preferences' model."""
 
     def make(loss="dpo", kind="gpt2", train="lora", judgements=None, schema=PAIRS, **settings):
         settings = {"beta": 0.3, "task": "policy", "rank": 2} | settings
+        if kind == "smollm2":
+            monkeypatch.setenv(FOLDER, str(tmp_path))  # where it is converted
         path = str(converted(kind)) if kind == "smollm2" else language_model(kind)
         base = LanguageBase(BaseSettings(path, train, loss=loss, **settings))
         if judgements is None:
