@@ -24,6 +24,7 @@ from murmuration.research.reproductions.entry import Row, Rows, distinct, where
 SETTINGS = {
     "film reviews": Sizes(users=2500, each=10),
     "TL;DR": Sizes(users=1800, each=50, cohort_as_run=100),
+    "film reviews, MiniLM": Sizes(users=2500, each=10, features="minilm"),
 }
 
 

@@ -38,7 +38,7 @@ import torch
 
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.estimation.randomized_labels import RandomizedLabels
-from murmuration.preference.features.hashing import FeatureMap, feature_map
+from murmuration.preference.features.hashing import FeatureMap, feature_map, parse_features
 from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise, RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -49,8 +49,7 @@ from murmuration.strategies.config import RunConfig
 from murmuration.strategies.local_label import Estimate
 
 DELTA = 1e-5
-#: With length as it counted by default when what is committed of these reruns was measured.
-FEATURES = {"kind": "hashing", "length": "log"}
+HASHING, _LENGTH = "hashing", "log"
 PUBLISHED, AS_RUN, CENTRED = "AUP, to the letter", "AUP, as run", "AUP, centred"
 EVERYBODY = "AUP, everybody a round"
 #: Not among what is compared: the same noise, and what its test does to it is seen beside.
@@ -88,7 +87,9 @@ _PAIRS_WITHIN = 0.95
 class Sizes:
     """How many users with how many judgements, and who takes part in how many rounds.
 
-    ``cohort`` and ``epochs`` are Table 5's; ``cohort_as_run`` is that of AUP as run.
+    ``cohort`` and ``epochs`` are Table 5's; ``cohort_as_run`` is that of AUP as run. ``features``
+    are those of `murmuration run`; `hashing` with length as it counted by default when what is
+    committed of these reruns was measured.
     """
 
     users: int
@@ -96,6 +97,7 @@ class Sizes:
     cohort: int = 50
     epochs: int = 5
     cohort_as_run: int = 50
+    features: str = HASHING
 
     @property
     def rounds(self) -> int:
@@ -112,7 +114,9 @@ class Learnt:
     rounds: int
 
 
-def judged(users: int, each: int, seed: int, split: str = "train") -> PairExamples:
+def judged(
+    users: int, each: int, seed: int, split: str = "train", of: str = HASHING
+) -> PairExamples:
     """Users of the embedded population with exactly so many judgements each, none of them a tie."""
     population = Population(
         users=users,
@@ -123,17 +127,17 @@ def judged(users: int, each: int, seed: int, split: str = "train") -> PairExampl
         max_judgements=max(each, 1),
         tie_peak=0.0,
     )
-    return pair_examples(Judgements.from_rows(population.rows(split)), features())
+    return pair_examples(Judgements.from_rows(population.rows(split)), features(of))
 
 
-def judged_in_training(users: int, each: int, seed: int) -> PairExamples:
+def judged_in_training(users: int, each: int, seed: int, of: str = HASHING) -> PairExamples:
     """Those whom a seed's rewards are learnt from."""
-    return judged(users, each, _TRAINED + seed)
+    return judged(users, each, _TRAINED + seed, of=of)
 
 
-def features() -> FeatureMap:
-    """The feature map of all rewards here."""
-    return feature_map(FEATURES)
+def features(of: str = HASHING) -> FeatureMap:
+    """The feature map of rewards."""
+    return feature_map(parse_features(of, _LENGTH))
 
 
 def first_of_each(examples: PairExamples, each: int) -> PairExamples:
@@ -166,16 +170,18 @@ class People:
 
     def __init__(self, sizes: Sizes, seed: int, examples: PairExamples | None = None) -> None:
         self.sizes, self._seed = sizes, seed
-        self._examples = examples or judged_in_training(sizes.users, sizes.each, seed)
+        self._examples = examples or judged_in_training(
+            sizes.users, sizes.each, seed, sizes.features
+        )
         self._training = Training(self._examples, Randomness(seed))
 
     @cached_property
     def _test(self) -> PairExamples:
-        return judged(500, 10, _TRAINED + self._seed, "test")
+        return judged(500, 10, _TRAINED + self._seed, "test", self.sizes.features)
 
     @cached_property
     def _radius(self) -> float:
-        return usual_radius(judged(200, self.sizes.each, _PUBLIC))
+        return usual_radius(judged(200, self.sizes.each, _PUBLIC, of=self.sizes.features))
 
     def learnt(self, name: str, epsilon: float | None) -> Learnt:
         """The reward by one of ``PRIVATE`` at ``epsilon``, or without privacy (None)."""

@@ -1,5 +1,7 @@
 """How often rewards are right about others: rows of each strategy, and what is said of AUP."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -54,6 +56,7 @@ def test_what_is_within_the_intervals_is_not_told_apart(rows):
 
 
 def test_the_settings_are_the_papers():
-    films, tldr = accuracies.SETTINGS.values()
+    films, tldr, encoded = accuracies.SETTINGS.values()
+    assert encoded == replace(films, features="minilm")
     assert (films.users, films.each, films.cohort, films.cohort_as_run) == (2500, 10, 50, 50)
     assert (tldr.users, tldr.each, tldr.cohort, tldr.cohort_as_run) == (1800, 50, 50, 100)

@@ -63,6 +63,17 @@ def test_the_usual_radius_is_of_averaged_gradients():
     assert rewards.usual_radius(examples, 0.5) == pytest.approx(2.0)
 
 
+def test_features_of_another_kind_are_of_the_same_people():
+    hashed, fewer = (rewards.judged(3, 2, seed=2, of=of) for of in ("hashing", "hashing:8"))
+    assert torch.equal(hashed.y_R, fewer.y_R)
+    assert fewer.dimension < hashed.dimension
+    other = rewards.People(Sizes(100, 4, features="hashing:8"), 1)
+    assert (
+        other.settings(PUBLISHED, 3.0).clip_norm
+        != rewards.People(Sizes(100, 4), 1).settings(PUBLISHED, 3.0).clip_norm
+    )
+
+
 def test_without_its_test_no_round_is_lost(people):
     """At this epsilon the test soon says no; noise, users and rounds are the same."""
     assert people.learnt(AS_RUN, 0.1).rounds < 10
