@@ -115,7 +115,7 @@ class Learnt:
 
 
 def judged(
-    users: int, each: int, seed: int, split: str = "train", of: str = HASHING
+    users: int, each: int, seed: int, split: str = "train", kind: str = HASHING
 ) -> PairExamples:
     """Users of the embedded population with exactly so many judgements each, none of them a tie."""
     population = Population(
@@ -127,17 +127,17 @@ def judged(
         max_judgements=max(each, 1),
         tie_peak=0.0,
     )
-    return pair_examples(Judgements.from_rows(population.rows(split)), features(of))
+    return pair_examples(Judgements.from_rows(population.rows(split)), features(kind))
 
 
-def judged_in_training(users: int, each: int, seed: int, of: str = HASHING) -> PairExamples:
+def judged_in_training(users: int, each: int, seed: int, kind: str = HASHING) -> PairExamples:
     """Those whom a seed's rewards are learnt from."""
-    return judged(users, each, _TRAINED + seed, of=of)
+    return judged(users, each, _TRAINED + seed, kind=kind)
 
 
-def features(of: str = HASHING) -> FeatureMap:
+def features(kind: str = HASHING) -> FeatureMap:
     """The feature map of rewards."""
-    return feature_map(parse_features(of, _LENGTH))
+    return feature_map(parse_features(kind, _LENGTH))
 
 
 def first_of_each(examples: PairExamples, each: int) -> PairExamples:
@@ -181,7 +181,7 @@ class People:
 
     @cached_property
     def _radius(self) -> float:
-        return usual_radius(judged(200, self.sizes.each, _PUBLIC, of=self.sizes.features))
+        return usual_radius(judged(200, self.sizes.each, _PUBLIC, kind=self.sizes.features))
 
     def learnt(self, name: str, epsilon: float | None) -> Learnt:
         """The reward by one of ``PRIVATE`` at ``epsilon``, or without privacy (None)."""

@@ -64,7 +64,7 @@ def test_the_usual_radius_is_of_averaged_gradients():
 
 
 def test_features_of_another_kind_are_of_the_same_people():
-    hashed, fewer = (rewards.judged(3, 2, seed=2, of=of) for of in ("hashing", "hashing:8"))
+    hashed, fewer = (rewards.judged(3, 2, seed=2, kind=kind) for kind in ("hashing", "hashing:8"))
     assert torch.equal(hashed.y_R, fewer.y_R)
     assert fewer.dimension < hashed.dimension
     other = rewards.People(Sizes(100, 4, features="hashing:8"), 1)
