@@ -21,6 +21,7 @@ from murmuration.deploy.terms import RUN
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.privacy import extensions
+from murmuration.privacy.promise import epsilon_text
 from murmuration.reporting.figures import counted
 from murmuration.strategies import registry
 from murmuration.strategies.local_label import LOCAL_LABEL
@@ -91,9 +92,10 @@ def describe(client: Client, judgements: Judgements) -> list[str]:
         lines += [
             "",
             "scores by a user's own reward, for whoever may use the agent's socket",
+            "  (and so for the app that the server ships; beside max_epsilon)",
             *(
                 f"  by {name}: a few weights for each user, randomized here once, epsilon "
-                f"{policy.score_epsilon:g} (really spent here)"
+                f"{policy.score_epsilon:g} (really spent here; what was told before stays)"
                 for name in policy.score_models
             ),
             "  all answers by a model come of these, however many there are",
@@ -126,7 +128,8 @@ def spent(client: Client) -> list[str]:
         users, models = ({each[place] for each in ledger.weights} for place in (1, 0))
         result.append(
             f"Randomized weights of {counted(len(users), 'user')} told by "
-            f"{counted(len(models), 'model')}, epsilon {ledger.weights_epsilon():.4g} of a user."
+            f"{counted(len(models), 'model')}, epsilon "
+            f"{epsilon_text(ledger.weights_epsilon())} of a user."
         )
     labels = client.state / "labels.state"
     for spend in LabelState(labels).spends() if labels.exists() else []:
@@ -159,6 +162,8 @@ def _all_together(ledgers: list[OwnLedger], beside: list[Path], policy: Policy) 
     except ValueError:
         epsilon = "no epsilon, since their adjacencies differ"
     answers = sum(ledger.answered["train"] for ledger in ledgers)
+    if weights := ledgers[0].weights_epsilon(*ledgers[1:]):
+        epsilon += f", and epsilon {epsilon_text(weights)} by randomized weights of a user"
     return [
         f"warning   {', '.join(map(str, beside))}: answers by other folders are noted there, and "
         f"no rule of this one counts them. All together: {counted(answers, 'answer')}, "

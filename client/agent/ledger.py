@@ -222,11 +222,13 @@ class OwnLedger:
         self._append({**line, "epsilon": epsilon})
         self.weights[model, key] = drawn
 
-    def weights_epsilon(self) -> float:
-        """Return what all randomized weights cost, of the user of whom there are most."""
+    def weights_epsilon(self, *others: "OwnLedger") -> float:
+        """Return what all randomized weights cost, here and in other ledgers, of the user of whom
+        there are most."""
         spent: defaultdict[int, float] = defaultdict(float)
-        for (_, key), drawn in self.weights.items():
-            spent[key] += drawn.epsilon
+        for ledger in (self, *others):
+            for (_, key), drawn in ledger.weights.items():
+                spent[key] += drawn.epsilon
         return max(spent.values(), default=0.0)
 
     def refuse(self, kind: str, reason: str) -> None:

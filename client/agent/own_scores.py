@@ -8,13 +8,21 @@ for ever: whoever asks, about whatever and however often, all answers about a us
 (``score_epsilon``, 0)-locally DP in all that the user judged. Judgements that come later change
 nothing.
 
-The owner's rule ``score_models`` lists which models may be asked about, and as many are the most,
-for life: a folder that is written anew is another model. They are the owner's choice, and public;
-what a model is made to ask of somebody's weights is bounded all the same.
+Decisions:
+- Weights of all users are computed before the first request, and where that fails they are zeros:
+  neither whether there is an answer, nor when, depends on what was judged.
+- The owner's rule ``score_models`` lists which models may be asked about, and as many are the most,
+  for life: a folder that is written anew is another model. What a model is made to ask of
+  somebody's weights is bounded all the same.
+- Whoever may use the agent's socket may ask. That is the SuperNode's app, too, which the server
+  ships: what it learns so is beside ``max_epsilon``, ``secure_only`` and ``honest_parties``.
+- Users who are rows are refused: the name of such a user tells the texts.
 
 Legend: V weights of a user, R texts.
 """
 
+import hashlib
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,14 +32,17 @@ from flwr.app import RecordDict
 from murmuration.client.agent.ledger import OwnLedger
 from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.client.store import UserStore
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.language.checkpoint import digest_of
-from murmuration.preference.language.reward import SavedReward
+from murmuration.preference.language.confined.tokenizer import confined
+from murmuration.preference.language.reward import FILE, SavedReward
 from murmuration.preference.linear.tastes import ONE_FOR_ALL
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.mechanisms.discrete_laplace import AbsoluteClip, LocalLaplace
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.strategies.protocol.score_query import QUERY, ScoreRequest, reply
+
+log = logging.getLogger("murmuration.agent")
 
 #: Of a user's weights: one standard deviation of what they are before any judgement (the ridge of
 #: ``preference.linear.tastes``).
@@ -42,6 +53,7 @@ CLIP = AbsoluteClip(1.0)
 class _Loaded:
     digest: str
     reward: RewardModel | SavedReward
+    tastes: int
 
 
 class OwnScores:
@@ -56,12 +68,32 @@ class OwnScores:
     ) -> None:
         self._store, self._policy, self._ledger = store, policy, ledger
         self._source = source
-        if policy.score_models:
-            judged = store.judgements.as_judgements("score_models: these are texts, no judgements")
-            if judged.kind != "pairs":
-                raise InputError(f"score_models: own judgements must be pairs, not {judged.kind}")
-            self._judgements = judged
-        self._models = {name: _loaded(Path(name)) for name in policy.score_models}
+        self._models = {
+            str(Path(name)): _loaded(Path(name), policy) for name in policy.score_models
+        }
+        self._own: dict[tuple[str, int], np.ndarray] = {}
+        if not policy.score_models:
+            return
+        judged = store.judgements.as_judgements("score_models: these are texts, no judgements")
+        if judged.kind != "pairs" or judged.one_user_per_row:
+            raise InputError(
+                "score_models: own judgements must be pairs, of users who are named in the rows "
+                "(user_id)"
+            )
+        for model in self._models.values():
+            for place, key in enumerate(store.keys_U.tolist()):
+                if (model.digest, key) not in ledger.weights:
+                    mine = judged.select(np.array([place]))
+                    self._own[model.digest, key] = self._weights(model, mine)
+
+    def _weights(self, model: "_Loaded", judged: Judgements) -> np.ndarray:
+        """One user's exact weights; zeros where they cannot be computed, of which the log has the
+        kind of error alone."""
+        try:
+            return self._store.leaving_out(lambda left: model.reward.own_weights(judged, left))
+        except Exception as error:
+            log.error("score_models: weights could not be computed: %s", type(error).__name__)
+            return np.zeros(model.tastes)
 
     def answer(self, content: RecordDict) -> RecordDict:
         """Return the scores that are asked for.
@@ -102,20 +134,30 @@ class OwnScores:
                     "that is written anew costs score_epsilon again, so list it beside the others",
                 )
             mechanism = LocalLaplace(CLIP, self._policy.score_epsilon)
-            judged = self._judgements.select(np.array([place]))
-            own_V = self._store.leaving_out(lambda left: model.reward.own_weights(judged, left))
-            drawn_V = mechanism.randomized(own_V, self._source.stream("own weights", key))
+            coins = self._source.stream("own weights", key)
+            drawn_V = mechanism.randomized(self._own[model.digest, key], coins)
             self._ledger.add_weights(model.digest, key, drawn_V, mechanism.epsilon)
         drawn = self._ledger.weights[model.digest, key]
         return LocalLaplace(CLIP, drawn.epsilon).shrunk(np.array(drawn.weights))
 
 
-def _loaded(folder: Path) -> _Loaded:
+def _loaded(folder: Path, policy: Policy) -> _Loaded:
     try:
-        reward = RewardModel.load(folder)
+        with confined():  # as whatever a deployed node reads of a model that somebody else made
+            reward = RewardModel.load(folder)
     except InputError as error:
         raise InputError(f"score_models: {error}") from None
-    tastes = reward.tastes_VD if isinstance(reward, RewardModel) else reward.tastes_VH
-    if not len(tastes):
+    if isinstance(reward, RewardModel):
+        tastes, size = len(reward.tastes_VD), reward.features.dimension
+    else:
+        tastes, size = len(reward.tastes_VH), 0
+    if not tastes:
         raise InputError(f"score_models: {folder}: {ONE_FOR_ALL}")
-    return _Loaded(digest_of(folder), reward)
+    if size * (1 + tastes) > policy.max_dimension:
+        raise InputError(
+            f"score_models: {folder}: {size} features times {1 + tastes} tastes; "
+            f"{policy.max_dimension} are the most (max_dimension)"
+        )
+    about = folder / FILE  # how a language model's texts are written down
+    described = hashlib.sha256(about.read_bytes()).hexdigest() if about.exists() else ""
+    return _Loaded(digest_of(folder, described), reward, tastes)

@@ -47,6 +47,7 @@ HOLD_OUT = "hold_out"
 _MOST_NGRAMS = 4
 _MOST_LOCAL_STEPS = 1_000
 _AGENT = re.compile(r"[0-9a-f]{64}")
+_LEAST_SCORED = 0.001  # of ``score_epsilon``: less tells nothing
 #: Characters of a stated plan; a kind of event takes about a hundred.
 _LONGEST_PLAN = 10_000
 
@@ -97,7 +98,8 @@ class Policy:
             names of their entry points; of their strategies ``strategies`` says that.
         score_models: folders of models, from the root, by which an owner's own programs may ask for
             scores by a user's own reward (``client.agent.own_scores``).
-        score_epsilon: of a user's weights by each of them, told once.
+        score_epsilon: of a user's weights by each of them, told once; beside ``max_epsilon``, also
+            to the app that a server ships.
         honest_parties: if positive, sums leave only with noise that the nodes add, each agent its
             share, before the server sees anything; ``max_epsilon`` then bounds what the server
             itself can learn, if at least so many of those whose sums arrive (this one among them)
@@ -175,9 +177,10 @@ class Policy:
                 "a list of folders from the root",
             ),
             (
-                bool(self.score_epsilon) == bool(self.score_models),
+                bool(self.score_epsilon) == bool(self.score_models)
+                and not 0.0 < self.score_epsilon < _LEAST_SCORED,
                 "score_epsilon",
-                "positive where score_models lists a model, and left out elsewhere",
+                f"at least {_LEAST_SCORED} where score_models lists a model, else left out",
             ),
         ]
         for good, rule, expected in checks:

@@ -26,6 +26,8 @@ Decisions:
   bounded by the clip norm, and what is promised to users is what is promised with K = 1.
 - θ is B less where it starts (`preference.linear.basis_start`), one row after the other, so that
   training starts at θ = 0 as ever.
+- What a basis makes degenerate is no error, which would depend on judgements: the step is not
+  taken, v stays.
 - Newton's steps with halving from v = 0, in float64, one user after the other: the same bits in
   any company.
 
@@ -112,7 +114,7 @@ def weights_of_halves(z_MK: np.ndarray, y_M: np.ndarray, half_M: np.ndarray) -> 
     return w_MK
 
 
-@kernel()
+@kernel(error_model="numpy")
 def _objective(z: np.ndarray, y: np.ndarray, first: int, end: int, v: np.ndarray) -> float:
     total = 0.0
     for k in range(len(v)):
@@ -125,7 +127,7 @@ def _objective(z: np.ndarray, y: np.ndarray, first: int, end: int, v: np.ndarray
     return total
 
 
-@kernel()
+@kernel(error_model="numpy")
 def _newton(
     z: np.ndarray, y: np.ndarray, first: int, end: int, v: np.ndarray, step: np.ndarray
 ) -> None:
@@ -159,7 +161,7 @@ def _newton(
         step[k] /= curvature[k, k]
 
 
-@kernel()
+@kernel(error_model="numpy")
 def _solve(z: np.ndarray, y: np.ndarray, first: int, end: int, v: np.ndarray) -> None:
     """The v of judgements ``first`` to ``end``, of whose rows ``z`` (M, K) has the rewards."""
     v[:] = 0.0
@@ -250,7 +252,7 @@ def _rewards(x_RD: np.ndarray, rows: np.ndarray, basis_KD: np.ndarray, z: np.nda
             z[m, k] = dot
 
 
-@kernel()
+@kernel(error_model="numpy")
 def updates(
     x_RD: np.ndarray,
     y_R: np.ndarray,
@@ -303,7 +305,7 @@ def updates(
                         out_KD[k, d] += weight * mean_D[d]
 
 
-@kernel()
+@kernel(error_model="numpy")
 def _personal_logits(
     x_RD: np.ndarray,
     y_R: np.ndarray,

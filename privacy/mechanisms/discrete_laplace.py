@@ -212,8 +212,11 @@ class LocalLaplace:
         import torch
 
         clipped_V = self.clip.clip_sum(torch.from_numpy(np.array([vector_V], dtype=np.float64)))
-        noise_V = [draw(self.scale, coins) for _ in clipped_V]
-        return clipped_V.numpy() + np.array(noise_V, dtype=np.float64) * self.clip.step
+        steps = [
+            int(length) + draw(self.scale, coins)
+            for length in (clipped_V / self.clip.step).tolist()
+        ]
+        return np.array([float(whole * Fraction(self.clip.step)) for whole in steps])
 
     def shrunk(self, randomized_V: np.ndarray) -> np.ndarray:
         """The best linear guess of a vector that is as long as it may be, in any direction: what is

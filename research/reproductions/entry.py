@@ -6,17 +6,13 @@ these are written, so that an interrupted one goes on.
 """
 
 import csv
-import hashlib
-import io
 import json
 import os
-import pickle
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextvars import ContextVar
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean, stdev
@@ -26,9 +22,8 @@ import torch
 from matplotlib.figure import Figure
 from rich.progress import track
 
-import murmuration
-from murmuration.privacy.durable_files import replace_file
 from murmuration.reporting.live.terminal import Terminal
+from murmuration.research.reproductions import kept_results
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
@@ -133,16 +128,14 @@ def in_processes(
 ) -> Iterator[_Found]:
     """The results of tasks in their order, by default from a process for each core.
 
-    For an entry that is written to a folder each is kept there when it is there. A task is known
-    again by what it is pickled to, by its function's name, and by version and source of that.
+    For an entry that is written to a folder each is kept there when it is there (`kept_results`).
     """
     folder = _kept_in.get()
     if folder is None:
         yield from _computed(function, tasks, workers)
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / f"{_digest(function, task)}.pickle" for task in tasks]
-    before = {file: pickled for file in files if (pickled := _read(file)) is not None}
+    files = [kept_results.place(folder, function, task) for task in tasks]
+    before = {file: result for file in files if (result := kept_results.read(file)) is not None}
     missing = [task for file, task in zip(files, tasks, strict=True) if file not in before]
     computed = _computed(function, missing, workers)
     for file in files:
@@ -150,7 +143,7 @@ def in_processes(
             yield before[file][0]
             continue
         result = next(computed)
-        replace_file(file, pickle.dumps((result,)))
+        kept_results.keep(file, result)
         yield result
 
 
@@ -168,34 +161,3 @@ def _computed(
         workers, mp_context=get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
     ) as pool:
         yield from pool.map(function, tasks)
-
-
-def _digest(function: Callable[..., Any], task: object) -> str:
-    """Return what names all that a result depends on."""
-    source = Path(str(sys.modules[function.__module__].__file__)).read_bytes()
-    about = (murmuration.__version__, function.__module__, function.__qualname__, source, task)
-    return hashlib.sha256(pickle.dumps(about)).hexdigest()[:32]
-
-
-class _Data(pickle.Unpickler):
-    """Reads numbers, arrays and what experiments make of them, and nothing that could run."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        named = super().find_class(module, name) if module in sys.modules else None
-        record = isinstance(named, type) and (is_dataclass(named) or issubclass(named, tuple))
-        ours = record and module.startswith(f"{__package__}.")
-        if ours or (module.split(".")[0] == "numpy" and name in _ARRAYS):
-            return named
-        raise pickle.UnpicklingError(f"{module}.{name} is no data")
-
-
-#: By which numpy's arrays, numbers and their types are read.
-_ARRAYS = ("_reconstruct", "ndarray", "dtype", "scalar", "_frombuffer")
-
-
-def _read(file: Path) -> tuple[Any] | None:
-    """Return what was kept, if it was and is data."""
-    try:
-        return _Data(io.BytesIO(file.read_bytes())).load()
-    except Exception:  # not there, or somebody else's: it is computed
-        return None

@@ -1,8 +1,8 @@
 """How an owner's own program asks their agent which responses they would like: "score for me".
 
 A request names a model that the owner's policy lists, a user, and texts; the answer is a score for
-each, by that user's reward as far as the agent tells it (``client.agent.own_scores``). No server
-asks this: the ClientApp forwards no such message.
+each, by that user's reward as far as the agent tells it (``client.agent.own_scores``). Our
+ClientApp forwards no such message; one that a server ships could.
 """
 
 from collections.abc import Sequence

@@ -238,7 +238,9 @@ def test_what_has_left_is_told(server):
     for key, epsilon in ((1, 0.5), (2, 0.5)):
         ledger.add_weights("model", key, [0.25], epsilon)
     ledger.add_weights("other", 2, [0.0], 1.0)
-    assert "Randomized weights of 2 users told by 2 models, epsilon 1.5 of a user." in spent(client)
+    assert "Randomized weights of 2 users told by 2 models, epsilon 1.50 of a user." in spent(
+        client
+    )
     ledger.close()
 
 

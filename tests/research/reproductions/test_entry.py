@@ -1,19 +1,13 @@
 """What entries have in common: choosing rows, means, processes, a bar."""
 
 import math
-import os
-import pickle
 import statistics
-from dataclasses import fields
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from murmuration.research.reproductions import entry as entries
-from murmuration.research.reproductions.alignment.claims import Claim
 from murmuration.research.reproductions.entry import (
-    UNFINISHED,
     Entry,
     Reproduction,
     distinct,
@@ -23,7 +17,6 @@ from murmuration.research.reproductions.entry import (
     tracked,
     where,
 )
-from murmuration.research.reproductions.policies.written import Won
 
 ROWS = [{"a": 1, "b": None}, {"a": 2, "b": "x"}, {"a": 1, "b": "x"}, {"c": True}]
 
@@ -124,30 +117,3 @@ def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     entry([1]).computed(False, None)
     assert not [*tmp_path.iterdir()]
-
-
-class Code:
-    def __reduce__(self):
-        return os.mkdir, (str(self.place),)
-
-
-@pytest.mark.parametrize("damage", ["code", "cut", "empty"])
-def test_a_kept_file_is_data_or_it_is_computed_again(tmp_path, damage):
-    with pytest.raises(KeyboardInterrupt):
-        entry([1, "broken"]).computed(False, tmp_path)
-    (file,) = (tmp_path / UNFINISHED).iterdir()
-    code = Code()
-    code.place = tmp_path / "made by code"
-    content = {"code": pickle.dumps((code,)), "cut": file.read_bytes()[:-9], "empty": b""}
-    file.write_bytes(content[damage])
-    COMPUTED.clear()
-    assert entry([1]).computed(False, tmp_path).rows == [{"sum": 2.0}]
-    assert COMPUTED == [1]
-    assert not code.place.exists()
-
-
-def test_experiments_own_records_are_kept(tmp_path):
-    claim = Claim(*["x"] * len(fields(Claim)))
-    for record in (claim, Won(0.5, 0.25), np.float64(2.0), {Won(1.0, 0.0): [claim]}):
-        (tmp_path / "kept").write_bytes(pickle.dumps((record,)))
-        assert entries._read(tmp_path / "kept") == (record,)
