@@ -22,7 +22,6 @@ Legend: V weights of a user, R texts.
 """
 
 import hashlib
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +32,7 @@ from murmuration.client.agent.ledger import OwnLedger
 from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.escaping import get_logger
 from murmuration.preference.language.checkpoint import digest_of
 from murmuration.preference.language.confined.tokenizer import confined
 from murmuration.preference.language.reward import FILE, SavedReward
@@ -42,7 +42,7 @@ from murmuration.privacy.mechanisms.discrete_laplace import AbsoluteClip, LocalL
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.strategies.protocol.score_query import QUERY, ScoreRequest, reply
 
-log = logging.getLogger("murmuration.agent")
+log = get_logger("murmuration.agent")
 
 #: Of a user's weights: one standard deviation of what they are before any judgement (the ridge of
 #: ``preference.linear.tastes``).
