@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from rich.progress import track
 
 from murmuration.reporting.live.terminal import Terminal
-from murmuration.research.reproductions import kept_results
+from murmuration.research import kept_results
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]

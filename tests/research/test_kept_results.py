@@ -7,9 +7,9 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from murmuration.research.reproductions import kept_results
+from murmuration.research import kept_results
+from murmuration.research.kept_results import decoded, encoded
 from murmuration.research.reproductions.alignment.claims import Claim
-from murmuration.research.reproductions.kept_results import decoded, encoded
 from murmuration.research.reproductions.policies.written import Won
 
 CLAIM = Claim(*["x"] * len(fields(Claim)))
