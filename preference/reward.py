@@ -178,6 +178,11 @@ class RewardModel:
         rows = {"one_user_per_row": True, **declared}
         return self.with_own(self.own_weights(read_judgements(data, self.model, columns, rows)))
 
+    @property
+    def tastes(self) -> int:
+        """V: by how many weights people differ in it."""
+        return len(self.tastes_VD)
+
     def own_weights(self, judgements: Judgements, left_out: LeftOut | None = None) -> np.ndarray:
         """Return how much of each taste one person's judgements say, (V,) float64; it is private.
 

@@ -53,7 +53,6 @@ CLIP = AbsoluteClip(1.0)
 class _Loaded:
     digest: str
     reward: RewardModel | SavedReward
-    tastes: int
 
 
 class OwnScores:
@@ -93,7 +92,7 @@ class OwnScores:
             return self._store.leaving_out(lambda left: model.reward.own_weights(judged, left))
         except Exception as error:
             log.error("score_models: weights could not be computed: %s", type(error).__name__)
-            return np.zeros(model.tastes)
+            return np.zeros(model.reward.tastes)
 
     def answer(self, content: RecordDict) -> RecordDict:
         """Return the scores that are asked for.
@@ -147,10 +146,7 @@ def _loaded(folder: Path, policy: Policy) -> _Loaded:
             reward = RewardModel.load(folder)
     except InputError as error:
         raise InputError(f"score_models: {error}") from None
-    if isinstance(reward, RewardModel):
-        tastes, size = len(reward.tastes_VD), reward.features.dimension
-    else:
-        tastes, size = len(reward.tastes_VH), 0
+    tastes, size = reward.tastes, reward.features.dimension if reward.features else 0
     if not tastes:
         raise InputError(f"score_models: {folder}: {ONE_FOR_ALL}")
     if size * (1 + tastes) > policy.max_dimension:
@@ -160,4 +156,4 @@ def _loaded(folder: Path, policy: Policy) -> _Loaded:
         )
     about = folder / FILE  # how a language model's texts are written down
     described = hashlib.sha256(about.read_bytes()).hexdigest() if about.exists() else ""
-    return _Loaded(digest_of(folder, described), reward, tastes)
+    return _Loaded(digest_of(folder, described), reward)

@@ -188,6 +188,11 @@ class SavedReward:
         return pair_examples(judgements, self.as_features).accuracy(own_K)
 
     @property
+    def tastes(self) -> int:
+        """V."""
+        return len(self.tastes_VH)
+
+    @property
     def as_features(self) -> FeatureMap:
         """Return what each row of the head says of a text, as its features."""
         return _AsFeatures(self)
@@ -280,9 +285,12 @@ def is_language_model(folder: str | os.PathLike) -> bool:
 
 def system_of(path: str | os.PathLike) -> str:
     """Return the system prompt that a saved language model was trained with; empty of none, and of
-    any other base."""
-    folder = Path(path).expanduser()
-    return read_about(folder)["base"].get("system", "") if is_language_model(folder) else ""
+    any other base, or of a folder that will not load."""
+    try:
+        base = read_about(Path(path).expanduser()).get("base")
+    except InputError:
+        return ""
+    return str(base.get("system", "")) if isinstance(base, dict) else ""
 
 
 def read_about(folder: Path) -> dict[str, Any]:
