@@ -136,6 +136,7 @@ class OwnScores:
             coins = self._source.stream("own weights", key)
             drawn_V = mechanism.randomized(self._own[model.digest, key], coins)
             self._ledger.add_weights(model.digest, key, drawn_V, mechanism.epsilon)
+            del self._own[model.digest, key]  # exact, and of no more use
         drawn = self._ledger.weights[model.digest, key]
         return LocalLaplace(CLIP, drawn.epsilon).shrunk(np.array(drawn.weights))
 

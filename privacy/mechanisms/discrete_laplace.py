@@ -175,8 +175,7 @@ class LaplaceSum:
         replay = fingerprint(sum_D, self.std, round_, covers, source)
         charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
         coins = source.stream(f"noise {covers}", round_, charge.attempt)
-        noise_D = [draw(self.scale, coins) for _ in range(len(sum_D))]
-        return sum_D + np.array(noise_D, dtype=np.float64) * self.clip.step
+        return _with_noise(sum_D, self.clip.step, self.scale, coins)
 
 
 @dataclass(frozen=True)
@@ -212,14 +211,19 @@ class LocalLaplace:
         import torch
 
         clipped_V = self.clip.clip_sum(torch.from_numpy(np.array([vector_V], dtype=np.float64)))
-        steps = [
-            int(length) + draw(self.scale, coins)
-            for length in (clipped_V / self.clip.step).tolist()
-        ]
-        return np.array([float(whole * Fraction(self.clip.step)) for whole in steps])
+        return _with_noise(clipped_V.numpy(), self.clip.step, self.scale, coins)
 
     def shrunk(self, randomized_V: np.ndarray) -> np.ndarray:
         """The best linear guess of a vector that is as long as it may be, in any direction: what is
         left of a randomized one is the less, the more of it is noise."""
         signal = self.clip.norm**2 / max(len(randomized_V), 1)
         return randomized_V * (signal / (signal + self.std**2))
+
+
+def _with_noise(
+    values_D: np.ndarray, step: float, scale: Fraction, coins: np.random.Generator
+) -> np.ndarray:
+    """Values on a grid with noise on each, float64: added as whole numbers, however large, so only
+    what is released already is rounded."""
+    steps = [int(whole) + draw(scale, coins) for whole in (values_D / step).tolist()]
+    return np.array([float(whole * Fraction(step)) for whole in steps])

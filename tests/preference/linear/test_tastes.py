@@ -117,6 +117,19 @@ def test_weights_are_bounded_by_the_crowds_loss_whatever_was_judged(scale, judge
     assert objective(v, x_MD.astype(float), y_M, basis_KD.astype(float)) <= crowd * (1 + 1e-6)
 
 
+def test_a_degenerate_basis_is_no_error_which_would_tell_what_was_judged():
+    """Two equal rows so long that the curvature is singular in float64, along one feature."""
+    basis_KD = np.zeros((3, 4), np.float32)
+    basis_KD[1:, 1] = 1e10
+    x_RD, y_R = np.zeros((2, 4), np.float32), np.ones(2, np.float32)
+    x_RD[:, 1] = 1.0
+    assert np.isfinite(tastes.own_weights(x_RD, y_R, basis_KD)).all()
+    update_BE, half_J = np.full((1, 12), np.nan, np.float32), np.array([0, 1], np.int8)
+    places_N, ends_B = np.arange(2), np.array([2])
+    tastes.updates(x_RD, y_R, places_N, ends_B, half_J, basis_KD, 1, 1.0, update_BE)
+    assert np.isfinite(update_BE).all()
+
+
 @pytest.mark.parametrize("chunk_bytes", [1, 200, 2**22])
 def test_equal_to_autograd_for_ragged_users(examples, theta_E, monkeypatch, chunk_bytes):
     monkeypatch.setattr(gradients, "CHUNK_BYTES", chunk_bytes)

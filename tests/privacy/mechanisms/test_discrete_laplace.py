@@ -181,6 +181,17 @@ def test_results_are_on_the_grid_and_spread_as_said():
     assert mechanism.std == pytest.approx(math.sqrt(2.0) * 2.0 / 3.0, rel=1e-6)
 
 
+def test_whole_numbers_are_added_before_anything_is_rounded():
+    """Floats would round the noise first, and so hide a vector of one step from itself."""
+    step, scale = 2.0**-28, Fraction(2**54)
+    one_D = np.full(200, step)
+    noisy_D = discrete_laplace._with_noise(one_D, step, scale, Randomness(8).stream("x"))
+    coins = Randomness(8).stream("x")
+    noise = [discrete_laplace.draw(scale, coins) for _ in one_D]
+    assert noisy_D.tolist() == [float((1 + whole) * Fraction(step)) for whole in noise]
+    assert (noisy_D != one_D + np.array(noise, dtype=np.float64) * step).any()
+
+
 def test_less_of_it_is_left_the_more_is_noise():
     left = [
         LocalLaplace(AbsoluteClip(1.0), epsilon).shrunk(np.ones(1))[0]
