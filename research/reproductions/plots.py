@@ -17,6 +17,14 @@ def line(axes: Any, rows: Rows, x: str, y: str, *style: str, **more: Any) -> Non
     axes.plot([row[x] for row in rows], [row[y] for row in rows], *style, **more)
 
 
+def with_intervals(axes: Any, rows: Rows, x: str, name: str, **more: Any) -> None:
+    """A column's means against another, with their 95 % intervals, none of one seed; keywords are
+    ``Axes.errorbar``'s."""
+    means, wide = ([row[f"{name}_{what}"] for row in rows] for what in ("mean", "interval"))
+    bars = [each or 0.0 for each in wide]
+    axes.errorbar([row[x] for row in rows], means, bars, elinewidth=0.7, capsize=1.5, **more)
+
+
 def against_n(
     rows: Rows,
     *,

@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from murmuration.research.reproductions.plots import against_n, legend_below, line
+from murmuration.research.reproductions.plots import against_n, legend_below, line, with_intervals
 
 
 def test_a_line_is_one_column_against_another():
@@ -11,6 +11,19 @@ def test_a_line_is_one_column_against_another():
     (drawn,) = axes.lines
     assert (list(drawn.get_xdata()), list(drawn.get_ydata())) == ([1, 2], [0.5, 0.25])
     assert (drawn.get_marker(), drawn.get_linestyle(), drawn.get_label()) == ("s", "--", "it")
+
+
+def test_bars_are_intervals_and_one_seed_has_none():
+    axes = Figure().subplots()
+    rows = [
+        {"n": 1, "error_mean": 0.5, "error_interval": 0.1},
+        {"n": 2, "error_mean": 0.25, "error_interval": None},
+    ]
+    with_intervals(axes, rows, "n", "error", fmt="o-", label="it")
+    (drawn,) = axes.containers
+    ends = [segment[:, 1].tolist() for segment in drawn[2][0].get_segments()]
+    assert ends == [[0.4, 0.6], [0.25, 0.25]]
+    assert drawn.get_label() == "it"
 
 
 def test_panels_down_and_across_and_what_belongs_to_all_columns():

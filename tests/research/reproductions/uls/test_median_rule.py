@@ -44,9 +44,40 @@ def test_rows_have_regrets_against_the_best_and_the_rule_is_applied(monkeypatch)
     one, median, verdict = rows
     assert min(one["regret_mean"], median["regret_mean"]) == 0.0
     worst = max(one["loss_mean"], median["loss_mean"]) - min(one["loss_mean"], median["loss_mean"])
-    assert verdict["worst_regret"] == pytest.approx(worst)
-    assert verdict["median_regret"] == pytest.approx(median["regret_mean"])
-    # Of two the median is the best or the worst.
-    assert (verdict["verdict"] == "agrees") == (verdict["best"] == MEDIAN)
+    assert verdict["worst_regret_mean"] == pytest.approx(worst)
+    assert verdict["median_regret_mean"] == pytest.approx(median["regret_mean"])
+    assert verdict["median_regret_interval"] == pytest.approx(median["regret_interval"])
+    assert {verdict["best"], verdict["worst"]} == {1, MEDIAN}
     assert len(median_rule.remarks(rows)) == 1
     assert len(median_rule.plot(rows).axes) == 1
+
+
+@pytest.mark.parametrize(
+    ("own", "verdict"),
+    [
+        ([0.0, 0.1, 0.0], "agrees"),  # of the worst's regret, a fifth of which is 0.2
+        ([0.5, 0.6, 0.5], "DOES NOT AGREE"),
+        ([0.0, 0.0, 0.5], "cannot be told"),
+    ],
+)
+def test_the_rule_looks_at_the_interval(monkeypatch, own, verdict):
+    losses = [{(1.0, 4): 1.0, (1.0, MEDIAN): 1.0 + each, (1.0, 1): 2.0} for each in own]
+    monkeypatch.setattr(median_rule, "in_processes", lambda *given: iter(losses))
+    rows = median_rule.median_rule(
+        group_sizes=(1, 4, MEDIAN), deviations=(0.0,), epsilons=(1.0,), seeds=3
+    )
+    assert (rows[-1]["best"], rows[-1]["worst"], rows[-1]["verdict"]) == (4, 1, verdict)
+    (words,) = median_rule.remarks(rows)
+    assert f"the worst, 1, 1.0000 ± 0.0000: {verdict}" in words
+
+
+def test_one_seed_has_no_interval(monkeypatch):
+    monkeypatch.setattr(
+        median_rule, "in_processes", lambda *given: iter([{(1.0, 1): 1.0, (1.0, MEDIAN): 0.5}])
+    )
+    rows = median_rule.median_rule(
+        group_sizes=(1, MEDIAN), deviations=(0.0,), epsilons=(1.0,), seeds=1
+    )
+    assert rows[-1]["verdict"] == "cannot be told"
+    assert "±" not in median_rule.remarks(rows)[0]
+    assert median_rule.plot(rows).axes
