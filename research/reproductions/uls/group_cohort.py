@@ -320,7 +320,8 @@ def plot(rows: Rows) -> Figure:
         sorted(distinct(pairs, column)) for column in ("epsilon", "group_size", "cohort")
     )
     figure = Figure(figsize=(11.0, 5.0), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=[6.0, 5.0])
+    halves: Any = figure.subfigures(1, 2, width_ratios=[6.0, 5.0])
+    left, right = halves
     maps = left.subplots(-(-len(epsilons) // 2), 2, sharex=True, sharey=True, squeeze=False)
     for axes, epsilon in zip(maps.flat, epsilons, strict=False):
         errors = np.full((len(groups), len(cohorts)), np.nan)
