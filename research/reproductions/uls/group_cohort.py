@@ -333,7 +333,8 @@ def plot(rows: Rows) -> Figure:
             best[compute] = min(best.get(compute, (math.inf, 0, 0)), (errors[i, j], i, j))
         axes.imshow(errors, origin="lower", cmap="viridis_r", aspect="auto")
         for (i, j), value in np.ndenumerate(errors):
-            axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=6, color="0.1")
+            colour = "0.1" if value < (np.nanmin(errors) + np.nanmax(errors)) / 2 else "w"
+            axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=6, color=colour)
         for _, i, j in best.values():
             axes.add_patch(Rectangle((j - 0.46, i - 0.46), 0.92, 0.92, fill=False, lw=1.5))
         axes.set_xticks(range(len(cohorts)), [str(c) for c in cohorts], fontsize=7)
@@ -344,7 +345,8 @@ def plot(rows: Rows) -> Figure:
     axes = right.subplots()
     budgets = [row for row in rows if "compute" in row]
     for name in distinct(budgets, "strategy"):
-        style = {"fmt": "o-", "ms": 3, "lw": 2.0 if name == DOUBLE else 1.0, "label": name}
+        own = {"lw": 2.0, "zorder": 3} if name == DOUBLE else {"lw": 1.0}
+        style = {"fmt": "o-", "ms": 3, "label": name, **own}
         with_intervals(axes, where(budgets, strategy=name), "compute", "regret", **style)
     axes.set_xscale("log", base=2)
     axes.set_xticks(computes := distinct(budgets, "compute")[::2], [f"{c:,}" for c in computes])
