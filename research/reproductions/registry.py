@@ -29,6 +29,7 @@ from murmuration.research.reproductions.policies import (
     chipo_toy,
     finance_ctl_ltc,
     label_private,
+    selfplay_written,
 )
 from murmuration.research.reproductions.ranking import arenas
 from murmuration.research.reproductions.rivals import known_tastes, real_people, tastes
@@ -145,6 +146,10 @@ ENTRIES = {
     "chipo-selfplay": Entry(
         "self-play on preferences that go in circles, from protected judgements: the duality gap",
         of_rows(chipo_selfplay.chipo_selfplay, chipo_selfplay.remarks, chipo_selfplay.plot),
+    ),
+    "chipo-selfplay-lm": Entry(
+        "the same by a small model that writes, beside iterative DPO and losses for rewards",
+        of_rows(selfplay_written.selfplay_written, selfplay_written.remarks, selfplay_written.plot),
     ),
     "finance-ctl-ltc": Entry(
         "a policy that writes, from labels corrupted before or after they are randomized",

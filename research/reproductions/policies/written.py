@@ -62,6 +62,13 @@ class Pairs:
     first_J: np.ndarray
 
 
+def trained(path: str, loss: str, beta: float = BETA) -> LanguageBase:
+    """Return a reference as what a loss trains in it."""
+    lora = {"rank": RANK, "targets": LAYER}
+    of_policy = {"task": "policy", "loss": loss, "beta": beta, "r_max": R_MAX}
+    return LanguageBase(BaseSettings(path, **lora, **of_policy))
+
+
 class Contest:
     """Policies fitted to labels of the same pairs, which answer the same prompts.
 
@@ -88,7 +95,7 @@ class Contest:
             y_R=np.ones(len(pairs.prompts), np.float32),
         )
         # Tokens, and a reference that is computed once: of these labels change, and the loss.
-        self._examples = policy_examples(everything, self._base("dpo"))
+        self._examples = policy_examples(everything, trained(self._path, "dpo"))
         self._examples.refer(np.unique(self._examples.text_JK), together=True)
 
     def won(
@@ -122,7 +129,7 @@ class Contest:
     def _fit(
         self, loss: str, first_J: np.ndarray, flip_probability: float, rate: float = FIT.rate
     ) -> tuple[LanguageBase, np.ndarray]:
-        base, count = self._base(loss), len(first_J)
+        base, count = trained(self._path, loss), len(first_J)
         told = replace(
             self._examples.select(np.arange(count)),
             base=base,
@@ -130,8 +137,3 @@ class Contest:
             flip_J=torch.full((count,), flip_probability, dtype=torch.float64),
         )
         return base, replace(FIT, seed=self._seed, rate=rate)(told)
-
-    def _base(self, loss: str) -> LanguageBase:
-        lora = {"rank": RANK, "targets": LAYER}
-        of_policy = {"task": "policy", "loss": loss, "beta": BETA, "r_max": R_MAX}
-        return LanguageBase(BaseSettings(self._path, **lora, **of_policy))
