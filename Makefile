@@ -48,7 +48,7 @@ test: install
 test-tenth: install
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m tenth --tenth $(TENTH)
 
-test-slow: install
+test-slow: install smollm
 	$(BIN)/python -m pytest -q -m slow
 
 test-deploy: install

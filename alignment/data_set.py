@@ -37,6 +37,7 @@ class Made:
     Attributes:
         reward: SHA-256 of the reward's folder, ``policy`` of the policy; empty of a server's.
         policy_name: of the policy on a hub; empty for a folder.
+        made_from: which file the policy's base was converted from, in a sentence; or empty.
         source: what prompts are, in words that name no folder.
         prompts: how many; ``samples`` answers to each.
         settings: options and their values, as they were given.
@@ -45,6 +46,7 @@ class Made:
     reward: str
     policy: str
     policy_name: str
+    made_from: str
     source: str
     prompts: int
     samples: int

@@ -25,7 +25,7 @@ ROW = {
     "score_rejected": -0.25,
 }
 FOUND = Preferences([ROW] * 3, NOTHING)
-MADE = Made("ab" * 32, "cd" * 32, "", "public prompts", 5, 4, {"pairs": "all", "seed": 0})
+MADE = Made("ab" * 32, "cd" * 32, "", "", "public prompts", 5, 4, {"pairs": "all", "seed": 0})
 
 
 @pytest.fixture

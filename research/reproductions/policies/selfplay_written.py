@@ -72,8 +72,6 @@ TRUTH_KK = np.array(
 )
 KINDS = ("cautious", "daring, plain", "daring, technical")
 UNREADABLE = len(KINDS)
-#: Tokens of an answer.
-LONGEST = 100
 _LABELS, _TRUTH = 1, 2  # of a seed, streams of coins and of what people prefer
 #: An ε, None of true labels, and a method.
 Cell = tuple[float | None, str]
@@ -250,10 +248,11 @@ class Played:
             made = play_against_itself if method == SELF_PLAY else iterative_dpo
             theta_D = made(play, preference, sorted(set(self._asked)), base)
         shares_K = self._shares(base, theta_D, 4)
-        return Written(gap(shares_K), (1.0 + shares_K @ TRUTH_KK @ self._base_K) / 2.0, shares_K)
+        ahead = float(shares_K @ TRUTH_KK @ self._base_K)
+        return Written(gap(shares_K), (1.0 + ahead) / 2.0, shares_K)
 
     def _shares(self, base: LanguageBase, theta_D: np.ndarray, stream: int) -> np.ndarray:
-        """Return shares of kinds among what is written at temperature 1, (K,)."""
+        """Return shares of kinds among what is written, (K,)."""
         put = theta_D if theta_D.size else np.zeros(base.dimension, np.float32)
         base.put(torch.from_numpy(put))
         answers = Writer(base.model, base.texts).write(
@@ -271,7 +270,7 @@ def play_against_itself(
     def examples_of(judgements: Judgements) -> Any:
         return policy_examples(judgements, base)
 
-    return play(preference, prompts, base, examples_of, LONGEST)
+    return play(preference, prompts, base, examples_of, SAMPLING.max_new_tokens)
 
 
 def iterative_dpo(
@@ -280,14 +279,16 @@ def iterative_dpo(
     """Return θ after as many iterations of DPO, each on as many pairs that the policy wrote, of
     which one is preferred with the estimated probability."""
     generator = np.random.default_rng([play.fit.seed, 5])
-    order = generator.permutation(len(prompts)).tolist()
+    order: list[int] = generator.permutation(len(prompts)).tolist()
     asked = [prompts[order[place % len(order)]] for place in range(play.pairs)]
     theta_D = np.zeros(base.dimension, np.float32)
     for iteration in range(play.iterations):
         base.put(torch.from_numpy(theta_D))
         first, other = (
             Writer(base.model, base.texts).write(
-                asked, Sampling(max_new_tokens=LONGEST), (play.fit.seed, 10 + 2 * iteration + which)
+                asked,
+                Sampling(max_new_tokens=SAMPLING.max_new_tokens),
+                (play.fit.seed, 10 + 2 * iteration + which),
             )
             for which in range(2)
         )

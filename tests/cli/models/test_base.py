@@ -98,3 +98,4 @@ def test_synthesize(cli, trained, prompts, tmp_path):
     )  # fmt: skip
     assert (code, lines) == (0, [])
     assert (tmp_path / "data" / "train.jsonl").exists()
+    assert origin((tmp_path / "data" / "README.md").read_text())

@@ -1,6 +1,7 @@
 """Self-play by a model that writes: who is preferred, the gap, what rows and verdicts say."""
 
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice, product
 
 import numpy as np
@@ -63,7 +64,8 @@ def test_kinds_of_written_answers_are_those_of_the_population():
 @pytest.fixture
 def played(language_model, monkeypatch):
     monkeypatch.setattr(written, "LAYER", "1.mlp.down_proj")
-    monkeypatch.setattr(selfplay_written, "LONGEST", 4)
+    monkeypatch.setattr(selfplay_written, "SAMPLING", Sampling(max_new_tokens=4))
+    monkeypatch.setattr(selfplay_written, "Population", partial(Population, users=300))
     sizes = Sizes(pairs=1500, prompts=6, iterations=2, played=8)
     return selfplay_written.Played(language_model("llama"), sizes, 0)
 
@@ -92,23 +94,48 @@ def test_estimates_have_people_s_statements_and_behind_coins_so_many_are_false(p
     assert false == pytest.approx(1 / (1 + np.e), abs=0.04)
     # 0.9 of those who see two kinds prefer as the circle has it, and half of the others.
     texts = {}
-    for one in Population(seed=1000).judgements("train"):
+    for one in Population(users=300, seed=1000).judgements("train"):
         texts |= {one.chosen.text: kind(one.chosen), one.rejected.text: kind(one.rejected)}
     ell = np.array([TRUTH_KK[texts[first], texts[other]] for first, other in true])
     assert (ell[ell != 0] > 0).mean() == pytest.approx(0.9, abs=0.03)
 
 
+@pytest.fixture
+def fitted(language_model, monkeypatch):
+    """Parameters of a policy of each method, by few statements."""
+    monkeypatch.setattr(written, "LAYER", "1.mlp.down_proj")
+    monkeypatch.setattr(selfplay_written, "SAMPLING", Sampling(max_new_tokens=4))
+    monkeypatch.setattr(selfplay_written, "Population", partial(Population, users=60))
+    sizes = Sizes(pairs=40, prompts=2, iterations=2, played=6)
+    shares = []
+
+    def parameters(self, base, theta_D, stream):
+        shares.append(theta_D)
+        return np.eye(4)[UNREADABLE]
+
+    monkeypatch.setattr(selfplay_written.Played, "_shares", parameters)
+    played = selfplay_written.Played(language_model("llama", context=256), sizes, 0)
+
+    def of(method, setting=(0.05, 1.0)):
+        played.written((2.0, method), setting)
+        return shares[-1]
+
+    return of
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_a_policy_moves_and_moves_alike_again(played, method):
-    first, again = (played.written((2.0, method), (0.05, 1.0)) for _ in range(2))
-    np.testing.assert_array_equal(first.shares_K, again.shares_K)
-    assert played.base().gap == pytest.approx(1.6)
+def test_a_policy_moves_alike_again_and_otherwise_with_another_setting(fitted, method):
+    theta_D = fitted(method)
+    assert np.abs(theta_D).max() > 0.01
+    np.testing.assert_array_equal(fitted(method), theta_D)
+    assert (fitted(method, (0.1, 1.0)) != theta_D).any()
+    assert (fitted(method, (0.05, 0.1)) != theta_D).any()
 
 
 def test_iterative_dpo_writes_what_the_estimate_prefers(language_model, monkeypatch):
     """An estimate that likes one word: a policy that begins with any word ends with that one."""
     monkeypatch.setattr(written, "LAYER", "1.mlp.down_proj")
-    monkeypatch.setattr(selfplay_written, "LONGEST", 3)
+    monkeypatch.setattr(selfplay_written, "SAMPLING", Sampling(max_new_tokens=3))
     base = trained(language_model("llama"), "dpo")
 
     def likes(texts):
