@@ -75,7 +75,7 @@ class Plan:
 
     features: Sequence[str] = ("hashing", "minilm", "smollm2")
     epsilons: Sequence[float | None] = (1.0, 3.0, 8.0, None)
-    seeds: int = 3
+    seeds: int = 5
     prompts: int = 300
     best_of: Sequence[int] = (2, 4, 16)
     rounds: int = 200
