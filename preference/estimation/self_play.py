@@ -16,7 +16,7 @@ Labels are looked at for ℓ̂ alone: what happens here is post-processing, and 
 Legend: J pairs, N of a step, K = 2 responses, R texts in a batch, D trained parameters.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -111,7 +111,20 @@ class SelfPlay:
         longest: int,
         progress: Callable[[int, int], None] = lambda *_: None,
     ) -> np.ndarray:
-        """Return θ of the last policy, (D,) float32.
+        """Return θ of the last policy, (D,) float32; otherwise as `iterates`."""
+        *_, theta_D = self.iterates(preference, prompts, base, examples_of, longest, progress)
+        return theta_D
+
+    def iterates(
+        self,
+        preference: GeneralPreference,
+        prompts: Sequence[str],
+        base: LanguageBase,
+        examples_of: Callable[[Judgements], PolicyExamples],
+        longest: int,
+        progress: Callable[[int, int], None] = lambda *_: None,
+    ) -> Iterator[np.ndarray]:
+        """Yield θ of π_2, …, π_{T+1}, (D,) float32; π_1 is the reference.
 
         Args:
             preference: ℓ̂.
@@ -143,7 +156,7 @@ class SelfPlay:
             played = PlayedPairs.from_pairs(pairs, gain_J, former_J, 1.0 / self.iterations)
             theta_D = self.fit(played, start_D=theta_D)
             progress(iteration + 1, self.iterations)
-        return theta_D
+            yield theta_D
 
 
 def _pairs(prompts: Sequence[str], first: Sequence[str], second: Sequence[str]) -> Judgements:

@@ -1,23 +1,27 @@
 """Zhou et al. 2025, Algorithm 3, by a small model that writes, where nobody is best.
 
-Source: "S", Algorithm 3; the paper has no experiment with it. The embedded population's answers are
-of three kinds: cautious ones, daring ones in plain words, and daring ones in technical words. Each
-kind is preferred to the next with probability 0.9, in a circle, so no reward orders them, and to
-mix them evenly is the equilibrium; what cannot be read loses against what can. About 3,000 pairs
-people state who is preferred, behind randomized response (or truly, where no ε is given). From the
-same statements come
+Source: "S", Algorithm 3; the paper has no experiment with it. A small reference answers the
+embedded population's prompts, twice each. Its answers are cautious, daring in plain words, or
+daring in technical words; each kind is preferred to the next with probability 0.9, in a circle, so
+no reward orders them, and to mix them evenly is the equilibrium. What cannot be read loses with
+probability 0.9 against what can. People state whom they prefer, of 1,500 pairs, behind randomized
+response (or truly, where no ε is given). From the same statements come
 
-- self-play as ``--loss selfplay`` has it (`preference.estimation.self_play`);
+- self-play as ``--loss selfplay`` has it (`preference.estimation.self_play`): the last policy,
+  which a run saves, and one drawn from π_1, …, π_T, which is the paper's result;
 - iterative DPO, on the same estimate of the general preference: in as many iterations the policy
-  writes as many pairs, one of each is preferred as the estimate has it, and DPO goes on from there;
+  writes as many pairs, and DPO goes on from it, with it as the reference, and with the estimated
+  chance that the first is preferred as the label;
 - robust DPO and Square-χPO, one pass over all statements: for rewards.
 
 **Each has the step size and β whose gap is least on a seed of its own**, at each ε, out of the same
-four. The gap is that of the shares of kinds among a policy's own answers at temperature 0.5: twice
-by how much the answer that is hardest on the policy is preferred, ℓ in [−1, 1]; 0 of the
-equilibrium. It is exact for these shares, which are counted among a few hundred answers: even of
-the equilibrium itself the greatest of three counted numbers is above 0. Nash-MD is left out: it
-writes from mixtures of two policies.
+four, by the truth and uncharged. Everything is written at temperature 1. The gap is twice by how
+much the kind that is hardest on a policy is preferred to what it writes, ℓ in [−1, 1]; 0 of an even
+mixture that can be read. An opponent of the paper's may answer each prompt with another kind, so
+this is a lower bound of its duality gap; and it is of shares that are counted among a few hundred
+answers, of which the greatest of three differences is above 0 even at the equilibrium. *Ours:*
+kinds, their circle, sizes, and one pass of Adam where the paper has a minimiser. Nash-MD is left
+out: it writes from mixtures of two policies.
 
 Legend: J pairs, R answers, K kinds.
 """
@@ -37,7 +41,8 @@ from murmuration.preference.estimation.general_preference import GeneralPreferen
 from murmuration.preference.estimation.self_play import SelfPlay
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.generation import Sampling, Writer
-from murmuration.preference.language.policies import policy_examples
+from murmuration.preference.language.policies import PolicyExamples, policy_examples
+from murmuration.preference.language.policy_fit import PolicyFit
 from murmuration.research.reproductions.alignment.answers import EXCHANGES, FEW_EXCHANGES
 from murmuration.research.reproductions.alignment.claims import mean_interval
 from murmuration.research.reproductions.bandits.corruption import Corruption
@@ -57,14 +62,21 @@ from murmuration.research.reproductions.policies.written import (
     cautions,
     trained,
 )
-from murmuration.sims.population.population import Answer, Population
+from murmuration.sims.population.population import Population
 from murmuration.sims.population.reading import read, topic_of
 
 SELF_PLAY, ITERATIVE, ROBUST, SQUARE = "self-play", "iterative DPO", "robust DPO", "Square-χPO"
-METHODS = {SELF_PLAY: "selfplay", ITERATIVE: "dpo", ROBUST: "robust-dpo", SQUARE: "square-chipo"}
+DRAWN = "self-play, drawn from all iterations"
+METHODS = {
+    SELF_PLAY: "selfplay",
+    DRAWN: "selfplay",
+    ITERATIVE: "dpo",
+    ROBUST: "robust-dpo",
+    SQUARE: "square-chipo",
+}
 BASE = "the base"
 #: Step size and β.
-SETTINGS = ((0.1, 1.0), (0.3, 1.0), (0.1, 0.1), (0.3, 0.1))
+SETTINGS = ((0.1, 1.0), (0.3, 1.0), (0.3, 0.35), (0.3, 0.1))
 Setting = tuple[float, float]
 #: ℓ of a kind over a kind; the last is what cannot be read.
 TRUTH_KK = np.array(
@@ -81,7 +93,7 @@ Cell = tuple[float | None, str]
 class Sizes:
     """Of one seed."""
 
-    pairs: int = 3000
+    pairs: int = 1500
     prompts: int = 500
     iterations: int = 8
     played: int = 256
@@ -176,25 +188,24 @@ def tuning(cell: Cell, settings: Sequence[Setting], gaps: Sequence[float]) -> li
     ]
 
 
-def kind(answer: Answer) -> int:
-    """Return which of `KINDS` an answer of the population is."""
-    daring, _, technical = answer.axes
-    return 0 if daring < 0 else 1 + int(technical > 0)
-
-
 def kinds(prompts: Sequence[str], answers: Sequence[str]) -> np.ndarray:
     """Return kinds of written answers, (R,); `UNREADABLE` among them."""
     result = []
     for prompt, answer in zip(prompts, answers, strict=True):
         topic = topic_of(prompt)
         axes = None if topic is None else read(topic, answer).axes
-        result.append(UNREADABLE if axes is None else kind(Answer(answer, axes)))
+        result.append(UNREADABLE if axes is None else 0 if axes[0] < 0 else 1 + int(axes[2] > 0))
     return np.array(result)
 
 
+def shares(prompts: Sequence[str], answers: Sequence[str]) -> np.ndarray:
+    """Return shares of kinds among written answers, (K,)."""
+    return np.bincount(kinds(prompts, answers), minlength=len(TRUTH_KK)) / len(prompts)
+
+
 def gap(shares_K: np.ndarray) -> float:
-    """Return the duality gap of a policy that writes kinds with these shares: both ends are alike,
-    since ℓ(b, a) = −ℓ(a, b), and the best answer is of one kind."""
+    """Return the gap of a policy that writes kinds with these shares, against opponents that write
+    kinds whatever is asked: both ends are alike, as ℓ(b, a) = −ℓ(a, b); the best is one kind."""
     return 2.0 * float((TRUTH_KK @ shares_K).max())
 
 
@@ -203,21 +214,16 @@ class Played:
 
     def __init__(self, path: str, sizes: Sizes, seed: int) -> None:
         self._path, self._sizes, self._seed = path, sizes, seed
-        population, generator = Population(seed=1000 + seed), np.random.default_rng([seed, 0])
-        given = list(population.judgements("train"))
-        some = [given[place] for place in generator.choice(len(given), sizes.pairs, replace=False)]
-        self._asked = [one.prompt for one in some]
-        coins_J = generator.random(sizes.pairs) < 0.5
-        pairs = [
-            (one.chosen, one.rejected)[:: 1 if coin else -1]
-            for one, coin in zip(some, coins_J, strict=True)
-        ]
-        self._shown = [(first.text, other.text) for first, other in pairs]
-        ell_J = TRUTH_KK[[kind(first) for first, _ in pairs], [kind(other) for _, other in pairs]]
+        prompts = list(Population(seed=1000 + seed).prompts("train", sizes.pairs + sizes.prompts))
+        self._asked, self._prompts = prompts[: sizes.pairs], prompts[sizes.pairs :]
+        base = trained(path, METHODS[SELF_PLAY])
+        first, other = (self._answers(base, None, self._asked, stream) for stream in (0, 1))
+        self._shown = list(zip(first, other, strict=True))
+        ell_J = TRUTH_KK[kinds(self._asked, first), kinds(self._asked, other)]
         drawn_J = np.random.default_rng([seed, _TRUTH]).random(sizes.pairs)
         self._first_J = drawn_J < (1.0 + ell_J) / 2.0
-        self._prompts = list(population.prompts("train", sizes.prompts))
-        self._base_K = self._shares(trained(path, "dpo"), np.zeros(0, np.float32), 3)
+        self._base_K = shares(self._prompts, self._answers(base, None, self._prompts, 2))
+        self._played: dict[tuple[float | None, Setting], tuple[Written, Written]] = {}
 
     def base(self) -> Written:
         """Return what the base writes."""
@@ -226,83 +232,115 @@ class Played:
     def written(self, cell: Cell, setting: Setting) -> Written:
         """Return what a policy writes that a method made of statements at an ε."""
         epsilon, method = cell
-        first_J, flip = self._first_J, 0.0
-        if epsilon is not None:
-            coins = Corruption(epsilon=epsilon)
-            generator = np.random.default_rng([self._seed, _LABELS])
-            first_J, flip = coins.stated(first_J, generator), coins.flip_probability
-        rate, beta = setting
-        base = trained(self._path, METHODS[method], beta)
-        fit = replace(FIT, seed=self._seed, rate=rate)
-        if method in (ROBUST, SQUARE):
+        if method in (SELF_PLAY, DRAWN):
+            known = (epsilon, setting)
+            if known not in self._played:
+                self._played[known] = self._self_play(epsilon, setting)
+            return self._played[known][method == DRAWN]
+        base, fit = self._fit(method, setting)
+        if method == ITERATIVE:
+            theta_D = iterative_dpo(
+                SelfPlay(self._sizes.iterations, self._sizes.played, fit),
+                self._estimate(epsilon),
+                self._asked,
+                base,
+            )
+        else:
+            first_J, flip = self._stated(epsilon)
             told = policy_examples(_judgements(self._asked, self._shown, first_J), base)
             flip_J = torch.full((len(first_J),), flip, dtype=torch.float64)
             theta_D = fit(replace(told, flip_J=flip_J))
-        else:
-            stated = [
-                pair[:: 1 if first else -1]
-                for pair, first in zip(self._shown, first_J, strict=True)
-            ]
-            preference = GeneralPreference.fit(stated, np.full(len(stated), 1.0 - 2.0 * flip))
-            play = SelfPlay(self._sizes.iterations, self._sizes.played, fit)
-            made = play_against_itself if method == SELF_PLAY else iterative_dpo
-            theta_D = made(play, preference, sorted(set(self._asked)), base)
-        shares_K = self._shares(base, theta_D, 4)
+        return self._of(self._answers(base, theta_D, self._prompts, 3))
+
+    def _self_play(self, epsilon: float | None, setting: Setting) -> tuple[Written, Written]:
+        """Return what the last policy writes, and what one that is drawn from π_1, …, π_T does."""
+        base, fit = self._fit(SELF_PLAY, setting)
+        play = SelfPlay(self._sizes.iterations, self._sizes.played, fit)
+        later = play.iterates(
+            self._estimate(epsilon),
+            self._asked,
+            base,
+            lambda judgements: policy_examples(judgements, base),
+            SAMPLING.max_new_tokens,
+        )
+        *iterates, last_D = [np.zeros(base.dimension, np.float32), *later]
+        drawn = [""] * len(self._prompts)
+        for place, theta_D in enumerate(iterates):
+            asked = self._prompts[place :: len(iterates)]
+            drawn[place :: len(iterates)] = self._answers(base, theta_D, asked, 4 + place)
+        return self._of(self._answers(base, last_D, self._prompts, 3)), self._of(drawn)
+
+    def _fit(self, method: str, setting: Setting) -> tuple[LanguageBase, PolicyFit]:
+        rate, beta = setting
+        base = trained(self._path, METHODS[method], beta)
+        return base, replace(FIT, seed=self._seed, rate=rate)
+
+    def _stated(self, epsilon: float | None) -> tuple[np.ndarray, float]:
+        """Return whether the first is stated to be preferred, (J,), and the chance of a flip."""
+        if epsilon is None:
+            return self._first_J, 0.0
+        coins = Corruption(epsilon=epsilon)
+        generator = np.random.default_rng([self._seed, _LABELS])
+        return coins.stated(self._first_J, generator), coins.flip_probability
+
+    def _estimate(self, epsilon: float | None) -> GeneralPreference:
+        first_J, flip = self._stated(epsilon)
+        stated = [
+            (one, other) if first else (other, one)
+            for (one, other), first in zip(self._shown, first_J, strict=True)
+        ]
+        return GeneralPreference.fit(stated, np.full(len(stated), 1.0 - 2.0 * flip))
+
+    def _of(self, answers: Sequence[str]) -> Written:
+        shares_K = shares(self._prompts, answers)
         ahead = float(shares_K @ TRUTH_KK @ self._base_K)
         return Written(gap(shares_K), (1.0 + ahead) / 2.0, shares_K)
 
-    def _shares(self, base: LanguageBase, theta_D: np.ndarray, stream: int) -> np.ndarray:
-        """Return shares of kinds among what is written, (K,)."""
-        put = theta_D if theta_D.size else np.zeros(base.dimension, np.float32)
-        base.put(torch.from_numpy(put))
-        answers = Writer(base.model, base.texts).write(
-            self._prompts, SAMPLING, (self._seed, stream)
-        )
-        counts_K = np.bincount(kinds(self._prompts, answers), minlength=len(TRUTH_KK))
-        return counts_K / counts_K.sum()
-
-
-def play_against_itself(
-    play: SelfPlay, preference: GeneralPreference, prompts: Sequence[str], base: LanguageBase
-) -> np.ndarray:
-    """Return θ of the product's self-play."""
-
-    def examples_of(judgements: Judgements) -> Any:
-        return policy_examples(judgements, base)
-
-    return play(preference, prompts, base, examples_of, SAMPLING.max_new_tokens)
+    def _answers(
+        self, base: LanguageBase, theta_D: np.ndarray | None, prompts: Sequence[str], stream: int
+    ) -> list[str]:
+        """Return what is written at temperature 1; without θ by the reference."""
+        put_D = np.zeros(base.dimension, np.float32) if theta_D is None else theta_D
+        base.put(torch.from_numpy(put_D))
+        sampling = Sampling(max_new_tokens=SAMPLING.max_new_tokens)
+        return Writer(base.model, base.texts).write(prompts, sampling, (self._seed, 10 + stream))
 
 
 def iterative_dpo(
     play: SelfPlay, preference: GeneralPreference, prompts: Sequence[str], base: LanguageBase
 ) -> np.ndarray:
-    """Return θ after as many iterations of DPO, each on as many pairs that the policy wrote, of
-    which one is preferred with the estimated probability."""
+    """Return θ after as many iterations of DPO as ``play`` has, each from the policy before, which
+    is its reference, on as many pairs that this policy wrote."""
     generator = np.random.default_rng([play.fit.seed, 5])
     order: list[int] = generator.permutation(len(prompts)).tolist()
     asked = [prompts[order[place % len(order)]] for place in range(play.pairs)]
+    sampling = Sampling(max_new_tokens=SAMPLING.max_new_tokens)
     theta_D = np.zeros(base.dimension, np.float32)
     for iteration in range(play.iterations):
         base.put(torch.from_numpy(theta_D))
         first, other = (
-            Writer(base.model, base.texts).write(
-                asked,
-                Sampling(max_new_tokens=SAMPLING.max_new_tokens),
-                (play.fit.seed, 10 + 2 * iteration + which),
-            )
-            for which in range(2)
+            Writer(base.model, base.texts).write(asked, sampling, (play.fit.seed, 100 + stream))
+            for stream in (2 * iteration, 2 * iteration + 1)
         )
         likely_J = (1.0 + preference(first, other)) / 2.0
-        first_J = generator.random(len(asked)) < likely_J
-        pairs = _judgements(asked, list(zip(first, other, strict=True)), first_J)
-        theta_D = play.fit(policy_examples(pairs, base), start_D=theta_D)
+        pairs = _judgements(asked, list(zip(first, other, strict=True)), likely_J)
+        theta_D = play.fit(_from(policy_examples(pairs, base), theta_D), start_D=theta_D)
     return theta_D
+
+
+def _from(examples: PolicyExamples, theta_D: np.ndarray) -> PolicyExamples:
+    """Return examples whose reference is the policy at θ."""
+    examples = examples.in_public()
+    ratio_JK = examples.ratios(torch.from_numpy(theta_D)).numpy()
+    moved_T = np.array(examples.reference_T)
+    moved_T[examples.text_JK] += ratio_JK
+    return replace(examples, reference_T=moved_T)
 
 
 def _judgements(
     prompts: Sequence[str], pairs: Sequence[tuple[str, str]], first_J: np.ndarray
 ) -> Judgements:
-    """Statements, each of a user of its own."""
+    """Statements, or chances, that the first is preferred, each of a user of its own."""
     return Judgements(
         user_ids=tuple(map(str, range(len(prompts)))),
         start_U=np.arange(len(prompts) + 1),

@@ -1,22 +1,21 @@
 """Self-play by a model that writes: who is preferred, the gap, what rows and verdicts say."""
 
 from contextlib import contextmanager
-from functools import partial
 from itertools import islice, product
 
 import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.estimation.general_preference import GeneralPreference
 from murmuration.preference.estimation.self_play import SelfPlay
 from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.policies import policy_examples
 from murmuration.preference.language.policy_fit import PolicyFit
 from murmuration.research.reproductions.policies import selfplay_written, written
 from murmuration.research.reproductions.policies.selfplay_written import (
     BASE,
+    DRAWN,
     METHODS,
-    SELF_PLAY,
     SETTINGS,
     TRUTH_KK,
     UNREADABLE,
@@ -24,11 +23,11 @@ from murmuration.research.reproductions.policies.selfplay_written import (
     Written,
     gap,
     iterative_dpo,
-    kind,
     kinds,
 )
 from murmuration.research.reproductions.policies.written import TUNING_SEED, trained
 from murmuration.sims.population.population import Population
+from murmuration.sims.population.reading import topic_of
 
 
 def test_preferences_go_in_a_circle_that_an_even_mixture_balances():
@@ -53,7 +52,9 @@ def test_kinds_of_written_answers_are_those_of_the_population():
     given = list(islice(Population(seed=3).judgements("train"), 200))
     answers = [one.chosen for one in given]
     found = kinds([one.prompt for one in given], [answer.text for answer in answers])
-    assert found.tolist() == [kind(answer) for answer in answers]
+    daring_R = np.array([answer.axes[0] > 0 for answer in answers])
+    technical_R = np.array([answer.axes[2] > 0 for answer in answers])
+    np.testing.assert_array_equal(found, np.where(daring_R, 1 + technical_R, 0))
     assert set(found.tolist()) == {0, 1, 2}
     assert kinds([given[0].prompt, "What is this?"], ["no sense", answers[0].text]).tolist() == [
         UNREADABLE,
@@ -63,73 +64,96 @@ def test_kinds_of_written_answers_are_those_of_the_population():
 
 @pytest.fixture
 def played(language_model, monkeypatch):
+    """Whose answers are the population's own, of random kinds, and no model's."""
     monkeypatch.setattr(written, "LAYER", "1.mlp.down_proj")
-    monkeypatch.setattr(selfplay_written, "SAMPLING", Sampling(max_new_tokens=4))
-    monkeypatch.setattr(selfplay_written, "Population", partial(Population, users=300))
-    sizes = Sizes(pairs=1500, prompts=6, iterations=2, played=8)
-    return selfplay_written.Played(language_model("llama"), sizes, 0)
+    texts = [
+        (one.prompt, answer.text)
+        for one in islice(Population(seed=1000).judgements("train"), 3000)
+        for answer in (one.chosen, one.rejected)
+    ]
+    by_topic = {}
+    for prompt, text in texts:
+        by_topic.setdefault(topic_of(prompt), []).append(text)
+    asked = []
+
+    def answers(self, base, theta_D, prompts, stream):
+        asked.append(theta_D)
+        generator = np.random.default_rng(stream)
+        return [str(generator.choice(by_topic[topic_of(prompt)])) for prompt in prompts]
+
+    monkeypatch.setattr(selfplay_written.Played, "_answers", answers)
+    result = selfplay_written.Played(language_model("llama", context=256), Sizes(1500, 40, 2, 8), 0)
+    result.asked = asked
+    return result
 
 
-def test_estimates_have_people_s_statements_and_behind_coins_so_many_are_false(played, monkeypatch):
+def test_people_prefer_in_a_circle_and_behind_coins_so_many_statements_are_false(
+    played, monkeypatch
+):
     told = []
 
     class Estimate:
         @staticmethod
         def fit(shown, contrast_N):
             told.append((shown, contrast_N))
-            return GeneralPreference.fit(shown, contrast_N)
 
     monkeypatch.setattr(selfplay_written, "GeneralPreference", Estimate)
-    monkeypatch.setattr(
-        selfplay_written, "play_against_itself", lambda *given: np.zeros(given[-1].dimension, "f4")
-    )
     for epsilon in (None, 1.0):
-        found = played.written((epsilon, SELF_PLAY), (0.1, 1.0))
-        assert found.shares_K[UNREADABLE] == 1.0  # this network says nothing
-        assert (found.gap, found.wins) == (pytest.approx(1.6), pytest.approx(0.5))
+        played._estimate(epsilon)
     (true, sure_N), (stated, contrast_N) = told
     assert set(sure_N) == {1.0}
     np.testing.assert_allclose(contrast_N, np.tanh(0.5))
     false = np.mean([one != other for one, other in zip(true, stated, strict=True)])
     assert false == pytest.approx(1 / (1 + np.e), abs=0.04)
-    # 0.9 of those who see two kinds prefer as the circle has it, and half of the others.
-    texts = {}
-    for one in Population(users=300, seed=1000).judgements("train"):
-        texts |= {one.chosen.text: kind(one.chosen), one.rejected.text: kind(one.rejected)}
-    ell = np.array([TRUTH_KK[texts[first], texts[other]] for first, other in true])
-    assert (ell[ell != 0] > 0).mean() == pytest.approx(0.9, abs=0.03)
+    # 0.9 of those who see two kinds prefer as the circle has it, along each of its edges.
+    first_J, other_J = (kinds(played._asked, [pair[k] for pair in true]) for k in (0, 1))
+    for better, worse in ((0, 1), (1, 2), (2, 0)):
+        right = ((first_J == better) & (other_J == worse)).sum()
+        wrong = ((first_J == worse) & (other_J == better)).sum()
+        assert right + wrong > 100
+        assert right / (right + wrong) == pytest.approx(0.9, abs=0.06)
 
 
 @pytest.fixture
 def fitted(language_model, monkeypatch):
-    """Parameters of a policy of each method, by few statements."""
+    """Parameters of which a policy of each method writes, by few statements."""
     monkeypatch.setattr(written, "LAYER", "1.mlp.down_proj")
     monkeypatch.setattr(selfplay_written, "SAMPLING", Sampling(max_new_tokens=4))
-    monkeypatch.setattr(selfplay_written, "Population", partial(Population, users=60))
-    sizes = Sizes(pairs=40, prompts=2, iterations=2, played=6)
-    shares = []
+    wrote = []
+    original = selfplay_written.Played._answers
 
-    def parameters(self, base, theta_D, stream):
-        shares.append(theta_D)
-        return np.eye(4)[UNREADABLE]
+    def answers(self, base, theta_D, prompts, stream):
+        wrote.append(theta_D)
+        return original(self, base, theta_D, prompts, stream)
 
-    monkeypatch.setattr(selfplay_written.Played, "_shares", parameters)
-    played = selfplay_written.Played(language_model("llama", context=256), sizes, 0)
+    monkeypatch.setattr(selfplay_written.Played, "_answers", answers)
+    played = selfplay_written.Played(language_model("llama", context=256), Sizes(40, 4, 2, 6), 0)
 
     def of(method, setting=(0.05, 1.0)):
-        played.written((2.0, method), setting)
-        return shares[-1]
+        wrote.clear()
+        found = played.written((2.0, method), setting)
+        played._played.clear()
+        assert found.gap == pytest.approx(1.6)  # this network says nothing that can be read
+        return list(wrote)
 
     return of
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_policy_moves_alike_again_and_otherwise_with_another_setting(fitted, method):
-    theta_D = fitted(method)
+    theta_D = fitted(method)[-1]
     assert np.abs(theta_D).max() > 0.01
-    np.testing.assert_array_equal(fitted(method), theta_D)
-    assert (fitted(method, (0.1, 1.0)) != theta_D).any()
-    assert (fitted(method, (0.05, 0.1)) != theta_D).any()
+    np.testing.assert_array_equal(fitted(method)[-1], theta_D)
+    assert (fitted(method, (0.1, 1.0))[-1] != theta_D).any()
+    assert (fitted(method, (0.05, 0.1))[-1] != theta_D).any()
+
+
+def test_a_drawn_policy_is_one_of_those_that_played(fitted):
+    """Each writes its share: the reference, and the policy after each iteration but the last."""
+    *iterates, last_D = fitted(DRAWN)
+    assert len(iterates) == 2
+    assert not iterates[0].any()
+    assert (iterates[1] != last_D).any()
 
 
 def test_iterative_dpo_writes_what_the_estimate_prefers(language_model, monkeypatch):
@@ -154,6 +178,20 @@ def test_iterative_dpo_writes_what_the_estimate_prefers(language_model, monkeypa
         return likes(writer.write(prompts * 100, Sampling(max_new_tokens=3), 9)).mean()
 
     assert liked(theta_D) > 1.3 * liked(np.zeros_like(theta_D)) > 0
+
+
+def test_iterations_begin_where_the_one_before_ended(language_model, monkeypatch):
+    """At the policy that is the reference all ratios are one, and a step from it is one from it."""
+    monkeypatch.setattr(written, "LAYER", "1.mlp.down_proj")
+    base = trained(language_model("llama"), "dpo")
+    pairs = selfplay_written._judgements(
+        ["what now ?"] * 3, [("save it .", "buy today !")] * 3, np.full(3, 0.8)
+    )
+    theta_D = np.random.default_rng(0).standard_normal(base.dimension).astype("f4")
+    examples = policy_examples(pairs, base)
+    moved = selfplay_written._from(examples, theta_D)
+    assert np.abs(examples.ratios(torch.from_numpy(theta_D)).numpy()).max() > 0.01
+    np.testing.assert_allclose(moved.ratios(torch.from_numpy(theta_D)).numpy(), 0.0, atol=1e-5)
 
 
 @contextmanager
@@ -201,7 +239,7 @@ def test_each_method_has_its_own_setting_of_another_seed_and_verdicts_are_by_int
         assert (row["step"], row["beta"]) == own_setting((row["epsilon"], row["method"]))
     said = selfplay_written.remarks(rows)
     assert (
-        "iterative DPO 0.31 ± 0.02 (wins 60%, 10% unreadable; self-play has less, +0.10)" in said[0]
+        "iterative DPO 0.41 ± 0.02 (wins 60%, 10% unreadable; self-play has less, +0.20)" in said[0]
     )
     assert said[-2].endswith("beside it self-play has more, -0.06.")
     assert "± is Student's" in said[-1]
