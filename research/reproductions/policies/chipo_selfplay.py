@@ -21,9 +21,10 @@ clip of eq. 11 is idle; the class of preferences is all antisymmetric tables wit
 
 Rivals, on the same ℓ̂: iterative DPO (each iteration fits Bradley–Terry rewards to ℓ̂ on pairs of
 π_t, and starts from π_t) and mirror descent towards a Nash equilibrium (Nash-MD: each step from a
-mixture of π_t with the reference). Both are exact, have steps of s/√T, and are shown as their last
-iterate, which is how they are meant, and as the mean of all. For each of the three s is the best of
-four at the largest T, on other seeds, without privacy.
+mixture of π_t with the reference). Both are exact, without coins, where self-play draws its
+opponent; they have steps of s/√T, and are shown as their last iterate, which is how they are meant,
+and as the mean of all. Each of the five has the s of its own, the best of eight at the largest T,
+on other seeds, without privacy.
 
 Whether the gap falls with iterations, and whose is smaller, is said by a rule: yes or no where
 Student's 95 % interval of the mean paired difference over seeds leaves zero out, else undecided.
@@ -48,7 +49,7 @@ _GROUPS = ((0.4, (0, 1, 2, 3)), (0.35, (1, 2, 0, 3)), (0.25, (2, 0, 1, 3)))
 _SURE = 0.9  # how often a person states what their group prefers
 REFERENCE_A = np.array([0.5, 0.2, 0.1, 0.2])
 GRID = np.linspace(-1.0, 1.0, 21)
-SCALES = (0.1, 0.3, 1.0, 3.0)
+SCALES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 #: How a judgement is protected, and its ε.
 CHANNELS = (("none", math.inf), ("central", 1.0), ("central", 0.1), ("local", 1.0), ("local", 0.3))
 SELF_PLAY, DPO, NASH = "self-play", "iterative DPO", "Nash-MD"
@@ -198,20 +199,19 @@ def chipo_selfplay(
     tuning_RAA = np.stack(
         [estimated(*judged(n, seed), "none", math.inf, seed) for seed in range(1000, 1000 + seeds)]
     )
-    scales = [
-        min(SCALES, key=lambda s, run=run: _first_gap(run(tuning_RAA, most, s, 1)))
-        for run in ALGORITHMS
-    ]
+    scales = own_scales(tuning_RAA, most)
     tasks = [(channel, count) for channel in CHANNELS for count in iterations]
     gap_R: dict[tuple[Any, ...], np.ndarray] = {}
     for (channel, epsilon), count in tracked(tasks, "playing", len(tasks)):
         ell_RAA = np.stack(
             [estimated(*judged(n, seed), channel, epsilon, seed) for seed in range(seeds)]
         )
-        for run, scale in zip(ALGORITHMS, scales, strict=True):
-            for name, policy_RA in run(ell_RAA, count, scale, 0).items():
-                gap_R[channel, epsilon, name, scale, count] = duality_gap(policy_RA)
-    own = scales[0]
+        for run, scale_of in scales:
+            for scale in sorted(set(scale_of.values())):
+                for name, policy_RA in run(ell_RAA, count, scale, 0).items():
+                    if scale_of[name] == scale:
+                        gap_R[channel, epsilon, name, scale, count] = duality_gap(policy_RA)
+    own = scales[0][1][SELF_PLAY]
     return [
         {
             "channel": channel,
@@ -229,9 +229,18 @@ def chipo_selfplay(
     ]
 
 
-def _first_gap(policies: dict[str, np.ndarray]) -> float:
-    """Return the mean gap of the policy that an algorithm is meant to give."""
-    return float(duality_gap(next(iter(policies.values()))).mean())
+def own_scales(ell_RAA: np.ndarray, iterations: int) -> list[tuple[Algorithm, dict[str, float]]]:
+    """Return, for each algorithm, which scale each of the policies that it gives has the least mean
+    gap with."""
+    result = []
+    for run in ALGORITHMS:
+        found = {scale: run(ell_RAA, iterations, scale, 1) for scale in SCALES}
+        gaps = {
+            name: {s: duality_gap(policies[name]).mean() for s, policies in found.items()}
+            for name in found[SCALES[0]]
+        }
+        result.append((run, {name: min(by_s, key=by_s.__getitem__) for name, by_s in gaps.items()}))
+    return result
 
 
 def _paired(name: str, other_R: np.ndarray, gap_R: np.ndarray) -> dict[str, float | None]:
@@ -271,7 +280,14 @@ def remarks(rows: Rows) -> list[str]:
             f"{channel}{at}: self-play's gap goes from {first['gap_mean']:.3f} to "
             f"{own['gap_mean']:.3f} in {most:,} iterations (falls: {falls}); {rivals}."
         )
-    return result
+    scales = {row["algorithm"]: row["scale"] for row in rows}
+    at_an_end = [name for name, scale in scales.items() if scale in (SCALES[0], SCALES[-1])]
+    return [
+        *result,
+        "Steps: "
+        + ", ".join(f"{name} {scale:g}" for name, scale in scales.items())
+        + f"; at an end of those tried: {', '.join(at_an_end) or 'none'}.",
+    ]
 
 
 _STYLES = {

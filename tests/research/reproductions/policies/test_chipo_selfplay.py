@@ -116,11 +116,27 @@ def test_privacy_costs_and_iterations_help(rows):
 
 def test_remarks_and_plot(rows):
     texts = chipo_selfplay.remarks(rows)
-    assert len(texts) == len(chipo_selfplay.CHANNELS)
+    assert len(texts) == len(chipo_selfplay.CHANNELS) + 1
+    assert texts[-1].startswith("Steps: self-play ")
     assert texts[0].startswith("none: self-play's gap goes from ")
     assert all(name in texts[3] for name in (DPO, DPO + MEAN, NASH, NASH + MEAN, "ε = 1"))
     panels = chipo_selfplay.plot(rows).axes
     assert [len(axes.lines) for axes in panels] == [5] * 5
+
+
+def test_each_policy_has_the_scale_of_its_own(monkeypatch):
+    """Also one that is not the first that its algorithm gives."""
+
+    def run(ell_RAA, iterations, scale, seed):
+        def mixed(best):
+            share = 1.0 / (1.0 + abs(math.log(scale / best)))
+            even_A = np.array([1.0, 1.0, 1.0, 0.0]) / 3
+            return (share * even_A + (1 - share) * np.eye(4)[3])[None]
+
+        return {"last": mixed(0.3), "mean": mixed(10.0)}
+
+    monkeypatch.setattr(chipo_selfplay, "ALGORITHMS", (run,))
+    assert chipo_selfplay.own_scales(TRUTH_RAA, 3) == [(run, {"last": 0.3, "mean": 10.0})]
 
 
 def test_the_rule():
