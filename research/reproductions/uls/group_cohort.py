@@ -15,7 +15,7 @@ differences of the same seed, averaged over ε and budgets:
 1. it does well, that is better than random, max cohort and max group size: *agrees* where the
    interval of its regret less theirs is below zero, *does not agree* where it is above, *cannot be
    told* between; the same by ε;
-2. it "performs as well as the oracle strategy for most compute budgets": a budget agrees where its
+2. it does as well as the oracle at most budgets: a budget agrees where its
    regret less the oracle's is less than a fifth of random's regret, beyond the interval of the
    difference, and does not where it is more. The claim *agrees* where more than half of the budgets
    that have a choice do, *does not agree* where at least half do not, *cannot be told* between.
