@@ -234,10 +234,10 @@ def own_scales(ell_RAA: np.ndarray, iterations: int) -> list[tuple[Algorithm, di
     gap with."""
     result = []
     for run in ALGORITHMS:
-        found = {scale: run(ell_RAA, iterations, scale, 1) for scale in SCALES}
+        policies_of = {scale: run(ell_RAA, iterations, scale, 1) for scale in SCALES}
         gaps = {
-            name: {s: duality_gap(policies[name]).mean() for s, policies in found.items()}
-            for name in found[SCALES[0]]
+            name: {s: duality_gap(policies[name]).mean() for s, policies in policies_of.items()}
+            for name in policies_of[SCALES[0]]
         }
         result.append((run, {name: min(by_s, key=by_s.__getitem__) for name, by_s in gaps.items()}))
     return result

@@ -91,7 +91,7 @@ Cell = tuple[float | None, str]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of one seed."""
+    """Numbers of one seed."""
 
     pairs: int = 1500
     prompts: int = 500
@@ -100,7 +100,7 @@ class Sizes:
 
 
 class Written(NamedTuple):
-    """Of a policy's answers: the gap, how often they are preferred to the base's, and shares."""
+    """A policy's answers: the gap, how often they are preferred to the base's, and shares."""
 
     gap: float
     wins: float
@@ -247,9 +247,9 @@ class Played:
             )
         else:
             first_J, flip = self._stated(epsilon)
-            told = policy_examples(_judgements(self._asked, self._shown, first_J), base)
+            examples = policy_examples(_judgements(self._asked, self._shown, first_J), base)
             flip_J = torch.full((len(first_J),), flip, dtype=torch.float64)
-            theta_D = fit(replace(told, flip_J=flip_J))
+            theta_D = fit(replace(examples, flip_J=flip_J))
         return self._of(self._answers(base, theta_D, self._prompts, 3))
 
     def _self_play(self, epsilon: float | None, setting: Setting) -> tuple[Written, Written]:
@@ -266,8 +266,8 @@ class Played:
         *iterates, last_D = [np.zeros(base.dimension, np.float32), *later]
         drawn = [""] * len(self._prompts)
         for place, theta_D in enumerate(iterates):
-            asked = self._prompts[place :: len(iterates)]
-            drawn[place :: len(iterates)] = self._answers(base, theta_D, asked, 4 + place)
+            prompts = self._prompts[place :: len(iterates)]
+            drawn[place :: len(iterates)] = self._answers(base, theta_D, prompts, 4 + place)
         return self._of(self._answers(base, last_D, self._prompts, 3)), self._of(drawn)
 
     def _fit(self, method: str, setting: Setting) -> tuple[LanguageBase, PolicyFit]:
@@ -313,17 +313,17 @@ def iterative_dpo(
     is its reference, on as many pairs that this policy wrote."""
     generator = np.random.default_rng([play.fit.seed, 5])
     order: list[int] = generator.permutation(len(prompts)).tolist()
-    asked = [prompts[order[place % len(order)]] for place in range(play.pairs)]
+    repeated = [prompts[order[place % len(order)]] for place in range(play.pairs)]
     sampling = Sampling(max_new_tokens=SAMPLING.max_new_tokens)
     theta_D = np.zeros(base.dimension, np.float32)
     for iteration in range(play.iterations):
         base.put(torch.from_numpy(theta_D))
         first, other = (
-            Writer(base.model, base.texts).write(asked, sampling, (play.fit.seed, 100 + stream))
+            Writer(base.model, base.texts).write(repeated, sampling, (play.fit.seed, 100 + stream))
             for stream in (2 * iteration, 2 * iteration + 1)
         )
         likely_J = (1.0 + preference(first, other)) / 2.0
-        pairs = _judgements(asked, list(zip(first, other, strict=True)), likely_J)
+        pairs = _judgements(repeated, list(zip(first, other, strict=True)), likely_J)
         theta_D = play.fit(_from(policy_examples(pairs, base), theta_D), start_D=theta_D)
     return theta_D
 
@@ -366,14 +366,14 @@ def remarks(rows: Rows) -> list[str]:
         if not (here := where(final, epsilon=epsilon, method=tuple(METHODS))):
             continue
         named = "true labels" if epsilon is None else f"ε = {epsilon:g} a label"
-        said = ", ".join(
+        gaps = ", ".join(
             f"{row['method']} {row['gap_mean']:.2f} ± {row['gap_interval']:.2f} "
             f"(wins {row['wins_mean']:.0%}, {row['unreadable']:.0%} unreadable"
             + ("" if row["method"] == SELF_PLAY else f"; {verdict(row)}")
             + ")"
             for row in here
         )
-        result.append(f"{named}: gap of {said}.")
+        result.append(f"{named}: gap of {gaps}.")
     (base,) = where(final, method=BASE)
     result.append(
         f"The base: {base['gap_mean']:.2f} ± {base['gap_interval']:.2f}, {base['unreadable']:.0%} "

@@ -51,11 +51,11 @@ def test_a_gap_is_what_the_best_reply_of_all_mixtures_gains():
 def test_kinds_of_written_answers_are_those_of_the_population():
     given = list(islice(Population(seed=3).judgements("train"), 200))
     answers = [one.chosen for one in given]
-    found = kinds([one.prompt for one in given], [answer.text for answer in answers])
+    result = kinds([one.prompt for one in given], [answer.text for answer in answers])
     daring_R = np.array([answer.axes[0] > 0 for answer in answers])
     technical_R = np.array([answer.axes[2] > 0 for answer in answers])
-    np.testing.assert_array_equal(found, np.where(daring_R, 1 + technical_R, 0))
-    assert set(found.tolist()) == {0, 1, 2}
+    np.testing.assert_array_equal(result, np.where(daring_R, 1 + technical_R, 0))
+    assert set(result.tolist()) == {0, 1, 2}
     assert kinds([given[0].prompt, "What is this?"], ["no sense", answers[0].text]).tolist() == [
         UNREADABLE,
         UNREADABLE,
@@ -74,33 +74,33 @@ def played(language_model, monkeypatch):
     by_topic = {}
     for prompt, text in texts:
         by_topic.setdefault(topic_of(prompt), []).append(text)
-    asked = []
+    written_by = []
 
     def answers(self, base, theta_D, prompts, stream):
-        asked.append(theta_D)
+        written_by.append(theta_D)
         generator = np.random.default_rng(stream)
         return [str(generator.choice(by_topic[topic_of(prompt)])) for prompt in prompts]
 
     monkeypatch.setattr(selfplay_written.Played, "_answers", answers)
     result = selfplay_written.Played(language_model("llama", context=256), Sizes(1500, 40, 2, 8), 0)
-    result.asked = asked
+    result.written_by = written_by
     return result
 
 
 def test_people_prefer_in_a_circle_and_behind_coins_so_many_statements_are_false(
     played, monkeypatch
 ):
-    told = []
+    fits = []
 
     class Estimate:
         @staticmethod
         def fit(shown, contrast_N):
-            told.append((shown, contrast_N))
+            fits.append((shown, contrast_N))
 
     monkeypatch.setattr(selfplay_written, "GeneralPreference", Estimate)
     for epsilon in (None, 1.0):
         played._estimate(epsilon)
-    (true, sure_N), (stated, contrast_N) = told
+    (true, sure_N), (stated, contrast_N) = fits
     assert set(sure_N) == {1.0}
     np.testing.assert_allclose(contrast_N, np.tanh(0.5))
     false = np.mean([one != other for one, other in zip(true, stated, strict=True)])
@@ -129,14 +129,14 @@ def fitted(language_model, monkeypatch):
     monkeypatch.setattr(selfplay_written.Played, "_answers", answers)
     played = selfplay_written.Played(language_model("llama", context=256), Sizes(40, 4, 2, 6), 0)
 
-    def of(method, setting=(0.05, 1.0)):
+    def fit(method, setting=(0.05, 1.0)):
         wrote.clear()
-        found = played.written((2.0, method), setting)
+        result = played.written((2.0, method), setting)
         played._played.clear()
-        assert found.gap == pytest.approx(1.6)  # this network says nothing that can be read
+        assert result.gap == pytest.approx(1.6)  # this network says nothing that can be read
         return list(wrote)
 
-    return of
+    return fit
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -201,13 +201,13 @@ def no_reference(texts):
 
 @pytest.fixture
 def tasks(monkeypatch):
-    """Of seeds, in which each method's gap is least with its own step."""
+    """Seeds in which each method's gap is least with its own step."""
     computed = []
 
     def one_seed(task):
         computed.append(task)
         _, seed, settings, _ = task
-        found = {
+        result = {
             cell: Written(
                 0.2 + 0.1 * place + 0.3 * (setting != own_setting(cell)) + 0.01 * (seed % 7),
                 0.6,
@@ -215,7 +215,7 @@ def tasks(monkeypatch):
             )
             for place, (cell, setting) in enumerate(settings.items())
         }
-        return {**found, (None, BASE): Written(0.15, 0.5, np.array([0.5, 0.2, 0.2, 0.1]))}
+        return {**result, (None, BASE): Written(0.15, 0.5, np.array([0.5, 0.2, 0.2, 0.1]))}
 
     monkeypatch.setattr(selfplay_written, "one_seed", one_seed)
     monkeypatch.setattr(selfplay_written, "reference", no_reference)
@@ -237,18 +237,17 @@ def test_each_method_has_its_own_setting_of_another_seed_and_verdicts_are_by_int
     ]
     for row in final[:-1]:
         assert (row["step"], row["beta"]) == own_setting((row["epsilon"], row["method"]))
-    said = selfplay_written.remarks(rows)
-    assert (
-        "iterative DPO 0.41 ± 0.02 (wins 60%, 10% unreadable; self-play has less, +0.20)" in said[0]
-    )
-    assert said[-2].endswith("beside it self-play has more, -0.06.")
-    assert "± is Student's" in said[-1]
+    texts = selfplay_written.remarks(rows)
+    dpo = "iterative DPO 0.41 ± 0.02 (wins 60%, 10% unreadable; self-play has less, +0.20)"
+    assert dpo in texts[0]
+    assert texts[-2].endswith("beside it self-play has more, -0.06.")
+    assert "± is Student's" in texts[-1]
     assert len(selfplay_written.plot(rows).axes) == 2
 
 
 @pytest.mark.parametrize(
-    ("below", "interval", "said"),
+    ("below", "interval", "texts"),
     [(0.2, 0.1, "less"), (-0.2, 0.1, "more"), (0.05, 0.1, "undecided")],
 )
-def test_verdicts(below, interval, said):
-    assert said in selfplay_written.verdict({"below_mean": below, "below_interval": interval})
+def test_verdicts(below, interval, texts):
+    assert texts in selfplay_written.verdict({"below_mean": below, "below_interval": interval})

@@ -59,12 +59,12 @@ def test_the_step_size_is_the_best_on_average_over_seeds(monkeypatch):
     """Each seed would have another: 2 has errors of 0.1 and 1.0, 0.4 has 0.5 and 0.5."""
     errors = iter([{2.0: 0.1, 0.4: 0.5}, {2.0: 1.0, 0.4: 0.5}])
 
-    def found(function, tasks, workers):
+    def result(function, tasks, workers):
         for _ in tasks:
             by_rate = next(errors)
             yield {(1.0, g, 32, rate): by_rate[rate] for g in (1, 2) for rate in by_rate}
 
-    monkeypatch.setattr(group_cohort, "in_processes", found)
+    monkeypatch.setattr(group_cohort, "in_processes", result)
     monkeypatch.setattr(group_cohort.accountant, "noise_multiplier_for", lambda *a, **k: 1.0)
     rows = group_cohort.group_cohort(
         users=32, each=2, dimension=3, epsilons=(1.0,), seeds=2, rates=(2.0, 0.4)
@@ -78,13 +78,13 @@ def test_what_each_would_take():
     losses = {Point(g, m): np.array([1.0, 3.0]) / m for g in (1, 2, 4) for m in (32, 64, 128)}
     losses[Point(4, 32)] = np.array([1.0 / 256, 1.0])
     norms = GroupNorms({1: 1.0, 2: 0.1, 4: 0.01}, 0.1, 4, np.array([4]), 2)
-    found = group_cohort._regrets(losses, Space(Point(1, 32), 128, 1000), norms, lambda m: 1.0)
+    result = group_cohort._regrets(losses, Space(Point(1, 32), 128, 1000), norms, lambda m: 1.0)
     misled = [1 / 256 - 1 / 128, 1 - 3 / 128]  # it doubled the group twice
     for name in (DOUBLE, "max group size", "least noise"):
-        assert found[name] == pytest.approx(misled)
-    assert (found["max cohort"] == 0.0).all() and (found[ORACLE] == 0.0).all()
+        assert result[name] == pytest.approx(misled)
+    assert (result["max cohort"] == 0.0).all() and (result[ORACLE] == 0.0).all()
     middle = np.array([1.0, 3.0]) / 64 - np.array([1.0, 3.0]) / 128
-    assert found[RANDOM] == pytest.approx((np.array(misled) + middle) / 3)
+    assert result[RANDOM] == pytest.approx((np.array(misled) + middle) / 3)
 
 
 def regrets(own, oracle, random=(0.5, 0.6, 0.5)):
@@ -131,25 +131,25 @@ def test_the_oracle_follows_the_loss():
     def multiplier(cohort):
         return 0.6 + 30.0 * cohort / 4096
 
-    found = group_cohort.greedy_oracle(space, lambda p: noise(p, length, multiplier))
-    assert found == estimate_and_double(space, length, multiplier)[-1].to
+    result = group_cohort.greedy_oracle(space, lambda p: noise(p, length, multiplier))
+    assert result == estimate_and_double(space, length, multiplier)[-1].to
 
 
 def test_quick_is_less_of_the_same(monkeypatch):
-    asked = []
+    tried = []
 
-    def found(function, tasks, workers):
-        asked.extend(tasks)
+    def result(function, tasks, workers):
+        tried.extend(tasks)
         for _, size, _, epsilons, rates, _ in tasks:
             yield {
                 (epsilon, point.group_size, point.cohort, rate): 1.0
                 for epsilon in epsilons for point in size.grid() for rate in rates
             }  # fmt: skip
 
-    monkeypatch.setattr(group_cohort, "in_processes", found)
+    monkeypatch.setattr(group_cohort, "in_processes", result)
     monkeypatch.setattr(group_cohort.accountant, "noise_multiplier_for", lambda *a, **k: 1.0)
     rows = group_cohort.group_cohort(True)
-    assert [task[0] for task in asked] == [0, 1]
+    assert [task[0] for task in tried] == [0, 1]
     assert {row["epsilon"] for row in rows if "rate" in row} == {1.0, 64.0}
     assert max(row["cohort"] for row in rows if "rate" in row) == 256
 
