@@ -53,7 +53,7 @@ from murmuration.research.reproductions.entry import (
     tracked,
     where,
 )
-from murmuration.research.reproductions.plots import legend_below, open_corner
+from murmuration.research.reproductions.plots import open_corner
 from murmuration.research.reproductions.policies.reference import reference
 from murmuration.research.reproductions.policies.written import (
     FIT,
@@ -164,7 +164,7 @@ def selfplay_written(
                 **dict(zip(("step", "beta"), own.get(cell, (None, None)), strict=True)),
                 **mean_interval("gap", [each.gap for each in same]),
                 **mean_interval(
-                    "below", [each.gap - own.gap for each, own in zip(same, ours, strict=True)]
+                    "below", [each.gap - one.gap for each, one in zip(same, ours, strict=True)]
                 ),
                 **mean_interval("wins", [each.wins for each in same]),
                 **dict(zip((*KINDS, "unreadable"), shares_K.tolist(), strict=True)),
@@ -416,7 +416,7 @@ def plot(rows: Rows) -> Figure:
     gaps.axvline(0, color="0.85", lw=1, zorder=0)
     gaps.set_yticks(places, names)
     gaps.invert_yaxis()
-    gaps.set_xlabel("duality gap of what is written (0: equilibrium)")
+    gaps.set_xlabel("duality gap (0: equilibrium)")
     left = np.zeros(len(final))
     for color, name in zip(("C0", "C1", "C2", "0.8"), (*KINDS, "unreadable"), strict=True):
         share = np.array([100 * row[name] for row in final])
@@ -425,7 +425,8 @@ def plot(rows: Rows) -> Figure:
     shares.set_xlabel("% of answers")
     open_corner(gaps)
     open_corner(shares)
-    legend_below(figure, 4)
+    handles, labels = shares.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
