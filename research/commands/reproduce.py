@@ -112,4 +112,4 @@ def _computed(
         raise InputError(f"{name} is of synthetic judgements: it takes no --data")
     if data is not None and (quick or out is None):
         raise InputError("--data takes --out, where answers are kept, and not --quick")
-    return entry.computed(quick, out, data)
+    return entry.computed(name, quick, out, data)

@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -29,7 +30,8 @@ Row = Mapping[str, Any]
 Rows = Sequence[Row]
 _Task = TypeVar("_Task")
 _Found = TypeVar("_Found")
-#: The folder, beside an entry's files, of what is kept until these are written.
+#: The folder, beside an entry's files, of what is kept until these are written, by entry: several
+#: may be computed at once into one folder.
 UNFINISHED = "unfinished"
 _kept_in: ContextVar[Path | None] = ContextVar("kept_in", default=None)
 
@@ -56,7 +58,9 @@ class Reproduction:
             self.plot.savefig(folder / f"{name}.png", dpi=150)
         data = {"name": name, "rows": list(self.rows), **self.extra, "remarks": list(self.remarks)}
         (folder / f"{name}.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-        shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
+        shutil.rmtree(folder / UNFINISHED / name, ignore_errors=True)
+        with suppress(OSError):  # not there, or another's is in it
+            (folder / UNFINISHED).rmdir()
 
 
 @dataclass(frozen=True)
@@ -74,10 +78,12 @@ class Entry:
     compute: Callable[[bool], Reproduction]
     of_people: Callable[[Path, Path], Reproduction] | None = None
 
-    def computed(self, quick: bool, out: Path | None, data: Path | None = None) -> Reproduction:
+    def computed(
+        self, name: str, quick: bool, out: Path | None, data: Path | None = None
+    ) -> Reproduction:
         """Return what is found, of people's ``data`` if there are some (with ``of_people``, and
-        ``out``); ``out`` is the folder that it will be written to, if any."""
-        token = _kept_in.set(out / UNFINISHED if out else None)
+        ``out``); ``out`` is the folder that it will be written to, if any, by that name."""
+        token = _kept_in.set(out / UNFINISHED / name if out else None)
         try:
             if data is not None and self.of_people is not None and out is not None:
                 return self.of_people(data, out)

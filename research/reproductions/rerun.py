@@ -78,7 +78,7 @@ def _outcome(name: str, entry: Entry, folder: Path, quick: bool) -> Outcome:
     begun, processor = time.perf_counter(), sum(os.times()[:4])
     picture = False
     try:
-        result = entry.computed(quick, folder)
+        result = entry.computed(name, quick, folder)
         result.write(folder, name)
         status, remarks, picture = DONE, list(result.remarks), result.plot is not None
     except Exception as error:

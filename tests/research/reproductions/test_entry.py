@@ -102,18 +102,26 @@ def _nothing_computed():
 
 def test_what_is_interrupted_goes_on_and_is_the_same(tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        entry([1, 2, "broken"]).computed(False, tmp_path)
+        entry([1, 2, "broken"]).computed("doubles", False, tmp_path)
     assert COMPUTED == [1, 2, "broken"]
-    result = entry([1, 3, 2]).computed(False, tmp_path)
+    result = entry([1, 3, 2]).computed("doubles", False, tmp_path)
     assert COMPUTED == [1, 2, "broken", 3]
-    assert result.rows == entry([1, 3, 2]).computed(False, None).rows == [
+    assert result.rows == entry([1, 3, 2]).computed("doubles", False, None).rows == [
         {"sum": 2.0}, {"sum": 6.0}, {"sum": 4.0}
     ]  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        entry([1, "broken"]).computed("halves", False, tmp_path)
     result.write(tmp_path, "doubles")
+    COMPUTED.clear()
+    halves = entry([1]).computed("halves", False, tmp_path)  # another's parts are left
+    assert COMPUTED == []
+    halves.write(tmp_path, "halves")
+    for written in tmp_path.glob("halves.*"):
+        written.unlink()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["doubles.csv", "doubles.json"]
 
 
 def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    entry([1]).computed(False, None)
+    entry([1]).computed("doubles", False, None)
     assert not [*tmp_path.iterdir()]
