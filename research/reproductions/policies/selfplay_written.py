@@ -125,7 +125,7 @@ def selfplay_written(
     texts, settings = EXCHANGES, SETTINGS
     if quick:
         texts, settings, seeds = FEW_EXCHANGES, SETTINGS[:1], 2
-        sizes = Sizes(pairs=200, prompts=40, iterations=2, played=32)
+        sizes = Sizes(pairs=60, prompts=20, iterations=2, played=8)
     cells = list(itertools.product(epsilons, METHODS))
     with reference(Population().texts("train", texts)) as path:
         trials = [
