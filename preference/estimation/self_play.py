@@ -16,6 +16,7 @@ Labels are looked at for ℓ̂ alone: what happens here is post-processing, and 
 Legend: J pairs, N of a step, K = 2 responses, R texts in a batch, D trained parameters.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 
@@ -112,8 +113,8 @@ class SelfPlay:
         progress: Callable[[int, int], None] = lambda *_: None,
     ) -> np.ndarray:
         """Return θ of the last policy, (D,) float32; otherwise as `iterates`."""
-        *_, theta_D = self.iterates(preference, prompts, base, examples_of, longest, progress)
-        return theta_D
+        played = self.iterates(preference, prompts, base, examples_of, longest, progress)
+        return deque(played, maxlen=1).pop()  # one at a time: θ may be a whole model
 
     def iterates(
         self,

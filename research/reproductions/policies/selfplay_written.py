@@ -29,7 +29,6 @@ Legend: J pairs, R answers, K kinds.
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,7 +112,6 @@ def selfplay_written(
     epsilons: Sequence[float | None] = (2.0,),
     seeds: int = 5,
     sizes: Sizes = Sizes(),
-    tuning_seeds: int = 1,
 ) -> list[dict[str, Any]]:
     """Rows ``epsilon, method, step, beta, tuned_gap, chosen`` of each setting tried; then rows
     ``epsilon, method, step, beta, gap_mean, gap_interval, below_mean, below_interval, wins_mean,
@@ -128,23 +126,12 @@ def selfplay_written(
         sizes = Sizes(pairs=60, prompts=20, iterations=2, played=8)
     cells = list(itertools.product(epsilons, METHODS))
     with reference(Population().texts("train", texts)) as path:
-        trials = [
-            (path, TUNING_SEED + seed, dict.fromkeys(cells, setting), sizes)
-            for setting in settings
-            for seed in range(tuning_seeds)
-        ]
+        trials = [(path, TUNING_SEED, dict.fromkeys(cells, setting), sizes) for setting in settings]
         tried = list(tracked(in_processes(one_seed, trials), "settings", len(trials)))
         rows = [
             row
             for cell in cells
-            for row in tuning(
-                cell,
-                settings,
-                [
-                    fmean(won[cell].gap for won in tried[at : at + tuning_seeds])
-                    for at in range(0, len(tried), tuning_seeds)
-                ],
-            )
+            for row in tuning(cell, settings, [one[cell].gap for one in tried])
         ]
         own = {
             (row["epsilon"], row["method"]): (row["step"], row["beta"])
@@ -403,7 +390,7 @@ def plot(rows: Rows) -> Figure:
     final = [*where(final, method=BASE), *[row for row in final if row["method"] != BASE]]
     names = [_named(row) for row in final]
     figure = Figure(figsize=(8.4, 3.9), layout="constrained")
-    gaps, shares = figure.subplots(1, 2, sharey=True)
+    gaps, stacks = figure.subplots(1, 2, sharey=True)
     places = np.arange(len(final))
     gaps.errorbar(
         [row["gap_mean"] for row in final],
@@ -420,12 +407,12 @@ def plot(rows: Rows) -> Figure:
     left = np.zeros(len(final))
     for color, name in zip(("C0", "C1", "C2", "0.8"), (*KINDS, "unreadable"), strict=True):
         share = np.array([100 * row[name] for row in final])
-        shares.barh(places, share, left=left, color=color, label=name, height=0.7)
+        stacks.barh(places, share, left=left, color=color, label=name, height=0.7)
         left += share
-    shares.set_xlabel("% of answers")
+    stacks.set_xlabel("% of answers")
     open_corner(gaps)
-    open_corner(shares)
-    handles, labels = shares.get_legend_handles_labels()
+    open_corner(stacks)
+    handles, labels = stacks.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure
 

@@ -74,17 +74,13 @@ def played(language_model, monkeypatch):
     by_topic = {}
     for prompt, text in texts:
         by_topic.setdefault(topic_of(prompt), []).append(text)
-    written_by = []
 
     def answers(self, base, theta_D, prompts, stream):
-        written_by.append(theta_D)
         generator = np.random.default_rng(stream)
         return [str(generator.choice(by_topic[topic_of(prompt)])) for prompt in prompts]
 
     monkeypatch.setattr(selfplay_written.Played, "_answers", answers)
-    result = selfplay_written.Played(language_model("llama", context=256), Sizes(1500, 40, 2, 8), 0)
-    result.written_by = written_by
-    return result
+    return selfplay_written.Played(language_model("llama", context=256), Sizes(1500, 40, 2, 8), 0)
 
 
 def test_people_prefer_in_a_circle_and_behind_coins_so_many_statements_are_false(
