@@ -24,16 +24,21 @@ def test_figures(layers, monkeypatch, tmp_path):
 
 
 def test_both_write_the_same_number_of_answers_to_the_same_reward(monkeypatch):
-    sizes = {}
+    clocks = []
 
     class Seen(aligning._Clock):
+        def __init__(self, base):
+            super().__init__(base)
+            self.sizes = []
+            clocks.append(self)
+
         def reward(self, prompts, responses):
-            sizes.setdefault(id(self), []).append(len(responses))
+            self.sizes.append(len(responses))
             return super().reward(prompts, responses)
 
     monkeypatch.setattr(aligning, "_Clock", Seen)
     measure_step(AlignBench("", "last:1", 4, 3, SMALL), 1)
-    assert list(sizes.values()) == [[4, 4]] * 4  # two steps of ours and of plain, twice
+    assert [one.sizes for one in clocks] == [[4, 4]] * 4  # two steps of ours and of plain, twice
 
 
 def test_a_base_is_asked_the_public_questions(monkeypatch):
