@@ -75,7 +75,7 @@ def synthetic_pairs(
     """
     texts = 16_000
     if quick:
-        texts, rounds, cohort, pairs, prompts, seeds = 300, 3, 200, 100, 20, 1
+        texts, rounds, cohort, pairs, prompts, seeds = 300, 3, 200, 60, 15, 1
     if not base:
         with reference(Population().texts("train", texts)) as made:
             return _rows(made, epsilon, rounds, cohort, pairs, prompts, seeds)

@@ -92,13 +92,14 @@ def finance_ctl_ltc(
     over seeds. Last rows ``difference, value, low, high`` of four differences of win rates, paired
     by seed, with an interval at 95 %. ``quick``: a worse reference, and less of everything.
     """
-    texts = 12_000
+    texts, tried_steps = 12_000, STEPS
     if quick:
-        texts, seeds, tuning_seeds, pairs, prompts = 1000, 2, 1, 300, 50
+        texts, seeds, tuning_seeds, pairs, prompts = 1000, 2, 1, 150, 25
+        tried_steps = STEPS[::2]
     with reference(_exchanges(texts, np.random.default_rng(_PUBLIC))) as path:
         trials = [
             (path, TUNING_SEED + seed, pairs, prompts, dict.fromkeys(LOSSES, step))
-            for step in STEPS
+            for step in tried_steps
             for seed in range(tuning_seeds)
         ]
         tried = list(tracked(in_processes(one_seed, trials), "steps", len(trials)))
