@@ -10,7 +10,10 @@ first time, and when another process finds them on disk; then a pass over all us
 
 ``all`` beside ``last:K`` tells what the same users cost where every layer is changed. The model is
 that of `research.bench.language_model`, or a base that is named, with random tokens. What is kept
-is kept in a folder that is gone afterwards.
+is kept in a folder that is gone afterwards. Where a head alone is trained, ``none``, the states of
+all texts are all that is computed: beside ours, a pass of transformers over the same texts.
+
+Legend: T texts, L tokens, D numbers of a state.
 """
 
 import os
@@ -24,19 +27,23 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import torch
 
 from murmuration.preference.data.loading import read_judgements
+from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.examples import TokenExamples, token_examples
 from murmuration.preference.language.policies import PolicyExamples, policy_examples
 from murmuration.preference.language.row_cache import FOLDER
+from murmuration.preference.linear.examples import distinct_texts
 from murmuration.research.bench.language_model import LmBench, Variants, examples, saved_model
 from murmuration.research.bench.rivals import Trl
 from murmuration.research.bench.setting import timed
 
 _EACH = 16  # judgements of a user
 _FEW = 64  # judgements that are computed one by one
+_BATCH = 8  # texts of plain transformers, at a time
 
 
 def measure(
@@ -136,6 +143,59 @@ def measure_people(
         "texts": len(batch.tokens.lengths_T),
         **_figures(readings, {n: len(given.text_JK) for n, (_, given) in ways.items()}),
     }
+
+
+def measure_texts(data: str, repetitions: int, base: str) -> dict[str, Any]:
+    """Return milliseconds for each distinct text of a file of judgements, of the state that
+    `--train head` reads.
+
+    ``ours`` is with nothing kept, ``found`` when another process finds them on disk, ``plain`` what
+    transformers takes: the body of the same network, over batches of eight texts of about one
+    length. ``difference`` is the largest between ours and plain, of one whose length is about 1.
+
+    Args:
+        data: a file of judgements.
+        repetitions: of which medians are taken.
+        base: a folder or name.
+
+    Raises:
+        InputError: no such file, or no such base.
+    """
+    _, prompts, responses, _ = distinct_texts(read_judgements(data, "btl", "", {}), True)
+    loaded, readings = LanguageBase(BaseSettings(path=base, train="head")), []
+    for _ in range(repetitions):
+        plain_TD, plain = timed(lambda: _plain_states(loaded, prompts, responses))
+        with _own_cache():
+            first, again = LanguageHead(path=base), LanguageHead(path=base)
+            ours_TD, ours = timed(lambda: first(prompts, responses))  # noqa: B023  called at once
+            _, found = timed(lambda: again(prompts, responses))  # noqa: B023
+        readings.append({"plain": plain, "ours": ours, "found": found})
+    figures = _figures(readings, dict.fromkeys(readings[0], len(prompts)))
+    return {
+        "texts": len(prompts),
+        "difference": float(np.abs(ours_TD - plain_TD).max()),
+        **{name.replace("a_judgement", "a_text"): value for name, value in figures.items()},
+    }
+
+
+def _plain_states(
+    loaded: LanguageBase, prompts: Sequence[str], responses: Sequence[str]
+) -> np.ndarray:
+    """States behind all layers of each text's last token, (T, D), scaled as ours."""
+    body: Any = loaded.model.base_model  # type: ignore[attr-defined]
+    ids = loaded.written(loaded.texts(prompts, responses), np.arange(len(prompts)))["input_ids"]
+    result_TD = np.empty((len(ids), body.config.hidden_size), dtype=np.float32)
+    by_length = sorted(range(len(ids)), key=lambda at: len(ids[at]))
+    for start in range(0, len(ids), _BATCH):
+        batch = by_length[start : start + _BATCH]
+        padded = loaded.tokenizer.pad(
+            {"input_ids": [ids[at] for at in batch]}, padding_side="right", return_tensors="pt"
+        )
+        with torch.inference_mode():
+            states_TLD = body(**padded.to(loaded.device)).last_hidden_state
+        for at, states_LD in zip(batch, states_TLD, strict=True):
+            result_TD[at] = states_LD[len(ids[at]) - 1].float().cpu()
+    return result_TD / np.float32(result_TD.shape[1] ** 0.5)
 
 
 def _plain(given: TokenExamples) -> Variants:

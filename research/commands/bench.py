@@ -293,7 +293,8 @@ def states(
         str,
         typer.Option(
             "--lora-layers",
-            help="Which layers of --base LoRA changes: all, last:4, or 9-12. Several by commas.",
+            help="Which layers of --base LoRA changes: all, last:4, or 9-12. Several by commas. "
+            "none: a head alone is trained, of --data.",
         ),
     ] = "all,last:1",
     tokens: Annotated[int, typer.Option(help="Tokens of each text.", min=2)] = 128,
@@ -317,6 +318,14 @@ def states(
     if data:
         if not base:
             raise InputError("--data needs --base, which reads it")
+        if layers == "none":
+            with console.status("states of texts"):
+                row = kept_states.measure_texts(data, times, base)
+            columns = ("texts", "plain_ms_a_text", "ours_ms_a_text", "ours_ratio")
+            columns += ("found_ms_a_text", "difference")
+            console.print(_plain("states that a head reads", columns, [row]))
+            _end(as_json, "states", about, data=data, rows=[row])
+            return
         for task, chosen in product(language_model.TASKS, layers.split(",")):
             with console.status(f"{task}, {chosen}"):
                 some = (data, chosen, task, times, base, most_judgements)

@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import date
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean, stdev
@@ -23,8 +24,10 @@ import torch
 from matplotlib.figure import Figure
 from rich.progress import track
 
+import murmuration
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.research import kept_results
+from murmuration.research.bench.setting import machine
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
@@ -38,7 +41,8 @@ _kept_in: ContextVar[Path | None] = ContextVar("kept_in", default=None)
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What an entry found: rows, remarks in words, what else goes into the JSON, maybe a plot."""
+    """What an entry found: rows, remarks in words, what else goes into the JSON, maybe a plot. The
+    JSON says when, by which version and on what machine."""
 
     rows: Rows
     remarks: Sequence[str] = ()
@@ -56,7 +60,16 @@ class Reproduction:
             writer.writerows(self.rows)
         if self.plot is not None:
             self.plot.savefig(folder / f"{name}.png", dpi=150)
-        data = {"name": name, "rows": list(self.rows), **self.extra, "remarks": list(self.remarks)}
+        made_on = {key: value for key, value in machine().items() if key != "load"}
+        data = {
+            "name": name,
+            "date": date.today().isoformat(),
+            "version": murmuration.__version__,
+            "machine": made_on,
+            "rows": list(self.rows),
+            **self.extra,
+            "remarks": list(self.remarks),
+        }
         (folder / f"{name}.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
         shutil.rmtree(folder / UNFINISHED / name, ignore_errors=True)
         with suppress(OSError):  # not there, or another's is in it

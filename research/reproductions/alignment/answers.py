@@ -27,7 +27,7 @@ from murmuration.sims.population.population import Population
 
 SAMPLING = Sampling(temperature=0.7, max_new_tokens=100)
 #: Of the reference, on the topics of the prompts: 12 minutes or so of two cores.
-EXCHANGES, FEW_EXCHANGES = 24_000, 1000
+EXCHANGES, FEW_EXCHANGES = 24_000, 300
 _TRUTH = PopulationTruth()
 WORST = _TRUTH.worst
 _SEED = 7

@@ -145,7 +145,7 @@ def frontier(
     a reference that is there already. ``quick``: a reference of few texts, fewer of everything.
     """
     if quick:
-        sizes, seeds, prompts, samples = Sizes(500, 10), 2, 40, 16
+        sizes, seeds, prompts, samples = Sizes(500, 10), 2, 20, 16
     with referred(path, quick) as folder:
         answers = written(folder, prompts, samples)
     return measured(answers, rewards_of_seeds(sizes, epsilons, seeds))

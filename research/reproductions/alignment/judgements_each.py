@@ -74,7 +74,7 @@ def judgements_each(
     everything.
     """
     if quick:
-        users, each, seeds, prompts, samples = 100, tuple(each)[:2], 2, 40, BEST_OF
+        users, each, seeds, prompts, samples = 100, tuple(each)[:2], 2, 20, BEST_OF
     with referred(path, quick) as folder:
         answers = written(folder, prompts, samples)
     tasks = [(users, tuple(each), seed) for seed in range(seeds)]

@@ -4,10 +4,11 @@ The paper measures seconds a step of its reward model at 500 judgements, mean of
 GPU: randomized response 2.78, group privacy 4.29, user-wise DP-SGD 4.32, AUP 4.54. Here whole
 rounds of strategies that users get, in one process: messages, the users' gradients, sum, noise,
 ledger, optimizer. Everybody takes part in each, 50 users with 10 judgements, so that each has the
-paper's 500. (One phase of published AUP is on half of the users, so it has about 100, of whom the
-half is 50.) To draw a cohort is not in it. A step with randomized labels is one without clipping
-and noise (``nonprivate``: what follows the coins is post-processing). Steps are taken in turn, so
-that whatever else the machine does meets all alike, and medians compared.
+paper's 500. (One phase of published AUP to the letter is on half of the users, so it has about 100,
+of whom the half is 50; as run it has the 50.) To draw a cohort is not in it. A step with randomized
+labels is one without clipping and noise (``nonprivate``: what follows the coins is post-
+processing). Steps are taken in turn, so that whatever else the machine does meets all alike, and
+medians compared.
 
 The paper's steps run their texts through a frozen encoder each time; here features are computed
 once. So there are two columns: the step alone, and with hashing of its 1,000 answers in it, which
@@ -32,8 +33,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
-from murmuration.research.bench.setting import machine
 from murmuration.research.reproductions.alignment.rewards import (
+    AS_RUN,
     CENTRED,
     DELTA,
     GROUP,
@@ -52,7 +53,7 @@ from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.config import RunConfig
 
 #: Seconds a step; as printed.
-TABLE_6 = {RESPONSE: 2.78, GROUP: 4.29, USERWISE: 4.32, PUBLISHED: 4.54}
+TABLE_6 = {RESPONSE: 2.78, GROUP: 4.29, USERWISE: 4.32, PUBLISHED: 4.54, AS_RUN: 4.54}
 USERS, EACH = 50, 10
 FEATURES = "features"
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -61,6 +62,7 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     USERWISE: {"strategy": "uls"},
     # Within which all pairs are: a step after the test said no would cost next to nothing.
     PUBLISHED: {"strategy": "aup", "variant": "published", "clip_norm": 10.0},
+    AS_RUN: {"strategy": "aup", "variant": "published", "reading": "as-run", "clip_norm": 10.0},
     CENTRED: {"strategy": "aup"},
 }
 _LITTLE = 1.25
@@ -131,7 +133,7 @@ def _config(given: Mapping[str, Any], rounds: int, cohort: int) -> RunConfig:
 def told(seconds: Seconds) -> Reproduction:
     """Rows, remarks and plot of measured times."""
     rows = rows_of(seconds)
-    return Reproduction(rows, remarks(rows), extra={"machine": machine()}, plot=plot(rows))
+    return Reproduction(rows, remarks(rows), plot=plot(rows))
 
 
 def rows_of(seconds: Seconds) -> list[Row]:
@@ -165,7 +167,7 @@ def remarks(rows: Rows) -> list[str]:
 
 
 def _claims(ratios: Mapping[str, float]) -> Iterator[tuple[str, bool]]:
-    for name in (PUBLISHED, CENTRED):
+    for name in (PUBLISHED, AS_RUN, CENTRED):
         over = ratios[name] / ratios[USERWISE]
         yield f"{name} takes {over:.2f} times user-wise DP-SGD, paper 1.05", over <= _LITTLE
     least = min(ratios, key=lambda name: ratios[name])

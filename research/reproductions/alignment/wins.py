@@ -74,7 +74,7 @@ def wins(
     reference that is there already. ``quick``: a reference of few texts, fewer of everything.
     """
     if quick:
-        sizes, seeds, prompts = Sizes(300, 10), 2, 40
+        sizes, seeds, prompts = Sizes(300, 10), 2, 20
     with referred(path, quick) as folder:
         answers = written(folder, prompts, samples)
     return measured(answers, rewards_of_seeds(sizes, epsilons, seeds))

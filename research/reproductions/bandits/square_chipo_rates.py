@@ -212,13 +212,14 @@ def plot(rows: Rows) -> Figure:
     figure = Figure(figsize=(10.0, 6.0), layout="constrained")
     panels = figure.subplots(2, 3)
     points = where(rows, error=None)
+    settings = distinct(points, "setting")
     for j, varied in enumerate(("n", "c(ε)", "α")):
         for i, error in enumerate(ERRORS):
             axes = panels[i, j]
             same = where(points, varied=varied)
-            for colour, setting in enumerate(distinct(same, "setting")):
+            for setting in distinct(same, "setting"):
                 line(axes, where(same, setting=setting), "x", f"{error}_mean", "o-",
-                     color=f"C{colour}", ms=3.5, label=setting)  # fmt: skip
+                     color=f"C{settings.index(setting)}", ms=3.5, label=setting)  # fmt: skip
             logarithmic(axes)
             axes.set_xlabel(varied)
             if i == 0:

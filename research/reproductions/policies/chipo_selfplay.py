@@ -23,8 +23,8 @@ Rivals, on the same ℓ̂: iterative DPO (each iteration fits Bradley–Terry re
 π_t, and starts from π_t) and mirror descent towards a Nash equilibrium (Nash-MD: each step from a
 mixture of π_t with the reference). Both are exact, without coins, where self-play draws its
 opponent; they have steps of s/√T, and are shown as their last iterate, which is how they are meant,
-and as the mean of all. Each of the five has the s of its own, the best of ten at the largest T,
-on other seeds, without privacy.
+and as the mean of all. Each of the five has an s of its own at each T, the best of ten on other
+seeds, without privacy.
 
 Whether the gap falls with iterations, and whose is smaller, is said by a rule: yes or no where
 Student's 95 % interval of the mean paired difference over seeds leaves zero out, else undecided.
@@ -40,7 +40,14 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy import stats
 
-from murmuration.research.reproductions.entry import Rows, distinct, mean_sd, tracked, where
+from murmuration.research.reproductions.entry import (
+    Rows,
+    distinct,
+    in_processes,
+    mean_sd,
+    tracked,
+    where,
+)
 from murmuration.research.reproductions.plots import legend_below, line, logarithmic
 from murmuration.research.reproductions.policies.chipo_toy import log_ratios
 
@@ -176,7 +183,12 @@ def nash_md(ell_RAA: np.ndarray, iterations: int, scale: float, seed: int) -> di
 
 
 Algorithm = Callable[[np.ndarray, int, float, int], dict[str, np.ndarray]]
-ALGORITHMS: tuple[Algorithm, ...] = (self_play, iterative_dpo, nash_md)
+#: And which policies each gives.
+ALGORITHMS: dict[Algorithm, tuple[str, ...]] = {
+    self_play: (SELF_PLAY,),
+    iterative_dpo: (DPO, DPO + MEAN),
+    nash_md: (NASH, NASH + MEAN),
+}
 
 
 def chipo_selfplay(
@@ -195,51 +207,62 @@ def chipo_selfplay(
     """
     if quick:
         seeds, iterations = min(seeds, 6), [count for count in iterations if count <= 100]
-    most = max(iterations)
-    tuning_RAA = np.stack(
-        [estimated(*judged(n, seed), "none", math.inf, seed) for seed in range(1000, 1000 + seeds)]
-    )
-    scales = own_scales(tuning_RAA, most)
-    tasks = [(channel, count) for channel in CHANNELS for count in iterations]
+    tuning = [(n, seeds, count) for count in iterations]
+    found = tracked(in_processes(tuned, tuning), "steps", len(tuning))
+    own = dict(zip(iterations, found, strict=True))
+    tasks = [
+        (*channel, n, seeds, count, own[count]) for channel in CHANNELS for count in iterations
+    ]
     gap_R: dict[tuple[Any, ...], np.ndarray] = {}
-    for (channel, epsilon), count in tracked(tasks, "playing", len(tasks)):
-        ell_RAA = np.stack(
-            [estimated(*judged(n, seed), channel, epsilon, seed) for seed in range(seeds)]
-        )
-        for run, scale_of in scales:
-            for scale in sorted(set(scale_of.values())):
-                for name, policy_RA in run(ell_RAA, count, scale, 0).items():
-                    if scale_of[name] == scale:
-                        gap_R[channel, epsilon, name, scale, count] = duality_gap(policy_RA)
-    own = scales[0][1][SELF_PLAY]
+    played_by_all = tracked(in_processes(played, tasks), "playing", len(tasks))
+    for (channel, epsilon, *_, count, _), gaps in zip(tasks, played_by_all, strict=True):
+        gap_R |= {(channel, epsilon, name, count): result_R for name, result_R in gaps.items()}
     return [
         {
             "channel": channel,
             "epsilon": None if math.isinf(epsilon) else epsilon,
             "algorithm": name,
-            "scale": scale,
+            "scale": own[count][name],
             "iterations": count,
             **mean_sd("gap", result_R.tolist()),
-            **_paired(
-                "below_first", gap_R[channel, epsilon, name, scale, min(iterations)], result_R
-            ),
-            **_paired("below_self_play", gap_R[channel, epsilon, SELF_PLAY, own, count], result_R),
+            **_paired("below_first", gap_R[channel, epsilon, name, min(iterations)], result_R),
+            **_paired("below_self_play", gap_R[channel, epsilon, SELF_PLAY, count], result_R),
         }
-        for (channel, epsilon, name, scale, count), result_R in gap_R.items()
+        for (channel, epsilon, name, count), result_R in gap_R.items()
     ]
 
 
-def own_scales(ell_RAA: np.ndarray, iterations: int) -> list[tuple[Algorithm, dict[str, float]]]:
-    """Return, for each algorithm, which scale each of the policies that it gives has the least mean
-    gap with."""
-    result = []
-    for run in ALGORITHMS:
+def tuned(task: tuple[int, int, int]) -> dict[str, float]:
+    """Return each policy's scale: of so many judgements, seeds and iterations."""
+    n, seeds, count = task
+    made = [
+        estimated(*judged(n, seed), "none", math.inf, seed) for seed in range(1000, 1000 + seeds)
+    ]
+    return own_scales(np.stack(made), count)
+
+
+def played(task: tuple[str, float, int, int, int, dict[str, float]]) -> dict[str, np.ndarray]:
+    """Return gaps over seeds, (R,), by policy: of a channel, its ε, how many judgements, seeds and
+    iterations, and each policy's scale."""
+    channel, epsilon, n, seeds, count, own = task
+    made = [estimated(*judged(n, seed), channel, epsilon, seed) for seed in range(seeds)]
+    ell_RAA = np.stack(made)
+    result = {}
+    for run, names in ALGORITHMS.items():
+        for scale in sorted({own[name] for name in names}):
+            policies = run(ell_RAA, count, scale, 0)
+            result |= {name: duality_gap(policies[name]) for name in names if own[name] == scale}
+    return result
+
+
+def own_scales(ell_RAA: np.ndarray, iterations: int) -> dict[str, float]:
+    """Return which scale each policy has the least mean gap with."""
+    result = {}
+    for run, names in ALGORITHMS.items():
         policies_of = {scale: run(ell_RAA, iterations, scale, 1) for scale in SCALES}
-        gaps = {
-            name: {s: duality_gap(policies[name]).mean() for s, policies in policies_of.items()}
-            for name in policies_of[SCALES[0]]
-        }
-        result.append((run, {name: min(by_s, key=by_s.__getitem__) for name, by_s in gaps.items()}))
+        for name in names:
+            gaps = {s: duality_gap(policies[name]).mean() for s, policies in policies_of.items()}
+            result[name] = min(gaps, key=gaps.__getitem__)
     return result
 
 
@@ -280,14 +303,14 @@ def remarks(rows: Rows) -> list[str]:
             f"{channel}{at}: self-play's gap goes from {first['gap_mean']:.3f} to "
             f"{own['gap_mean']:.3f} in {most:,} iterations (falls: {falls}); {rivals}."
         )
-    scales = {row["algorithm"]: row["scale"] for row in rows}
-    at_an_end = [name for name, scale in scales.items() if scale in (SCALES[0], SCALES[-1])]
-    return [
-        *result,
-        "Steps: "
-        + ", ".join(f"{name} {scale:g}" for name, scale in scales.items())
-        + f"; at an end of those tried: {', '.join(at_an_end) or 'none'}.",
+    steps = {(row["algorithm"], row["iterations"]): row["scale"] for row in rows}
+    ends = (SCALES[0], SCALES[-1])
+    said = [
+        f"{name} "
+        + ", ".join(f"{v:g}{'*' * (v in ends)}" for (n, _), v in steps.items() if n == name)
+        for name in _STYLES
     ]
+    return [*result, f"Steps at each number of iterations (* an end): {'; '.join(said)}."]
 
 
 _STYLES = {

@@ -94,7 +94,7 @@ def finance_ctl_ltc(
     """
     texts, tried_steps = 12_000, STEPS
     if quick:
-        texts, seeds, tuning_seeds, pairs, prompts = 1000, 2, 1, 150, 25
+        texts, seeds, tuning_seeds, pairs, prompts = 300, 2, 1, 60, 20
         tried_steps = STEPS[::2]
     with reference(_exchanges(texts, np.random.default_rng(_PUBLIC))) as path:
         trials = [

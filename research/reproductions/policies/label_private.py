@@ -79,7 +79,7 @@ def label_private(
     """
     texts, steps = 16_000, STEPS
     if quick:
-        texts, epsilons, seeds, pairs, prompts = 1000, tuple(epsilons)[-1:], 2, 120, 25
+        texts, epsilons, seeds, pairs, prompts = 300, tuple(epsilons)[-1:], 2, 60, 20
         steps, tuning_seeds = STEPS[::2], 1
     cells = [*((None, method) for method in CLEAN), *itertools.product(epsilons, METHODS)]
     with reference(Population().texts("train", texts)) as path:

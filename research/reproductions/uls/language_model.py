@@ -33,7 +33,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -49,7 +49,14 @@ from murmuration.privacy.accounting.accountant import calibrate_noise
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.research.reproductions.alignment.claims import mean_interval
-from murmuration.research.reproductions.entry import Row, Rows, distinct, tracked, where
+from murmuration.research.reproductions.entry import (
+    Row,
+    Rows,
+    distinct,
+    in_processes,
+    tracked,
+    where,
+)
 from murmuration.research.reproductions.plots import legend_below, open_corner
 from murmuration.sims.population.tiny_language_model import TinyBase, build
 from murmuration.sims.population.topics import LIVING_TOPICS, MONEY_TOPICS, Topic
@@ -341,58 +348,63 @@ def language_model(
     if quick:
         sizes, seeds = Sizes(users=200, rounds=10, others=40, exchanges=400), 2
         computes, privacy, rates = (16, 64), privacy[1::2], rates[1::2]
-    with TemporaryDirectory(prefix="murmuration-uls-lm-") as folder:
-        build(folder, SHAPE, public_texts(sizes.exchanges))
-        base = Base(folder)
     rows: list[dict[str, Any]] = []
     for diversity in (DIVERSE, UNIFORM):
+        settings = [
+            *(Setting(BASE, diversity, 0, 0.0, 1), Setting(NONE, diversity, computes[-1], 0.0, 1)),
+            *(
+                Setting(algorithm, diversity, compute, epsilon, factor)
+                for compute, (epsilon, factor) in itertools.product(computes, privacy)
+                for algorithm in (ELS, ULS)
+            ),
+        ]
+        tasks = [(setting, sizes, tuple(rates), seeds) for setting in settings]
+        # In this process, which has the base and the texts already.
+        found = tracked(in_processes(measured, tasks, workers=1), diversity, len(tasks))
         losses: dict[Setting, list[float]] = {}
-        for setting, row in _measured(base, diversity, sizes, computes, privacy, rates, seeds):
-            losses[setting] = row.pop("losses")
-            rows.append(row | mean_interval("loss", losses[setting]))
+        for setting, (plan, of_seeds) in zip(settings, found, strict=True):
+            losses[setting] = of_seeds
+            row = {**asdict(setting), "epsilon": setting.epsilon or None, **plan}
+            rows.append(row | mean_interval("loss", of_seeds))
         rows += _claims(losses, diversity)
     return rows
 
 
-def _measured(
-    base: Base,
-    diversity: str,
-    sizes: Sizes,
-    computes: Sequence[int],
-    privacy: Sequence[tuple[float, int]],
-    rates: Sequence[float],
-    seeds: int,
-) -> Iterator[tuple[Setting, dict[str, Any]]]:
-    """Each setting with its row, ``losses`` of the seeds among it."""
-    tuning = People.draw(base, sizes, diversity, _TUNED_ON)
-    people = [People.draw(base, sizes, diversity, seed) for seed in range(seeds)]
+@lru_cache(maxsize=1)
+def _base(exchanges: int) -> Base:
+    with TemporaryDirectory(prefix="murmuration-uls-lm-") as folder:
+        build(folder, SHAPE, public_texts(exchanges))
+        return Base(folder)
+
+
+@lru_cache(maxsize=1)
+def _people(sizes: Sizes, diversity: str, seeds: int) -> list[People]:
+    """Those whom steps are tuned on, and those of each seed."""
+    base = _base(sizes.exchanges)
+    return [People.draw(base, sizes, diversity, seed) for seed in (_TUNED_ON, *range(seeds))]
+
+
+def measured(
+    task: tuple[Setting, Sizes, tuple[float, ...], int],
+) -> tuple[dict[str, Any], list[float]]:
+    """Return the plan with its step and clip norm, and losses of the seeds: of a setting, sizes,
+    the steps that are tried and how many seeds."""
+    setting, sizes, rates, seeds = task
+    base = _base(sizes.exchanges)
+    tuning, *people = _people(sizes, setting.diversity, seeds)
+    if setting.algorithm == BASE:
+        return {}, [base.loss(base.weight_HF, one.others) for one in people]
     length = lengths(base, tuning.others)
-    settings = [
-        *(Setting(BASE, diversity, 0, 0.0, 1), Setting(NONE, diversity, computes[-1], 0.0, 1)),
-        *(
-            Setting(algorithm, diversity, compute, epsilon, factor)
-            for compute, (epsilon, factor) in itertools.product(computes, privacy)
-            for algorithm in (ELS, ULS)
-        ),
+    if setting.algorithm == NONE:
+        plan = Plan(None, setting.compute, 0.0, length[1])
+    else:
+        plan = planned(setting, sizes, length)
+    rate, clip = tuned(base, tuning, plan, sizes, rates)
+    losses = [
+        base.loss(trained(base, one.trained, plan, sizes.rounds, seed, rate, clip), one.others)
+        for seed, one in enumerate(people)
     ]
-    for setting in tracked(settings, diversity, len(settings)):
-        row: dict[str, Any] = {**asdict(setting), "epsilon": setting.epsilon or None}
-        if setting.algorithm == BASE:
-            yield (
-                setting,
-                row | {"losses": [base.loss(base.weight_HF, one.others) for one in people]},
-            )
-            continue
-        if setting.algorithm == NONE:
-            plan = Plan(None, setting.compute, 0.0, length[1])
-        else:
-            plan = planned(setting, sizes, length)
-        rate, clip = tuned(base, tuning, plan, sizes, rates)
-        losses = [
-            base.loss(trained(base, one.trained, plan, sizes.rounds, seed, rate, clip), one.others)
-            for seed, one in enumerate(people)
-        ]
-        yield setting, row | asdict(plan) | {"rate": rate, "clip": clip, "losses": losses}
+    return asdict(plan) | {"rate": rate, "clip": clip}, losses
 
 
 Losses = Mapping[Setting, Sequence[float]]

@@ -59,6 +59,20 @@ def test_people_who_judged_the_same_texts(task, language_model, tmp_path):
     assert row["once_ratio"] > 0 and row["ours_ratio"] > 0
 
 
+def test_states_of_a_head_are_those_of_transformers(language_model, tmp_path):
+    rows = [
+        {"user_id": f"u{user}", "prompt": "what now ?", "chosen": text, "rejected": "loan"}
+        for user in range(2)
+        for text in [f"save {'it ' * many}" for many in range(1, 12)]
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    row = kept_states.measure_texts(str(path), 1, str(language_model("llama")))
+    assert row["texts"] == 12 and row["difference"] < 1e-5
+    names = ("plain_ms_a_text", "ours_ms_a_text", "found_ms_a_text", "ours_ratio", "found_ratio")
+    assert all(row[name] > 0 for name in names)
+
+
 def test_both_ways_have_the_same_sum(tmp_path):
     with saved_model(SMALL) as path, kept_states._own_cache():
         base = LanguageBase(BaseSettings(path, rank=2, max_tokens=8, layers="last:1"))

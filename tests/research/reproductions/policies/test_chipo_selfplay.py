@@ -117,7 +117,7 @@ def test_privacy_costs_and_iterations_help(rows):
 def test_remarks_and_plot(rows):
     texts = chipo_selfplay.remarks(rows)
     assert len(texts) == len(chipo_selfplay.CHANNELS) + 1
-    assert texts[-1].startswith("Steps: self-play ")
+    assert texts[-1].startswith("Steps at each number of iterations (* an end): self-play ")
     assert texts[0].startswith("none: self-play's gap goes from ")
     assert all(name in texts[3] for name in (DPO, DPO + MEAN, NASH, NASH + MEAN, "ε = 1"))
     panels = chipo_selfplay.plot(rows).axes
@@ -135,8 +135,8 @@ def test_each_policy_has_the_scale_of_its_own(monkeypatch):
 
         return {"last": mixed(0.3), "mean": mixed(10.0)}
 
-    monkeypatch.setattr(chipo_selfplay, "ALGORITHMS", (run,))
-    assert chipo_selfplay.own_scales(TRUTH_RAA, 3) == [(run, {"last": 0.3, "mean": 10.0})]
+    monkeypatch.setattr(chipo_selfplay, "ALGORITHMS", {run: ("last", "mean")})
+    assert chipo_selfplay.own_scales(TRUTH_RAA, 3) == {"last": 0.3, "mean": 10.0}
 
 
 def test_the_rule():
