@@ -23,7 +23,7 @@ Rivals, on the same ℓ̂: iterative DPO (each iteration fits Bradley–Terry re
 π_t, and starts from π_t) and mirror descent towards a Nash equilibrium (Nash-MD: each step from a
 mixture of π_t with the reference). Both are exact, without coins, where self-play draws its
 opponent; they have steps of s/√T, and are shown as their last iterate, which is how they are meant,
-and as the mean of all. Each of the five has an s of its own at each T, the best of ten on other
+and as the mean of all. Each of the five has an s of its own at each T, the best of twelve on other
 seeds, without privacy.
 
 Whether the gap falls with iterations, and whose is smaller, is said by a rule: yes or no where
@@ -56,7 +56,7 @@ _GROUPS = ((0.4, (0, 1, 2, 3)), (0.35, (1, 2, 0, 3)), (0.25, (2, 0, 1, 3)))
 _SURE = 0.9  # how often a person states what their group prefers
 REFERENCE_A = np.array([0.5, 0.2, 0.1, 0.2])
 GRID = np.linspace(-1.0, 1.0, 21)
-SCALES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+SCALES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 #: How a judgement is protected, and its ε.
 CHANNELS = (("none", math.inf), ("central", 1.0), ("central", 0.1), ("local", 1.0), ("local", 0.3))
 SELF_PLAY, DPO, NASH = "self-play", "iterative DPO", "Nash-MD"
