@@ -18,9 +18,9 @@ Intervals are at 95 %, over prompts *and* seeds (`crossed_draws`).
 Legend: S seeds, P prompts, N answers to each, I heads, R texts, D features.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,6 +33,7 @@ from murmuration.planning.judgement_statistics import longer_wins
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.features.hashing import FeatureMap, feature_map, parse_features
+from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.preference.reward import rewards_at
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -71,6 +72,10 @@ class Plan:
         prompts: how many of the public questions.
         best_of: of how many answers a reward chooses; the last is how many there are.
         rounds, cohort: of rewards and gold rewards.
+        heads: what `--train head` is given beside the base, by name: rewards of which only how
+            often they are right is measured.
+        beside: pairs of features whose vectors stand side by side, measured alike; length is in
+            the first.
     """
 
     features: Sequence[str] = ("hashing", "minilm", "smollm2")
@@ -80,6 +85,43 @@ class Plan:
     best_of: Sequence[int] = (2, 4, 16)
     rounds: int = 200
     cohort: int = 540
+    heads: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=lambda: {
+            "--train head": {},
+            "--train head --head-layer 18 --head-pooling mean": {
+                "head_layer": 18,
+                "head_pooling": "mean",
+            },
+        }
+    )
+    beside: Sequence[tuple[str, str]] = (("smollm2", "hashing"),)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Two feature maps whose vectors stand side by side, over √2."""
+
+    maps: tuple[FeatureMap, FeatureMap]
+
+    uses_prompt = True
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return sum(each.dimension for each in self.maps)
+
+    def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """Return features of texts, (T, D) float32."""
+        parts = [each(prompts, responses) for each in self.maps]
+        return np.concatenate(parts, axis=1) / np.float32(2**0.5)
+
+    def to_config(self) -> dict:
+        """Describe both."""
+        return {"kind": "beside", "maps": [each.to_config() for each in self.maps]}
+
+
+#: By ε, of each seed: how often a reward is right, on seen and on unseen debates.
+Accuracies = Mapping[float | None, Sequence[tuple[float, float]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +130,11 @@ class Rewards:
 
     Attributes:
         rewards_SPN: of the pool's answers, by ε.
-        accuracies: by ε, of each seed: on seen and on unseen debates.
+        accuracies: of the rewards.
     """
 
     rewards_SPN: Mapping[float | None, np.ndarray]
-    accuracies: Mapping[float | None, Sequence[tuple[float, float]]]
+    accuracies: Accuracies
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +198,10 @@ def arguments(quick: bool) -> Reproduction:
             "arguments needs --data, the folder that examples/ukp_judgements.py makes, and --out; "
             "or --quick"
         )
-    plan = Plan(("hashing",), (3.0, None), 2, 8, (2, 4), rounds=20, cohort=100)
+    plan = Plan(
+        ("hashing",), (3.0, None), 2, 8, (2, 4), rounds=20, cohort=100,
+        heads={"--train head": {}}, beside=(),
+    )  # fmt: skip
     splits = ("train", "test", "unseen-topics", "test")
     people = {
         group: Judgements.from_rows(Population().rows(split))
@@ -195,8 +240,9 @@ def compared(people: Mapping[str, Judgements], base: str, folder: Path, plan: Pl
     for name in tracked(plan.features, "rewards", len(plan.features)):
         rewards[name], judges[name] = learned(people, name, pool, plan)
     judges[LONGER] = length_alone(people, pool)
+    right = {name: each.accuracies for name, each in rewards.items()}
     rows = [
-        *_reward_rows(rewards, judges[LONGER]),
+        *_reward_rows(right | alone(people, base, plan), judges[LONGER]),
         *_judge_rows(judges, plan),
         *(
             row
@@ -215,6 +261,44 @@ def compared(people: Mapping[str, Judgements], base: str, folder: Path, plan: Pl
     return Reproduction(rows, remarks(rows, extra), extra=extra, plot=plot(rows))
 
 
+def alone(people: Mapping[str, Judgements], base: str, plan: Plan) -> dict[str, Accuracies]:
+    """Return how often rewards are right that choose no answers: heads, and features side by
+    side."""
+    made: dict[str, Callable[[], FeatureMap]] = {
+        name: partial(LanguageHead, path=base, **given) for name, given in plan.heads.items()
+    }
+    for first, second in plan.beside:
+        maps = feature_map(parse_features(first)), feature_map(parse_features(second, "none"))
+        made[f"{first} and {second}"] = partial(Beside, maps)
+    result = {}
+    for name, make in tracked(made.items(), "rewards of states", len(made)):
+        examples = examples_of(people, make())
+        result[name] = {
+            epsilon: [right_about(examples, theta_D) for theta_D in some]
+            for epsilon, some in heads_of(examples["train"], plan).items()
+        }
+    return result
+
+
+def examples_of(people: Mapping[str, Judgements], features: FeatureMap) -> dict[str, PairExamples]:
+    """Return judgements as features, by group."""
+    return {group: pair_examples(people[group], features) for group in GROUPS}
+
+
+def heads_of(examples: PairExamples, plan: Plan) -> dict[float | None, list[np.ndarray]]:
+    """Return the heads of all seeds, by ε."""
+    return {
+        epsilon: [_head(examples, plan, epsilon, seed) for seed in range(plan.seeds)]
+        for epsilon in plan.epsilons
+    }
+
+
+def right_about(examples: Mapping[str, PairExamples], theta_D: np.ndarray) -> tuple[float, float]:
+    """Return how often a head is right, on seen and on unseen debates."""
+    seen, unseen = (examples[group].accuracy(theta_D).pooled for group in ("test", "unseen"))
+    return seen, unseen
+
+
 def length_alone(people: Mapping[str, Judgements], pool: Pool) -> Judge:
     """Return the judge that prefers the longer answer."""
     seen, unseen = (longer_wins(people[group]).pooled for group in ("test", "unseen"))
@@ -226,27 +310,23 @@ def learned(
 ) -> tuple[Rewards, Judge]:
     """Return rewards at each ε and seed on some features, and the gold reward on them."""
     features = feature_map(parse_features(name))
-    examples = {group: pair_examples(people[group], features) for group in GROUPS}
-    theta_SD = {
-        epsilon: [_head(examples["train"], plan, epsilon, seed) for seed in range(plan.seeds)]
-        for epsilon in plan.epsilons
-    }
+    examples = examples_of(people, features)
+    theta_SD = heads_of(examples["train"], plan)
     gold_D = _head(examples["gold"], plan, None, 0)
     theta_ID = [gold_D, *(theta_D for some in theta_SD.values() for theta_D in some)]
     rewards_IPN = pool.rewards(theta_ID, features)
-
-    def accuracies(theta_D: np.ndarray) -> tuple[float, float]:
-        seen, unseen = (examples[group].accuracy(theta_D).pooled for group in ("test", "unseen"))
-        return seen, unseen
 
     shape = len(plan.epsilons), plan.seeds, *rewards_IPN[0, :, 1:].shape
     by_epsilon = rewards_IPN[1:, :, 1:].reshape(shape)
     return (
         Rewards(
             dict(zip(plan.epsilons, by_epsilon, strict=True)),
-            {epsilon: list(map(accuracies, some)) for epsilon, some in theta_SD.items()},
+            {
+                epsilon: [right_about(examples, theta_D) for theta_D in some]
+                for epsilon, some in theta_SD.items()
+            },
         ),
-        Judge(name, *accuracies(gold_D), rewards_IPN[0, :, 1:] - rewards_IPN[0, :, :1]),
+        Judge(name, *right_about(examples, gold_D), rewards_IPN[0, :, 1:] - rewards_IPN[0, :, :1]),
     )
 
 
@@ -265,7 +345,7 @@ def _head(examples: PairExamples, plan: Plan, epsilon: float | None, seed: int) 
     return strategy.optimizer.result_D
 
 
-def _reward_rows(rewards: Mapping[str, Rewards], longer: Judge) -> list[Row]:
+def _reward_rows(rewards: Mapping[str, Accuracies], longer: Judge) -> list[Row]:
     rows: list[Row] = [
         {
             "features": name,
@@ -274,7 +354,7 @@ def _reward_rows(rewards: Mapping[str, Rewards], longer: Judge) -> list[Row]:
             **mean_sd("unseen", [unseen for _, unseen in some]),
         }
         for name, each in rewards.items()
-        for epsilon, some in each.accuracies.items()
+        for epsilon, some in each.items()
     ]
     baseline = {"features": LONGER, "epsilon": None}
     return [*rows, baseline | mean_sd("seen", [longer.seen]) | mean_sd("unseen", [longer.unseen])]

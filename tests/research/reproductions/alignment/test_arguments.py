@@ -1,9 +1,13 @@
 """Arguments chosen by private rewards: who wins, by which judge, beside known answers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.research.reproductions.alignment import arguments
 from murmuration.research.reproductions.alignment.argument_pool import Answer
 from murmuration.research.reproductions.alignment.arguments import (
@@ -88,3 +92,37 @@ def test_a_panel_for_each_judge(result):
 def test_people_are_needed_unless_quick():
     with pytest.raises(InputError, match="ukp_judgements"):
         arguments.arguments(quick=False)
+
+
+def test_rewards_that_choose_nothing_are_measured_by_themselves(language_model):
+    """A head reads the base's own states; features side by side are both, over the root of two."""
+    people = {
+        group: Judgements.from_rows(
+            {
+                "user_id": f"{group} {user}",
+                "prompt": "what now ?",
+                "chosen": f"save it {'more ' * user}",
+                "rejected": "spend it",
+            }
+            for user in range(12)
+        )
+        for group in arguments.GROUPS
+    }
+    plan = replace(
+        PLAN, seeds=1, rounds=3, cohort=6, heads={"own": {}}, beside=(("hashing", "hashing:64"),)
+    )
+    right = arguments.alone(people, str(language_model("llama")), plan)
+    assert list(right) == ["own", "hashing and hashing:64"]
+    for each in right.values():
+        assert list(each) == [3.0, None]
+        assert all(
+            0 <= share <= 1 for ((seen, unseen),) in each.values() for share in (seen, unseen)
+        )
+    seen, unseen = right["own"][None][0]
+    assert seen == unseen == 1.0  # everybody prefers what nobody rejects
+
+    maps = feature_map(parse_features("hashing")), feature_map(parse_features("hashing:64", "none"))
+    both = arguments.Beside(maps)
+    vector_TD = both(["what now ?"], ["save it"])
+    assert vector_TD.shape == (1, both.dimension) and both.dimension == maps[0].dimension + 64
+    np.testing.assert_allclose(vector_TD[0, -64:], maps[1](["what now ?"], ["save it"])[0] / 2**0.5)
