@@ -22,7 +22,7 @@ from murmuration.research.reproductions.alignment import (
 )
 from murmuration.research.reproductions.bandits import ctl_vs_ltc, pessimism, square_chipo_rates
 from murmuration.research.reproductions.entry import Entry, of_rows
-from murmuration.research.reproductions.label_dp import figure_1, rates, rr_vs_m
+from murmuration.research.reproductions.label_dp import choices, figure_1, rates, rr_vs_m
 from murmuration.research.reproductions.policies import (
     chipo_cdp,
     chipo_selfplay,
@@ -118,6 +118,10 @@ ENTRIES = {
     "label-dp-bounds": Entry(
         "exponents of n, d and ε in the error, beside those of L's Theorems 3.1 to 5.3",
         of_rows(rates.label_dp_bounds, rates.remarks, rates.plot),
+    ),
+    "label-dp-choices": Entry(
+        "choices among K responses behind randomized response: error against n, K and ε",
+        of_rows(choices.label_dp_choices, choices.remarks, choices.plot),
     ),
     "rr-vs-m": Entry(
         "many judgements of each user: randomized response against ULS and AUP, at equal ε",

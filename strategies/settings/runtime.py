@@ -42,8 +42,9 @@ class RuntimeConfig:
     )
     timeout: float = setting(
         0.0,
-        "Seconds to wait for the nodes of a round. [default: 20 times a trial on made-up users, "
-        "at least 600]",
+        "Seconds to wait for the nodes of a round. [default: 20 times a trial on made-up users "
+        "(5 times that of a language model's nodes, as if no two judgements shared a text), at "
+        "least 600]",
         panel=RUNTIME,
         good=positive_or_default,
         expected="a positive number of seconds",
