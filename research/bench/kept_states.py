@@ -163,6 +163,7 @@ def measure_texts(data: str, repetitions: int, base: str) -> dict[str, Any]:
     """
     _, prompts, responses, _ = distinct_texts(read_judgements(data, "btl", "", {}), True)
     loaded, readings = LanguageBase(BaseSettings(path=base, train="head")), []
+    ours_TD = plain_TD = np.empty(0)
     for _ in range(repetitions):
         plain_TD, plain = timed(lambda: _plain_states(loaded, prompts, responses))
         with _own_cache():

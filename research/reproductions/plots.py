@@ -17,6 +17,13 @@ def line(axes: Any, rows: Rows, x: str, y: str, *style: str, **more: Any) -> Non
     axes.plot([row[x] for row in rows], [row[y] for row in rows], *style, **more)
 
 
+def bound(axes: Any, rows: Rows, x: str, y: str, exponent: float, **more: Any) -> None:
+    """A dotted line with a bound's exponent through the first point: bounds have no constants."""
+    first = rows[0]
+    powers = [first[y] * (row[x] / first[x]) ** exponent for row in rows]
+    axes.plot([row[x] for row in rows], powers, ":", lw=1, **more)
+
+
 def with_intervals(axes: Any, rows: Rows, x: str, name: str, **more: Any) -> None:
     """A column's means against another, with their 95 % intervals, none of one seed; keywords are
     ``Axes.errorbar``'s."""

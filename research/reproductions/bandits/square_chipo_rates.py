@@ -37,7 +37,7 @@ from murmuration.preference.estimation.randomized_labels import RandomizedLabels
 from murmuration.research.reproductions.bandits.bandit import BALL, Bandit
 from murmuration.research.reproductions.bandits.corruption import Corruption
 from murmuration.research.reproductions.entry import Rows, distinct, in_processes, tracked, where
-from murmuration.research.reproductions.plots import line, logarithmic
+from murmuration.research.reproductions.plots import bound, line, logarithmic
 from murmuration.research.reproductions.policies.chipo_toy import log_ratios
 from murmuration.research.reproductions.slopes import Slope
 
@@ -208,7 +208,8 @@ def remarks(rows: Rows) -> list[str]:
 
 
 def plot(rows: Rows) -> Figure:
-    """Both errors against n, c(ε) and α: a row of panels for each error."""
+    """Both errors against n, c(ε) and α: a row of panels for each error; dotted: the bound's
+    exponents."""
     figure = Figure(figsize=(10.0, 6.0), layout="constrained")
     panels = figure.subplots(2, 3)
     points = where(rows, error=None)
@@ -220,6 +221,12 @@ def plot(rows: Rows) -> Figure:
             for setting in distinct(same, "setting"):
                 line(axes, where(same, setting=setting), "x", f"{error}_mean", "o-",
                      color=f"C{settings.index(setting)}", ms=3.5, label=setting)  # fmt: skip
+            for sweep in SWEEPS:
+                if sweep.varied == varied:
+                    swept = where(same, setting=sweep.setting)
+                    swept.sort(key=lambda row: row["x"], reverse=sweep.exponent >= 0)
+                    colour = f"C{settings.index(sweep.setting)}"
+                    bound(axes, swept, "x", f"{error}_mean", sweep.exponent, color=colour)
             logarithmic(axes)
             axes.set_xlabel(varied)
             if i == 0:

@@ -29,7 +29,7 @@ from murmuration.preference.estimation.randomized_labels import RandomizedLabels
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.research.reproductions.entry import Rows, in_processes, tracked, where
 from murmuration.research.reproductions.label_dp.rates import BALL, NORM
-from murmuration.research.reproductions.plots import legend_below, line, logarithmic
+from murmuration.research.reproductions.plots import bound, legend_below, line, logarithmic
 from murmuration.research.reproductions.slopes import Slope
 
 DIMENSION = 4
@@ -170,9 +170,7 @@ def plot(rows: Rows) -> Figure:
             same = where(points, varied=varied, estimator=name)
             line(axes, same, "x", "error_mean", "o-", color=f"C{place}", ms=4, label=name)
         same = where(points, varied=varied, estimator=SGD)
-        last = same[-1]
-        bound = [last["error_mean"] * (row["x"] / last["x"]) ** exponent for row in same]
-        axes.plot([row["x"] for row in same], bound, ":", color="0.5", lw=1, label="as the bound")
+        bound(axes, same, "x", "error_mean", exponent, color="0.5", label="as the bound")
         logarithmic(axes)
         axes.set(xlabel=_SYMBOLS[varied], ylabel="error of θ" if varied == "n" else "")
     legend_below(figure, 3)

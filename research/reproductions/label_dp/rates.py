@@ -33,7 +33,7 @@ from murmuration.preference.estimation.randomized_labels import RandomizedLabels
 from murmuration.privacy.mechanisms.objective_noise import LabelObjective
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.research.reproductions.entry import Rows, in_processes, tracked, where
-from murmuration.research.reproductions.plots import legend_below, line, logarithmic
+from murmuration.research.reproductions.plots import bound, legend_below, line, logarithmic
 from murmuration.research.reproductions.slopes import Slope
 
 BALL, NORM, DELTA = 1.0, 0.5, 1e-5
@@ -214,7 +214,8 @@ _COLOURS = {DEBIASED: "C0", SGD: "C1", OBJECTIVE: "C2", PRIVATE_PART: "C3"}
 
 
 def plot(rows: Rows) -> Figure:
-    """Error against n, d and ε: a row of panels for each norm, a column for each of the three."""
+    """Error against n, d and ε: a row of panels for each norm, a column for each of the three;
+    dotted: exponents of upper bounds."""
     figure = Figure(figsize=(10.5, 6.2), layout="constrained")
     panels = figure.subplots(2, len(VARIED))
     for i, norm in enumerate((SEMI, L2)):
@@ -223,6 +224,9 @@ def plot(rows: Rows) -> Figure:
             for name, colour in _COLOURS.items():
                 same = where(rows, varied=varied, norm=norm, estimator=name, theorem=None)
                 line(axes, same, "x", "error_mean", "o-", color=colour, ms=3.5, label=name)
+                for rate in RATES:
+                    if (rate.side, rate.estimator, rate.norm) == ("upper", name, norm):
+                        bound(axes, same, "x", "error_mean", getattr(rate, varied), color=colour)
             logarithmic(axes)
             axes.set_xlabel(_SYMBOLS[varied])
             if j == 0:

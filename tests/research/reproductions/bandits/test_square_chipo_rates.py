@@ -80,4 +80,4 @@ def test_the_rule(powers):
 
 def test_the_plot_has_every_line(powers):
     axes = square_chipo_rates.plot(powers(0.5)[0]).axes
-    assert [len(panel.lines) for panel in axes] == [1, 3, 2, 1, 3, 2]
+    assert [len(panel.lines) for panel in axes] == [2, 6, 4, 2, 6, 4]

@@ -37,7 +37,7 @@ def powers(monkeypatch):
         def made(task):
             cell, seeds = task
             spread_R = np.linspace(1.0, 1.1, seeds)
-            return dict.fromkeys((SGD, MINIMISER), spread_R * cell.n ** n / cell.contrast ** c)
+            return dict.fromkeys((SGD, MINIMISER), spread_R * cell.n**n / cell.contrast**c)
 
         monkeypatch.setattr(choices, "in_processes", lambda _, tasks: map(made, tasks))
         return choices.label_dp_choices(True)
