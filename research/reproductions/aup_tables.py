@@ -24,7 +24,7 @@ from murmuration.privacy.accounting import accountant as accounting
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.research.reproductions.entry import Rows, distinct, where
-from murmuration.research.reproductions.plots import line, open_corner
+from murmuration.research.reproductions.plots import line, logarithmic
 
 COMPARISONS, COHORT, EPOCHS, DELTA, TAU = 92_858, 100, 5, 1e-5, 3.0
 #: Those orders of the accountant with which Table 2 comes out that are ever the best one here; its
@@ -125,7 +125,7 @@ def published_variance(epsilon: float, users: int, rounds: int) -> float:
 
 
 def plot(rows: Rows) -> Figure:
-    """Both tables in one unit, against the judgements of each user."""
+    """Both tables in one unit, recomputed and as printed, against the judgements of each user."""
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.subplots()
     for column, style, told in (
@@ -135,8 +135,15 @@ def plot(rows: Rows) -> Figure:
         for index, epsilon in enumerate(sorted(distinct(rows, "epsilon"))):
             label, same = f"{told}, ε = {epsilon}", where(rows, epsilon=epsilon)
             line(axes, same, "m", column, style, color=f"C{index}", ms=4, label=label)
-    axes.set(xscale="log", yscale="log", xlabel="judgements of each user, m")
+    printed = [
+        (row["m"], noise)
+        for row in rows
+        for noise in (math.sqrt(row["table_1"]) / TAU, row["table_2"] / COHORT)
+    ]
+    label = "as printed (τ = 3 and a division by the batch are inferred)"
+    axes.plot(*zip(*printed, strict=True), "kx", ms=7, label=label)
+    logarithmic(axes)
+    axes.set(xlabel="judgements of each user, m")
     axes.set_ylabel("noise on the averaged gradient (std)")
     axes.legend(frameon=False, fontsize=7)
-    open_corner(axes)
     return figure
