@@ -1,11 +1,12 @@
 """Chowdhury et al. 2024, Theorem C.2: choices among K responses, through K-ary randomized response.
 
-Source: "L", Appendix C. A person names the best of K responses, by Plackett and Luce's model; what
-is stated is the truth with probability e^ε/(e^ε + K − 1), else one of the others. SGD-KRR takes
-steps of 1/(γ_{K,ε} κ t) and gives the last iterate, with γ = e^{−4LB}/2 and γ_{K,ε} = γ(e^ε −
-1)/(e^ε + K − 1). Its error is bounded by c_K(ε)/(γκ√n) up to a constant and logarithms, where
-c_K(ε) = (e^ε + K − 1)/(e^ε − 1). The paper measures none of it; the population is that of
-``rates``, where L = B = 1 and κ = 2/d whatever K is. By turns n, K or ε varies.
+Source: "L", Appendix C, with the steps of its proof (a constant one, as stated, does not converge).
+A person names the best of K responses, by Plackett and Luce's model; what is stated is the truth
+with probability e^ε/(e^ε + K − 1), else one of the others. SGD-KRR takes steps of 1/(γ_{K,ε} κ t)
+and gives the last iterate, with γ = e^{−4LB}/2 and γ_{K,ε} = γ(e^ε − 1)/(e^ε + K − 1). Its error is
+bounded by c_K(ε)/(γκ√n) up to a constant and logarithms, where c_K(ε) = (e^ε + K − 1)/(e^ε − 1).
+The paper measures none of it; the population is that of ``rates``, where L = B = 1 and κ = 2/d
+whatever K is. By turns n, K or ε varies.
 
 Beside it, outside of the theorem, the exact minimiser of the de-biased likelihood: what
 ``--strategy local-label`` solves for.
