@@ -266,9 +266,9 @@ def _orders(rows: Rows) -> Iterator[str]:
 
 
 def _trends(rows: Rows) -> Iterator[str]:
-    most = max(distinct(rows, "epsilon"))
-    for name in (NON_PRIVATE, OBJECTIVE, DEBIASED, SGD, SGD_PUBLISHED, MLE):
-        epsilon = None if name == NON_PRIVATE else most
+    epsilons = sorted(distinct(rows, "epsilon"))
+    private = (OBJECTIVE, DEBIASED, SGD, SGD_PUBLISHED, MLE)
+    for name, epsilon in [(NON_PRIVATE, None), *itertools.product(private, epsilons)]:
         slopes = []
         for dimension in sorted(distinct(rows, "dimension")):
             errors = _errors(rows, dimension, epsilon, name)
