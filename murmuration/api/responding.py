@@ -192,6 +192,11 @@ def respond(
             rows = [{"prompt": text, "response": one} for text, many in pairs for one in many]
             _write(path, rows, mark)
             return Responses(path, len(texts), drawn, cut_off=cut_off)
+        if all(len(set(many)) == 1 < drawn for many in answers):
+            raise InputError(
+                f"all {drawn} responses to each prompt are the same text, so there was nothing to "
+                "choose: take a higher --temperature; a server may be set up to ignore it"
+            )
         say("scoring")
         pool = Pool(texts, answers, rewards(judge, texts, answers))
     rows = [
