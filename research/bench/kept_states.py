@@ -149,9 +149,10 @@ def measure_texts(data: str, repetitions: int, base: str) -> dict[str, Any]:
     """Return milliseconds for each distinct text of a file of judgements, of the state that
     `--train head` reads.
 
-    ``ours`` is with nothing kept, ``found`` when another process finds them on disk, ``plain`` what
-    transformers takes: the body of the same network, over batches of eight texts of about one
-    length. ``difference`` is the largest between ours and plain, of one whose length is about 1.
+    ``ours`` is with nothing on disk, ``again`` when another process has written them there,
+    ``plain`` what transformers takes: the body of the same network, over batches of eight texts of
+    about one length. ``difference`` is the largest between ours and plain, of one whose length is
+    about 1.
 
     Args:
         data: a file of judgements.
@@ -169,8 +170,8 @@ def measure_texts(data: str, repetitions: int, base: str) -> dict[str, Any]:
         with _own_cache():
             first, again = LanguageHead(path=base), LanguageHead(path=base)
             ours_TD, ours = timed(lambda: first(prompts, responses))  # noqa: B023  called at once
-            _, found = timed(lambda: again(prompts, responses))  # noqa: B023
-        readings.append({"plain": plain, "ours": ours, "found": found})
+            _, seconds = timed(lambda: again(prompts, responses))  # noqa: B023
+        readings.append({"plain": plain, "ours": ours, "again": seconds})
     figures = _figures(readings, dict.fromkeys(readings[0], len(prompts)))
     return {
         "texts": len(prompts),

@@ -322,7 +322,7 @@ def states(
             with console.status("states of texts"):
                 row = kept_states.measure_texts(data, times, base)
             columns = ("texts", "plain_ms_a_text", "ours_ms_a_text", "ours_ratio")
-            columns += ("found_ms_a_text", "difference")
+            columns += ("again_ms_a_text", "difference")
             console.print(_plain("states that a head reads", columns, [row]))
             _end(as_json, "states", about, data=data, rows=[row])
             return

@@ -41,7 +41,7 @@ _kept_in: ContextVar[Path | None] = ContextVar("kept_in", default=None)
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What an entry found: rows, remarks in words, what else goes into the JSON, maybe a plot. The
+    """Rows of an entry, remarks in words, what else goes into the JSON, maybe a plot. The
     JSON says when, by which version and on what machine."""
 
     rows: Rows

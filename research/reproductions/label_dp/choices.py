@@ -77,8 +77,8 @@ def label_dp_choices(quick: bool = False, *, seeds: int = 30) -> list[dict[str, 
         *(Cell("epsilon", sizes[-1], 4, epsilon) for epsilon in epsilons),
     ]
     tasks = [(cell, seeds) for cell in cells]
-    found = tracked(in_processes(measured, tasks), "errors", len(tasks))
-    errors = dict(zip(cells, found, strict=True))
+    made = tracked(in_processes(measured, tasks), "errors", len(tasks))
+    errors = dict(zip(cells, made, strict=True))
     rows: list[dict[str, Any]] = [
         {
             "varied": cell.varied,
@@ -148,7 +148,7 @@ _SYMBOLS = {"n": "n", "responses": "c(ε) by K", "epsilon": "c(ε) by ε"}
 
 def remarks(rows: Rows) -> list[str]:
     """Return each estimator's exponents beside the bound's, which is of the first one."""
-    said = []
+    sentences = []
     for name in (SGD, MINIMISER):
         parts = [
             f"{_SYMBOLS[row['varied']]} to the {row['slope']:.2f} "
@@ -156,8 +156,8 @@ def remarks(rows: Rows) -> list[str]:
             for row in where(rows, estimator=name)
             if "verdict" in row
         ]
-        said.append(f"L Thm C.2 (upper, l2, {name}): {'; '.join(parts)}.")
-    return said
+        sentences.append(f"L Thm C.2 (upper, l2, {name}): {'; '.join(parts)}.")
+    return sentences
 
 
 def plot(rows: Rows) -> Figure:

@@ -208,8 +208,8 @@ def chipo_selfplay(
     if quick:
         seeds, iterations = min(seeds, 6), [count for count in iterations if count <= 100]
     tuning = [(n, seeds, count) for count in iterations]
-    found = tracked(in_processes(tuned, tuning), "steps", len(tuning))
-    own = dict(zip(iterations, found, strict=True))
+    best = tracked(in_processes(tuned, tuning), "steps", len(tuning))
+    own = dict(zip(iterations, best, strict=True))
     tasks = [
         (*channel, n, seeds, count, own[count]) for channel in CHANNELS for count in iterations
     ]
@@ -305,12 +305,12 @@ def remarks(rows: Rows) -> list[str]:
         )
     steps = {(row["algorithm"], row["iterations"]): row["scale"] for row in rows}
     ends = (SCALES[0], SCALES[-1])
-    said = [
+    parts = [
         f"{name} "
         + ", ".join(f"{v:g}{'*' * (v in ends)}" for (n, _), v in steps.items() if n == name)
         for name in _STYLES
     ]
-    return [*result, f"Steps at each number of iterations (* an end): {'; '.join(said)}."]
+    return [*result, f"Steps at each number of iterations (* an end): {'; '.join(parts)}."]
 
 
 _STYLES = {

@@ -360,9 +360,9 @@ def language_model(
         ]
         tasks = [(setting, sizes, tuple(rates), seeds) for setting in settings]
         # In this process, which has the base and the texts already.
-        found = tracked(in_processes(measured, tasks, workers=1), diversity, len(tasks))
+        results = tracked(in_processes(measured, tasks, workers=1), diversity, len(tasks))
         losses: dict[Setting, list[float]] = {}
-        for setting, (plan, of_seeds) in zip(settings, found, strict=True):
+        for setting, (plan, of_seeds) in zip(settings, results, strict=True):
             losses[setting] = of_seeds
             row = {**asdict(setting), "epsilon": setting.epsilon or None, **plan}
             rows.append(row | mean_interval("loss", of_seeds))

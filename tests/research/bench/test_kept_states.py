@@ -69,7 +69,7 @@ def test_states_of_a_head_are_those_of_transformers(language_model, tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     row = kept_states.measure_texts(str(path), 1, str(language_model("llama")))
     assert row["texts"] == 12 and row["difference"] < 1e-5
-    names = ("plain_ms_a_text", "ours_ms_a_text", "found_ms_a_text", "ours_ratio", "found_ratio")
+    names = ("plain_ms_a_text", "ours_ms_a_text", "again_ms_a_text", "ours_ratio", "again_ratio")
     assert all(row[name] > 0 for name in names)
 
 
