@@ -82,7 +82,7 @@ def _outcome(name: str, entry: Entry, folder: Path, quick: bool) -> Outcome:
         result.write(folder, name)
         status, remarks, picture = DONE, list(result.remarks), result.plot is not None
     except Exception as error:
-        unasked = isinstance(error, InputError) and entry.of_people is not None
+        unasked = not quick and isinstance(error, InputError) and entry.of_people is not None
         status = LEFT_OUT if unasked else FAILED
         remarks = [str(error) if unasked else f"{type(error).__name__}: {error}"]
     return Outcome(

@@ -107,12 +107,12 @@ def lora_rewards(quick: bool) -> Reproduction:
             "lora-rewards needs --data, the folder that examples/ukp_judgements.py makes, and "
             "--out; or --quick"
         )
-    plan = Plan(("last:1",), (30.0, 300.0), (3.0, 1000.0), 2, 3, 40, 2, {"lora_rank": 2}, 1)
+    plan = Plan(("last:1",), (300.0,), (3.0, 1000.0), 2, 3, 12, 2, {"lora_rank": 2}, 1)
     population = Population()
     splits = {"train": "train", "gold": "test", "test": "test", "unseen": "unseen-topics"}
     with TemporaryDirectory() as folder, reference(population.texts("train", 300)) as base:
         for group, split in splits.items():
-            rows = itertools.islice(population.rows(split), 300)
+            rows = itertools.islice(population.rows(split), 300 if group == "train" else 60)
             text = "".join(json.dumps(row) + "\n" for row in rows)
             Path(folder, f"{group}.jsonl").write_text(text, encoding="utf-8")
         return compared(Path(folder), base, Path(folder, "runs"), plan)

@@ -57,9 +57,12 @@ def test_each_is_computed_in_turn_and_written(world, tmp_path):
     references = str(tmp_path / "references")
     assert computed == [(name, True, references) for name in entries]
     assert FOLDER not in os.environ
-    assert [one.status for one in outcomes.values()] == [DONE, FAILED, FAILED, LEFT_OUT, DONE]
+    # What has no quick form fails, and is not left out as if it wanted to be.
+    assert [one.status for one in outcomes.values()] == [DONE, FAILED, FAILED, FAILED, DONE]
     assert outcomes["broken"].remarks == ["ValueError: no slope"]
-    assert outcomes["people"].remarks == ["takes --data"]
+    assert outcomes["people"].remarks == ["InputError: takes --data"]
+    whole = run(entries, tmp_path / "whole", quick=False)
+    assert whole["people"].status == LEFT_OUT and whole["people"].remarks == ["takes --data"]
     assert (tmp_path / "drawn.png").exists() and outcomes["drawn"].picture
     assert not outcomes["last"].picture
     assert json.loads((tmp_path / "last.json").read_text())["rows"] == [{"a": 1}]
