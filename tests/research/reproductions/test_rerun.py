@@ -14,7 +14,9 @@ from murmuration.research.reproductions.registry import ENTRIES
 from murmuration.research.reproductions.rerun import DONE, FAILED, LEFT_OUT
 
 #: Those whose remarks say it all.
-UNDRAWN = {"uls-conjecture", "aup-accuracy", "synthetic-preferences"}
+UNDRAWN = {
+    *("uls-conjecture", "uls-sampling", "aup-accuracy", "synthetic-preferences", "lora-rewards"),
+}
 
 
 @pytest.fixture
