@@ -176,6 +176,10 @@ def respond(
         texts = public_prompts(prompts, limit, seed, models, declared_public=prompts_public)
         mark = mark_of(promise)
     drawn, how = best_of or samples, sampling or Sampling()
+    if (best_of or 1) > 1 and how.temperature == 0:
+        raise InputError(
+            "--best-of chooses among different responses, and at --temperature 0 all are the same"
+        )
     model_writer = writer_of(writer_folder, writer, system)
     with status(progress) as say:
         answers = write_samples(

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.base.network import LanguageBase
@@ -43,7 +44,8 @@ from murmuration.research.bench.setting import timed
 
 _EACH = 16  # judgements of a user
 _FEW = 64  # judgements that are computed one by one
-_BATCH = 8  # texts of plain transformers, at a time
+_BATCHES = (1, 8, 32)  # texts of plain transformers, at a time
+_WARMING = 8  # texts
 
 
 def measure(
@@ -150,9 +152,9 @@ def measure_texts(data: str, repetitions: int, base: str) -> dict[str, Any]:
     `--train head` reads.
 
     ``ours`` is with nothing on disk, ``again`` when another process has written them there,
-    ``plain`` what transformers takes: the body of the same network, over batches of eight texts of
-    about one length. ``difference`` is the largest between ours and plain, of one whose length is
-    about 1.
+    ``plain`` what transformers takes: the body of the same network, over batches of texts of about
+    one length, as many as are fastest. ``difference`` is the largest between ours and plain, of one
+    whose length is about 1.
 
     Args:
         data: a file of judgements.
@@ -160,18 +162,30 @@ def measure_texts(data: str, repetitions: int, base: str) -> dict[str, Any]:
         base: a folder or name.
 
     Raises:
-        InputError: no such file, or no such base.
+        InputError: no such file or base, or the base is an encoder.
     """
     _, prompts, responses, _ = distinct_texts(read_judgements(data, "btl", "", {}), True)
     loaded, readings = LanguageBase(BaseSettings(path=base, train="head")), []
+    if loaded.texts.pairs:
+        raise InputError(f"--base {base}: an encoder has no such states; take a causal one")
     ours_TD = plain_TD = np.empty(0)
-    for _ in range(repetitions):
-        plain_TD, plain = timed(lambda: _plain_states(loaded, prompts, responses))
+    few = slice(0, _WARMING)
+    for repetition in range(repetitions + 1):
         with _own_cache():
             first, again = LanguageHead(path=base), LanguageHead(path=base)
+            if not repetition:  # warms up
+                first(prompts[few], responses[few])
+                _plain_states(loaded, prompts[few], responses[few], _BATCHES[0])
+                continue
             ours_TD, ours = timed(lambda: first(prompts, responses))  # noqa: B023  called at once
             _, seconds = timed(lambda: again(prompts, responses))  # noqa: B023
-        readings.append({"plain": plain, "ours": ours, "again": seconds})
+            plain = []
+            for size in _BATCHES:
+                plain_TD, took = timed(
+                    lambda size=size: _plain_states(loaded, prompts, responses, size)
+                )
+                plain.append(took)
+        readings.append({"plain": min(plain), "ours": ours, "again": seconds})
     figures = _figures(readings, dict.fromkeys(readings[0], len(prompts)))
     return {
         "texts": len(prompts),
@@ -181,20 +195,21 @@ def measure_texts(data: str, repetitions: int, base: str) -> dict[str, Any]:
 
 
 def _plain_states(
-    loaded: LanguageBase, prompts: Sequence[str], responses: Sequence[str]
+    loaded: LanguageBase, prompts: Sequence[str], responses: Sequence[str], size: int
 ) -> np.ndarray:
-    """States behind all layers of each text's last token, (T, D), scaled as ours."""
+    """States behind all layers of each text's last token, (T, D), scaled as ours; so many texts at
+    a time."""
     body: Any = loaded.model.base_model  # type: ignore[attr-defined]
     ids = loaded.written(loaded.texts(prompts, responses), np.arange(len(prompts)))["input_ids"]
     result_TD = np.empty((len(ids), body.config.hidden_size), dtype=np.float32)
     by_length = sorted(range(len(ids)), key=lambda at: len(ids[at]))
-    for start in range(0, len(ids), _BATCH):
-        batch = by_length[start : start + _BATCH]
+    for start in range(0, len(ids), size):
+        batch = by_length[start : start + size]
         padded = loaded.tokenizer.pad(
             {"input_ids": [ids[at] for at in batch]}, padding_side="right", return_tensors="pt"
         )
         with torch.inference_mode():
-            states_TLD = body(**padded.to(loaded.device)).last_hidden_state
+            states_TLD = body(**padded.to(loaded.device), use_cache=False).last_hidden_state
         for at, states_LD in zip(batch, states_TLD, strict=True):
             result_TD[at] = states_LD[len(ids[at]) - 1].float().cpu()
     return result_TD / np.float32(result_TD.shape[1] ** 0.5)

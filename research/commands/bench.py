@@ -315,6 +315,8 @@ def states(
     console, about = _begin(as_json)
     sizes = LmBench(users=4 if quick else users, judgements=1, tokens=tokens)
     rows, times = [], 1 if quick else repetitions
+    if "none" in layers.split(",") and (layers != "none" or not data):
+        raise InputError("--lora-layers none stands alone, and needs --data")
     if data:
         if not base:
             raise InputError("--data needs --base, which reads it")

@@ -42,7 +42,7 @@ _kept_in: ContextVar[Path | None] = ContextVar("kept_in", default=None)
 @dataclass(frozen=True)
 class Reproduction:
     """Rows of an entry, remarks in words, what else goes into the JSON, maybe a plot. The
-    JSON says when, by which version and on what machine."""
+    JSON says when it was written, by which version and on what machine."""
 
     rows: Rows
     remarks: Sequence[str] = ()
@@ -60,12 +60,11 @@ class Reproduction:
             writer.writerows(self.rows)
         if self.plot is not None:
             self.plot.savefig(folder / f"{name}.png", dpi=150)
-        made_on = {key: value for key, value in machine().items() if key != "load"}
         data = {
             "name": name,
-            "date": date.today().isoformat(),
+            "written": date.today().isoformat(),
             "version": murmuration.__version__,
-            "machine": made_on,
+            "machine": machine(),
             "rows": list(self.rows),
             **self.extra,
             "remarks": list(self.remarks),

@@ -359,7 +359,7 @@ def language_model(
             ),
         ]
         tasks = [(setting, sizes, tuple(rates), seeds) for setting in settings]
-        # In this process, which has the base and the texts already.
+        # In this process, so that the base is trained, and texts are read, once.
         results = tracked(in_processes(measured, tasks, workers=1), diversity, len(tasks))
         losses: dict[Setting, list[float]] = {}
         for setting, (plan, of_seeds) in zip(settings, results, strict=True):
@@ -367,6 +367,8 @@ def language_model(
             row = {**asdict(setting), "epsilon": setting.epsilon or None, **plan}
             rows.append(row | mean_interval("loss", of_seeds))
         rows += _claims(losses, diversity)
+        _people.cache_clear()
+    _base.cache_clear()
     return rows
 
 

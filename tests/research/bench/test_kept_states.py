@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.row_cache import FOLDER
@@ -71,6 +72,21 @@ def test_states_of_a_head_are_those_of_transformers(language_model, tmp_path):
     assert row["texts"] == 12 and row["difference"] < 1e-5
     names = ("plain_ms_a_text", "ours_ms_a_text", "again_ms_a_text", "ours_ratio", "again_ratio")
     assert all(row[name] > 0 for name in names)
+
+
+@pytest.mark.parametrize("options", [(), ("--data", "rows.jsonl", "--base", "b")])
+def test_no_layers_stand_alone(cli, options):
+    layers = "none,last:1" if options else "none"
+    code, _, lines = cli("bench", "states", "--lora-layers", layers, *options)
+    assert code == 2 and "none stands alone, and needs --data" in " ".join(lines)
+
+
+def test_an_encoder_has_no_state_of_a_last_token(language_model, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    row = {"user_id": "u", "prompt": "what now ?", "chosen": "save", "rejected": "loan"}
+    path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(InputError, match="an encoder has no such states"):
+        kept_states.measure_texts(str(path), 1, str(language_model("bert")))
 
 
 def test_both_ways_have_the_same_sum(tmp_path):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from murmuration.research.kept_results import decoded, encoded
 from murmuration.research.reproductions.policies import chipo_selfplay
 from murmuration.research.reproductions.policies.chipo_selfplay import (
     ALGORITHMS,
@@ -143,3 +144,12 @@ def test_the_rule():
     assert [chipo_selfplay.verdict(*ends) for ends in ((0.1, 0.2), (-0.2, -0.1), (-1, 1))] == [
         "yes", "no", "undecided",
     ]  # fmt: skip
+
+
+def test_an_interrupted_one_goes_on():
+    """What tasks give can be kept, and is read as what it was."""
+    own = chipo_selfplay.tuned((200, 2, 3))
+    gaps = chipo_selfplay.played(("local", 1.0, 200, 2, 3, own))
+    assert decoded(encoded(own)) == own
+    for name, gap_R in decoded(encoded(gaps)).items():
+        np.testing.assert_array_equal(gap_R, gaps[name])

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 from murmuration.privacy.accounting.accountant import epsilon as spent_by
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.research.kept_results import decoded, encoded
 from murmuration.research.reproductions.uls import language_model as lm
 from murmuration.research.reproductions.uls.language_model import (
     DIVERSE,
@@ -169,6 +170,14 @@ def rows():
         sizes=replace(SIZES, users=40, exchanges=80),
         computes=(16, 32), privacy=((4.0, 1), (4.0, 10)), rates=(0.1,), seeds=2,
     )  # fmt: skip
+
+
+def test_an_interrupted_one_goes_on():
+    """What a task gives can be kept, and is read as what it was."""
+    sizes = replace(SIZES, users=20, exchanges=40, rounds=2)
+    setting = lm.Setting(ULS, DIVERSE, 16, 4.0, 1)
+    result = lm.measured((setting, sizes, (0.1,), 2))
+    assert decoded(encoded(result)) == result and len(result[1]) == 2
 
 
 def test_rows_have_every_setting(rows):
