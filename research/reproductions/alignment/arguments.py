@@ -274,10 +274,7 @@ def alone(people: Mapping[str, Judgements], base: str, plan: Plan) -> dict[str, 
     result = {}
     for name, make in tracked(made.items(), "rewards of states", len(made)):
         examples = examples_of(people, make())
-        result[name] = {
-            epsilon: [right_about(examples, theta_D) for theta_D in some]
-            for epsilon, some in heads_of(examples["train"], plan).items()
-        }
+        result[name] = accuracies(examples, heads_of(examples["train"], plan))
     return result
 
 
@@ -298,6 +295,13 @@ def right_about(examples: Mapping[str, PairExamples], theta_D: np.ndarray) -> tu
     """Return how often a head is right, on seen and on unseen debates."""
     seen, unseen = (examples[group].accuracy(theta_D).pooled for group in ("test", "unseen"))
     return seen, unseen
+
+
+def accuracies(
+    examples: Mapping[str, PairExamples], theta_SD: Mapping[float | None, Sequence[np.ndarray]]
+) -> Accuracies:
+    """Return how often all heads are right."""
+    return {e: [right_about(examples, theta_D) for theta_D in some] for e, some in theta_SD.items()}
 
 
 def length_alone(people: Mapping[str, Judgements], pool: Pool) -> Judge:
@@ -322,10 +326,7 @@ def learned(
     return (
         Rewards(
             dict(zip(plan.epsilons, by_epsilon, strict=True)),
-            {
-                epsilon: [right_about(examples, theta_D) for theta_D in some]
-                for epsilon, some in theta_SD.items()
-            },
+            accuracies(examples, theta_SD),
         ),
         Judge(name, *right_about(examples, gold_D), rewards_IPN[0, :, 1:] - rewards_IPN[0, :, :1]),
     )

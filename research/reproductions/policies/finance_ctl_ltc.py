@@ -31,6 +31,7 @@ from murmuration.research.reproductions.bandits.corruption import Corruption
 from murmuration.research.reproductions.entry import (
     Row,
     Rows,
+    distinct,
     in_processes,
     mean_sd,
     tracked,
@@ -238,10 +239,11 @@ def remarks(rows: Rows) -> list[str]:
         for row in rows
         if row.get("chosen")
     )
+    tried_steps = ", ".join(f"{step:g}" for step in distinct(rows, "step"))
     return [
         *cautions(rows),
         *result,
-        f"Steps chosen on other seeds, out of {', '.join(f'{step:g}' for step in STEPS)}: {steps}.",
+        f"Steps chosen on other seeds, out of {tried_steps}: {steps}.",
         "The rule, fixed before the run: a published difference is agreed with if the interval of "
         "ours lies above zero, disagreed with if it lies below, and undecided otherwise.",
         "Intervals are for other pairs, coins, corruption and prompts, with this one reference.",

@@ -194,6 +194,7 @@ def _flip(epsilon: float | None) -> float:
 
 def remarks(rows: Rows) -> list[str]:
     """Wins at each ε, the most first; whether others would stand in that order is not tested."""
+    tried_steps = ", ".join(f"{step:g}" for step in distinct(rows, "step"))
     rows, result = [row for row in rows if "win_rate_mean" in row], []
     for epsilon in distinct(rows, "epsilon"):
         here = sorted(where(rows, epsilon=epsilon), key=lambda row: -row["win_rate_mean"])
@@ -209,8 +210,7 @@ def remarks(rows: Rows) -> list[str]:
         *result,
         f"True labels: {clean}.",
         "Wins over the reference, mean ± sd over seeds: differences of less than that are none.",
-        "Each has the step that won most on other seeds, out of "
-        f"{', '.join(f'{step:g}' for step in STEPS)}; "
+        f"Each has the step that won most on other seeds, out of {tried_steps}; "
         f"{at_an_end} of {len(rows)} are at an end.",
     ]
 

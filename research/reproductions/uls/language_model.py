@@ -380,10 +380,11 @@ def _base(exchanges: int) -> Base:
 
 
 @lru_cache(maxsize=1)
-def _people(sizes: Sizes, diversity: str, seeds: int) -> list[People]:
-    """Those whom steps are tuned on, and those of each seed."""
+def _people(sizes: Sizes, diversity: str, seeds: int) -> tuple[dict[int, float], list[People]]:
+    """Lengths of gradients; then those whom steps are tuned on, and those of each seed."""
     base = _base(sizes.exchanges)
-    return [People.draw(base, sizes, diversity, seed) for seed in (_TUNED_ON, *range(seeds))]
+    people = [People.draw(base, sizes, diversity, seed) for seed in (_TUNED_ON, *range(seeds))]
+    return lengths(base, people[0].others), people
 
 
 def measured(
@@ -393,10 +394,9 @@ def measured(
     the steps that are tried and how many seeds."""
     setting, sizes, rates, seeds = task
     base = _base(sizes.exchanges)
-    tuning, *people = _people(sizes, setting.diversity, seeds)
+    length, (tuning, *people) = _people(sizes, setting.diversity, seeds)
     if setting.algorithm == BASE:
         return {}, [base.loss(base.weight_HF, one.others) for one in people]
-    length = lengths(base, tuning.others)
     if setting.algorithm == NONE:
         plan = Plan(None, setting.compute, 0.0, length[1])
     else:
