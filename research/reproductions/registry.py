@@ -15,6 +15,7 @@ from murmuration.research.reproductions.alignment import (
     frontier,
     head_states,
     judgements_each,
+    lora_layers,
     lora_rewards,
     step_times,
     synthetic_pairs,
@@ -206,6 +207,11 @@ ENTRIES = {
         "rewards of real people's judgements by LoRA in SmolLM2's last layers",
         lora_rewards.lora_rewards,
         lora_rewards.of_people,
+    ),
+    "lora-layers": Entry(
+        "in how many of a language model's last layers LoRA should learn: people's judgements",
+        lora_layers.lora_layers,
+        lora_layers.of_people,
     ),
     "rivals": Entry(
         "strategies ranked on real people's judgements: one tuning budget each, and intervals",

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,7 @@ class Plan:
         seeds: of runs.
         rounds, cohort, group_size: of runs.
         lora: what else of the base learns.
+        groups: files of people that a reward is tried on.
         workers: processes; None: one for each core.
     """
 
@@ -66,6 +68,7 @@ class Plan:
     cohort: int = 1300
     group_size: int = 16
     lora: Mapping[str, Any] = field(default_factory=lambda: {"lora_rank": 4})
+    groups: Sequence[str] = GROUPS
     workers: int | None = None
 
 
@@ -157,11 +160,12 @@ def compared(data: Path, base: str, folder: Path, plan: Plan) -> Reproduction:
 
 
 def accuracies(task: Task) -> dict[str, float]:
-    """Return how often one run's reward is right about other people, by `GROUPS`, training it if it
-    is not there."""
+    """Return how often one run's reward is right about other people, by the plan's groups, and what
+    its training took, training it if it is not there."""
     cell, plan, folder = task.cell, task.plan, task.folder / task.cell.name
     figures = task.folder / f"{cell.name}.json"
     if not figures.exists():
+        begun = process_time()
         if not (folder / "result.json").exists():
             murmuration.train(
                 str(task.data / "train.jsonl"),
@@ -182,7 +186,8 @@ def accuracies(task: Task) -> dict[str, float]:
                 seed=cell.seed,
                 **plan.lora,
             )
-        result = _accuracies(task, folder / "model")
+        minutes = (process_time() - begun) / 60.0
+        result = _accuracies(task, folder / "model") | {"processor_minutes": minutes}
         figures.write_text(json.dumps(result), encoding="utf-8")
     return json.loads(figures.read_text(encoding="utf-8"))
 
@@ -195,7 +200,7 @@ def _accuracies(task: Task, model: Path) -> dict[str, float]:
     base = LanguageBase(BaseSettings(task.base, layers=task.cell.layers, **_named(task.plan.lora)))
     peft.set_peft_model_state_dict(base.model, peft.utils.load_peft_weights(str(model)))
     theta_D, result = base.theta(), {}
-    for group in GROUPS:
+    for group in task.plan.groups:
         judgements = read_judgements(str(task.data / f"{group}.jsonl"), "btl", "", {})
         result[group] = token_examples(judgements, base).accuracy(theta_D).pooled
     return result
