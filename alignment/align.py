@@ -57,10 +57,9 @@ from murmuration.alignment.rewards import AnswerReward, GuardedReward, Guards
 from murmuration.alignment.supervised import Rows, Supervised, supervise
 from murmuration.alignment.writing import answer_lines, json_lines, read_lines, writing
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.gguf import origin_of
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
-from murmuration.preference.language.checkpoint import digest_of
+from murmuration.preference.language.checkpoint import digest_of, origin_below
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.loading import contents_of, resolve_base
 from murmuration.preference.language.reward import save_language_model
@@ -188,7 +187,7 @@ def align(
     alignment.guards.check(reward)
     truth = truth_of(alignment.truth) if alignment.truth else None
     base = _base(alignment, alignment.base, "sft" if demonstrations else "policy")
-    origin = origin_of(Path(base.settings.path))
+    origin = origin_below(base.settings.path)
     # Or says what does not fit.
     base.texts.openings(held[:1], alignment.sampling.max_new_tokens)
     with RunFolder(out, resume=resume, check_same=same) as folder:
@@ -307,7 +306,7 @@ def _learnt(
         )
         result = {"demonstrations": len(demonstrations), "loss": loss, "dimension": base.dimension}
         _write(file, json_lines([result]))
-        origin = origin_of(Path(base.settings.path))
+        origin = origin_below(base.settings.path)
         described = {**config, "learnt": result, "origin": origin}
         with writing(out / "sft"):
             save_language_model(

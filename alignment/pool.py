@@ -17,7 +17,7 @@ import numpy as np
 from murmuration.alignment.rewards import AnswerReward
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import Sampling, Writer
-from murmuration.preference.language.reward import SavedReward
+from murmuration.preference.language.reward import SavedReward, system_of
 from murmuration.preference.reward import RewardModel
 
 #: What scores answers.
@@ -57,7 +57,8 @@ def writer_of(model: str, server: str = "", system: str | None = None) -> Answer
     from murmuration.alignment.endpoints.client import WRITER, Endpoint
     from murmuration.alignment.endpoints.writer import EndpointWriter
 
-    return EndpointWriter(Endpoint(server, model, role=WRITER), system or "")
+    system = system_of(model) if system is None else system
+    return EndpointWriter(Endpoint(server, model, role=WRITER), system)
 
 
 def cut_off_text(cut_off: int, answers: int, sampling: Sampling) -> str:

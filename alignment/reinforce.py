@@ -302,6 +302,7 @@ def configuration(
         "logging_strategy": "steps",
         "logging_steps": 1,
         "gradient_checkpointing": base.settings.checkpointing,
+        "disable_dropout": True,  # as everywhere here; states that are kept have none either
         "bf16": False,
         "seed": seed,
         "use_cpu": base.device.type == "cpu",

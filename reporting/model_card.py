@@ -5,14 +5,13 @@ this machine: a base in a folder goes by its last name.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from murmuration.preference.base_names import last_name
 from murmuration.preference.features.language_head import KIND as HEAD
 from murmuration.preference.features.language_states import KIND as STATES
-from murmuration.preference.gguf import origin_of
 from murmuration.preference.language.base.settings import KIND as LANGUAGE_MODEL
+from murmuration.preference.language.checkpoint import origin_below
 from murmuration.preference.language.policy_class import KIND as CLASS
 from murmuration.privacy.disclosure import Disclosure, disclosed
 from murmuration.reporting.card_head import head, hub_name, loading, made_from, measured
@@ -43,7 +42,7 @@ def model_card(disclosure: Disclosure, promise: Details) -> str:
     speaks = features["kind"] in (LANGUAGE_MODEL, HEAD, CLASS)
     adapter = speaks and features["train"] == "lora" and not features["merged"]
     base = hub_name(path)
-    origin = origin_of(Path(path)) if speaks or features["kind"] == STATES else {}
+    origin = origin_below(path) if speaks or features["kind"] == STATES else {}
     card = joined_lines(
         _CARD,
         told,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from murmuration.alignment.endpoints.client import Client, Completion, Endpoint
-from murmuration.preference.data.cells import messages_of, system_turn
+from murmuration.preference.data.cells import asked_turns, system_turn
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import Sampling
 
@@ -48,7 +48,7 @@ class EndpointWriter:
         it makes the same answer again is the server's to say.
 
         Args:
-            prompts: texts; each is sent as the one message of a user.
+            prompts: texts, each the message of a user; of several turns each is sent as its own.
             sampling: temperature, top-p and the most tokens, which are sent.
             seed: one or several numbers, none negative.
             progress: is told how many of how many answers there are.
@@ -87,12 +87,10 @@ class EndpointWriter:
         return [_text(answers[str(place)].text) for place in range(len(prompts))]
 
     def _body(self, prompt: str, sampling: Sampling, entropy: list[int]) -> dict[str, Any]:
+        turns = asked_turns(prompt)
         return {
             "model": self._endpoint.model,
-            "messages": [
-                *system_turn(messages_of(prompt), self._system),
-                {"role": "user", "content": prompt},
-            ],
+            "messages": [*system_turn(turns, self._system), *turns],
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_new_tokens,

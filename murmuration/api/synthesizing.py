@@ -108,8 +108,7 @@ def synthesize(
     from murmuration.alignment.public_prompts import public_prompts
     from murmuration.alignment.synthesis import Synthesis, preferences
     from murmuration.preference.data.sources import is_hub_name
-    from murmuration.preference.gguf import origin_of
-    from murmuration.preference.language.checkpoint import digest_of
+    from murmuration.preference.language.checkpoint import digest_of, origin_below
     from murmuration.preference.language.generation import PublicSeed, Sampling
     from murmuration.preference.language.loading import contents_of, resolve_base
     from murmuration.reporting.card_head import made_from
@@ -149,7 +148,7 @@ def synthesize(
             reward=digest_of(model),
             policy="" if writer else contents_of(path).digest,
             policy_name="" if path and Path(path).is_dir() else path,
-            made_from=made_from(origin_of(Path(path)) if path and not writer else {}),
+            made_from=made_from(origin_below(path) if path and not writer else {}),
             source=named if prompts.startswith(PREFIX) else source,
             prompts=len(asked),
             samples=samples,

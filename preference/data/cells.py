@@ -364,6 +364,15 @@ def messages_of(text: str) -> list[Message]:
     ]
 
 
+def asked_turns(prompt: str) -> list[Message]:
+    """The messages that a response follows: without an empty one of the assistant at the end, which
+    only invites it."""
+    turns = messages_of(prompt)
+    if len(turns) > 1 and turns[-1] == {"role": "assistant", "content": ""}:
+        return turns[:-1]
+    return turns
+
+
 def system_turn(turns: Sequence[Message], system: str) -> list[Message]:
     """Return the message of a system prompt that goes before a prompt's turns; none where it is
     empty, or where they have one of their own."""

@@ -108,7 +108,10 @@ class LanguageStates:
             width=self._width,
             words=len(body.get_input_embeddings().get_parameter("weight")),
             limit=self._limit,
-            terms=[KIND, self.digest, str(layer)],
+            # Of weights that were replaced while they were loaded nothing is kept.
+            terms=[KIND, self.digest, str(layer)]
+            if contents_of(self.path).digest == self.digest
+            else (),
         )
 
     @property

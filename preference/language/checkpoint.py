@@ -21,7 +21,7 @@ import torch
 from murmuration.preference.base_names import place_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line, hub_is_reachable
-from murmuration.preference.gguf import converted, is_gguf
+from murmuration.preference.gguf import converted, is_gguf, origin_of
 from murmuration.preference.online import MINILM, MINILM_HUB, minilm_folder
 
 ADAPTER = "adapter_config.json"
@@ -107,6 +107,18 @@ def chain_of(path: str) -> Iterator[tuple[str, Path]]:
         seen.add(place)
         yield path, folder
         path = adapted(folder)
+
+
+def origin_below(path: str) -> dict[str, str]:
+    """Return the ``origin_of`` of a model's folder or, where it is an adapter, of the base that it
+    is put on in the end; empty where nothing is there."""
+    if not Path(path).is_dir():
+        return {}
+    try:
+        folders = [folder for _, folder in chain_of(path)]
+    except (OSError, InputError):
+        return {}
+    return origin_of(folders[-1])
 
 
 def fetch(path: str, folder: Path, *names: str) -> None:

@@ -32,6 +32,7 @@ from murmuration.preference.language.reward import (
     system_of,
 )
 from murmuration.preference.language.tokens import TextTokens, length_batches
+from murmuration.preference.online import is_of_hub
 from murmuration.preference.reward import RewardModel
 from murmuration.preference.scoring import Text, scores_of, strings_of
 
@@ -121,11 +122,17 @@ def load_scorer(
         task = read_about(Path(folder))["base"].get("task", "reward")
         if task != "reward":
             return SavedLikelihood.load(folder, base, system)
-    elif is_base(folder):
+    elif is_base(folder) or _is_owned(os.fspath(folder)):
         return SavedLikelihood.load(folder, base, system)
     if system is not None:
         raise InputError("--system: a reward has the system prompt that it was trained with")
     return RewardModel.load(folder, base)
+
+
+def _is_owned(name: str) -> bool:
+    """Return whether this names a hub's model by its owner, who is no folder here: otherwise it is
+    rather a folder that is spelled wrongly."""
+    return "/" in name and is_of_hub(name) and not Path(name).parent.exists()
 
 
 def is_base(path: str | os.PathLike) -> bool:

@@ -57,19 +57,7 @@ class NextTokens(LanguageExamples):
         del model
         shown_N = (self.text_JK[taken_N] >= 0).sum(1)
         weight_R = np.repeat(weight_N / shown_N, shown_N) / scored_tokens(self.tokens, texts_R)
-        state_QH, next_Q, text_Q = scored_states(self.base, self.tokens, texts_R)
-        weight_Q = torch.from_numpy(weight_R).float().to(state_QH.device)[text_Q]
-        weight_Q *= self.base.scale
-        back_QH = torch.empty_like(state_QH)
-        for part in chunks(self.base, len(next_Q)):
-            leaf_QH = state_QH[part].detach().requires_grad_(True)
-            with self.base.backward.by_token(text_Q[part].tolist()):
-                loss_Q = cross_entropy(self.base.said(leaf_QH), next_Q[part], reduction="none")
-                (loss_Q * weight_Q[part]).sum().backward()
-            assert leaf_QH.grad is not None  # it is what the loss was made of
-            back_QH[part] = leaf_QH.grad
-        if state_QH.requires_grad:  # or only the head is trained
-            state_QH.backward(back_QH)
+        differentiate_texts(self.base, self.tokens, texts_R, weight_R)
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
         """Return how often the likeliest next token at θ is the right one, and the loss.
@@ -116,6 +104,37 @@ class NextTokens(LanguageExamples):
             loss_R += np.bincount(row_Q[part], loss_P.cpu().numpy(), len(texts_R))
             right_R += np.bincount(row_Q[part], right_P.cpu().numpy(), len(texts_R))
         return loss_R, right_R
+
+
+def differentiate_texts(
+    base: LanguageBase, tokens: Tokens, texts_R: np.ndarray, weight_R: np.ndarray
+) -> float:
+    """Add to gradients those of the cross-entropy of texts' scored tokens, at the θ that was put.
+
+    Args:
+        base: says the next token.
+        tokens: of all texts.
+        texts_R: which of them.
+        weight_R: what each of a text's tokens counts.
+
+    Returns:
+        The loss: all tokens' cross-entropies in nats, so weighted, added up.
+    """
+    state_QH, next_Q, text_Q = scored_states(base, tokens, texts_R)
+    weight_Q = torch.from_numpy(weight_R).float().to(state_QH.device)[text_Q]
+    back_QH, total = torch.empty_like(state_QH), 0.0
+    for part in chunks(base, len(next_Q)):
+        leaf_QH = state_QH[part].detach().requires_grad_(True)
+        with base.backward.by_token(text_Q[part].tolist()):
+            loss_Q = cross_entropy(base.said(leaf_QH), next_Q[part], reduction="none")
+            loss = (loss_Q * weight_Q[part]).sum()
+            (loss * base.scale).backward()
+        assert leaf_QH.grad is not None  # it is what the loss was made of
+        back_QH[part] = leaf_QH.grad
+        total += float(loss.detach())
+    if state_QH.requires_grad:  # or only the head is trained
+        state_QH.backward(back_QH)
+    return total
 
 
 def scored_tokens(tokens: Tokens, texts_R: np.ndarray) -> np.ndarray:

@@ -8,19 +8,20 @@ Legend: J judgements, N of a step, D trained parameters.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.policies import PolicyExamples
 from murmuration.preference.language.tokens import length_batches
 from murmuration.preference.models import PreferenceModel, preference_model
 
 _LONGEST = 1.0  # gradient
-_WARMUP = 0.05  # of the steps
+_WARMUP = 0.05  # of the steps: in which the rate rises
 #: By what is trained, of those that were tried (`docs/research/policies.md`).
 FIT_RATES = {"lora": 0.1, "full": 0.003}
 
@@ -87,8 +88,7 @@ class PolicyFit:
         theta_D.requires_grad_(True)
         optimizer, steps = torch.optim.Adam([theta_D], self.rate), self.steps(judgements)
         for step, taken_N in enumerate(self._batches(judgements)):
-            rising = min(1.0, (step + 1) / (_WARMUP * steps))
-            optimizer.param_groups[0]["lr"] = self.rate * rising * (1.0 - step / steps)
+            optimizer.param_groups[0]["lr"] = self.rate * share_of_rate(step, steps)
             base.put(theta_D.detach())
             theta_D.grad = self._gradient(examples, taken_N, each_J, model)
             optimizer.step()
@@ -118,15 +118,31 @@ class PolicyFit:
                 some_N, text_PK = taken_N[places], text_NK[places]
                 weight_P = weight_J[some_N] / len(taken_N)
                 examples.differentiate(text_PK[text_PK >= 0], some_N, weight_P, model)
-            flat = [
-                (torch.zeros_like(p) if p.grad is None else p.grad).float().reshape(1, -1)
-                for p in parameters.values()
-            ]
-            grad_D = base.to_theta(torch.cat(flat, dim=1))[0]
-        length = float(grad_D.norm())
-        if not math.isfinite(length):
+            grad_D = shortened_gradient(base, parameters)
+        if grad_D is None:
             raise InputError(
                 "a step of the policy is not finite: use a smaller --learning-rate, or another "
                 "--loss"
             )
-        return grad_D * min(1.0, _LONGEST / max(length, 1e-30))
+        return grad_D
+
+
+def share_of_rate(step: int, steps: int) -> float:
+    """Return the share of the largest rate that a step has: rising at first, then falling to 0."""
+    return min(1.0, (step + 1) / max(1.0, _WARMUP * steps)) * (1.0 - step / steps)
+
+
+def shortened_gradient(
+    base: LanguageBase, parameters: Mapping[str, torch.Tensor]
+) -> torch.Tensor | None:
+    """Return the gradient that was added up in parameters, in θ's units, at most of length one:
+    (D,); None if it is not finite."""
+    flat = [
+        (torch.zeros_like(p) if p.grad is None else p.grad).float().reshape(1, -1)
+        for p in parameters.values()
+    ]
+    grad_D = base.to_theta(torch.cat(flat, dim=1))[0].clone()
+    length = float(grad_D.norm())
+    if not math.isfinite(length):
+        return None
+    return grad_D * min(1.0, _LONGEST / max(length, 1e-30))

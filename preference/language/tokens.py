@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from murmuration.preference.data.cells import messages_of, system_turn
+from murmuration.preference.data.cells import asked_turns, system_turn
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.mapped_rows import gathered
 from murmuration.preference.language.confined.tokenizer import parts, serialized
@@ -301,9 +301,7 @@ class TextTokens:
         """
         write = self.tokenizer.apply_chat_template
         answer = {"role": "assistant", "content": response}
-        turns = messages_of(prompt)
-        if len(turns) > 1 and turns[-1] == {"role": "assistant", "content": ""}:
-            turns = turns[:-1]  # which only invites an answer
+        turns = asked_turns(prompt)
         system = system_turn(turns, self.system)
         alone = [*system, {"role": "user", "content": prompt}]
         for given in ([*system, *turns], alone):

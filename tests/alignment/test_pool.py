@@ -3,9 +3,13 @@
 import numpy as np
 import pytest
 
-from murmuration.alignment.pool import draw, rewards
+from murmuration.alignment.endpoints.writer import EndpointWriter
+from murmuration.alignment.pool import draw, rewards, writer_of
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.reward import save_language_model
 
 
 class Lengths:
@@ -48,3 +52,21 @@ def test_equal_texts_are_scored_once_and_alike():
 def test_rewards_that_are_not_finite(bad):
     with pytest.raises(InputError, match="not finite"):
         rewards(Lengths(bad), ["a"], [["x"]])
+
+
+def test_a_server_is_sent_the_system_prompt_that_a_model_of_that_name_was_trained_with(
+    language_model, tmp_path, monkeypatch
+):
+    base = LanguageBase(
+        BaseSettings(language_model("gpt2-chat"), rank=2, task="sft", system="save")
+    )
+    save_language_model(tmp_path / "m", base, np.zeros(base.dimension, np.float32))
+    made = []
+    monkeypatch.setattr(
+        EndpointWriter, "__init__", lambda self, endpoint, system="": made.append(system)
+    )
+    address = "http://localhost:1/v1"
+    for model, system in ((tmp_path / "m", None), (tmp_path / "m", ""), (tmp_path / "m", "bet")):
+        writer_of(str(model), address, system)
+    writer_of("another", address)
+    assert made == ["save", "", "bet", ""]

@@ -175,6 +175,18 @@ def test_all_that_is_ours_is_trls_but_for_roundings(language_model, tmp_path, mo
     np.testing.assert_allclose(ours.theta(), base.theta(), atol=1e-4)
 
 
+def test_nothing_is_dropped_at_random(language_model, tmp_path):
+    """As everywhere here: states that are kept for a step would have one draw in all of it."""
+    base = policy(language_model, "gpt2")
+    dropping = [m for m in base.model.modules() if isinstance(m, torch.nn.Dropout)]
+    assert any(module.p > 0 for module in dropping)
+    in_training = []
+    for module in dropping:
+        module.register_forward_hook(lambda m, *_: in_training.append(m.training and m.p > 0))
+    run(base, tmp_path, steps=1)
+    assert in_training and not any(in_training)
+
+
 @pytest.mark.parametrize("method", ["rloo", "grpo"])
 @pytest.mark.parametrize(
     ("vllm", "mode", "address"),

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -117,3 +118,19 @@ def test_without_the_package_it_says_how_to_install(cache, monkeypatch):
     monkeypatch.setattr("murmuration.preference.gguf.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"smollm2.*pip install 'murmuration-rlhf\[smollm\]'"):
         resolve_base(SMOLLM2)
+
+
+@pytest.mark.parametrize("name", ["smollm2.gguf", "smollm2-360m.gguf", "smollm2-135m.GGUF"])
+def test_another_file_is_not_taken_for_the_packaged_model(tmp_path, packaged, name):
+    write_gguf(tmp_path / name, licence="mit")
+    place = resolve_base(str(tmp_path / name))
+    assert origin_of(Path(place))["license"] == "mit"
+    assert not is_packaged(Path(place))
+    assert is_packaged(Path(resolve_base(SMOLLM2)))
+    for said in (name_for(place, tmp_path / "run" / "model"), last_name(place)):
+        assert said != SMOLLM2
+
+
+def test_a_folder_of_ones_own_is_not_taken_for_it():
+    assert not is_packaged(Path("/home/me/models/smollm2-sft"))
+    assert not is_packaged(Path("/home/me/models/smollm2-0123456789abcdef-2/model"))

@@ -63,7 +63,20 @@ def test_a_system_prompt_is_sent_before_prompts_without_one():
         EndpointWriter(endpoint, "Be brief.").write(["Why?", own], SHORT)
     sent = [body["messages"] for body in server.requests]
     brief = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
-    assert sorted(sent, key=len) == [[{"role": "user", "content": own}], brief]
+    kind = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Why?"}]
+    assert sorted(sent, key=str) == [brief, kind]
+
+
+def test_turns_are_sent_as_turns():
+    asked = "\n\nHuman: Spend or save?\n\nAssistant: Save.\n\nHuman: Why?"
+    with StandIn(echo) as server:
+        EndpointWriter(Endpoint(server.url, "m", role=WRITER, pause=0.0)).write([asked], SHORT)
+    (body,) = server.requests
+    assert body["messages"] == [
+        {"role": "user", "content": "Spend or save?"},
+        {"role": "assistant", "content": "Save."},
+        {"role": "user", "content": "Why?"},
+    ]
 
 
 def test_answers_that_are_cut_off_are_counted():

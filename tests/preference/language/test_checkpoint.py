@@ -205,3 +205,19 @@ def test_an_adapter_that_is_put_on_itself(tmp_path):
     (tmp_path / "adapter_config.json").write_text(about)
     with pytest.raises(InputError, match="put on itself"):
         contents_of(str(tmp_path))
+
+
+def test_an_adapter_tells_of_the_file_that_the_base_below_all_was_made_from(tmp_path):
+    origin = {"name": "Tiny", "license": "apache-2.0", "sha256": "ab" * 32}
+    below = str(tmp_path / "base")
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "config.json").write_text(json.dumps({"converted_from": origin}))
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        about = json.dumps({"base_model_name_or_path": below})
+        (tmp_path / name / "adapter_config.json").write_text(about)
+        below = str(tmp_path / name)
+        assert origin_below(below) == origin
+    shutil.rmtree(tmp_path / "base")
+    for place in (below, str(tmp_path / "none"), "somebody/tiny", ""):
+        assert origin_below(place) == {}

@@ -8,6 +8,7 @@ import torch
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.language import likelihood as module
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.likelihood import (
@@ -133,6 +134,22 @@ def test_a_base_scores_as_what_says_the_next_token(language_model):
     assert isinstance(load_scorer(base), SavedLikelihood)
     scores = load_scorer(base).score(PROMPTS, RESPONSES)
     np.testing.assert_allclose(scores, SavedLikelihood.load(base).score(PROMPTS, RESPONSES))
+
+
+def test_a_base_goes_by_its_name_on_a_hub(language_model, tmp_path, monkeypatch):
+    """But what has a folder here for an owner is rather spelled wrongly."""
+    base, asked = language_model("llama"), []
+    resolve = module.resolve_base
+    monkeypatch.setattr(
+        module, "resolve_base", lambda name: asked.append(name) or resolve(str(base))
+    )
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(load_scorer("somebody/tiny"), SavedLikelihood)
+    (tmp_path / "runs").mkdir()
+    for name in ("runs/tiny", "tiny"):
+        with pytest.raises(InputError, match="no such model folder"):
+            load_scorer(name)
+    assert asked == ["somebody/tiny"]
 
 
 def test_an_encoder_gives_no_likelihood(language_model):
