@@ -12,7 +12,12 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language import checkpoint
 from murmuration.preference.language.base.network import LanguageBase, language_base
 from murmuration.preference.language.base.settings import BaseSettings
-from murmuration.preference.language.checkpoint import digest_of, folder_of, revision_of
+from murmuration.preference.language.checkpoint import (
+    digest_of,
+    folder_of,
+    origin_below,
+    revision_of,
+)
 from murmuration.preference.language.loading import contents_of
 from murmuration.preference.language.reward import SavedReward
 
