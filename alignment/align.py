@@ -111,7 +111,7 @@ class Alignment:
     lora_rank: int = 16
     lora_alpha: int = 32
     lora_targets: str = ""
-    lora_layers: str = BaseSettings.layers
+    lora_layers: str = "auto"
     max_tokens: int = BaseSettings.max_tokens
     system: str = BaseSettings.system
     evaluate_every: int = 10

@@ -340,7 +340,7 @@ def described_base(config: Settings) -> dict[str, Any]:
         "rank": config.lora_rank,
         "alpha": config.lora_alpha,
         "targets": config.lora_targets,
-        "layers": config.lora_layers,
+        "layers": config.lora_layers or ("auto" if config.train in ("", "lora") else ""),
         "once_per_text": config.once_per_text,
         "max_tokens": config.max_tokens,
         "system": config.system,

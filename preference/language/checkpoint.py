@@ -112,7 +112,7 @@ def chain_of(path: str) -> Iterator[tuple[str, Path]]:
 def origin_below(path: str) -> dict[str, str]:
     """Return the ``origin_of`` of a model's folder or, where it is an adapter, of the base that it
     is put on in the end; empty where nothing is there."""
-    if not Path(path).is_dir():
+    if not path or not Path(path).is_dir():
         return {}
     try:
         folders = [folder for _, folder in chain_of(path)]

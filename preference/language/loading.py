@@ -45,6 +45,8 @@ from murmuration.preference.language.checkpoint import (
 )
 from murmuration.preference.language.confined.tokenizer import load_tokenizer
 
+#: Layers that LoRA changes where nobody says which (`docs/research/real-rewards.md`).
+USUALLY = 8
 _SEED = 0  # of everything that is drawn before training; public
 #: What layers of queries and values are called, alone or fused with keys.
 _QUERIES_AND_VALUES = (
@@ -408,10 +410,21 @@ def layers_of(model: Any, path: str, option: str) -> tuple[str, torch.nn.ModuleL
     return lists[0]
 
 
+def usual_layers(model: Any) -> str:
+    """Return which of a network's layers LoRA changes where nobody says: the last eight, or all
+    where there are no more, or nothing in it is known as its layers."""
+    try:
+        _, blocks = layers_of(model, "", "")
+    except InputError:
+        return "all"
+    return f"last:{USUALLY}" if len(blocks) > USUALLY else "all"
+
+
 def trained_layers(model: Any, chosen: str, path: str) -> range | None:
     """Return which of a network's layers LoRA changes, counted from 0; None for all.
 
-    ``chosen`` is as `preference.choices.LORA_LAYERS` has it, where they are counted from 1.
+    ``chosen`` is as `preference.choices.LORA_LAYERS` has it, where they are counted from 1, and not
+    ``auto``.
 
     Raises:
         InputError: there are no such layers.

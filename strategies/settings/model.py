@@ -175,11 +175,12 @@ class ModelConfig:
     )
     lora_layers: str = setting(
         "",
-        "Which layers of --base LoRA changes: all, last:4, or 9-12. What a text gives below the "
-        "first is computed once and kept. [default: all]",
+        "Which layers of --base LoRA changes: all, last:4, 9-12, or auto: the last 8, or all where "
+        "there are no more. What a text gives below the first is computed once and kept. "
+        "[default: auto]",
         panel=MODEL,
         good=lambda value: not value or bool(LORA_LAYERS.fullmatch(value)),
-        expected="all, last:COUNT or FIRST-LAST",
+        expected="auto, all, last:COUNT or FIRST-LAST",
         base=True,
     )
     max_tokens: int = setting(

@@ -62,16 +62,16 @@ def test_what_is_computed_at_a_time_does_not_matter(base, tmp_path):
 
 def test_the_last_layer_alone_learns_from_states_that_are_kept(language_model, tmp_path):
     """The same as through all layers, which are gone through once for each text."""
-    path, how = str(language_model("llama")), Supervised("x", epochs=3, batch=3)
+    path, how = str(language_model("llama")), Supervised("x", epochs=20, batch=3)
     last = LanguageBase(BaseSettings(path, task="sft", rank=4, layers="last:1"))
     calls = []
-    first = last.model.get_base_model().model.layers[0]
-    first.register_forward_hook(lambda *_: calls.append(1))
+    below = last.model.get_base_model().model.layers[0].mlp
+    below.register_forward_hook(lambda *_: calls.append(1))
     kept_D, loss = supervise(last, ROWS, how, 0, tmp_path / "kept")
-    assert 0 < len(calls) <= len(ROWS)
+    assert 0 < len(calls) < 10
     last.lower = None
     plain_D, plain = supervise(last, ROWS, how, 0, tmp_path / "plain")
-    assert len(calls) > len(ROWS)
+    assert len(calls) > 20
     np.testing.assert_allclose(kept_D, plain_D, atol=2e-3)
     assert loss == pytest.approx(plain, rel=1e-4)
 

@@ -62,8 +62,9 @@ class BaseSettings:
             all of them.
         head_pooling: of ``head``: one of `POOLINGS`: whether it reads the text's last state, or
             the mean of all.
-        layers: which of the network's layers LoRA changes, as `LORA_LAYERS` has it. What is below
-            them is computed once for each text (`preference.features.lower_states`).
+        layers: which of the network's layers LoRA changes, as `LORA_LAYERS` has it; a base that was
+            loaded says which ``auto`` are. What is below them is computed once for each text
+            (`preference.features.lower_states`).
         tastes: of a reward: rows of its head, the first of which is the crowd's
             (`preference.kinds.language_tastes`); 1: one reward for all.
         once_per_text: of judgements: whether the gradient of each distinct text is computed once in
@@ -121,7 +122,7 @@ class BaseSettings:
             raise InputError("--system is for prompts, which the texts of --task text have not")
         if not LORA_LAYERS.fullmatch(self.layers):
             raise InputError(
-                f"--lora-layers must be all, last:COUNT or FIRST-LAST; got {self.layers!r}"
+                f"--lora-layers must be auto, all, last:COUNT or FIRST-LAST; got {self.layers!r}"
             )
         if self.train != "lora" and self.layers != "all":
             raise InputError("--lora-layers is for --train lora")

@@ -42,6 +42,7 @@ PLAN = Plan(
     layers=("last:1", "last:2", "last:4", "last:8"),
     steps=(4000.0, 8000.0),
     epsilons=(8.0,),
+    seeds=2,
     rounds=6,
     cohort=313,
     groups=(HELD_OUT,),

@@ -14,6 +14,7 @@ from murmuration.preference.features import lower_states
 from murmuration.preference.features.embeddings import Embeddings
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
+from murmuration.preference.language.loading import usual_layers
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.preference.models import preference_model
 
@@ -208,10 +209,32 @@ def test_layers_that_there_are_not(language_model, layers):
         loaded(language_model("llama"), layers=layers)
 
 
+def test_where_nobody_says_the_last_eight_are_changed_and_told(tmp_path, make_rows):
+    save_gpt2(tmp_path / "g", n_layer=9)
+    base = loaded(str(tmp_path / "g"), layers="auto")
+    assert base.to_config()["layers"] == "last:8"
+    assert not any(".h.0." in name for name in base._trained)
+    assert any(".h.1." in name for name in base._trained)
+    assert base.lower is not None
+    again = LanguageBase(BaseSettings(**base.settings.described))
+    assert again.dimension == base.dimension
+
+
+def test_where_nobody_says_all_of_fewer_are_changed(language_model):
+    base = loaded(language_model("llama"), layers="auto")
+    assert base.to_config()["layers"] == "all" and base.lower is None
+
+
+def test_where_nobody_says_all_are_changed_of_what_has_no_known_layers():
+    assert usual_layers(torch.nn.Linear(2, 2)) == "all"
+
+
 def test_layers_are_for_lora():
     with pytest.raises(InputError, match="--lora-layers is for --train lora"):
         BaseSettings("x", "full", layers="last:1")
-    with pytest.raises(InputError, match="--lora-layers must be all, last:COUNT or FIRST-LAST"):
+    with pytest.raises(
+        InputError, match="--lora-layers must be auto, all, last:COUNT or FIRST-LAST"
+    ):
         BaseSettings("x", "lora", layers="last")
 
 
