@@ -56,8 +56,8 @@ class Plan:
         seeds: of runs.
         rounds, cohort, group_size: of runs.
         lora: what else of the base learns.
-        groups: files of people that a reward is tried on.
         workers: processes; None: one for each core.
+        groups: files of people that a reward is tried on.
     """
 
     layers: Sequence[str] = ("last:4",)
@@ -68,8 +68,8 @@ class Plan:
     cohort: int = 1300
     group_size: int = 16
     lora: Mapping[str, Any] = field(default_factory=lambda: {"lora_rank": 4})
-    groups: Sequence[str] = GROUPS
     workers: int | None = None
+    groups: Sequence[str] = GROUPS
 
 
 @dataclass(frozen=True)
