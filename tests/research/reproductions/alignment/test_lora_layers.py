@@ -72,6 +72,9 @@ def test_it_needs_people(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore:SIMULATION", "ignore:Nodes were allowed", "ignore:The exact number", "ignore:operator"
+)
 def test_a_miniature():
     rows = lora_layers.lora_layers(True).rows
     assert [row["layers"] for row in rows] == ["last:1", "all"]

@@ -52,7 +52,7 @@ def test_it_needs_people():
 
 
 @pytest.mark.filterwarnings(
-    "ignore:SIMULATION", "ignore:Nodes were allowed", "ignore:The exact number"
+    "ignore:SIMULATION", "ignore:Nodes were allowed", "ignore:The exact number", "ignore:operator"
 )
 def test_a_saved_reward_is_put_back_into_its_base(language_model, tmp_path, monkeypatch):
     pytest.importorskip("peft")
@@ -76,6 +76,9 @@ def test_a_saved_reward_is_put_back_into_its_base(language_model, tmp_path, monk
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore:SIMULATION", "ignore:Nodes were allowed", "ignore:The exact number", "ignore:operator"
+)
 def test_a_miniature():
     rows = lora_rewards.lora_rewards(True).rows
     assert len(rows) == 4
