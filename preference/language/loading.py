@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -410,11 +410,19 @@ def layers_of(model: Any, path: str, option: str) -> tuple[str, torch.nn.ModuleL
     return lists[0]
 
 
-def usual_layers(model: Any) -> str:
+@lru_cache(maxsize=8)
+def usual_layers(path: str, causal: bool, digest: str) -> str:
     """Return which of a network's layers LoRA changes where nobody says: the last eight, or all
-    where there are no more, or nothing in it is known as its layers."""
+    where there are no more, or nothing in it is known as its layers.
+
+    Args:
+        path: of the base.
+        causal: whether it says the next token.
+        digest: of what is there, by which the answer is known again.
+    """
+    del digest
     try:
-        _, blocks = layers_of(model, "", "")
+        _, blocks = layers_of(_outline(path, CAUSAL if causal else REWARD), path, "--lora-layers")
     except InputError:
         return "all"
     return f"last:{USUALLY}" if len(blocks) > USUALLY else "all"

@@ -59,7 +59,6 @@ from murmuration.preference.language.loading import (
     load_causal,
     load_with_head,
     trained_layers,
-    usual_layers,
     with_lora,
 )
 from murmuration.preference.language.machine import (
@@ -137,9 +136,6 @@ class LanguageBase:
             keep_layers(self.model, settings.head_layer, path)
         if settings.checkpointing:
             checkpointed(self.model, path)
-        if settings.layers == "auto":
-            settings = replace(settings, layers=usual_layers(self.model))
-            self.settings = settings
         if settings.train == "lora":
             lora = {"rank": settings.rank, "alpha": settings.alpha or settings.rank}
             trained = trained_layers(self.model, settings.layers, path)

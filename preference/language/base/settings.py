@@ -19,7 +19,7 @@ from murmuration.preference.choices import (
 )
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.checkpoint import check_same
-from murmuration.preference.language.loading import contents_of, resolve_base
+from murmuration.preference.language.loading import contents_of, resolve_base, usual_layers
 from murmuration.preference.language.machine import fastest_dtype, usual_dtype
 from murmuration.preference.policy_losses import PolicyLoss
 
@@ -62,8 +62,8 @@ class BaseSettings:
             all of them.
         head_pooling: of ``head``: one of `POOLINGS`: whether it reads the text's last state, or
             the mean of all.
-        layers: which of the network's layers LoRA changes, as `LORA_LAYERS` has it; a base that was
-            loaded says which ``auto`` are. What is below them is computed once for each text
+        layers: which of the network's layers LoRA changes, as `LORA_LAYERS` has it; `resolved`
+            says which ``auto`` are. What is below them is computed once for each text
             (`preference.features.lower_states`).
         tastes: of a reward: rows of its head, the first of which is the crowd's
             (`preference.kinds.language_tastes`); 1: one reward for all.
@@ -186,7 +186,7 @@ def check_system(system: str) -> None:
 
 
 def resolved(settings: BaseSettings) -> BaseSettings:
-    """Return settings with what is at their path, and the type that there is.
+    """Return settings with what is at their path, the type that there is, and which layers.
 
     Raises:
         InputError: nothing is there, or something else than their digest or revision says.
@@ -196,4 +196,7 @@ def resolved(settings: BaseSettings) -> BaseSettings:
     check_same(path, result.digest, settings.digest, settings.revision)
     chosen = {"": usual_dtype, "auto": fastest_dtype}.get(settings.dtype)
     dtype = chosen() if chosen else settings.dtype
-    return replace(settings, path=path, dtype=dtype, **vars(result))
+    layers = settings.layers
+    if layers == "auto":
+        layers = usual_layers(path, settings.task != "reward", result.digest)
+    return replace(settings, path=path, dtype=dtype, layers=layers, **vars(result))

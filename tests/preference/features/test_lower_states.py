@@ -12,7 +12,8 @@ from torch.nn.functional import logsigmoid
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.features import lower_states
 from murmuration.preference.features.embeddings import Embeddings
-from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language import loading
+from murmuration.preference.language.base.network import LanguageBase, language_base
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.loading import usual_layers
 from murmuration.preference.language.row_cache import FOLDER
@@ -225,8 +226,21 @@ def test_where_nobody_says_all_of_fewer_are_changed(language_model):
     assert base.to_config()["layers"] == "all" and base.lower is None
 
 
-def test_where_nobody_says_all_are_changed_of_what_has_no_known_layers():
-    assert usual_layers(torch.nn.Linear(2, 2)) == "all"
+def test_where_nobody_says_all_are_changed_of_what_has_no_known_layers(language_model, monkeypatch):
+    monkeypatch.setattr(loading, "USUALLY", 1)
+    path = str(language_model("llama"))
+    assert usual_layers(path, True, "one") == "last:1"
+    monkeypatch.setattr(loading, "blocks_of", lambda model: [])
+    assert usual_layers(path, True, "another") == "all"
+
+
+def test_the_same_network_is_meant_by_whoever_says_and_whoever_does_not(language_model):
+    """A process keeps it once."""
+    path = str(language_model("llama"))
+    named, unnamed = (
+        language_base({"path": path, "task": "sft", "layers": layers}) for layers in ("all", "auto")
+    )
+    assert named is unnamed
 
 
 def test_layers_are_for_lora():
