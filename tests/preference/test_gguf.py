@@ -127,8 +127,8 @@ def test_another_file_is_not_taken_for_the_packaged_model(tmp_path, packaged, na
     assert origin_of(Path(place))["license"] == "mit"
     assert not is_packaged(Path(place))
     assert is_packaged(Path(resolve_base(SMOLLM2)))
-    for said in (name_for(place, tmp_path / "run" / "model"), last_name(place)):
-        assert said != SMOLLM2
+    for name in (name_for(place, tmp_path / "run" / "model"), last_name(place)):
+        assert name != SMOLLM2
 
 
 def test_a_folder_of_ones_own_is_not_taken_for_it():

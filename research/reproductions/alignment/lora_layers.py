@@ -129,7 +129,7 @@ def divide(rows: Iterable[dict[str, Any]], folder: Path, seed: int) -> None:
     held_U = np.random.default_rng([seed, 36]).permutation(len(by_user)) < len(by_user) / 5
     folder.mkdir(parents=True, exist_ok=True)
     for name, wanted in (("train", False), (HELD_OUT, True)):
-        some = (of for of, held in zip(by_user.values(), held_U, strict=True) if held == wanted)
+        some = (judged for judged, held in zip(by_user.values(), held_U, strict=True) if held == wanted)
         text = "".join(json.dumps(row) + "\n" for row in itertools.chain.from_iterable(some))
         (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
 

@@ -68,9 +68,9 @@ def test_a_system_prompt_is_sent_before_prompts_without_one():
 
 
 def test_turns_are_sent_as_turns():
-    asked = "\n\nHuman: Spend or save?\n\nAssistant: Save.\n\nHuman: Why?"
+    prompt = "\n\nHuman: Spend or save?\n\nAssistant: Save.\n\nHuman: Why?"
     with StandIn(echo) as server:
-        EndpointWriter(Endpoint(server.url, "m", role=WRITER, pause=0.0)).write([asked], SHORT)
+        EndpointWriter(Endpoint(server.url, "m", role=WRITER, pause=0.0)).write([prompt], SHORT)
     (body,) = server.requests
     assert body["messages"] == [
         {"role": "user", "content": "Spend or save?"},

@@ -138,18 +138,18 @@ def test_a_base_scores_as_what_says_the_next_token(language_model):
 
 def test_a_base_goes_by_its_name_on_a_hub(language_model, tmp_path, monkeypatch):
     """But what has a folder here for an owner is rather spelled wrongly."""
-    base, asked = language_model("llama"), []
+    base, names = language_model("llama"), []
     resolve = module.resolve_base
     monkeypatch.setattr(
-        module, "resolve_base", lambda name: asked.append(name) or resolve(str(base))
+        module, "resolve_base", lambda name: names.append(name) or resolve(str(base))
     )
     monkeypatch.chdir(tmp_path)
     assert isinstance(load_scorer("somebody/tiny"), SavedLikelihood)
     (tmp_path / "runs").mkdir()
-    for name in ("runs/tiny", "tiny"):
+    for wrong in ("runs/tiny", "tiny"):
         with pytest.raises(InputError, match="no such model folder"):
-            load_scorer(name)
-    assert asked == ["somebody/tiny"]
+            load_scorer(wrong)
+    assert names == ["somebody/tiny"]
 
 
 def test_an_encoder_gives_no_likelihood(language_model):

@@ -1,4 +1,4 @@
-"""How many layers learn: whom a reward is tried on, what is told of it, and a miniature."""
+"""How many layers learn: whom a reward is tried on, its row, and a miniature."""
 
 import itertools
 import json
@@ -37,7 +37,7 @@ def test_nobody_is_tried_on_who_was_trained_on(tmp_path):
     assert held[0] != held[1] != held[2]
 
 
-def test_each_number_of_layers_is_told_with_its_best_step(tmp_path):
+def test_each_number_of_layers_stands_with_its_best_step(tmp_path):
     plan = replace(PLAN, layers=("last:1", "last:8"), seeds=2, workers=1)
     right = {("last:1", 4000.0): 0.7, ("last:1", 8000.0): 0.6, ("last:8", 4000.0): 0.65}
     for layers, step, seed in itertools.product(plan.layers, plan.steps, range(2)):
