@@ -233,6 +233,7 @@ def align(
         watch.restore(chosen.step)
         result = {
             **config,
+            "lora_layers": base.settings.layers,
             "stopped": watch.stopped,
             "saved_step": chosen.step,
             "reference": watch.evaluations[0].to_json(),

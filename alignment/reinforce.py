@@ -166,9 +166,16 @@ def train_policy(
         )
     texts, likelihoods = base.texts, AnswerLikelihoods(base, sampling.temperature)
 
+    def without_dropout() -> None:
+        # Not all of it is in modules, which TRL would turn off. What is computed again going back
+        # wants a network that trains.
+        if not base.settings.checkpointing:
+            base.model.eval()
+
     class OurTrainer(trainer_class):  # type: ignore[misc, valid-type]
         def _tokenize_prompts(self, prompts: list[str]) -> tuple[list[list[int]], None, dict]:
             likelihoods.forget()  # what was written in the step before
+            without_dropout()
             return texts.openings(prompts, sampling.max_new_tokens), None, {}
 
         def _get_per_token_logps_and_entropies(
@@ -182,6 +189,7 @@ def train_policy(
         ) -> tuple[torch.Tensor, torch.Tensor, None]:
             """As TRL's: (R, K), zero beyond an answer's end. Entropies, which nothing is made of,
             are said to be zero."""
+            without_dropout()
             there_RL = attention_mask.bool()
             log_RK = torch.zeros(len(input_ids), logits_to_keep, device=input_ids.device)
             for at in range(0, len(input_ids), batch_size or len(input_ids)):

@@ -149,7 +149,7 @@ def _gradient(
     with base.computing(), base.differentiable() as parameters:
         for places in length_batches(length_N, base.batch_tokens):
             each_R = np.full(len(places), 1.0 / scored)
-            loss += differentiate_texts(base, tokens, taken_N[places], each_R)
+            loss += float(differentiate_texts(base, tokens, taken_N[places], each_R))
         grad_D = shortened_gradient(base, parameters)
     if grad_D is None:
         raise InputError("a step of --sft is not finite: use a smaller --sft-learning-rate")

@@ -329,7 +329,7 @@ class RunDirectory(RunFolder):
         """
         now = {
             name: described[name]
-            for name in ("path", "digest", "revision", "dtype", "quantise", "class")
+            for name in ("path", "digest", "revision", "dtype", "quantise", "layers", "class")
             if name in described
         }
         if "digest" not in now:
@@ -350,6 +350,11 @@ class RunDirectory(RunFolder):
             raise InputError(
                 f"--resume: --base computes in {now['dtype']} on this machine, and the run was "
                 f"begun with {dtype}: continue it on a machine where that is chosen, too"
+            )
+        if (layers := before.get("layers", now.get("layers"))) != now.get("layers"):
+            raise InputError(
+                f"--resume: LoRA changes layers {now.get('layers')} now, and the run was begun "
+                f"with {layers}: continue it with the version that it was begun with"
             )
         kept = {name: before[name] for name in ("batch_tokens",) if name in before}
         self.write_json("base.json", Disclosure.public({**now, **kept}))

@@ -335,12 +335,13 @@ def described_base(config: Settings) -> dict[str, Any]:
     from murmuration.preference.language.policy_class import read_class
     from murmuration.preference.language.reward import system_of
 
+    learns_by_lora = config.train in ("", "lora") and not config.policies
     given = {
         "train": config.train,
         "rank": config.lora_rank,
         "alpha": config.lora_alpha,
         "targets": config.lora_targets,
-        "layers": config.lora_layers or ("auto" if config.train in ("", "lora") else ""),
+        "layers": config.lora_layers or ("auto" if learns_by_lora else ""),
         "once_per_text": config.once_per_text,
         "max_tokens": config.max_tokens,
         "system": config.system,

@@ -109,9 +109,9 @@ def align(
         lora_rank: Rank of LoRA.
         lora_alpha: Alpha of LoRA: its change is multiplied by alpha / rank.
         lora_targets: Layers that LoRA changes, comma-separated, or ``all-linear``.
-        lora_layers: Which of the base's layers it changes: ``all``, ``last:4``, or ``9-12``; by
-            default the last 8, or all where there are no more. What is below the first is computed
-            once for each answer.
+        lora_layers: Which of the base's layers it changes: ``all``, ``last:4``, ``9-12``, or
+            ``auto``: the last 8, or all where there are no more. What is below the first is
+            computed once for each answer.
         max_tokens: Most tokens of prompt and answer; by default as in ``train``.
         system: The system prompt of prompts that have none of their own; by default the one that
             ``base`` was trained with. ``""``: as its chat template does by itself. The reward reads

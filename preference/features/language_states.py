@@ -92,6 +92,7 @@ class LanguageStates:
         self.digest = contents_of(self.path).digest
         check_same(self.path, self.digest, digest)
         self._tokenizer, model = load_causal(self.path)
+        check_same(self.path, contents_of(self.path).digest, self.digest)  # not replaced meanwhile
         body = model.base_model.eval().requires_grad_(False)
         if layer:
             keep_layers(body, layer, self.path)
@@ -108,10 +109,7 @@ class LanguageStates:
             width=self._width,
             words=len(body.get_input_embeddings().get_parameter("weight")),
             limit=self._limit,
-            # Of weights that were replaced while they were loaded nothing is kept.
-            terms=[KIND, self.digest, str(layer)]
-            if contents_of(self.path).digest == self.digest
-            else (),
+            terms=[KIND, self.digest, str(layer)],
         )
 
     @property

@@ -404,7 +404,7 @@ def layers_of(model: Any, path: str, option: str) -> tuple[str, torch.nn.ModuleL
         for name, module in model.named_modules()
         if isinstance(module, torch.nn.ModuleList) and len(module) and blocks.issuperset(module)
     ]
-    if len(lists) != 1 or len(lists[0][1]) != model.config.num_hidden_layers:
+    if len(lists) != 1 or len(lists[0][1]) != getattr(model.config, "num_hidden_layers", None):
         kind = type(model).__name__
         raise InputError(f"{option}: {path}: nothing in a {kind} is known as its layers")
     return lists[0]
@@ -419,10 +419,16 @@ def usual_layers(path: str, causal: bool, digest: str) -> str:
         path: of the base.
         causal: whether it says the next token.
         digest: of what is there, by which the answer is known again.
+
+    Raises:
+        InputError: it cannot be read, or transformers is not installed.
     """
     del digest
+    if find_spec("transformers") is None:
+        raise InputError(_NEEDED)
+    outline = _outline(path, CAUSAL if causal else REWARD)
     try:
-        _, blocks = layers_of(_outline(path, CAUSAL if causal else REWARD), path, "--lora-layers")
+        _, blocks = layers_of(outline, path, "--lora-layers")
     except InputError:
         return "all"
     return f"last:{USUALLY}" if len(blocks) > USUALLY else "all"
@@ -438,7 +444,7 @@ def trained_layers(model: Any, chosen: str, path: str) -> range | None:
         InputError: there are no such layers.
     """
     match = LORA_LAYERS.fullmatch(chosen)
-    assert match  # `BaseSettings` refuses all else
+    assert match and chosen != "auto"  # `BaseSettings` and `resolved` see to that
     if chosen == "all":
         return None
     number = len(layers_of(model, path, "--lora-layers")[1])

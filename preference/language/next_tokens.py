@@ -108,7 +108,7 @@ class NextTokens(LanguageExamples):
 
 def differentiate_texts(
     base: LanguageBase, tokens: Tokens, texts_R: np.ndarray, weight_R: np.ndarray
-) -> float:
+) -> torch.Tensor:
     """Add to gradients those of the cross-entropy of texts' scored tokens, at the θ that was put.
 
     Args:
@@ -122,7 +122,7 @@ def differentiate_texts(
     """
     state_QH, next_Q, text_Q = scored_states(base, tokens, texts_R)
     weight_Q = torch.from_numpy(weight_R).float().to(state_QH.device)[text_Q]
-    back_QH, total = torch.empty_like(state_QH), 0.0
+    back_QH, total = torch.empty_like(state_QH), weight_Q.new_zeros(())
     for part in chunks(base, len(next_Q)):
         leaf_QH = state_QH[part].detach().requires_grad_(True)
         with base.backward.by_token(text_Q[part].tolist()):
@@ -131,7 +131,7 @@ def differentiate_texts(
             (loss * base.scale).backward()
         assert leaf_QH.grad is not None  # it is what the loss was made of
         back_QH[part] = leaf_QH.grad
-        total += float(loss.detach())
+        total += loss.detach()
     if state_QH.requires_grad:  # or only the head is trained
         state_QH.backward(back_QH)
     return total

@@ -135,14 +135,18 @@ def share_of_rate(step: int, steps: int) -> float:
 def shortened_gradient(
     base: LanguageBase, parameters: Mapping[str, torch.Tensor]
 ) -> torch.Tensor | None:
-    """Return the gradient that was added up in parameters, in θ's units, at most of length one:
-    (D,); None if it is not finite."""
+    """Return the gradient that was added up in parameters, and taken from them, in θ's units, at
+    most of length one: (D,); None if it is not finite."""
     flat = [
         (torch.zeros_like(p) if p.grad is None else p.grad).float().reshape(1, -1)
         for p in parameters.values()
     ]
-    grad_D = base.to_theta(torch.cat(flat, dim=1))[0].clone()
+    grads_1D = torch.cat(flat, dim=1)
+    flat.clear()
+    for parameter in parameters.values():
+        parameter.grad = None
+    grad_D = base.to_theta(grads_1D)[0]
     length = float(grad_D.norm())
     if not math.isfinite(length):
         return None
-    return grad_D * min(1.0, _LONGEST / max(length, 1e-30))
+    return grad_D.mul_(min(1.0, _LONGEST / max(length, 1e-30)))

@@ -154,6 +154,17 @@ def test_which_file_a_base_was_made_from(make_result, tmp_path):
     assert "GGUF" not in model_card(make_result(features=HEAD))
 
 
+def test_which_file_the_base_below_an_adapter_was_made_from(make_result, tmp_path):
+    origin = {"name": "Tiny", "license": "apache-2.0", "sha256": "ab" * 32}
+    for name in ("base", "adapter"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "base" / "config.json").write_text(json.dumps({"converted_from": origin}))
+    about = json.dumps({"base_model_name_or_path": str(tmp_path / "base")})
+    (tmp_path / "adapter" / "adapter_config.json").write_text(about)
+    card = model_card(make_result(features={**LORA, "path": str(tmp_path / "adapter")}))
+    assert f"SHA-256 {origin['sha256']}" in card
+
+
 def test_that_it_was_trained_on_a_quantised_base(make_result):
     said = "kept in 4 bits a number"
     assert said in model_card(make_result(features={**LORA, "quantise": "4bit"}))

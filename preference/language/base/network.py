@@ -49,11 +49,12 @@ from murmuration.preference.features.lower_states import LowerLayers, LowerState
 from murmuration.preference.language.adapters import check_untied, merged_state
 from murmuration.preference.language.base.head_rows import add_rows, first_row
 from murmuration.preference.language.base.settings import NOTHING, BaseSettings, resolved
-from murmuration.preference.language.checkpoint import name_base
+from murmuration.preference.language.checkpoint import check_same, name_base
 from murmuration.preference.language.loading import (
     Quantised,
     blocks_of,
     checkpointed,
+    contents_of,
     keep_layers,
     layers_of,
     load_causal,
@@ -126,6 +127,7 @@ class LanguageBase:
             loaded = load_with_head(path, read, weights, packed)
             self.tokenizer, self.model, self.head, new = loaded
             self.words = 0
+        check_same(path, contents_of(path).digest, settings.digest)  # not replaced meanwhile
         head_unit = 0.0
         if settings.tastes > 1:
             head = self._head

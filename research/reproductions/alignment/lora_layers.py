@@ -95,11 +95,10 @@ def compared(rows: list[dict[str, Any]], base: str, folder: Path, plan: Plan) ->
     tasks = [Task(plan, people(folder, cell.seed), base, folder, cell) for cell in cells]
     result = in_processes(accuracies, tasks, plan.workers)
     by_cell = dict(zip(cells, tracked(result, "rewards", len(cells)), strict=True))
-    # Of a run that found the states below: the first of them computes these.
-    fastest = {
-        layers: min(f["processor_minutes"] for cell, f in by_cell.items() if cell.layers == layers)
-        for layers in plan.layers
-    }
+    minutes: dict[str, list[float]] = {layers: [] for layers in plan.layers}
+    for cell, figures in by_cell.items():
+        if figures["processor_minutes"] is not None:
+            minutes[cell.layers].append(figures["processor_minutes"])
     table: list[Row] = []
     for layers, epsilon, step in itertools.product(plan.layers, plan.epsilons, plan.steps):
         same = [by_cell[Cell(layers, epsilon, step, seed)] for seed in range(plan.seeds)]
@@ -109,7 +108,8 @@ def compared(rows: list[dict[str, Any]], base: str, folder: Path, plan: Plan) ->
                 "epsilon": epsilon,
                 "step": step,
                 **mean_sd("accuracy", [figures[HELD_OUT] for figures in same]),
-                "processor_minutes": fastest[layers],
+                # Of a run that had the states below: the first of them computes these.
+                "processor_minutes": min(minutes[layers], default=None),
             }
         )
     extra = {"users": len({row["user_id"] for row in rows}), "seeds": plan.seeds}
@@ -129,7 +129,9 @@ def divide(rows: Iterable[dict[str, Any]], folder: Path, seed: int) -> None:
     held_U = np.random.default_rng([seed, 36]).permutation(len(by_user)) < len(by_user) / 5
     folder.mkdir(parents=True, exist_ok=True)
     for name, wanted in (("train", False), (HELD_OUT, True)):
-        some = (judged for judged, held in zip(by_user.values(), held_U, strict=True) if held == wanted)
+        some = (
+            judged for judged, held in zip(by_user.values(), held_U, strict=True) if held == wanted
+        )
         text = "".join(json.dumps(row) + "\n" for row in itertools.chain.from_iterable(some))
         (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
 
@@ -140,10 +142,11 @@ def remarks(rows: Rows) -> list[str]:
     for layers in distinct(rows, "layers"):
         same = where(rows, layers=layers)
         best = max(same, key=lambda row: row["accuracy_mean"])
+        cost = best["processor_minutes"]
         result.append(
             f"{layers}: {best['accuracy_mean']:.1%} of held-out users' judgements at step "
-            f"{best['step']:g}, the best of {len(same)}, in {best['processor_minutes']:.1f} "
-            "processor minutes a run."
+            f"{best['step']:g}, the best of {len(same)}"
+            + ("." if cost is None else f", in {cost:.1f} processor minutes a run.")
         )
     return result
 

@@ -159,13 +159,13 @@ def compared(data: Path, base: str, folder: Path, plan: Plan) -> Reproduction:
     return Reproduction(rows, remarks(rows))
 
 
-def accuracies(task: Task) -> dict[str, float]:
+def accuracies(task: Task) -> dict[str, Any]:
     """Return how often one run's reward is right about other people, by the plan's groups, and what
     its training took, training it if it is not there."""
     cell, plan, folder = task.cell, task.plan, task.folder / task.cell.name
     figures = task.folder / f"{cell.name}.json"
     if not figures.exists():
-        begun = process_time()
+        begun, is_whole = process_time(), not folder.exists()
         if not (folder / "result.json").exists():
             murmuration.train(
                 str(task.data / "train.jsonl"),
@@ -186,8 +186,11 @@ def accuracies(task: Task) -> dict[str, float]:
                 seed=cell.seed,
                 **plan.lora,
             )
-        minutes = (process_time() - begun) / 60.0
-        result = _accuracies(task, folder / "model") | {"processor_minutes": minutes}
+        # Of what an earlier command began it is not known.
+        minutes = (process_time() - begun) / 60.0 if is_whole else None
+        result: dict[str, float | None] = _accuracies(task, folder / "model") | {
+            "processor_minutes": minutes
+        }
         figures.write_text(json.dumps(result), encoding="utf-8")
     return json.loads(figures.read_text(encoding="utf-8"))
 

@@ -1,5 +1,7 @@
 """Mean states of a frozen language model as features."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -125,3 +127,21 @@ def test_what_cannot_be_read(language_model, tmp_path):
         LanguageStates(language_model("llama"), layer=3)
     with pytest.raises(InputError, match="at least 8"):
         LanguageStates(language_model("llama"), max_tokens=7)
+
+
+def test_a_model_that_is_replaced_while_it_is_loaded_is_refused(
+    language_model, tmp_path, monkeypatch
+):
+    """Its states would stand under the digest of the other one."""
+    shutil.copytree(language_model("llama"), tmp_path / "m")
+    load = language_states.load_causal
+
+    def replaced(path):
+        result = load(path)
+        with (tmp_path / "m" / "config.json").open("a") as file:
+            file.write("\n")
+        return result
+
+    monkeypatch.setattr(language_states, "load_causal", replaced)
+    with pytest.raises(InputError, match="another model is here"):
+        LanguageStates(str(tmp_path / "m"))

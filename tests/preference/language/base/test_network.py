@@ -10,6 +10,7 @@ import torch
 from damage import no_file_above
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base import network
 from murmuration.preference.language.base.network import LanguageBase, language_base
 from murmuration.preference.language.base.settings import BaseSettings
 
@@ -312,3 +313,23 @@ def test_a_tokenizer_that_finds_no_room_is_an_error_of_the_system(
     with pytest.raises(OSError, match="No space left") as it:
         base.save(tmp_path)
     assert (it.value.errno, it.value.filename) == (28, str(tmp_path))
+
+
+@pytest.mark.parametrize("task", ["reward", "policy"])
+def test_a_base_that_is_replaced_while_it_is_loaded_is_refused(
+    language_model, tmp_path, monkeypatch, task
+):
+    """What is made of it, and states that are kept, would stand under the other one's digest."""
+    shutil.copytree(language_model("llama"), tmp_path / "m")
+    name = "load_with_head" if task == "reward" else "load_causal"
+    load = getattr(network, name)
+
+    def replaced(*given):
+        result = load(*given)
+        with (tmp_path / "m" / "config.json").open("a") as file:
+            file.write("\n")
+        return result
+
+    monkeypatch.setattr(network, name, replaced)
+    with pytest.raises(InputError, match="another model is here"):
+        LanguageBase(BaseSettings(str(tmp_path / "m"), task=task, rank=2))
