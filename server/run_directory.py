@@ -351,10 +351,12 @@ class RunDirectory(RunFolder):
                 f"--resume: --base computes in {now['dtype']} on this machine, and the run was "
                 f"begun with {dtype}: continue it on a machine where that is chosen, too"
             )
-        if (layers := before.get("layers", now.get("layers"))) != now.get("layers"):
+        if "layers" not in before:  # an earlier version's
+            now.pop("layers", None)
+        elif before["layers"] != now.get("layers"):
             raise InputError(
                 f"--resume: LoRA changes layers {now.get('layers')} now, and the run was begun "
-                f"with {layers}: continue it with the version that it was begun with"
+                f"with {before['layers']}: continue it with the version that it was begun with"
             )
         kept = {name: before[name] for name in ("batch_tokens",) if name in before}
         self.write_json("base.json", Disclosure.public({**now, **kept}))

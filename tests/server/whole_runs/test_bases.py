@@ -43,7 +43,8 @@ def test_it_stands_in_result_and_folder(on_a_base, part):
     assert kept == {
         "path": on_a_base.base, "digest": digest, "revision": "", "dtype": "float32",
         "quantise": "none",
-        **({"batch_tokens": 2048} if part == "lora" else {}),  # a head's texts go one by one
+        # A head's texts go one by one.
+        **({"layers": "all", "batch_tokens": 2048} if part == "lora" else {}),
     }  # fmt: skip
     about = json.loads((Path(on_a_base.out) / "model" / "murmuration.json").read_text())
     assert about["base"]["digest"] == digest
