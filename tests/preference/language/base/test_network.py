@@ -319,7 +319,7 @@ def test_a_tokenizer_that_finds_no_room_is_an_error_of_the_system(
 def test_a_base_that_is_replaced_while_it_is_loaded_is_refused(
     language_model, tmp_path, monkeypatch, task
 ):
-    """What is made of it, and states that are kept, would stand under the other one's digest."""
+    """A model, and states in the cache, would stand under the other one's digest."""
     shutil.copytree(language_model("llama"), tmp_path / "m")
     name = "load_with_head" if task == "reward" else "load_causal"
     load = getattr(network, name)
