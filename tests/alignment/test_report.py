@@ -109,3 +109,8 @@ def test_what_is_no_divergence_is_not_called_one():
     assert "at a divergence of 0.5 nats" in " ".join(card(RESULT, ONCE).split())
     labels = [figure(ROWS, 10, kind).axes[0].get_xlabel() for kind in ("KL", "mean log-ratio")]
     assert labels == ["KL over the reference, nats", "mean log-ratio over the reference, nats"]
+
+
+def test_the_card_names_the_layers_that_were_changed():
+    assert "in layers" not in card(RESULT, ONCE)
+    assert "LoRA of rank 16 in layers last:8 (" in card({**RESULT, "lora_layers": "last:8"}, ONCE)
