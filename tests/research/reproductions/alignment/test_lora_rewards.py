@@ -81,6 +81,6 @@ def test_a_saved_reward_is_put_back_into_its_base(language_model, tmp_path, monk
 )
 def test_a_miniature():
     rows = lora_rewards.lora_rewards(True).rows
-    assert len(rows) == 4
+    assert len(rows) == 2
     assert len(where(rows, chosen=True)) == 2
     assert all(0.0 <= row[f"{group}_mean"] <= 1.0 for row in rows for group in lora_rewards.GROUPS)
