@@ -148,7 +148,9 @@ class Evaluator:
             self._openings, self._sampling, (self._seed, 1 + step), progress, ended=True
         )
         answers, cut_off = read_responses(self._base.texts, tokens)
-        kl_P = divergences(self._base, self._openings, tokens, self._sampling)
+        kl_P = np.zeros(len(tokens))  # of the reference from itself
+        if step:
+            kl_P = divergences(self._base, self._openings, tokens, self._sampling)
         if not np.isfinite(kl_P).all():
             raise InputError(f"the policy of step {step} is not finite: lower --learning-rate")
         proxy, unreadable = self.remember(step, answers)

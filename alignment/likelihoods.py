@@ -15,6 +15,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.generation import Sampling, Writer
 
 
 class AnswerLikelihoods:
@@ -33,6 +34,26 @@ class AnswerLikelihoods:
     def forget(self) -> None:
         """Drop the states that were kept of texts."""
         self._lower.clear()
+
+    def written(
+        self, openings: Sequence[list[int]], sampling: Sampling, seed: Sequence[int]
+    ) -> list[list[int]]:
+        """Return what the policy writes, with the token that ended it, if it ended: each answer's
+        states below the first trained layer are then kept, as writing has them.
+
+        Args:
+            openings: tokens of prompts; equal ones side by side.
+            sampling: of answers.
+            seed: of them.
+        """
+        writer = Writer(self._base.model, self._base.texts, self._base.noting)
+        answers = writer.continue_tokens(openings, sampling, seed, ended=True)
+        if self._base.lower is not None:
+            for opening, answer, known_LH in zip(openings, answers, writer.states, strict=True):
+                # Nothing that is scored follows the last token, and none before it looks there.
+                state_LH = torch.nn.functional.pad(known_LH, (0, 0, 0, 1))
+                self._lower[_name([*opening, *answer])] = state_LH
+        return answers
 
     def __call__(
         self, openings: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]
@@ -66,7 +87,7 @@ class AnswerLikelihoods:
         base = self._base
         if base.lower is None:
             return None
-        names = [np.array(ids, np.int64).tobytes() for ids in whole]
+        names = [_name(ids) for ids in whole]
         missing = {name: ids for name, ids in zip(names, whole, strict=True)
                    if name not in self._lower}  # fmt: skip
         if missing:
@@ -80,3 +101,7 @@ class AnswerLikelihoods:
         for row, name in enumerate(names):
             state_RLH[row, : len(self._lower[name])] = self._lower[name]
         return state_RLH
+
+
+def _name(ids: Sequence[int]) -> bytes:
+    return np.array(ids, np.int64).tobytes()

@@ -1,9 +1,10 @@
 """Policy gradients against a reward, by TRL's trainers: RLOO or GRPO of LoRA layers.
 
-What is TRL's: sampling, advantages, the KL penalty, the optimizer, checkpoints. What is ours: how
-prompts are written down (`preference.language.tokens`, as in every other training and use of the
-model; TRL would hand the prompt's text to the tokenizer as it stands), how answers are read off the
-tokens, the reward, and how likely answers are (`alignment.likelihoods`): TRL would compute all
+What is TRL's: advantages, the KL penalty, the optimizer, checkpoints. What is ours: how prompts are
+written down (`preference.language.tokens`, as in every other training and use of the model; TRL
+would hand the prompt's text to the tokenizer as it stands), how answers are written, unless vLLM
+does (`preference.language.generation`: a prompt is read once for all of its answers), and read off
+the tokens, the reward, and how likely answers are (`alignment.likelihoods`): TRL would compute all
 layers three times for each, and on a processor the words' numbers of each prompt's tokens, too.
 
 PPO, which papers name, is left out: TRL has no trainer of it any more. RLOO (Ahmadian et al. 2024)
@@ -35,7 +36,7 @@ METHODS = ("rloo", "grpo")
 #: Numbers in the states of a step's texts, of all layers, at a time: some 2 GiB with what is kept.
 _STATES = 2**24
 #: What of TRL's trainers is replaced.
-_OURS = ("_tokenize_prompts", "_get_per_token_logps_and_entropies")
+_OURS = ("_tokenize_prompts", "_generate_single_turn", "_get_per_token_logps_and_entropies")
 OPTIMIZERS = ("rmsprop", "adamw_torch")
 #: vLLM in the process that trains.
 COLOCATE = "colocate"
@@ -177,6 +178,14 @@ def train_policy(
             likelihoods.forget()  # what was written in the step before
             without_dropout()
             return texts.openings(prompts, sampling.max_new_tokens), None, {}
+
+        def _generate_single_turn(self, prompt_ids: list[list[int]], *given: Any) -> Any:
+            if steps.vllm:
+                return super()._generate_single_turn(prompt_ids, *given)
+            trains = base.model.training
+            answers = likelihoods.written(prompt_ids, sampling, (seed, 1, 0, self.state.global_step))
+            base.model.train(trains)
+            return answers if steps.method == "rloo" else (answers, None)
 
         def _get_per_token_logps_and_entropies(
             self,

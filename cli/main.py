@@ -13,12 +13,15 @@ import click
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from murmuration.api.quiet import quiet_libraries
+from murmuration.api.quiet import look_for_work_where_idle, quiet_libraries
 from murmuration.cli.commands import COMMANDS, imported
 from murmuration.preference.escaping import visible
 from murmuration.reporting.live.terminal import Terminal, guard_streams
 
-# Before anything is imported that reads it. What a benchmark compares with is measured as it comes,
+# Before anything is imported that reads it.
+if sys.argv[1:2] in (["align"], ["respond"], ["synthesize"], ["winrate"]):
+    look_for_work_where_idle()
+# What a benchmark compares with is measured as it comes,
 # and is faster so on a quiet machine.
 quiet_libraries(threads_sleep=sys.argv[1:2] != ["bench"])
 

@@ -54,6 +54,7 @@ class LowerLayers:
         self.first = first
         self._entered: ContextVar[torch.Tensor | None] = ContextVar("entered", default=None)
         self._reached: ContextVar[list[torch.Tensor] | None] = ContextVar("reached", default=None)
+        self._noted: ContextVar[list[torch.Tensor] | None] = ContextVar("noted", default=None)
         self._gives_tuple = False
         for block in blocks[:first]:
             block.forward = partial(self._forward, block.forward)  # type: ignore[method-assign]
@@ -81,6 +82,16 @@ class LowerLayers:
         finally:
             self._entered.reset(before)
 
+    @contextmanager
+    def noting(self) -> Iterator[list[torch.Tensor]]:
+        """Within, what the first trained block is given, call by call, is put into this list."""
+        noted: list[torch.Tensor] = []
+        before = self._noted.set(noted)
+        try:
+            yield noted
+        finally:
+            self._noted.reset(before)
+
     def can_be_entered(self, network: Callable[..., Any], inputs: Mapping[str, Any]) -> bool:
         """Return whether the network says the same of texts, bit for bit, begun at their states."""
         with torch.no_grad():
@@ -104,6 +115,8 @@ class LowerLayers:
         if (reached := self._reached.get()) is not None:
             reached.append(args[0] if args else kwargs["hidden_states"])
             raise _ReachedError
+        if (noted := self._noted.get()) is not None:
+            noted.append(args[0] if args else kwargs["hidden_states"])
         if (state_RLH := self._entered.get()) is None:
             return None
         if args:

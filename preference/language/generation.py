@@ -3,16 +3,17 @@
 What each of T prompts gets depends on the model, its place in the list, and a seed, whose numbers
 are drawn apart from any generator of the process: not on which prompts stand beside it, but for
 roundings of the last digit, which now and then make another token of one that was drawn on an edge.
+A prompt that is asked several times in a row is read once.
 
     from murmuration.preference.language.generation import Writer
     Writer.load("r/model").write(["Spend or save?"], seed=1)
 
-Legend: R responses in a batch, V words.
+Legend: R responses in a batch, U different prompts of it, L tokens, V words, H width of a state.
 """
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,14 +94,22 @@ class Writer:
 
     Attributes:
         cut_off: how many responses of `write` broke off at the most tokens, so far.
+        states: where ``noting`` was given, those of the responses that were written last, each with
+            its prompt and without its last token, which nothing was said after: (tokens, H).
     """
 
-    def __init__(self, model: Any, texts: TextTokens) -> None:
-        """Of a model with LoRA layers, with them."""
+    def __init__(
+        self,
+        model: Any,
+        texts: TextTokens,
+        noting: Callable[[], AbstractContextManager[list[torch.Tensor]]] | None = None,
+    ) -> None:
+        """Of a model with LoRA layers, with them; ``noting`` as of `LowerLayers.noting`."""
         network = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._device = usual_device()
         self._network, self._texts = network.eval().to(self._device), texts
-        self.cut_off = 0
+        self.cut_off, self._noting = 0, noting
+        self.states: list[torch.Tensor] = []
 
     @classmethod
     def load(cls, path: str | os.PathLike, system: str | None = None) -> "Writer":
@@ -151,6 +160,7 @@ class Writer:
             raise InputError(f"--seed must not be negative; got {seed}")
         lengths_T = np.array([len(ids) for ids in openings], dtype=np.int64)
         written: list[list[int]] = [[] for _ in openings]
+        states: dict[int, torch.Tensor] = {}
         done = 0
         for places_R in length_batches(
             lengths_T + sampling.max_new_tokens, _KEPT_TOKENS.get(self._device.type, 2**14)
@@ -161,24 +171,37 @@ class Writer:
                     for place in places_R.tolist()
                 ]
             )
-            tokens = self._continued([openings[place] for place in places_R], sampling, uniforms_RN)
+            of_batch = [openings[place] for place in places_R]
+            with self._noting() if self._noting else nullcontext([]) as noted:
+                tokens = self._continued(of_batch, sampling, uniforms_RN, noted)
+            if noted:
+                rows = _states_of(torch.cat(noted, dim=1), of_batch, tokens)
+                states |= zip(places_R.tolist(), rows, strict=True)
             for place, ids in zip(places_R.tolist(), tokens, strict=True):
                 at_end = not ended and ids[-1:] and ids[-1] in self._texts.ends
                 written[place] = ids[:-1] if at_end else ids
             done += len(places_R)
             progress(done, len(openings))
+        self.states = [states[place] for place in sorted(states)]
         return written
 
     def _continued(
-        self, openings: list[list[int]], sampling: Sampling, uniforms_RN: np.ndarray
+        self,
+        openings: list[list[int]],
+        sampling: Sampling,
+        uniforms_RN: np.ndarray,
+        noted: list[torch.Tensor],
     ) -> list[list[int]]:
-        """The tokens that follow, up to the end and with it."""
+        """The tokens that follow, up to the end and with it; ``noted`` grows by states of all
+        tokens but the last, each (R, tokens, H), where there is something that notes them."""
         from transformers import GenerationConfig, LogitsProcessorList
 
         pad, ends = self._texts.tokenizer.pad_token_id, self._texts.ends
         longest = max(map(len, openings))  # on the left of the others stands what fills up
         ids = [[pad] * (longest - len(opening)) + opening for opening in openings]
         there = [[0] * (longest - len(opening)) + [1] * len(opening) for opening in openings]
+        ids_RL = torch.tensor(ids, device=self._device)
+        there_RL = torch.tensor(there, device=self._device)
         uniforms = torch.from_numpy(uniforms_RN).to(self._device)
 
         def only_the_drawn(ids_RL: torch.Tensor, logits_RV: torch.Tensor) -> torch.Tensor:
@@ -188,8 +211,8 @@ class Writer:
 
         with torch.inference_mode(), _without_defaults(self._network):
             whole = self._network.generate(
-                input_ids=torch.tensor(ids, device=self._device),
-                attention_mask=torch.tensor(there, device=self._device),
+                input_ids=ids_RL,
+                attention_mask=there_RL,
                 generation_config=GenerationConfig(
                     max_new_tokens=sampling.max_new_tokens,
                     do_sample=False,
@@ -198,12 +221,67 @@ class Writer:
                     pad_token_id=pad,
                 ),
                 logits_processor=LogitsProcessorList([only_the_drawn]),
+                **self._read_once(openings, ids_RL, there_RL, noted),
             )
         rows = whole[:, longest:].tolist()
         firsts = (
             next((at for at, token in enumerate(row) if token in ends), len(row)) for row in rows
         )
         return [row[: first + 1] for row, first in zip(rows, firsts, strict=True)]
+
+
+    def _read_once(
+        self,
+        openings: list[list[int]],
+        ids_RL: torch.Tensor,
+        there_RL: torch.Tensor,
+        noted: list[torch.Tensor],
+    ) -> dict[str, Any]:
+        """What is kept of all prompts but their last tokens, of equal ones read once; empty where
+        few are equal, or where more is kept than each token's keys and values."""
+        from transformers import DynamicCache, GenerationConfig
+        from transformers.cache_utils import DynamicLayer
+
+        first_U, place_R = _distinct(openings)
+        if not place_R:
+            return {}
+        read = self._network.generate(
+            input_ids=ids_RL[first_U, :-1],
+            attention_mask=there_RL[first_U, :-1],
+            generation_config=GenerationConfig(
+                max_new_tokens=1, use_cache=True, return_dict_in_generate=True,
+                pad_token_id=self._texts.tokenizer.pad_token_id,
+            ),
+        ).past_key_values  # fmt: skip
+        if type(read) is not DynamicCache or {type(each) for each in read.layers} != {DynamicLayer}:
+            noted.clear()
+            return {}
+        noted[:] = [state_ULH[place_R] for state_ULH in noted]
+        read.batch_select_indices(torch.tensor(place_R, device=self._device))
+        return {"past_key_values": read}
+
+
+def _distinct(openings: list[list[int]]) -> tuple[list[int], list[int]]:
+    """Rows of U different prompts, and for each of R which of these it is; the latter empty where
+    reading equal ones once would not help."""
+    rows: dict[tuple[int, ...], int] = {}
+    for row, opening in enumerate(openings):
+        rows.setdefault(tuple(opening), row)
+    if 2 * len(rows) > len(openings) or min(map(len, openings)) < 2:
+        return [*rows.values()], []
+    number = {opening: at for at, opening in enumerate(rows)}
+    return [*rows.values()], [number[tuple(opening)] for opening in openings]
+
+
+def _states_of(
+    state_RLH: torch.Tensor, openings: list[list[int]], tokens: list[list[int]]
+) -> list[torch.Tensor]:
+    """Each row's states without what fills it up."""
+    longest = max(map(len, openings))
+    return [
+        state_LH[longest - len(opening) : longest + len(ids) - 1]
+        for state_LH, opening, ids in zip(state_RLH, openings, tokens, strict=True)
+    ]
 
 
 def read_responses(texts: TextTokens, tokens: Sequence[list[int]]) -> tuple[list[str], int]:

@@ -6,6 +6,7 @@ import torch
 from murmuration.alignment.likelihoods import AnswerLikelihoods
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
+from murmuration.preference.language.generation import Sampling
 
 pytest.importorskip("peft")
 
@@ -75,6 +76,29 @@ def test_the_lower_layers_are_computed_once_for_each_text(language_model, monkey
         likelihoods(OPENINGS[1:], ANSWERS[1:])
         likelihoods([[8, 9]], [[12]])
     assert texts == [3, 1]
+
+
+@pytest.mark.parametrize("layers", ["all", "last:1"])
+def test_answers_that_the_policy_wrote_are_not_computed_from_below_again(
+    language_model, monkeypatch, layers
+):
+    base = policy(language_model, "llama", layers)
+    likelihoods = AnswerLikelihoods(base, TEMPERATURE)
+    openings = [opening for opening in OPENINGS for _ in range(3)]
+    answers = likelihoods.written(openings, Sampling(TEMPERATURE, max_new_tokens=6), (0, 1))
+    if layers != "all":
+        monkeypatch.setattr(base, "lower_states", None)
+    with base.differentiable() as parameters:
+        log_RK = likelihoods(openings, answers)
+        log_RK.sum().backward()
+        actual = torch.cat([p.grad.flatten() for p in parameters.values()])
+    with base.differentiable() as parameters:
+        each = [by_hand(base, *row) for row in zip(openings, answers, strict=True)]
+        torch.cat(each).sum().backward()
+        expected = torch.cat([p.grad.flatten() for p in parameters.values()])
+    for row, log_K in enumerate(each):
+        torch.testing.assert_close(log_RK[row, : len(log_K)].double(), log_K, atol=1e-5, rtol=1e-5)
+    assert float((actual - expected).norm()) < 1e-5 * float(expected.norm())
 
 
 @pytest.mark.parametrize("layers", ["all", "last:1"])

@@ -31,7 +31,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import copy
@@ -423,6 +423,12 @@ class LanguageBase:
         """
         with self.computing(), torch.no_grad():
             return self._lower_layers.states(self.model, inputs)
+
+    @property
+    def noting(self) -> Callable[[], AbstractContextManager[list[torch.Tensor]]] | None:
+        """Return what notes states below the first trained layer while the network runs, as
+        `LowerLayers.noting`; None where there is no ``lower``."""
+        return None if self.lower is None else self._lower_layers.noting
 
     def said(self, state_QH: torch.Tensor) -> torch.Tensor:
         """Return what is said of some tokens that follow, by their states, (Q, V) float32."""

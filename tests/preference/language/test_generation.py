@@ -75,6 +75,59 @@ def test_many_are_written_as_each_would_be_alone_and_without_a_cache(
     assert any(found)
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "gpt2-chat", "llama", "bloom", "mistral", "opt"])
+def test_a_prompt_that_is_asked_several_times_in_a_row_is_read_once(
+    language_model, kind, monkeypatch
+):
+    model, sampling = load_next_token(language_model(kind)), Sampling(0.7, max_new_tokens=8)
+    asked, read = [prompt for prompt in PROMPTS for _ in range(4)], []
+    honest = Writer._read_once
+
+    def spied(*given):
+        kept = honest(*given)
+        read.append(len(given[2]) if kept else 0)
+        return kept
+
+    monkeypatch.setattr(Writer, "_read_once", spied)
+    found = Writer(*model).write(asked, sampling, seed=3)
+    for place, prompt in enumerate(asked):
+        uniforms = np.random.default_rng([3, place]).random(8)
+        assert found[place] == alone(model, prompt, sampling, uniforms)
+    assert read == [len(asked)]
+    assert len(set(found)) > len(PROMPTS)
+
+
+def test_prompts_without_a_token_before_the_last_are_read_with_their_answers(language_model):
+    writer, single = Writer(*load_next_token(language_model("llama"))), [[9]] * 4
+    found = writer.continue_tokens([*single, *[[8, 9]] * 6], Sampling(1.0, max_new_tokens=6), 1)
+    assert found[:4] == writer.continue_tokens(single, Sampling(1.0, max_new_tokens=6), 1)
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_states_that_writing_has_are_those_of_the_texts(language_model, times):
+    pytest.importorskip("peft")
+    path = str(language_model("llama"))
+    base = LanguageBase(BaseSettings(path, task="policy", rank=2, layers="last:1",
+                                     targets="all-linear"))  # fmt: skip
+    base.put(0.5 * base.random_theta())
+    base.texts.ends[:] = range(8, 14)  # more than one word ends what is written
+    writer = Writer(base.model, base.texts, base.noting)
+    asked = [prompt for prompt in PROMPTS[:-1] for _ in range(times)]
+    sampling = Sampling(1.0, max_new_tokens=9)
+    openings = base.texts.openings(asked, 9)
+    tokens = writer.continue_tokens(openings, sampling, 5, ended=True)
+    assert tokens == Writer(base.model, base.texts).continue_tokens(
+        openings, sampling, 5, ended=True
+    )
+    assert len({len(ids) for ids in tokens}) > 1  # some ended
+    assert len(writer.states) == len(asked)
+    for opening, ids, state_LH in zip(openings, tokens, writer.states, strict=True):
+        whole_RL = torch.tensor([[*opening, *ids]])
+        expected = base.lower_states(base.inputs_of(whole_RL, torch.ones_like(whole_RL), None))
+        torch.testing.assert_close(state_LH, expected[0, :-1], atol=1e-5, rtol=1e-5)
+        assert not state_LH.is_inference()
+
+
 @pytest.fixture
 def writer(language_model):
     return Writer.load(language_model("gpt2"))
