@@ -12,6 +12,7 @@ Legend: R responses in a batch, U different prompts of it, L tokens, V words, H 
 """
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from murmuration.preference.language.tokens import TextTokens, length_batches
 
 #: Tokens whose keys and values are kept at a time: eight times as many are hardly quicker.
 _KEPT_TOKENS = {"cpu": 2**14, "cuda": 2**17}
+#: Tokens whose chances are there at a time: on a processor as many as stay in its caches.
+_CHANCES = defaultdict(lambda: 2**27, cpu=2**18)
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,11 @@ class Sampling:
         """A token for each row, (R,): where its uniform number falls in the distribution."""
         if not self.temperature:
             return logits_RV.argmax(1)
+        rows = max(1, _CHANCES[logits_RV.device.type] // logits_RV.shape[1])
+        parts = zip(logits_RV.split(rows), uniform_R.split(rows), strict=True)
+        return torch.cat([self._drawn(*part) for part in parts])
+
+    def _drawn(self, logits_RV: torch.Tensor, uniform_R: torch.Tensor) -> torch.Tensor:
         chance_RV = (logits_RV.double() / self.temperature).softmax(1)
         if self.top_p == 1:
             return _fallen(chance_RV, uniform_R)

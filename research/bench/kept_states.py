@@ -19,10 +19,11 @@ Legend: T texts, L tokens, D numbers of a state.
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -79,7 +80,7 @@ def measure(
         ours, plain = Variants(batch), _plain(batch)
         if task == "policy":
             ours.ours()  # all references
-        calls = {"plain": lambda: timed(plain.plain)[1], "ours": lambda: timed(ours.kept)[1]}
+        calls = {"plain": partial(_seconds_of, plain.plain), "ours": partial(_seconds_of, ours.kept)}
         if rivals:
             calls["trl"] = Trl(again, batch).seconds
         readings = [{n: way() for n, way in calls.items()} for _ in range(repetitions + 1)][1:]
@@ -94,22 +95,30 @@ def measure(
 
 
 def measure_people(
-    data: str, layers: str, task: str, repetitions: int, base: str, most: int
+    data: str,
+    layers: str,
+    task: str,
+    repetitions: int,
+    base: str,
+    most: int,
+    rivals: bool = False,
 ) -> dict[str, Any]:
     """Return milliseconds a judgement of each way, of people's judgements in a file, who judged the
     same texts.
 
     ``once`` is ours with ``--once-per-text``, where a text's gradient is computed once for all who
-    judged it; ``ours`` and ``plain`` are of 64 of the judgements, at even distances, since what one
-    of them takes does not depend on their number.
+    judged it; ``ours``, ``plain`` and TRL's step are of 64 of the judgements, at even distances,
+    since what one of them takes does not depend on their number.
 
     Args:
         data: a file of judgements.
         layers, task, repetitions, base: as of `measure`.
         most: judgements, of which a user has 16 at most.
+        rivals: as of `measure`.
 
     Raises:
         InputError: no such file, or no such base.
+        NoRival: there is no TRL.
     """
     judgements = read_judgements(data, "btl", "", {})
     first_U, count_U = judgements.start_U[:-1], np.diff(judgements.start_U)
@@ -133,17 +142,19 @@ def measure_people(
             _seconds(given)
             if isinstance(given, PolicyExamples):
                 given.refer(np.arange(len(given.tokens.lengths_T)))
-        readings = []
-        for _ in range(repetitions):
-            readings.append({
-                name: timed(v.plain if name == "plain" else v.kept)[1]
-                for name, (v, _) in ways.items()
-            })  # fmt: skip
+        calls = {
+            name: partial(_seconds_of, variants.plain if name == "plain" else variants.kept)
+            for name, (variants, _) in ways.items()
+        }
+        counts = {name: len(given.text_JK) for name, (_, given) in ways.items()}
+        if rivals:
+            calls["trl"], counts["trl"] = Trl(again, few).seconds, len(few.text_JK)
+        readings = [{name: way() for name, way in calls.items()} for _ in range(repetitions)]
     return {
         **_about(task, layers, again),
         "judgements": len(taken_J),
         "texts": len(batch.tokens.lengths_T),
-        **_figures(readings, {n: len(given.text_JK) for n, (_, given) in ways.items()}),
+        **_figures(readings, counts),
     }
 
 
@@ -241,6 +252,10 @@ def _figures(
         for name in each[0]
         if name != "plain"
     }
+
+
+def _seconds_of(call: Callable[[], object]) -> float:
+    return timed(call)[1]
 
 
 def _seconds(given: TokenExamples) -> float:

@@ -136,15 +136,15 @@ class Trl:
         ids_TL = [
             tokens.ids[low:high].tolist() for low, high in pairwise(np.asarray(tokens.start_T))
         ]
-        prompt = int(tokens.second_T[0])  # 0 of a reward
+        prompt_T = [int(first) if policy else 0 for first in tokens.second_T]
         columns = {
-            name: [ids_TL[text][prompt:] for text in given.text_JK[:, place]]
+            name: [ids_TL[text][prompt_T[text] :] for text in given.text_JK[:, place]]
             for place, name in enumerate(("chosen_ids", "rejected_ids"))
         }
         if policy:
-            columns["prompt_ids"] = [ids_TL[text][:prompt] for text in given.text_JK[:, 0]]
+            columns["prompt_ids"] = [ids_TL[t][: prompt_T[t]] for t in given.text_JK[:, 0]]
         pairs = Dataset.from_dict(columns)
-        each = max(1, base.batch_tokens // (2 * settings.max_tokens))
+        each = max(1, base.batch_tokens // (2 * int(tokens.lengths_T.max())))
         self._folder = tempfile.TemporaryDirectory(prefix="murmuration-trl-")
         configured = trl.DPOConfig if policy else trl.RewardConfig  # pyright: ignore[reportPrivateImportUsage]
         arguments = configured(

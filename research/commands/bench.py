@@ -328,29 +328,32 @@ def states(
             console.print(_plain("states that a head reads", columns, [row]))
             _end(as_json, "states", about, data=data, rows=[row])
             return
-        for task, chosen in product(language_model.TASKS, layers.split(",")):
-            with console.status(f"{task}, {chosen}"):
-                some = (data, chosen, task, times, base, most_judgements)
-                rows.append(kept_states.measure_people(*some))
         columns = ("task", "layers", "judgements", "texts", "plain_ms_a_judgement")
         columns += ("ours_ms_a_judgement", "ours_ratio", "once_ms_a_judgement", "once_ratio")
-        console.print(_plain("of people who judged the same texts", columns, rows))
-        _end(as_json, "states", about, data=data, rows=rows)
-        return
+        what = "of people who judged the same texts"
+    else:
+        columns = ("task", "layers", "states_ms_a_text", "found_ms_a_text", "plain_ms_a_judgement")
+        columns += ("ours_ms_a_judgement", "ours_ratio")
+        what = "from states that are kept"
+
+    def measured(task: str, chosen: str, rivals: bool) -> dict[str, Any]:
+        if data:
+            some = (data, chosen, task, times, base, most_judgements)
+            return kept_states.measure_people(*some, rivals)
+        return kept_states.measure(sizes, chosen, task, times, base, rivals)
+
     for task, chosen in product(language_model.TASKS, layers.split(",")):
         with console.status(f"{task}, {chosen}"):
-            given = (sizes, chosen, task, times, base)
             try:
-                row = kept_states.measure(*given, rivals)
+                row = measured(task, chosen, rivals)
             except NoRival as reason:
                 console.print(f"without TRL: {reason}", style="yellow")
                 rivals = False
-                row = kept_states.measure(*given)
+                row = measured(task, chosen, rivals)
         rows.append(row)
-    columns = ("task", "layers", "states_ms_a_text", "found_ms_a_text", "plain_ms_a_judgement")
-    columns += ("ours_ms_a_judgement", "ours_ratio") + ("trl_ratio",) * rivals
-    console.print(_plain("from states that are kept", columns, rows))
-    _end(as_json, "states", about, rows=rows)
+    columns += ("trl_ratio",) * rivals
+    console.print(_plain(what, columns, rows))
+    _end(as_json, "states", about, **({"data": data} if data else {}), rows=rows)
 
 
 @bench.command()

@@ -13,7 +13,7 @@ import pytest
 
 import murmuration.preference.data.sources
 import murmuration.preference.features.encoders
-from murmuration.api.quiet import SLEEPING
+from murmuration.api.quiet import LOOKING, SLEEPING, look_for_work_where_idle
 from murmuration.cli import main
 from murmuration.preference.data.judgements import InputError
 from murmuration.server.versions import version
@@ -274,12 +274,35 @@ def test_rivals_keep_their_threads_as_they_come(command, told):
         f"print(*(os.environ.get(name) for name in {[*SLEEPING]}))"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    for name in SLEEPING:
+    for name in (*SLEEPING, *LOOKING):
         environment.pop(name, None)
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == told
+
+
+@pytest.mark.parametrize(
+    ("percent", "cores", "said", "looks"),
+    [
+        (20.0, 2, {}, True),
+        (30.0, 2, {}, False),  # more than half a core is in use
+        (2.0, 16, {}, True),
+        (10.0, 16, {}, False),
+        (0.0, 2, {"OMP_WAIT_POLICY": "passive"}, False),
+        (0.0, 2, {"GOMP_SPINCOUNT": "7"}, False),
+    ],
+)
+def test_idle_threads_look_for_work_where_nobody_else_uses_the_cores(
+    monkeypatch, percent, cores, said, looks
+):
+    others = {k: v for k, v in os.environ.items() if k not in {*SLEEPING, *LOOKING}}
+    monkeypatch.setattr(os, "environ", others | said)
+    monkeypatch.setattr("psutil.cpu_percent", lambda interval: percent)
+    monkeypatch.setattr("psutil.cpu_count", lambda: cores)
+    look_for_work_where_idle()
+    expected = {**said, **LOOKING} if looks else said
+    assert {k: v for k, v in os.environ.items() if k in {*SLEEPING, *LOOKING}} == expected
 
 
 def _parameters(command):

@@ -9,6 +9,7 @@ from language_models import tokenizer as make_tokenizer
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.language import generation
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
@@ -180,6 +181,18 @@ def test_tokens_are_drawn_with_their_chances(temperature, top_p):
     assert counts[expected == 0].sum() == 0
     spread = np.sqrt(draws * expected * (1 - expected)) + 1e-9
     assert np.abs((counts - draws * expected) / spread).max() < 4.5
+
+
+@pytest.mark.parametrize("sampling", [Sampling(0.0), Sampling(0.7), Sampling(0.7, top_p=0.8)])
+def test_rows_are_drawn_alike_however_many_there_are_at_a_time(sampling, monkeypatch):
+    generator = np.random.default_rng(1)
+    logits = torch.from_numpy(generator.normal(size=(37, 50)).astype(np.float32)) * 3
+    uniforms = torch.from_numpy(generator.random(37))
+    whole = sampling.draw(logits, uniforms)
+    monkeypatch.setattr(generation, "_CHANCES", {"cpu": 250})  # five rows
+    assert torch.equal(sampling.draw(logits, uniforms), whole)
+    monkeypatch.setattr(generation, "_CHANCES", {"cpu": 7})  # less than one
+    assert torch.equal(sampling.draw(logits, uniforms), whole)
 
 
 def test_of_zero_chance_nothing_is_drawn_on_the_edges():

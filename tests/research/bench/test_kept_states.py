@@ -12,7 +12,7 @@ from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.privacy.mechanisms.clipping import NoClip
-from murmuration.research.bench import kept_states
+from murmuration.research.bench import kept_states, rivals
 from murmuration.research.bench.language_model import LmBench, Variants, examples, saved_model
 
 SMALL = LmBench(users=3, judgements=1, tokens=8, layers=2, width=16, vocabulary=50, rank=2)
@@ -58,6 +58,36 @@ def test_people_who_judged_the_same_texts(task, language_model, tmp_path):
     ways = ("plain", "ours", "once")
     assert all(row[f"{way}_ms_a_judgement"] > 0 for way in ways)
     assert row["once_ratio"] > 0 and row["ours_ratio"] > 0
+    assert "trl_ratio" not in row
+
+
+@pytest.mark.parametrize("task", ["reward", "policy"])
+def test_trl_has_the_same_pairs_of_people(task, language_model, tmp_path, monkeypatch):
+    """Each with its own prompt, whatever its length."""
+    pytest.importorskip("trl")
+    rows = [
+        {"user_id": f"u{user}", "prompt": "what now ? " * (1 + user), "chosen": "save it",
+         "rejected": "loan " * 5}
+        for user in range(3)
+    ]  # fmt: skip
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    base, pairs = str(language_model("llama")), []
+
+    class Watched(rivals.Trl):
+        def seconds(self):
+            pairs.append(list(self._trainer.train_dataset))
+            return super().seconds()
+
+    monkeypatch.setattr(kept_states, "Trl", Watched)
+    row = kept_states.measure_people(str(path), "last:1", task, 1, base, 40, rivals=True)
+    assert row["trl_ratio"] > 0 and row["trl_ms_a_judgement"] > 0
+    texts = LanguageBase(BaseSettings(base, task=task)).texts
+    made = texts([r["prompt"] for r in rows], [r["chosen"] for r in rows], ended=task == "policy")
+    for at, pair in enumerate(pairs[0]):
+        whole = made.ids[made.start_T[at] : made.start_T[at + 1]].tolist()
+        assert pair.get("prompt_ids", []) + pair["chosen_ids"] == whole
+        assert len(pair.get("prompt_ids", [])) == (made.second_T[at] if task == "policy" else 0)
 
 
 def test_states_of_a_head_are_those_of_transformers(language_model, tmp_path):
