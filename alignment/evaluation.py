@@ -19,7 +19,12 @@ from murmuration.alignment.likelihoods import AnswerLikelihoods
 from murmuration.alignment.rewards import AnswerReward, Scores
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base.network import LanguageBase
-from murmuration.preference.language.generation import Sampling, Writer, read_responses
+from murmuration.preference.language.generation import (
+    NotFiniteError,
+    Sampling,
+    Writer,
+    read_responses,
+)
 from murmuration.preference.language.tokens import length_batches
 from murmuration.sims.population.population import Population, Weights, true_reward
 from murmuration.sims.population.win_rate import worth
@@ -144,15 +149,17 @@ class Evaluator:
             InputError: an answer has no finite reward, or the policy is not finite.
         """
         writer = Writer(self._base.model, self._base.texts)
-        tokens = writer.continue_tokens(
-            self._openings, self._sampling, (self._seed, 1 + step), progress, ended=True
-        )
+        not_finite = f"the policy of step {step} is not finite: lower --learning-rate"
+        try:
+            tokens = writer.continue_tokens(
+                self._openings, self._sampling, (self._seed, 1 + step), progress, ended=True
+            )
+        except NotFiniteError:
+            raise InputError(not_finite) from None
         answers, cut_off = read_responses(self._base.texts, tokens)
-        kl_P = np.zeros(len(tokens))  # of the reference from itself
-        if step:
-            kl_P = divergences(self._base, self._openings, tokens, self._sampling)
+        kl_P = divergences(self._base, self._openings, tokens, self._sampling)
         if not np.isfinite(kl_P).all():
-            raise InputError(f"the policy of step {step} is not finite: lower --learning-rate")
+            raise InputError(not_finite)
         proxy, unreadable = self.remember(step, answers)
         truth = error = None
         if self._truth is not None:

@@ -42,7 +42,7 @@ class AnswerLikelihoods:
         states below the first trained layer are then kept, as writing has them.
 
         Args:
-            openings: tokens of prompts; equal ones side by side.
+            openings: tokens of prompts.
             sampling: of answers.
             seed: of them.
         """

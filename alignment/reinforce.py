@@ -3,9 +3,9 @@
 What is TRL's: advantages, the KL penalty, the optimizer, checkpoints. What is ours: how prompts are
 written down (`preference.language.tokens`, as in every other training and use of the model; TRL
 would hand the prompt's text to the tokenizer as it stands), how answers are written, unless vLLM
-does (`preference.language.generation`: a prompt is read once for all of its answers), and read off
-the tokens, the reward, and how likely answers are (`alignment.likelihoods`): TRL would compute all
-layers three times for each, and on a processor the words' numbers of each prompt's tokens, too.
+does, and read off the tokens (`preference.language.generation`), the reward, and how likely answers
+are (`alignment.likelihoods`): TRL would compute all layers three times for each, and on a processor
+the words' numbers of each prompt's tokens, too.
 
 PPO, which papers name, is left out: TRL has no trainer of it any more. RLOO (Ahmadian et al. 2024)
 takes the same reward with the same penalty β on log π − log π_ref, and the mean of the prompt's
@@ -29,7 +29,7 @@ from murmuration.alignment.rewards import Scores
 from murmuration.alignment.writing import writing
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base.network import LanguageBase
-from murmuration.preference.language.generation import Sampling
+from murmuration.preference.language.generation import NotFiniteError, Sampling
 from murmuration.preference.language.loading import trained_layers
 
 METHODS = ("rloo", "grpo")
@@ -179,11 +179,13 @@ def train_policy(
             without_dropout()
             return texts.openings(prompts, sampling.max_new_tokens), None, {}
 
-        def _generate_single_turn(self, prompt_ids: list[list[int]], *given: Any) -> Any:
+        def _generate_single_turn(
+            self, prompt_ids: list[list[int]], *given: Any, **named: Any
+        ) -> Any:
             if steps.vllm:
-                return super()._generate_single_turn(prompt_ids, *given)
-            trains = base.model.training
-            answers = likelihoods.written(prompt_ids, sampling, (seed, 1, 0, self.state.global_step))
+                return super()._generate_single_turn(prompt_ids, *given, **named)
+            trains, done = base.model.training, self.state.global_step
+            answers = likelihoods.written(prompt_ids, sampling, (seed, 1, 0, done))
             base.model.train(trains)
             return answers if steps.method == "rloo" else (answers, None)
 
@@ -275,9 +277,7 @@ def train_policy(
         trainer.remove_callback(PrinterCallback)
         try:
             trainer.train(resume_from_checkpoint=last)
-        except RuntimeError as error:
-            if "probability tensor" not in str(error):  # torch's words for draws by NaN
-                raise
+        except NotFiniteError:
             raise InputError("the policy is not finite: lower --learning-rate") from None
         finally:
             for parameter in base.trained:

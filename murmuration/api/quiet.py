@@ -5,7 +5,8 @@ import os
 
 #: Torch's OpenMP, and OpenBLAS of NumPy and SciPy (2⁴ cycles, the least; by default it is 2²⁶).
 SLEEPING = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "4"}
-#: How often an OpenMP thread looks for work before it sleeps: for some tenth of a millisecond.
+#: How often a thread of GNU's OpenMP, torch's on Linux, looks for work before it sleeps: for some
+#: tenth of a millisecond.
 LOOKING = {"GOMP_SPINCOUNT": "10000"}
 
 
@@ -32,13 +33,17 @@ def look_for_work_where_idle() -> None:
 
     A language model that writes asks for hundreds of small products for each token: a quarter of
     its time goes by while threads wake up. Where others use the cores it would cost more than it
-    brings. What the user has set stays.
+    brings; whether they do is looked at once, in the tenth of a second of this call. What the user
+    has set stays.
     """
     if os.environ.keys() & {"OMP_WAIT_POLICY", *LOOKING}:
         return
     import psutil
 
-    busy = psutil.cpu_percent(0.1) / 100 * (psutil.cpu_count() or 1)
+    try:
+        busy = psutil.cpu_percent(0.1) / 100 * (psutil.cpu_count() or 1)
+    except OSError:  # a sandbox without /proc
+        return
     if busy < 0.5:
         os.environ.update(LOOKING)
 

@@ -3,7 +3,7 @@
 What each of T prompts gets depends on the model, its place in the list, and a seed, whose numbers
 are drawn apart from any generator of the process: not on which prompts stand beside it, but for
 roundings of the last digit, which now and then make another token of one that was drawn on an edge.
-A prompt that is asked several times in a row is read once.
+Where at least half of a batch repeats others' prompts, each of its prompts is read once.
 
     from murmuration.preference.language.generation import Writer
     Writer.load("r/model").write(["Spend or save?"], seed=1)
@@ -93,8 +93,14 @@ class Sampling:
 
 def _fallen(chance_RV: torch.Tensor, uniform_R: torch.Tensor) -> torch.Tensor:
     below_RV = chance_RV.cumsum(1)
+    if not bool(torch.isfinite(below_RV[:, -1]).all()):
+        raise NotFiniteError("the model says nothing finite of what follows: none can be drawn")
     at_R1 = uniform_R[:, None] * below_RV[:, -1:]
     return torch.searchsorted(below_RV, at_R1, right=True)[:, 0].clamp(max=chance_RV.shape[1] - 1)
+
+
+class NotFiniteError(InputError):
+    """A model says nothing finite of the token that follows, so that none can be drawn."""
 
 
 class Writer:
@@ -116,7 +122,7 @@ class Writer:
         network = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._device = usual_device()
         self._network, self._texts = network.eval().to(self._device), texts
-        self.cut_off, self._noting = 0, noting
+        self.cut_off, self._noting, self._reads_once = 0, noting, True
         self.states: list[torch.Tensor] = []
 
     @classmethod
@@ -138,6 +144,7 @@ class Writer:
 
         Raises:
             InputError: the longest response leaves no room for a prompt, or a negative seed.
+            NotFiniteError: as it says.
         """
         if isinstance(prompts, str):
             raise InputError("write takes a list of prompts")
@@ -162,6 +169,7 @@ class Writer:
 
         Raises:
             InputError: a negative seed.
+            NotFiniteError: as it says.
         """
         entropy = [seed] if isinstance(seed, int) else [*seed]
         if min(entropy) < 0:
@@ -237,7 +245,6 @@ class Writer:
         )
         return [row[: first + 1] for row, first in zip(rows, firsts, strict=True)]
 
-
     def _read_once(
         self,
         openings: list[list[int]],
@@ -251,7 +258,7 @@ class Writer:
         from transformers.cache_utils import DynamicLayer
 
         first_U, place_R = _distinct(openings)
-        if not place_R:
+        if not place_R or not self._reads_once:
             return {}
         read = self._network.generate(
             input_ids=ids_RL[first_U, :-1],
@@ -263,6 +270,7 @@ class Writer:
         ).past_key_values  # fmt: skip
         if type(read) is not DynamicCache or {type(each) for each in read.layers} != {DynamicLayer}:
             noted.clear()
+            self._reads_once = False
             return {}
         noted[:] = [state_ULH[place_R] for state_ULH in noted]
         read.batch_select_indices(torch.tensor(place_R, device=self._device))

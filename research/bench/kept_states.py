@@ -80,7 +80,10 @@ def measure(
         ours, plain = Variants(batch), _plain(batch)
         if task == "policy":
             ours.ours()  # all references
-        calls = {"plain": partial(_seconds_of, plain.plain), "ours": partial(_seconds_of, ours.kept)}
+        calls = {
+            "plain": partial(_seconds_of, plain.plain),
+            "ours": partial(_seconds_of, ours.kept),
+        }
         if rivals:
             calls["trl"] = Trl(again, batch).seconds
         readings = [{n: way() for n, way in calls.items()} for _ in range(repetitions + 1)][1:]
@@ -112,7 +115,8 @@ def measure_people(
 
     Args:
         data: a file of judgements.
-        layers, task, repetitions, base: as of `measure`.
+        layers, task, base: as of `measure`.
+        repetitions: of which medians are taken, after four judgements that warm up.
         most: judgements, of which a user has 16 at most.
         rivals: as of `measure`.
 
@@ -127,10 +131,11 @@ def measure_people(
     with _own_cache():
         again = LanguageBase(BaseSettings(path=base, task=task, layers=layers))
         made = policy_examples if task == "policy" else token_examples
-        batch, few = (
+        batch, few, fewest = (
             made(judgements.keep(np.isin(np.arange(len(place_J)), some_J)), again)
-            for some_J in (taken_J, taken_J[:: max(1, len(taken_J) // _FEW)])
+            for some_J in (taken_J, *(taken_J[:: max(1, len(taken_J) // n)] for n in (_FEW, 4)))
         )
+        rival = Trl(again, few) if rivals else None
         once = copy(again)
         once.settings = replace(again.settings, once_per_text=True)
         ways = {
@@ -147,8 +152,10 @@ def measure_people(
             for name, (variants, _) in ways.items()
         }
         counts = {name: len(given.text_JK) for name, (_, given) in ways.items()}
-        if rivals:
-            calls["trl"], counts["trl"] = Trl(again, few).seconds, len(few.text_JK)
+        if rival is not None:
+            calls["trl"], counts["trl"] = rival.seconds, counts["plain"]
+        for way in (_plain(fewest).plain, Variants(fewest).kept):
+            way()  # warms up
         readings = [{name: way() for name, way in calls.items()} for _ in range(repetitions)]
     return {
         **_about(task, layers, again),

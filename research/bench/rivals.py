@@ -103,6 +103,7 @@ class Trl:
     LoRA by the same peft configuration. What is timed is a step: gradients of all pairs added up
     over batches, then AdamW's one update. Loading, tokens and shuffling are not. The reference of a
     policy is computed in every step: with LoRA by the same network without it, else by another.
+    Both answers follow the prompt as it was cut for the one that was chosen.
 
     Raises:
         NoRival: it is not installed.

@@ -157,12 +157,10 @@ def test_of_several_ends_the_one_that_was_written_is_counted(policy, monkeypatch
     prompts = [f"{prompt} {more}" for prompt in PROMPTS for more in ("?", "!", "now", "wait")]
     evaluator = Evaluator(policy, prompts, words, None, Sampling(max_new_tokens=40), seed=3)
     evaluator(0)
-    assert not seen  # the reference does not differ from itself
-    evaluator(1)
     last = {answer[-1] for answer in seen if len(answer) < 40}
     assert last == {policy.texts.ends[0], other}
     assert not any({*answer[:-1]} & {*policy.texts.ends} for answer in seen)
-    texts = evaluator.answers[1]
+    texts = evaluator.answers[0]
     words_of = [policy.texts.tokenizer.decode(ids[:-1]) for ids in seen if len(ids) < 40]
     assert set(words_of) <= set(texts)
 

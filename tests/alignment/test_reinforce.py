@@ -185,7 +185,7 @@ def test_likelihoods_are_trls_but_for_roundings(language_model, tmp_path, monkey
 def test_what_a_step_learns_from_is_what_the_writer_writes(
     language_model, tmp_path, method, checkpointing
 ):
-    """By draws that depend on the seed and the step alone; and each prompt is read once."""
+    """By draws that depend on the seed and the step alone."""
     base, seen = policy(language_model, checkpointing=checkpointing), []
 
     def reward(prompts, responses):

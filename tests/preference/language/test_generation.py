@@ -1,6 +1,7 @@
 """Responses that a model writes: what it says, drawn as asked, whatever stands beside them."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -12,7 +13,12 @@ from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language import generation
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
-from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
+from murmuration.preference.language.generation import (
+    NotFiniteError,
+    PublicSeed,
+    Sampling,
+    Writer,
+)
 from murmuration.preference.language.likelihood import load_next_token, load_scorer
 from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.language.tokens import TextTokens
@@ -104,10 +110,16 @@ def test_prompts_without_a_token_before_the_last_are_read_with_their_answers(lan
     assert found[:4] == writer.continue_tokens(single, Sampling(1.0, max_new_tokens=6), 1)
 
 
-@pytest.mark.parametrize("times", [1, 4])
-def test_states_that_writing_has_are_those_of_the_texts(language_model, times):
+@pytest.mark.parametrize(("times", "window"), [(1, None), (4, None), (4, 6)])
+def test_states_that_writing_has_are_those_of_the_texts(language_model, tmp_path, times, window):
+    """Of a network whose cache forgets what is outside of a window, prompts are read each time."""
     pytest.importorskip("peft")
-    path = str(language_model("llama"))
+    path = str(language_model("mistral" if window else "llama"))
+    if window:
+        shutil.copytree(path, tmp_path / "windowed")
+        path = str(tmp_path / "windowed")
+        config = tmp_path / "windowed" / "config.json"
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"sliding_window": window}))
     base = LanguageBase(BaseSettings(path, task="policy", rank=2, layers="last:1",
                                      targets="all-linear"))  # fmt: skip
     base.put(0.5 * base.random_theta())
@@ -121,6 +133,7 @@ def test_states_that_writing_has_are_those_of_the_texts(language_model, times):
         openings, sampling, 5, ended=True
     )
     assert len({len(ids) for ids in tokens}) > 1  # some ended
+    assert writer._reads_once == (window is None)
     assert len(writer.states) == len(asked)
     for opening, ids, state_LH in zip(openings, tokens, writer.states, strict=True):
         whole_RL = torch.tensor([[*opening, *ids]])
@@ -183,7 +196,7 @@ def test_tokens_are_drawn_with_their_chances(temperature, top_p):
     assert np.abs((counts - draws * expected) / spread).max() < 4.5
 
 
-@pytest.mark.parametrize("sampling", [Sampling(0.0), Sampling(0.7), Sampling(0.7, top_p=0.8)])
+@pytest.mark.parametrize("sampling", [Sampling(0.7), Sampling(0.7, top_p=0.8)])
 def test_rows_are_drawn_alike_however_many_there_are_at_a_time(sampling, monkeypatch):
     generator = np.random.default_rng(1)
     logits = torch.from_numpy(generator.normal(size=(37, 50)).astype(np.float32)) * 3
@@ -193,6 +206,15 @@ def test_rows_are_drawn_alike_however_many_there_are_at_a_time(sampling, monkeyp
     assert torch.equal(sampling.draw(logits, uniforms), whole)
     monkeypatch.setattr(generation, "_CHANCES", {"cpu": 7})  # less than one
     assert torch.equal(sampling.draw(logits, uniforms), whole)
+
+
+@pytest.mark.parametrize("sampling", [SHORT, Sampling(0.7, top_p=0.8, max_new_tokens=8)])
+@pytest.mark.parametrize("nothing", [torch.nan, torch.inf])
+def test_of_a_model_that_is_not_finite_nothing_is_drawn(language_model, sampling, nothing):
+    model = load_next_token(language_model("gpt2"))
+    torch.nn.init.constant_(model[0].get_output_embeddings().weight, nothing)
+    with pytest.raises(NotFiniteError, match="nothing finite"):
+        Writer(*model).write(PROMPTS, sampling)
 
 
 def test_of_zero_chance_nothing_is_drawn_on_the_edges():

@@ -83,11 +83,13 @@ def test_trl_has_the_same_pairs_of_people(task, language_model, tmp_path, monkey
     row = kept_states.measure_people(str(path), "last:1", task, 1, base, 40, rivals=True)
     assert row["trl_ratio"] > 0 and row["trl_ms_a_judgement"] > 0
     texts = LanguageBase(BaseSettings(base, task=task)).texts
-    made = texts([r["prompt"] for r in rows], [r["chosen"] for r in rows], ended=task == "policy")
-    for at, pair in enumerate(pairs[0]):
-        whole = made.ids[made.start_T[at] : made.start_T[at + 1]].tolist()
-        assert pair.get("prompt_ids", []) + pair["chosen_ids"] == whole
-        assert len(pair.get("prompt_ids", [])) == (made.second_T[at] if task == "policy" else 0)
+    for name in ("chosen", "rejected"):
+        made = texts([r["prompt"] for r in rows], [r[name] for r in rows], ended=task == "policy")
+        for at, pair in enumerate(pairs[0]):
+            whole = made.ids[made.start_T[at] : made.start_T[at + 1]].tolist()
+            prompt = pair.get("prompt_ids", [])
+            assert prompt + pair[f"{name}_ids"] == whole
+            assert len(prompt) == (made.second_T[at] if task == "policy" else 0)
 
 
 def test_states_of_a_head_are_those_of_transformers(language_model, tmp_path):
