@@ -39,7 +39,8 @@ class AnswerLikelihoods:
         self, openings: Sequence[list[int]], sampling: Sampling, seed: Sequence[int]
     ) -> list[list[int]]:
         """Return what the policy writes, with the token that ended it, if it ended: each answer's
-        states below the first trained layer are then kept, as writing has them.
+        states below the first trained layer are then kept, as writing has them. A pass over the
+        whole text rounds otherwise: of SmolLM2 a token's likelihood differed by at most 5e-5 nats.
 
         Args:
             openings: tokens of prompts.
