@@ -80,7 +80,7 @@ def measure(
         ours, plain = Variants(batch), _plain(batch)
         if task == "policy":
             ours.ours()  # all references
-        calls = {
+        calls: dict[str, Callable[[], float]] = {
             "plain": partial(_seconds_of, plain.plain),
             "ours": partial(_seconds_of, ours.kept),
         }
@@ -147,7 +147,7 @@ def measure_people(
             _seconds(given)
             if isinstance(given, PolicyExamples):
                 given.refer(np.arange(len(given.tokens.lengths_T)))
-        calls = {
+        calls: dict[str, Callable[[], float]] = {
             name: partial(_seconds_of, variants.plain if name == "plain" else variants.kept)
             for name, (variants, _) in ways.items()
         }

@@ -283,7 +283,7 @@ def test_rivals_keep_their_threads_as_they_come(command, told):
 
 
 @pytest.mark.parametrize(
-    ("percent", "cores", "said", "looks"),
+    ("percent", "cores", "variables", "looks"),
     [
         (20.0, 2, {}, True),
         (30.0, 2, {}, False),  # more than half a core is in use
@@ -294,14 +294,14 @@ def test_rivals_keep_their_threads_as_they_come(command, told):
     ],
 )
 def test_idle_threads_look_for_work_where_nobody_else_uses_the_cores(
-    monkeypatch, percent, cores, said, looks
+    monkeypatch, percent, cores, variables, looks
 ):
     others = {k: v for k, v in os.environ.items() if k not in {*SLEEPING, *LOOKING}}
-    monkeypatch.setattr(os, "environ", others | said)
+    monkeypatch.setattr(os, "environ", others | variables)
     monkeypatch.setattr("psutil.cpu_percent", lambda interval: percent)
     monkeypatch.setattr("psutil.cpu_count", lambda: cores)
     look_for_work_where_idle()
-    expected = {**said, **LOOKING} if looks else said
+    expected = {**variables, **LOOKING} if looks else variables
     assert {k: v for k, v in os.environ.items() if k in {*SLEEPING, *LOOKING}} == expected
 
 

@@ -87,32 +87,32 @@ def test_a_prompt_that_is_asked_several_times_in_a_row_is_read_once(
     language_model, kind, monkeypatch
 ):
     model, sampling = load_next_token(language_model(kind)), Sampling(0.7, max_new_tokens=8)
-    asked, read = [prompt for prompt in PROMPTS for _ in range(4)], []
+    prompts, read = [prompt for prompt in PROMPTS for _ in range(4)], []
     honest = Writer._read_once
 
     def spied(*given):
-        kept = honest(*given)
-        read.append(len(given[2]) if kept else 0)
-        return kept
+        once = honest(*given)
+        read.append(len(given[2]) if once else 0)
+        return once
 
     monkeypatch.setattr(Writer, "_read_once", spied)
-    found = Writer(*model).write(asked, sampling, seed=3)
-    for place, prompt in enumerate(asked):
+    written = Writer(*model).write(prompts, sampling, seed=3)
+    for place, prompt in enumerate(prompts):
         uniforms = np.random.default_rng([3, place]).random(8)
-        assert found[place] == alone(model, prompt, sampling, uniforms)
-    assert read == [len(asked)]
-    assert len(set(found)) > len(PROMPTS)
+        assert written[place] == alone(model, prompt, sampling, uniforms)
+    assert read == [len(prompts)]
+    assert len(set(written)) > len(PROMPTS)
 
 
 def test_prompts_without_a_token_before_the_last_are_read_with_their_answers(language_model):
     writer, single = Writer(*load_next_token(language_model("llama"))), [[9]] * 4
-    found = writer.continue_tokens([*single, *[[8, 9]] * 6], Sampling(1.0, max_new_tokens=6), 1)
-    assert found[:4] == writer.continue_tokens(single, Sampling(1.0, max_new_tokens=6), 1)
+    written = writer.continue_tokens([*single, *[[8, 9]] * 6], Sampling(1.0, max_new_tokens=6), 1)
+    assert written[:4] == writer.continue_tokens(single, Sampling(1.0, max_new_tokens=6), 1)
 
 
 @pytest.mark.parametrize(("times", "window"), [(1, None), (4, None), (4, 6)])
 def test_states_that_writing_has_are_those_of_the_texts(language_model, tmp_path, times, window):
-    """Of a network whose cache forgets what is outside of a window, prompts are read each time."""
+    """Prompts are read each time where the cache forgets what is outside of a window."""
     pytest.importorskip("peft")
     path = str(language_model("mistral" if window else "llama"))
     if window:
@@ -125,16 +125,16 @@ def test_states_that_writing_has_are_those_of_the_texts(language_model, tmp_path
     base.put(0.5 * base.random_theta())
     base.texts.ends[:] = range(8, 14)  # more than one word ends what is written
     writer = Writer(base.model, base.texts, base.noting)
-    asked = [prompt for prompt in PROMPTS[:-1] for _ in range(times)]
+    prompts = [prompt for prompt in PROMPTS[:-1] for _ in range(times)]
     sampling = Sampling(1.0, max_new_tokens=9)
-    openings = base.texts.openings(asked, 9)
+    openings = base.texts.openings(prompts, 9)
     tokens = writer.continue_tokens(openings, sampling, 5, ended=True)
     assert tokens == Writer(base.model, base.texts).continue_tokens(
         openings, sampling, 5, ended=True
     )
     assert len({len(ids) for ids in tokens}) > 1  # some ended
     assert writer._reads_once == (window is None)
-    assert len(writer.states) == len(asked)
+    assert len(writer.states) == len(prompts)
     for opening, ids, state_LH in zip(openings, tokens, writer.states, strict=True):
         whole_RL = torch.tensor([[*opening, *ids]])
         expected = base.lower_states(base.inputs_of(whole_RL, torch.ones_like(whole_RL), None))
