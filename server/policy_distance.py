@@ -13,7 +13,7 @@ import torch
 
 from murmuration.preference.accuracy import float32_of
 from murmuration.preference.language.base.network import LanguageBase
-from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.generation import NotFiniteError, Sampling, Writer
 from murmuration.preference.language.next_tokens import chunks, scored_states
 from murmuration.preference.language.tokens import Tokens
 
@@ -51,10 +51,13 @@ def nats_moved(base: LanguageBase, theta_D: np.ndarray) -> float:
     openings = base.texts.openings(QUESTIONS, longest)
     theta_D = float32_of(theta_D)
     base.put(theta_D)
-    with torch.no_grad(), base.computing():
-        answers = Writer(base.model, base.texts).continue_tokens(
-            openings, Sampling(max_new_tokens=longest), ended=True
-        )
+    try:
+        with torch.no_grad(), base.computing():
+            answers = Writer(base.model, base.texts).continue_tokens(
+                openings, Sampling(max_new_tokens=longest), ended=True
+            )
+    except NotFiniteError:
+        return np.inf
     texts = [[*opening, *answer] for opening, answer in zip(openings, answers, strict=True)]
     tokens = Tokens(
         ids=torch.tensor([token for text in texts for token in text], dtype=torch.int32),
