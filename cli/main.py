@@ -21,8 +21,7 @@ from murmuration.reporting.live.terminal import Terminal, guard_streams
 # Before anything is imported that reads it.
 if sys.argv[1:2] in (["align"], ["respond"], ["synthesize"], ["winrate"]):
     look_for_work_where_idle()
-# What a benchmark compares with is measured as it comes,
-# and is faster so on a quiet machine.
+# What a benchmark compares with is measured as it comes, and is faster so on a quiet machine.
 quiet_libraries(threads_sleep=sys.argv[1:2] != ["bench"])
 
 

@@ -75,7 +75,11 @@ class Sampling:
             raise InputError(f"--max-new-tokens must be at least 1; got {self.max_new_tokens}")
 
     def draw(self, logits_RV: torch.Tensor, uniform_R: torch.Tensor) -> torch.Tensor:
-        """A token for each row, (R,): where its uniform number falls in the distribution."""
+        """A token for each row, (R,): where its uniform number falls in the distribution.
+
+        Raises:
+            NotFiniteError: chances are no numbers.
+        """
         if not self.temperature:
             return logits_RV.argmax(1)
         rows = max(1, _CHANCES[logits_RV.device.type] // logits_RV.shape[1])
