@@ -5,19 +5,11 @@ from contextlib import suppress
 from typing import get_args
 
 from murmuration.planning.data_summary import DataSummary
+from murmuration.preference.data.column_meanings import FIELDS, REQUIRED, layout_of, with_user
 from murmuration.preference.data.formats.registry import format_named, recognised_format
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import columns_of, load_data, parse_columns
-from murmuration.preference.data.rows import (
-    FIELDS,
-    MOST_RESPONSES,
-    REQUIRED,
-    BadRow,
-    InputError,
-    Kind,
-    layout_of,
-    with_user,
-)
+from murmuration.preference.data.rows import MOST_RESPONSES, BadRow, InputError, Kind
 from murmuration.preference.data.schema import Schema
 from murmuration.strategies.settings.run import Settings
 

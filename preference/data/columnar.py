@@ -13,11 +13,11 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
-from murmuration.preference.data.budget import FileBudget
 from murmuration.preference.data.errors import BadRow
 
 _CHILD = Path(__file__).with_name("columnar_child.py")
@@ -31,6 +31,45 @@ _ENDS = {
     "time": "it takes more than {seconds:,} seconds to be decoded",
     "died": "not readable as {kind}: what decodes it broke off",
 }
+
+
+@dataclass(frozen=True)
+class FileBudget:
+    """How much a file may become while it is read, by its size on disk: packed kilobytes can stand
+    for terabytes.
+
+    Attributes:
+        expansion: bytes that each byte may become; what people write packs to a tenth at best.
+        least_bytes: bytes that any file may become.
+        row_bytes: what each row counts for, besides what it holds: so rows are limited, too.
+        line_bytes: of one row; a judgement over 64 responses of 100,000 characters may have them.
+        parts: numbers, texts and lists in one row.
+        memory: of the process that decodes Parquet and Arrow, besides four times the file's size.
+        seconds: of its processor, and two more for each million bytes.
+    """
+
+    expansion: int = 64
+    least_bytes: int = 2**28
+    row_bytes: int = 256
+    line_bytes: int = 2**26
+    parts: int = 10**6
+    memory: int = 2**30
+    seconds: int = 30
+
+    def bytes(self, size: int) -> int:
+        """Return how many bytes a file of a size may become."""
+        return max(self.least_bytes, self.expansion * size)
+
+    def decoding(self, size: int) -> dict[str, int]:
+        """Return the limits of the process that decodes a file of a size, by their names."""
+        return {
+            "bytes": self.bytes(size),
+            "rows": self.bytes(size) // self.row_bytes,
+            "row": self.row_bytes,
+            "line": self.line_bytes,
+            "memory": self.memory + 4 * size,
+            "seconds": self.seconds + 2 * size // 10**6,
+        }
 
 
 class NotReadable(ValueError):

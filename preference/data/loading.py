@@ -31,7 +31,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, TypeGuard, cast
 
-from murmuration.preference.data.budget import FileBudget
 from murmuration.preference.data.cells import (
     exchange,
     found_kind,
@@ -39,7 +38,8 @@ from murmuration.preference.data.cells import (
     response_cell,
     shared_words,
 )
-from murmuration.preference.data.columnar import ColumnarReader, NotReadable
+from murmuration.preference.data.column_meanings import KNOWN_COLUMNS, USER_COLUMNS
+from murmuration.preference.data.columnar import ColumnarReader, FileBudget, NotReadable
 from murmuration.preference.data.covariates import covariate_columns
 from murmuration.preference.data.errors import BadRow, InputError, first_line
 from murmuration.preference.data.formats.format import Format
@@ -47,7 +47,6 @@ from murmuration.preference.data.formats.reading import Formatted
 from murmuration.preference.data.formats.registry import format_named
 from murmuration.preference.data.in_memory import Source, located_rows
 from murmuration.preference.data.judgements import Judgements, OnBadRows
-from murmuration.preference.data.rows import KNOWN_COLUMNS, USER_COLUMNS
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.data.sources import (
     KINDS,
@@ -90,7 +89,7 @@ def load_judgements(
             or the name of a data set on the Hugging Face hub. Of the last and of folders a split
             and a configuration may be named (`preference.data.sources`). What exists here as a
             path is a path.
-        columns: field → column, for the fields of `preference.data.rows.FIELDS`.
+        columns: field → column, for the fields of `preference.data.column_meanings.FIELDS`.
         on_bad_rows: `refuse` the whole source at its first bad row, or `skip`: leave bad rows out,
             as the result's `set_aside` says; `isolate`, for nodes, does so even if nothing is left,
             leaves out files of a folder that cannot be read, and reads no CSV and no `.json`.

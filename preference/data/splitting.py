@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from murmuration.preference.data.column_meanings import REQUIRED
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import parse_columns, placed_rows
-from murmuration.preference.data.rows import REQUIRED, readable_user
+from murmuration.preference.data.rows import readable_user
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import NoReturn, Self
 import numpy as np
 
 from murmuration.preference.data.cells import BadRow, text_cell, user_cell
+from murmuration.preference.data.column_meanings import missing_columns, user_note, with_user
 from murmuration.preference.data.judgement_row import check_count, check_length
 from murmuration.preference.data.judgements import (
     CLEAN,
@@ -24,14 +25,7 @@ from murmuration.preference.data.judgements import (
     check_grouped,
     rows_of,
 )
-from murmuration.preference.data.rows import (
-    InputError,
-    counted,
-    missing_columns,
-    readable_user,
-    user_note,
-    with_user,
-)
+from murmuration.preference.data.rows import InputError, counted, readable_user
 from murmuration.preference.data.schema import PAIRS, Schema
 
 FIELDS = ("user_id", "text")

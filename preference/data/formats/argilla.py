@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from murmuration.preference.data.cells import label_text, number_cell
+from murmuration.preference.data.column_meanings import PROMPT_COLUMNS
 from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.formats.format import Cells, Format, first_of
-from murmuration.preference.data.rows import PROMPT_COLUMNS
 
 _PROMPTS = ("prompt", *PROMPT_COLUMNS)
 _NUMBERED = re.compile(r"( ?\d+| [a-z])$")  # of names as `label_text` writes them

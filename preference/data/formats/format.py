@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from murmuration.preference.data.cells import TIES, flag_cell, is_empty, label_text
 from murmuration.preference.data.errors import BadRow
 
-#: A row of an export, or one of ours, with fields as in ``preference.data.rows.FIELDS``.
+#: A row of an export, or one of ours, with fields as in ``preference.data.column_meanings.FIELDS``.
 Cells = Mapping[str, object]
 OfRow = Callable[[Cells], Iterable[Cells | BadRow]]
 OfAll = Callable[[Sequence[Cells]], Iterable[tuple[int, Cells | BadRow]]]

@@ -7,9 +7,9 @@ node reads it.
 from collections.abc import Iterator, Mapping
 
 from murmuration.preference.data.cells import is_empty, list_cell
+from murmuration.preference.data.column_meanings import with_user
 from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.formats.format import Cells, Format, first_of, pair, side
-from murmuration.preference.data.rows import with_user
 
 _LISTS = ("normal_worker_annotations", "expert_worker_annotations", "annotations", "judgements")
 _PROMPTS = ("prompt", "text")

@@ -12,9 +12,10 @@ Decisions:
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from murmuration.preference.data.column_meanings import missing_columns, with_user
 from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.formats.format import Cells, Format, OfAll, OfRow
-from murmuration.preference.data.rows import missing_columns, readable_user, with_user
+from murmuration.preference.data.rows import readable_user
 from murmuration.preference.data.sources import Placed, Row
 
 #: A row with its place, and the one that it was made of; None for what is no row.

@@ -12,7 +12,7 @@ import pytest
 
 from murmuration.preference.choices import TASKS
 from murmuration.preference.data import loading, sources
-from murmuration.preference.data.budget import FileBudget
+from murmuration.preference.data.columnar import FileBudget
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import (
     load_data,

@@ -7,19 +7,11 @@ from hypothesis import strategies as st
 
 from murmuration.planning.look import look_at
 from murmuration.preference.data.cells import TIES
+from murmuration.preference.data.column_meanings import FIELDS, REQUIRED
 from murmuration.preference.data.judgement_row import Row
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import load_judgements
-from murmuration.preference.data.rows import (
-    FIELDS,
-    PAIRS_OF_SIDES,
-    REQUIRED,
-    USER_COLUMNS,
-    WINNERS,
-    BadRow,
-    InputError,
-    parse_row,
-)
+from murmuration.preference.data.rows import BadRow, InputError, parse_row
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
 
@@ -94,15 +86,6 @@ def test_not_a_tie_nor_none(value):
 
 def test_a_text_against_itself_is_a_tie():
     assert parse(rejected="x").y == 0.5
-
-
-def test_missing_columns_name_what_is_there_and_what_to_do():
-    with pytest.raises(BadRow) as caught:
-        parse_row({"who": "u", "prompt": "p", "chosen": "x", "worse": "y"}, NAMES)
-    assert str(caught.value) == (
-        "no column 'user_id', 'rejected'; the columns are: who, prompt, chosen, worse. "
-        "Name yours with --columns user_id=NAME,rejected=NAME"
-    )
 
 
 @pytest.mark.parametrize("thing", [[1, 2], "text", 3, None])
@@ -292,13 +275,6 @@ def test_pairs_win_where_a_row_has_both():
     assert parse(responses=["x", "y", "z"], best=2).kind == "pairs"
 
 
-def test_columns_that_were_asked_for_must_be_there():
-    with pytest.raises(BadRow, match=r"no column 'pick'; .* --columns best=NAME"):
-        parse_row(LISTED | {"best": 0}, {**NAMES, "best": "pick"})
-    with pytest.raises(BadRow, match="no column 'options'"):
-        parse_row(GOOD, {**NAMES, "responses": "options"})
-
-
 @pytest.mark.parametrize(
     ("flip", "expected"),
     [(None, None), ("", None), (0, 0.0), ("0.25", 0.25), (np.float32(0.25), 0.25)],
@@ -406,12 +382,6 @@ def test_what_is_said_outright_comes_before_scores():
     assert scored([1, 3, 2], best=0).responses[0] == "a"
 
 
-@pytest.mark.parametrize("column", ["rank", "ranks", "ranking"])
-def test_names_of_ranks(column):
-    row = {"user_id": "u", "prompt": "p", "responses": ["a", "b"], column: [2, 1]}
-    assert parse_row(row, SCORED_NAMES).responses == ("b", "a")
-
-
 def test_scores_of_a_pair():
     pair = {"user_id": "u", "prompt": "p", "chosen": "a", "rejected": "b"}
     assert parse_row(pair | {"score_chosen": 5.0, "score_rejected": 2}, SCORED_NAMES).y == 1.0
@@ -434,62 +404,6 @@ def test_the_best_have_the_highest_score(scores):
 
 PAIR = {"prompt": "p", "chosen": "x", "rejected": "y"}
 ALONE = Schema(one_user_per_row=True)
-
-
-@pytest.mark.parametrize("column", USER_COLUMNS)
-def test_the_only_column_that_can_be_the_users_is_taken_and_said(column):
-    found = Judgements.from_rows([{column: "ann", **PAIR}])
-    assert found.user_ids == ("ann",)
-    assert found.notes == (f"who judged is read from the column {column!r} (1 rows)",)
-
-
-def test_user_id_comes_first_and_what_is_named_before_all():
-    row = {"user_id": "a", "annotator": "b", "worker": "c", **PAIR}
-    assert Judgements.from_rows([row]).user_ids == ("a",)
-    assert Judgements.from_rows([row]).notes == ()
-    assert Judgements.from_rows([row], columns={"user_id": "worker"}).user_ids == ("c",)
-
-
-def test_of_several_none_is_guessed():
-    with pytest.raises(InputError) as caught:
-        Judgements.from_rows([{"annotator": "b", "worker": "c", **PAIR}])
-    assert str(caught.value) == (
-        "row:1: columns 'annotator', 'worker' may each say who judged: name the one with "
-        "--columns user_id=annotator"
-    )
-
-
-def test_a_column_that_is_another_field_is_nobody():
-    row = {"user": "what?", "worker": "c", "chosen": "x", "rejected": "y"}
-    found = Judgements.from_rows([row], columns={"prompt": "user"})
-    assert (found.user_ids, found.prompts) == (("c",), ["what?"])
-
-
-def test_without_users_it_is_said_what_that_means():
-    with pytest.raises(InputError) as caught:
-        Judgements.from_rows([PAIR])
-    message = str(caught.value)
-    assert "no column says who judged; the columns are: prompt, chosen, rejected" in message
-    assert "--user-column NAME" in message
-    assert "--one-user-per-row" in message
-    assert "\n" not in message
-
-
-def test_one_row_decides_nothing_about_others():
-    """At a node: a row with two candidates is bad, and the others are read as without it."""
-    rows = [{"worker": 1, **PAIR}, {"worker": 2, "rater": 3, **PAIR}, {"rater": 4, **PAIR}]
-    found = Judgements.from_rows(rows, on_bad_rows="isolate")
-    assert found.user_ids == ("1", "4")
-    assert found.left_out == 1
-    for rest in ([rows[0]], [rows[2]]):
-        alone = Judgements.from_rows(rest, on_bad_rows="isolate")
-        assert set(alone.user_ids) <= set(found.user_ids)
-
-
-def test_texts_have_such_columns_too():
-    found = UserTexts.from_placed_rows([("f", 1, {"participant": 7, "text": "t"})])
-    assert found.user_ids == ("7",)
-    assert found.notes == ("who judged is read from the column 'participant' (1 rows)",)
 
 
 def test_one_user_for_each_row_when_that_is_declared():
@@ -548,27 +462,9 @@ def test_the_winner_comes_first(winner, first):
     assert {*responses} == {"left", "right"}
 
 
-@pytest.mark.parametrize("pair", PAIRS_OF_SIDES)
-@pytest.mark.parametrize("column", WINNERS)
-def test_known_names_of_sides_and_winners(pair, column):
-    for side, name in enumerate(pair):
-        end = name.rpartition("_")[2]
-        for winner in (end, name, int(end) if end.isdigit() else end.upper()):
-            row = {pair[0]: "zero", pair[1]: "one", column: winner}
-            assert parsed(row)[0][0] == ("zero", "one")[side]
-
-
 @pytest.mark.parametrize("tie", TIES)
 def test_neither_is_a_tie(tie):
     assert parsed({"response_a": "left", "response_b": "right", "winner": tie})[1] == 0.5
-
-
-def test_columns_of_other_names():
-    named = {"response_a": "left", "response_b": "right", "winner": "vote"}
-    row = {"left": "first", "right": "second", "vote": "right", "winner": "left"}
-    assert parsed(row, **named)[0] == ("second", "first")
-    with pytest.raises(BadRow, match="no column 'vote'"):
-        parsed({"left": "first", "right": "second"}, **named)
 
 
 def test_votes_between_models_with_whole_conversations(tmp_path):
@@ -599,43 +495,6 @@ def test_votes_between_models_with_whole_conversations(tmp_path):
 def test_a_winner_that_names_neither_side_is_no_guess(winner):
     with pytest.raises(BadRow, match="must name the side that won"):
         parsed({"response_a": "left", "response_b": "right", "winner": winner})
-
-
-@pytest.mark.parametrize(
-    "cells",
-    [
-        {"response_a": "l", "response_b": "r", "winner": "a", "choice": "b"},
-        {"response_a": "l", "response_b": "r", "answer_a": "x", "answer_b": "y", "winner": "a"},
-    ],
-)
-def test_of_several_columns_none_is_guessed(cells):
-    with pytest.raises(BadRow, match="is not clear"):
-        parsed(cells)
-
-
-def test_a_row_that_holds_the_preferred_one_is_read_as_before():
-    row = {"chosen": "good", "rejected": "bad"}
-    sides = {"response_a": "bad", "response_b": "good", "winner": "a"}
-    assert parsed({**row, **sides})[0] == ("good", "bad")
-    listed = {"responses": ["p", "q"], "best": 1}
-    assert parsed({**listed, **sides})[0] == ("q", "p")
-
-
-def test_sides_without_a_winner_are_told_how_to_name_one():
-    with pytest.raises(BadRow, match="response_a=NAME,response_b=NAME,winner=NAME"):
-        parsed({"response_a": "left", "response_b": "right", "vote": "a"})
-
-
-def test_a_named_side_that_hides_who_won_is_said(tmp_path):
-    """`--columns chosen=answer_a` takes every first answer for the better one."""
-    file = tmp_path / "rows.jsonl"
-    row = {**SAID, "answer_a": "left", "answer_b": "right", "winner": "b"}
-    file.write_text(json.dumps(row) + "\n")
-    columns = {"chosen": "answer_a", "rejected": "answer_b"}
-    found = load_judgements(str(file), columns=columns)
-    assert any("the column 'winner' is not used" in note for note in found.notes)
-    with pytest.raises(InputError, match="winner"):
-        load_judgements(str(file), columns={"winner": "who"})
 
 
 @given(st.booleans(), st.text("abcdefgh ", min_size=1), st.text("abcdefgh ", min_size=1))
@@ -803,12 +662,6 @@ def test_statements_that_were_rated_need_no_prompt():
     assert [*Judgements.from_rows(one, schema=declared).prompts] == [*[""] * 4, "Q"]
     with pytest.raises(InputError, match="no column 'prompt'"):
         Judgements.from_rows([row | {"question": "Q"} for row in rows], schema=THUMBS)
-
-
-@pytest.mark.parametrize("column", ["disliked", "Dislike", "thumbs_down"])
-def test_what_was_not_liked_is_no_label(column):
-    with pytest.raises(InputError, match="was not liked"):
-        Judgements.from_rows(rated([True]), columns={"label": column})
 
 
 def test_winners_may_stand_in_a_column_that_is_called_chosen():
