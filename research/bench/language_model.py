@@ -171,7 +171,7 @@ class Variants:
             self._examples.reference_T[:-1] = np.nan
         return self.kept()
 
-    def kept(self) -> torch.Tensor:
+    def kept(self, batch_users: bool = False) -> torch.Tensor:
         """As `ours`, where all is known of a policy's reference after the first call."""
         given = self._examples
         taken_N = torch.arange(int(given.start_U[-1]))
@@ -181,6 +181,7 @@ class Variants:
             given.counts_U,
             self._clip.clip_sum,
             _MODEL,
+            batch_users=batch_users,
             add=getattr(self._clip, "add_to", None),
         )
 

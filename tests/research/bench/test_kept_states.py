@@ -26,7 +26,7 @@ def test_figures(task, layers, monkeypatch, tmp_path):
     monkeypatch.setenv(FOLDER, str(tmp_path / "mine"))
     row = kept_states.measure(SMALL, layers, task, 1)
     names = ("plain_ms_a_judgement", "ours_ms_a_judgement", "ours_ratio", "states_ms_a_text")
-    assert all(row[name] > 0 for name in names)
+    assert all(row[name] > 0 for name in (*names, "batched_ms_a_judgement", "batched_ratio"))
     assert (row["layers"], row["judgements"]) == (layers, 3)
     assert os.environ[FOLDER] == str(tmp_path / "mine") and not (tmp_path / "mine").exists()
 
@@ -121,13 +121,14 @@ def test_an_encoder_has_no_state_of_a_last_token(language_model, tmp_path):
         kept_states.measure_texts(str(path), 1, str(language_model("bert")))
 
 
-def test_both_ways_have_the_same_sum(tmp_path):
+def test_all_ways_have_the_same_sum(tmp_path):
     with saved_model(SMALL) as path, kept_states._own_cache():
         base = LanguageBase(BaseSettings(path, rank=2, max_tokens=8, layers="last:1"))
         given = examples(SMALL, base)
         ways = Variants(given)
         ways._clip = NoClip()
-        ours = ways.kept()
+        ours, batched = ways.kept(), ways.kept(batch_users=True)
         base.lower = None
         plain_D = base.to_theta(Variants(given).plain()[None])[0]
-    torch.testing.assert_close(ours, plain_D, atol=1e-6, rtol=1e-4)
+    for found_D in (ours, batched):
+        torch.testing.assert_close(found_D, plain_D, atol=1e-6, rtol=1e-4)
