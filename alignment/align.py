@@ -61,7 +61,7 @@ from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.checkpoint import digest_of, origin_below
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
-from murmuration.preference.language.loading import contents_of, resolve_base
+from murmuration.preference.language.loading import contents_of, last_or_all, resolve_base
 from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.model_folder import SaveOptions
 from murmuration.privacy.disclosure import Disclosure
@@ -74,6 +74,9 @@ from murmuration.server.lineage import files_of, mark_of
 from murmuration.server.run_folder import RunFolder, check_place
 
 FORMAT = "murmuration-aligned-1"
+#: Layers that LoRA changes where nobody says which: no noise is added here, and two learnt less in
+#: as many steps (`docs/research/real-policies.md`).
+_USUALLY = 8
 _ANSWERS = 4  # of the reference to each prompt, for guards
 
 
@@ -89,7 +92,7 @@ class Alignment:
         supervised: what is learnt first; the reference is what comes of that.
         steps, sampling, guards: how it climbs, writes, and is kept from gaming the reward.
         lora_rank, lora_alpha, lora_targets, max_tokens: as of `BaseSettings`.
-        lora_layers: as its ``layers``.
+        lora_layers: as its ``layers``; ``auto``: the last eight, or all where there are no more.
         system: as there.
         evaluate_every: steps between evaluations.
         evaluate_on: prompts that are held out for them.
@@ -268,6 +271,9 @@ def align(
 
 
 def _base(alignment: Alignment, path: str, task: str) -> LanguageBase:
+    path, layers = resolve_base(path), alignment.lora_layers
+    if layers == "auto":
+        layers = last_or_all(path, True, contents_of(path).digest, _USUALLY)
     return LanguageBase(
         BaseSettings(
             path=path,
@@ -276,7 +282,7 @@ def _base(alignment: Alignment, path: str, task: str) -> LanguageBase:
             rank=alignment.lora_rank,
             alpha=alignment.lora_alpha,
             targets=alignment.lora_targets,
-            layers=alignment.lora_layers,
+            layers=layers,
             max_tokens=alignment.max_tokens,
             system=alignment.system,
             dtype="float32",

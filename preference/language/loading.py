@@ -45,8 +45,6 @@ from murmuration.preference.language.checkpoint import (
 )
 from murmuration.preference.language.confined.tokenizer import load_tokenizer
 
-#: Layers that LoRA changes where nobody says which (`docs/research/real-rewards.md`).
-USUALLY = 8
 _SEED = 0  # of everything that is drawn before training; public
 #: What layers of queries and values are called, alone or fused with keys.
 _QUERIES_AND_VALUES = (
@@ -411,14 +409,15 @@ def layers_of(model: Any, path: str, option: str) -> tuple[str, torch.nn.ModuleL
 
 
 @lru_cache(maxsize=8)
-def usual_layers(path: str, causal: bool, digest: str) -> str:
-    """Return which of a network's layers LoRA changes where nobody says: the last eight, or all
+def last_or_all(path: str, causal: bool, digest: str, count: int) -> str:
+    """Return what `preference.choices.LORA_LAYERS` calls a network's last ``count`` layers, or all
     where there are no more, or nothing in it is known as its layers.
 
     Args:
         path: of the base.
         causal: whether it says the next token.
         digest: of what is there, by which the answer is known again.
+        count: how many layers.
 
     Raises:
         InputError: it cannot be read, or transformers is not installed.
@@ -431,7 +430,7 @@ def usual_layers(path: str, causal: bool, digest: str) -> str:
         _, blocks = layers_of(outline, path, "--lora-layers")
     except InputError:
         return "all"
-    return f"last:{USUALLY}" if len(blocks) > USUALLY else "all"
+    return f"last:{count}" if len(blocks) > count else "all"
 
 
 def trained_layers(model: Any, chosen: str, path: str) -> range | None:

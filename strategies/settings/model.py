@@ -175,7 +175,7 @@ class ModelConfig:
     )
     lora_layers: str = setting(
         "",
-        "Which layers of --base LoRA changes: all, last:4, or 9-12. auto: the last 8, or all where "
+        "Which layers of --base LoRA changes: all, last:4, or 9-12. auto: the last 2, or all where "
         "there are no more. What a text gives below the first is computed once and kept. "
         "[default: auto]",
         panel=MODEL,

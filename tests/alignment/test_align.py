@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 from damage import no_file_above
+from language_models import save_gpt2
 
 from murmuration.alignment import align as module
 from murmuration.alignment.align import Alignment
@@ -133,6 +134,17 @@ def test_the_policy_finds_its_base_where_no_way_leads_there(finished):
     """As from /tmp to a home: a model has the base's last name alone then."""
     wanted, out, _ = finished
     assert place_of("./of-another-name", out / "model") == os.path.realpath(wanted.base)
+
+
+def test_where_nobody_says_the_last_eight_layers_are_changed(reward, language_model, tmp_path):
+    save_gpt2(tmp_path / "g", n_layer=9)
+    for base, more, expected in (
+        (tmp_path / "g", {}, "last:8"),
+        (tmp_path / "g", {"lora_layers": "last:1"}, "last:1"),
+        (language_model("llama"), {}, "all"),  # where there are no more
+    ):
+        loaded = module._base(alignment(reward, base, **more), str(base), "policy")
+        assert loaded.settings.layers == expected
 
 
 def test_held_out_prompts_are_not_trained_on(asked, tmp_path, monkeypatch):

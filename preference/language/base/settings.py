@@ -19,11 +19,14 @@ from murmuration.preference.choices import (
 )
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.checkpoint import check_same
-from murmuration.preference.language.loading import contents_of, resolve_base, usual_layers
+from murmuration.preference.language.loading import contents_of, last_or_all, resolve_base
 from murmuration.preference.language.machine import fastest_dtype, usual_dtype
 from murmuration.preference.policy_losses import PolicyLoss
 
 KIND = "language-model"
+#: Layers that LoRA changes where nobody says which, measured where it learns by noisy gradients
+#: (`docs/research/real-rewards.md`).
+USUALLY = 2
 #: What is trained of a policy that is there already, or of its reference.
 NOTHING = "nothing"
 #: Tasks whose examples are made of texts that others may have judged, too.
@@ -198,5 +201,5 @@ def resolved(settings: BaseSettings) -> BaseSettings:
     dtype = chosen() if chosen else settings.dtype
     layers = settings.layers
     if layers == "auto":
-        layers = usual_layers(path, settings.task != "reward", result.digest)
+        layers = last_or_all(path, settings.task != "reward", result.digest, USUALLY)
     return replace(settings, path=path, dtype=dtype, layers=layers, **vars(result))

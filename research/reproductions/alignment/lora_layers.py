@@ -20,6 +20,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.research.reproductions.alignment.arguments import ends_of
 from murmuration.research.reproductions.alignment.lora_rewards import Cell, Plan, Task, accuracies
 from murmuration.research.reproductions.entry import (
     Reproduction,
@@ -39,7 +40,7 @@ HELD_OUT = "held-out"
 #: Of a few hundred people; with thousands more ε buys as much.
 PLAN = Plan(
     layers=("last:1", "last:2", "last:4", "last:8"),
-    steps=(4000.0, 8000.0),
+    steps=(2000.0, 4000.0, 8000.0),
     epsilons=(8.0,),
     seeds=2,
     rounds=6,
@@ -143,9 +144,10 @@ def remarks(rows: Rows) -> list[str]:
         same = where(rows, layers=layers)
         best = max(same, key=lambda row: row["accuracy_mean"])
         cost = best["processor_minutes"]
+        end = ", the least or largest" if len(same) > 1 and best["step"] in ends_of(rows) else ""
         result.append(
             f"{layers}: {best['accuracy_mean']:.1%} of held-out users' judgements at step "
-            f"{best['step']:g}, the best of {len(same)}"
+            f"{best['step']:g}, the best of {len(same)}{end}"
             + ("." if cost is None else f", in {cost:.1f} processor minutes a run.")
         )
     return result

@@ -15,11 +15,11 @@ from murmuration.preference.data.texts import UserTexts
 
 NAMES = {field: field for field in REQUIRED}
 PAIR = {"prompt": "p", "chosen": "x", "rejected": "y"}
-SAID = {"user_id": "u1", "prompt": "Why?"}
+ROW = {"user_id": "u1", "prompt": "Why?"}
 
 
 def parsed(cells, **named):
-    row = parse_row({**SAID, **cells}, NAMES | named)
+    row = parse_row({**ROW, **cells}, NAMES | named)
     return row.responses, row.y
 
 
@@ -34,7 +34,7 @@ def test_missing_columns_name_what_is_there_and_what_to_do():
 
 def test_columns_that_were_asked_for_must_be_there():
     with pytest.raises(BadRow, match=r"no column 'pick'; .* --columns best=NAME"):
-        parse_row({**SAID, "responses": ["x", "y", "z"], "best": 0}, {**NAMES, "best": "pick"})
+        parse_row({**ROW, "responses": ["x", "y", "z"], "best": 0}, {**NAMES, "best": "pick"})
     with pytest.raises(BadRow, match="no column 'options'"):
         parse_row({"user_id": "u", **PAIR}, {**NAMES, "responses": "options"})
 
@@ -47,9 +47,9 @@ def test_names_of_ranks(column):
 
 @pytest.mark.parametrize("column", USER_COLUMNS)
 def test_the_only_column_that_can_be_the_users_is_taken_and_said(column):
-    found = Judgements.from_rows([{column: "ann", **PAIR}])
-    assert found.user_ids == ("ann",)
-    assert found.notes == (f"who judged is read from the column {column!r} (1 rows)",)
+    result = Judgements.from_rows([{column: "ann", **PAIR}])
+    assert result.user_ids == ("ann",)
+    assert result.notes == (f"who judged is read from the column {column!r} (1 rows)",)
 
 
 def test_user_id_comes_first_and_what_is_named_before_all():
@@ -70,8 +70,8 @@ def test_of_several_none_is_guessed():
 
 def test_a_column_that_is_another_field_is_nobody():
     row = {"user": "what?", "worker": "c", "chosen": "x", "rejected": "y"}
-    found = Judgements.from_rows([row], columns={"prompt": "user"})
-    assert (found.user_ids, found.prompts) == (("c",), ["what?"])
+    result = Judgements.from_rows([row], columns={"prompt": "user"})
+    assert (result.user_ids, result.prompts) == (("c",), ["what?"])
 
 
 def test_without_users_it_is_said_what_that_means():
@@ -87,18 +87,18 @@ def test_without_users_it_is_said_what_that_means():
 def test_one_row_decides_nothing_about_others():
     """At a node: a row with two candidates is bad, and the others are read as without it."""
     rows = [{"worker": 1, **PAIR}, {"worker": 2, "rater": 3, **PAIR}, {"rater": 4, **PAIR}]
-    found = Judgements.from_rows(rows, on_bad_rows="isolate")
-    assert found.user_ids == ("1", "4")
-    assert found.left_out == 1
+    result = Judgements.from_rows(rows, on_bad_rows="isolate")
+    assert result.user_ids == ("1", "4")
+    assert result.left_out == 1
     for rest in ([rows[0]], [rows[2]]):
         alone = Judgements.from_rows(rest, on_bad_rows="isolate")
-        assert set(alone.user_ids) <= set(found.user_ids)
+        assert set(alone.user_ids) <= set(result.user_ids)
 
 
 def test_texts_have_such_columns_too():
-    found = UserTexts.from_placed_rows([("f", 1, {"participant": 7, "text": "t"})])
-    assert found.user_ids == ("7",)
-    assert found.notes == ("who judged is read from the column 'participant' (1 rows)",)
+    result = UserTexts.from_placed_rows([("f", 1, {"participant": 7, "text": "t"})])
+    assert result.user_ids == ("7",)
+    assert result.notes == ("who judged is read from the column 'participant' (1 rows)",)
 
 
 @pytest.mark.parametrize("pair", PAIRS_OF_SIDES)
@@ -147,11 +147,11 @@ def test_sides_without_a_winner_are_told_how_to_name_one():
 def test_a_named_side_that_hides_who_won_is_said(tmp_path):
     """`--columns chosen=answer_a` takes every first answer for the better one."""
     file = tmp_path / "rows.jsonl"
-    row = {**SAID, "answer_a": "left", "answer_b": "right", "winner": "b"}
+    row = {**ROW, "answer_a": "left", "answer_b": "right", "winner": "b"}
     file.write_text(json.dumps(row) + "\n")
     columns = {"chosen": "answer_a", "rejected": "answer_b"}
-    found = load_judgements(str(file), columns=columns)
-    assert any("the column 'winner' is not used" in note for note in found.notes)
+    result = load_judgements(str(file), columns=columns)
+    assert any("the column 'winner' is not used" in note for note in result.notes)
     with pytest.raises(InputError, match="winner"):
         load_judgements(str(file), columns={"winner": "who"})
 

@@ -15,7 +15,7 @@ from murmuration.preference.features.embeddings import Embeddings
 from murmuration.preference.language import loading
 from murmuration.preference.language.base.network import LanguageBase, language_base
 from murmuration.preference.language.base.settings import BaseSettings
-from murmuration.preference.language.loading import usual_layers
+from murmuration.preference.language.loading import last_or_all
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.preference.models import preference_model
 
@@ -210,10 +210,10 @@ def test_layers_that_there_are_not(language_model, layers):
         loaded(language_model("llama"), layers=layers)
 
 
-def test_where_nobody_says_the_last_eight_are_changed_and_told(tmp_path, make_rows):
-    save_gpt2(tmp_path / "g", n_layer=9)
+def test_where_nobody_says_the_last_two_are_changed_and_told(tmp_path, make_rows):
+    save_gpt2(tmp_path / "g", n_layer=3)
     base = loaded(str(tmp_path / "g"), layers="auto")
-    assert base.to_config()["layers"] == "last:8"
+    assert base.to_config()["layers"] == "last:2"
     assert not any(".h.0." in name for name in base._trained)
     assert any(".h.1." in name for name in base._trained)
     assert base.lower is not None
@@ -227,11 +227,10 @@ def test_where_nobody_says_all_of_fewer_are_changed(language_model):
 
 
 def test_where_nobody_says_all_are_changed_of_what_has_no_known_layers(language_model, monkeypatch):
-    monkeypatch.setattr(loading, "USUALLY", 1)
     path = str(language_model("llama"))
-    assert usual_layers(path, True, "one") == "last:1"
+    assert last_or_all(path, True, "one", 1) == "last:1"
     monkeypatch.setattr(loading, "blocks_of", lambda model: [])
-    assert usual_layers(path, True, "another") == "all"
+    assert last_or_all(path, True, "another", 1) == "all"
 
 
 def test_the_same_network_is_meant_by_whoever_says_and_whoever_does_not(language_model):

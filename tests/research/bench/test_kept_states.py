@@ -130,5 +130,5 @@ def test_all_ways_have_the_same_sum(tmp_path):
         ours, batched = ways.kept(), ways.kept(batch_users=True)
         base.lower = None
         plain_D = base.to_theta(Variants(given).plain()[None])[0]
-    for found_D in (ours, batched):
-        torch.testing.assert_close(found_D, plain_D, atol=1e-6, rtol=1e-4)
+    for sum_D in (ours, batched):
+        torch.testing.assert_close(sum_D, plain_D, atol=1e-6, rtol=1e-4)

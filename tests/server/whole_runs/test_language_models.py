@@ -15,7 +15,7 @@ from murmuration.client.app import app as client_app
 from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.kinds import language as kinds
-from murmuration.preference.language import loading
+from murmuration.preference.language.base import settings as base_settings
 from murmuration.preference.language.base.network import language_base
 from murmuration.preference.reward import RewardModel
 from murmuration.server.run import run_training
@@ -121,13 +121,11 @@ def test_resuming_gives_what_an_uninterrupted_run_gives(config, part, broken_off
         assert found[name] == expected[name]
 
 
-def test_a_run_does_not_go_on_in_other_layers(config, broken_off, monkeypatch, request):
+def test_a_run_does_not_go_on_in_other_layers(config, broken_off, monkeypatch):
     """As of an earlier version, where all of them were the default."""
     broken = replace(config, rounds=4)
     broken_off(broken, after=2)
-    request.addfinalizer(loading.usual_layers.cache_clear)
-    monkeypatch.setattr(loading, "USUALLY", 1)
-    loading.usual_layers.cache_clear()
+    monkeypatch.setattr(base_settings, "USUALLY", 1)
     ledger = (Path(broken.out) / "ledger.jsonl").read_bytes()
     with pytest.raises(InputError, match=r"LoRA changes layers last:1 now, and .* begun with all"):
         run(replace(broken, resume=True))
@@ -138,7 +136,6 @@ def test_a_run_does_not_go_on_in_other_layers(config, broken_off, monkeypatch, r
         run(replace(broken, resume=True))
     assert (Path(broken.out) / "ledger.jsonl").read_bytes() == ledger
     monkeypatch.undo()
-    loading.usual_layers.cache_clear()
     assert run(replace(broken, resume=True))["rounds"] == 4
 
 
