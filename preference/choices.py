@@ -41,7 +41,7 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 #: What of a text's states a linear head reads (``preference.language.base.network``).
 POOLINGS = ("last", "mean")
 #: Which of a language model's layers LoRA changes: ``all``, ``last:4``, from one to another,
-#: counted from 1, or ``auto`` (``preference.language.loading``).
+#: counted from 1, or ``auto`` (``preference.language.base.settings``).
 LORA_LAYERS = re.compile(r"auto|all|last:([1-9][0-9]{0,3})|([1-9][0-9]{0,3})-([1-9][0-9]{0,3})")
 #: Characters of a system prompt.
 MOST_SYSTEM = 10_000

@@ -10,6 +10,7 @@ import torch
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
+from murmuration.preference.language.examples import TokenExamples
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.privacy.mechanisms.clipping import NoClip
 from murmuration.research.bench import kept_states, rivals
@@ -119,6 +120,18 @@ def test_an_encoder_has_no_state_of_a_last_token(language_model, tmp_path):
     path.write_text(json.dumps(row) + "\n")
     with pytest.raises(InputError, match="an encoder has no such states"):
         kept_states.measure_texts(str(path), 1, str(language_model("bert")))
+
+
+def test_users_share_batches_where_that_is_measured(tmp_path, monkeypatch):
+    shared, plainly = [], TokenExamples.sum_over_users
+
+    def watched(*args, batch_users=False, **more):
+        shared.append(batch_users)
+        return plainly(*args, batch_users=batch_users, **more)
+
+    monkeypatch.setattr(TokenExamples, "sum_over_users", watched)
+    kept_states.measure(SMALL, "last:1", "reward", 1)
+    assert shared == [False, True] * 2  # one of which warms up
 
 
 def test_all_ways_have_the_same_sum(tmp_path):
