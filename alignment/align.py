@@ -58,10 +58,10 @@ from murmuration.alignment.supervised import Rows, Supervised, supervise
 from murmuration.alignment.writing import answer_lines, json_lines, read_lines, writing
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base.network import LanguageBase
-from murmuration.preference.language.base.settings import BaseSettings
+from murmuration.preference.language.base.settings import BaseSettings, resolved
 from murmuration.preference.language.checkpoint import digest_of, origin_below
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
-from murmuration.preference.language.loading import contents_of, last_or_all, resolve_base
+from murmuration.preference.language.loading import contents_of, resolve_base
 from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.model_folder import SaveOptions
 from murmuration.privacy.disclosure import Disclosure
@@ -271,23 +271,19 @@ def align(
 
 
 def _base(alignment: Alignment, path: str, task: str) -> LanguageBase:
-    path, layers = resolve_base(path), alignment.lora_layers
-    if layers == "auto":
-        layers = last_or_all(path, True, contents_of(path).digest, _USUALLY)
-    return LanguageBase(
-        BaseSettings(
-            path=path,
-            task=task,
-            train="lora",
-            rank=alignment.lora_rank,
-            alpha=alignment.lora_alpha,
-            targets=alignment.lora_targets,
-            layers=layers,
-            max_tokens=alignment.max_tokens,
-            system=alignment.system,
-            dtype="float32",
-        )
+    settings = BaseSettings(
+        path=path,
+        task=task,
+        train="lora",
+        rank=alignment.lora_rank,
+        alpha=alignment.lora_alpha,
+        targets=alignment.lora_targets,
+        layers=alignment.lora_layers,
+        max_tokens=alignment.max_tokens,
+        system=alignment.system,
+        dtype="float32",
     )
+    return LanguageBase(resolved(settings, _USUALLY))
 
 
 def _learnt(

@@ -104,13 +104,7 @@ _OPTIONS = {
     },
     "What is trained": {
         name: _of(help=help_of(name))
-        for name in ("lora_rank", "lora_alpha", "lora_targets", "max_tokens")
-    }
-    | {
-        "lora_layers": _of(
-            help="Which layers of --base LoRA changes: all, last:4, or 9-12. auto: the last 8, or "
-            "all where there are no more. What an answer gives below the first is computed once."
-        )
+        for name in ("lora_rank", "lora_alpha", "lora_targets", "lora_layers", "max_tokens")
     },
 }
 

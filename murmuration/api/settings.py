@@ -231,9 +231,9 @@ class ModelSettings(TypedDict, total=False):
     """Layers that LoRA changes, comma-separated, or all-linear. [default: by architecture]"""
 
     lora_layers: str
-    """Which layers of --base LoRA changes: all, last:4, or 9-12. auto: the last 2, or all where
-    there are no more. What a text gives below the first is computed once and kept. [default:
-    auto]"""
+    """Which layers of --base LoRA changes: all, last:4, or 9-12. auto: the last 2 (align: 8),
+    or all where there are no more. What a text gives below the first is computed once and kept.
+    [default: auto]"""
 
     max_tokens: int
     """Most tokens of prompt and response (longer prompts lose their beginning), or of a window

@@ -175,9 +175,9 @@ class ModelConfig:
     )
     lora_layers: str = setting(
         "",
-        "Which layers of --base LoRA changes: all, last:4, or 9-12. auto: the last 2, or all where "
-        "there are no more. What a text gives below the first is computed once and kept. "
-        "[default: auto]",
+        "Which layers of --base LoRA changes: all, last:4, or 9-12. auto: the last 2 (align: 8), "
+        "or all where there are no more. What a text gives below the first is computed once and "
+        "kept. [default: auto]",
         panel=MODEL,
         good=lambda value: not value or bool(LORA_LAYERS.fullmatch(value)),
         expected="auto, all, last:COUNT or FIRST-LAST",

@@ -188,8 +188,9 @@ def check_system(system: str) -> None:
         raise InputError(f"--system must be Unicode text of at most {MOST_SYSTEM:,} characters")
 
 
-def resolved(settings: BaseSettings) -> BaseSettings:
-    """Return settings with what is at their path, the type that there is, and which layers.
+def resolved(settings: BaseSettings, usually: int = USUALLY) -> BaseSettings:
+    """Return settings with what is at their path, the type that there is, and which layers:
+    ``auto`` are the last so many as ``usually``, or all where there are no more.
 
     Raises:
         InputError: nothing is there, or something else than their digest or revision says.
@@ -201,5 +202,5 @@ def resolved(settings: BaseSettings) -> BaseSettings:
     dtype = chosen() if chosen else settings.dtype
     layers = settings.layers
     if layers == "auto":
-        layers = last_or_all(path, settings.task != "reward", result.digest, USUALLY)
+        layers = last_or_all(path, settings.task != "reward", result.digest, usually)
     return replace(settings, path=path, dtype=dtype, layers=layers, **vars(result))
