@@ -6,6 +6,11 @@ class InputError(ValueError):
     do."""
 
 
+class RowsError(InputError):
+    """Input that a user can correct, told from the rows themselves: exact, and for the eyes of
+    those who hold them alone."""
+
+
 class BadRow(ValueError):
     """Why one row cannot be used, and whose it is; whoever knows the row's place adds it."""
 

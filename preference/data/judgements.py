@@ -21,14 +21,13 @@ Shape suffixes: R rows (judgements), U users.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self, get_args
 
 import numpy as np
 
-from murmuration.preference.data.judgement_row import OtherKind, Row
-from murmuration.preference.data.label_meanings import SHARED_WORDS, decide
+from murmuration.preference.data.errors import RowsError
+from murmuration.preference.data.judgement_row import Row
 from murmuration.preference.data.ratings import Paired, pair_up
 from murmuration.preference.data.rows import NEITHER, BadRow, InputError, Kind, RowReader, counted
 from murmuration.preference.data.schema import PAIRS, Schema
@@ -276,57 +275,32 @@ class Judgements:
         left_out, notes = LeftOut(on_bad_rows), Counter[str]()
         reader = RowReader(columns, schema, at_node=on_bad_rows == "isolate")
         result: dict[str, list[Row]] = {}
-        placed, files = iter(rows), dict[str, None]()
-        for file, line, row in placed:
+        files = dict[str, None]()
+        for file, line, row in rows:
             files.setdefault(file)
             # Who names no file stands in the first.
             read = reader.read(row, file if len(files) > 1 else "")
-            if isinstance(read, tuple):
-                user, judged = read
-                if judged.label_problem or judged.prompt_problem:
-                    judged = replace(judged, place=f"{file}:{line}")
-                if user in result:
-                    result[user].append(judged)
-                else:
-                    result[user] = [judged]
+            if isinstance(read, BadRow):
+                left_out.add(f"{file}:{line}", read)
+                if read.user_id is not None:
+                    result.setdefault(read.user_id, [])
                 continue
-            if isinstance(read, OtherKind):
-                read = reader.advise(read, placed if on_bad_rows == "refuse" else ())
-            left_out.add(f"{file}:{line}", read)
-            if read.user_id is not None:
-                result.setdefault(read.user_id, [])
-        sizes = [len(mine) for mine in result.values()]
-        groups = list(result.values()) if on_bad_rows == "isolate" else [[*chain(*result.values())]]
-        owners = chain.from_iterable(map(repeat, result, sizes))
-        result = {user: [] for user in result}
-        for group in groups:
-            decided, why = decide(group, at_node=on_bad_rows == "isolate")
-            if why:
-                raise InputError(f"{source}: {why}")
-            for row, read in zip(group, decided, strict=True):
-                user = next(owners)
-                if isinstance(read, BadRow):
-                    left_out.add(row.place or source, read)
-                elif read.kind == "thumbs" and read.y == 0.5:
-                    notes[NEITHER] += 1
-                else:
-                    result[user].append(read)
-                    if read.notes:
-                        notes.update(read.notes)
+            user, judged = read
+            mine = result.setdefault(user, [])
+            if judged.kind == "thumbs" and judged.y == 0.5:
+                notes[NEITHER] += 1
+            else:
+                mine.append(judged)
+                if judged.notes:
+                    notes.update(judged.notes)
         rows_read = sum(map(len, result.values()))
         left_out.check(rows_read, f"{source}: no judgements: there are no rows")
-        without = notes[SHARED_WORDS]
-        if on_bad_rows == "refuse" and 0 < without < rows_read:
-            raise InputError(
-                f"{source}: {without} rows have no prompt and others have one: give them theirs, "
-                "or take them out"
-            )
         paired = Paired()
         if schema.kind == "pairs":
             result, paired = pair_up(result, schema.max_judgements)
         ordered = [judged for mine in result.values() for judged in mine]
         if rows_read and not ordered:
-            raise InputError(f"{source}: {_NO_PAIRS}")
+            raise RowsError(f"{source}: {_NO_PAIRS}")
         places = [judged.groups for judged in ordered]
         flip_R, file_R, covariates_RC = None, None, None
         if names := schema.covariate_names:
@@ -408,7 +382,7 @@ class LeftOut:
         # A reason may quote half a character, which no log can hold.
         message = f"{place}: {reason}".encode("utf-8", "backslashreplace").decode("utf-8")
         if self._on_bad_rows == "refuse":
-            raise InputError(message) from None
+            raise RowsError(message) from None
         self.rows += 1
         if len(self.reasons) < _MOST_TOLD:
             self.reasons.append(message)
@@ -423,5 +397,5 @@ class LeftOut:
         if good or self._on_bad_rows == "isolate":
             return
         if self.rows:
-            raise InputError(f"all {self.rows} rows are bad, the first: {self.reasons[0]}")
-        raise InputError(nothing)
+            raise RowsError(f"all {self.rows} rows are bad, the first: {self.reasons[0]}")
+        raise RowsError(nothing)
