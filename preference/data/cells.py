@@ -37,6 +37,7 @@ from murmuration.preference.data.errors import BadRow as BadRow
 TIES = ("tie", "tie (bothbad)", "both", "bothbad", "both_bad", "neither")
 #: Characters of an id.
 MOST_CHARACTERS = 1_000
+_WHOLE = re.compile(r"(-?\d+)\.0+")  # what was a whole number among others that were none
 _ASCII = re.compile(r"[!-~]+(?: [!-~]+)*")
 _NICKNAME = get_profile("NicknameCasePreserved")
 #: Symbols that are drawn as nothing: braille blank, a note without a head, a filler, an object;
@@ -268,7 +269,8 @@ def _whole(value: object) -> int | None:
 def user_cell(value: object, column: str) -> str:
     """Return a user's id as text, without blanks around it and in composed form (NFC).
 
-    Numbers become ids by their value: 7 and 7.0 are the user `7`.
+    Numbers become ids by their value, also those that text spells so: 7, 7.0 and "7.0" are the
+    user `7`. Of a number with more digits than a float holds, the last are lost: it names nobody.
 
     Raises:
         BadRow: it is none, or may look like another.
@@ -279,8 +281,15 @@ def user_cell(value: object, column: str) -> str:
         number = float(value)
         if not math.isfinite(number):
             raise BadRow(f"{column!r} is {number}, which is no user id")
+        if abs(number) >= 2.0**53:
+            raise BadRow(
+                f"{column!r} is {number:g}, a number so large that it has lost its last digits: "
+                "write ids as text"
+            )
         return str(int(number)) if number.is_integer() else repr(number)
     name = text_cell(value, column).strip()
+    if whole := _WHOLE.fullmatch(name):
+        return user_cell(float(name) if len(name) > 17 else int(whole[1]), column)
     if _ASCII.fullmatch(name) and len(name) <= MOST_CHARACTERS:
         return name
     if len(name) > MOST_CHARACTERS:

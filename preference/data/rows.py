@@ -47,6 +47,7 @@ from murmuration.preference.data.column_meanings import (
     column_names,
     layout_of,
     missing_columns,
+    with_nested,
     with_user,
 )
 from murmuration.preference.data.covariates import SIDES as ENDS_OF_SIDES
@@ -107,6 +108,7 @@ class RowReader:
         )
         self._read: dict[tuple[object, ...], Row] = {}
         self._file = ""
+        self._nested = any("." in column for column in self._names.values())
 
     def read(self, row: Mapping[str, object] | BadRow, file: str = "") -> tuple[str, Row] | BadRow:
         """Return whose a row is and its judgement, which says in which ``file`` it stands, or why
@@ -117,6 +119,8 @@ class RowReader:
         """
         if file != self._file:
             self._file, self._read = file, {}
+        if self._nested and isinstance(row, Mapping):
+            row = with_nested(row, self._names)
         user, key = self._known(row)
         judged = self._read.get(key) if key else None
         try:
@@ -141,7 +145,8 @@ class RowReader:
         """Return whose a row is, and what its judgement is a function of, but for that; None where
         the first cannot be told, or the second not be looked up."""
         if type(row) is not dict and not isinstance(row, Mapping):  # the first takes no time
-            return None, None
+            cells = row.cells if isinstance(row, BadRow) else None
+            return readable_user(cells, self._names, self._schema), None
         try:
             present = tuple(row)
             parts = self._columns.get(present)
