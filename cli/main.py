@@ -113,7 +113,8 @@ def main() -> None:
             raise
         from rich.text import Text
 
-        told = Text.assemble(("error:", "bold red"), f" {error}")
+        exact = " (exact: for the operator alone)" if hasattr(error, "operator_only") else ""
+        told = Text.assemble(("error:", "bold red"), f" {error}", (exact, "dim"))
         Terminal(stderr=True, highlight=False).print(told, soft_wrap=True)
         sys.exit(code)
 

@@ -12,6 +12,8 @@ class RowsError(InputError):
     """Input that a user can correct, told from the rows themselves: exact, and for the eyes of
     those who hold them alone."""
 
+    operator_only = True
+
 
 class BadRow(ValueError):
     """Why one row cannot be used, and whose it is, by id or by the ``cells`` that say so; whoever

@@ -43,7 +43,7 @@ from murmuration.preference.data.cells import (
 from murmuration.preference.data.column_meanings import KNOWN_COLUMNS, USER_COLUMNS, top_of
 from murmuration.preference.data.columnar import ColumnarReader, FileBudget, NotReadable
 from murmuration.preference.data.covariates import covariate_columns
-from murmuration.preference.data.errors import BadRow, InputError, first_line
+from murmuration.preference.data.errors import BadRow, InputError, RowsError, first_line
 from murmuration.preference.data.formats.format import Format
 from murmuration.preference.data.formats.reading import Formatted
 from murmuration.preference.data.formats.registry import format_named
@@ -428,13 +428,13 @@ def _rows_of_file(
             else:
                 yield from columnar.rows(stream, kind, packed, wanted, {user, *_USERS})
     except NotReadable as error:
-        raise InputError(f"{path}: {error}") from error
+        raise RowsError(f"{path}: {error}") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: damaged or cut off gzip file: {first_line(error)}") from error
+        raise RowsError(f"{path}: damaged or cut off gzip file: {first_line(error)}") from error
     except _NoRows as error:
-        raise InputError(f"{path}: not readable as JSON: {first_line(error)}") from error
+        raise RowsError(f"{path}: not readable as JSON: {first_line(error)}") from error
     except csv.Error as error:
-        raise InputError(f"{path}: not readable as CSV: {first_line(error)}") from error
+        raise RowsError(f"{path}: not readable as CSV: {first_line(error)}") from error
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read: {error.strerror or first_line(error)}"
