@@ -126,6 +126,7 @@ def privatize(
     scale: str | None = None,
     positive_from: str | None = None,
     no_prompt: bool | None = None,
+    ids: str | None = None,
 ) -> PrivatizedLabels:
     """Randomize the labels of judgements, once and for all, and record how likely each is false.
 
@@ -158,7 +159,7 @@ def privatize(
         max_judgements: As of ``train``.
         max_characters: As of ``train``.
         one_user_per_row: As of ``train``.
-        scale, positive_from, no_prompt: As of ``train``.
+        scale, positive_from, no_prompt, ids: As of ``train``.
 
     Returns:
         What was written.
@@ -196,6 +197,7 @@ def privatize(
         "scale": scale,
         "positive-from": positive_from,
         "no-prompt": no_prompt,
+        "ids": ids,
     }
     schema = Schema.of({name: value for name, value in options.items() if value is not None})
     with located_rows(data) as source:
