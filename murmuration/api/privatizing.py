@@ -196,6 +196,7 @@ def privatize(
         "scale": scale,
         "positive-from": positive_from,
         "no-prompt": no_prompt,
+        "pair-thumbs": False,  # which pairs there are would tell what the ratings were
     }
     schema = Schema.of({name: value for name, value in options.items() if value is not None})
     with located_rows(data) as source:

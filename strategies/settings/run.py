@@ -1,5 +1,6 @@
 """What every run is set by."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,6 +25,18 @@ if TYPE_CHECKING:
     from murmuration.privacy.mechanisms.hold_out import HoldOut
 
 Own = TypeVar("Own")
+
+
+def schema_of(run_config: Mapping[str, Scalar]) -> Schema:
+    """Return what the data of a simulation are declared to hold, by its run config.
+
+    No pairs are made of single ratings where which ones there are is public, or must stay the same
+    when more ratings come.
+    """
+    adjacency = str(run_config.get("adjacency", Adjacency.ADD_REMOVE))
+    public = Adjacency(adjacency).counts_are_public
+    pair_thumbs = not public and run_config.get("releases", 1) == 1
+    return Schema.of({**run_config, "pair-thumbs": pair_thumbs})
 
 
 @dataclass(frozen=True)
@@ -53,7 +66,7 @@ class Settings(
     @property
     def schema(self) -> Schema:
         """Return what the data are declared to hold."""
-        return Schema.of(self.to_run_config())
+        return schema_of(self.to_run_config())
 
     def to_run_config(self) -> dict[str, Scalar]:
         """Return Flower's flat run config: names with dashes, the strategy's own settings too."""
