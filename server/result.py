@@ -51,9 +51,7 @@ def terms_of(context: RunContext, run: str, lineage: Promise) -> RunTerms:
         Caveat.SEEDED: context.source.seeded,
         Caveat.BATCHED_USERS: config.batch_users,
         Caveat.LARGE_DELTA: config.delta >= 1 / context.users,
-        # Where one is chosen, the number decides nothing.
-        Caveat.EXACT_USERS: config.adjacency == Adjacency.ADD_REMOVE
-        and not (config.users or context.strategy.chooses),
+        Caveat.EXACT_USERS: config.exact_users,
         Caveat.FLOATING_POINT: bool(context.noise.warning),
         Caveat.EXACT_HELD_OUT: not config.test
         and bool(config.heldout)

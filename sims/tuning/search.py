@@ -239,6 +239,8 @@ def caveats_of(configs: Sequence[RunConfig]) -> frozenset[str]:
         Caveat.SEEDED: seeded,
         Caveat.BATCHED_USERS: any(config.batch_users for config in configs),
         Caveat.FLOATING_POINT: any(noise.warning for noise in noises),
+        Caveat.EXACT_USERS: any(config.exact_users for config in configs),
+        Caveat.ROWS_ARE_USERS: any(config.one_user_per_row for config in configs),
     }
     return frozenset(name.value for name, is_so in caveats.items() if is_so)
 

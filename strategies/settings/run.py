@@ -97,7 +97,7 @@ class Settings(
         if self.of(Sampled).in_blocks:
             users = self.trained_on(registered)
             return whole_blocks(users, usual_cohort(users))
-        if self.private and not self.users and self.adjacency == Adjacency.ADD_REMOVE.value:
+        if self.private and self.exact_users:
             return MOST_COHORT
         return usual_cohort(self.trained_on(registered))
 
@@ -110,6 +110,11 @@ class Settings(
         if self.users:
             return self.users
         return registered if self.test else round((1.0 - self.heldout) * registered)
+
+    @property
+    def exact_users(self) -> bool:
+        """Return whether the exact number of users is published though it is private."""
+        return self.adjacency == Adjacency.ADD_REMOVE and not self.users
 
     def measured_on(self, registered: int) -> int:
         """Return the nominal number of users held out where there is no test, as ``trained_on``."""

@@ -66,6 +66,11 @@ def texts_in(folder):
 def test_caveats_are_those_of_any_point_of_the_grid():
     plain = RunConfig(adjacency="zero-out", heldout=0.2, delta=1e-5, seed=-1)
     assert caveats_of([plain]) == set()
+    private = replace(plain, adjacency="add-remove")
+    assert caveats_of([plain, private]) == {Caveat.EXACT_USERS.value}
+    assert caveats_of([replace(private, users=40)]) == set()
+    rows = replace(plain, one_user_per_row=True)
+    assert caveats_of([plain, rows]) == {Caveat.ROWS_ARE_USERS.value}
     together = replace(plain, batch_users=True)
     assert caveats_of([plain, together]) == {Caveat.BATCHED_USERS.value}
     large = replace(plain, features="hashing:262144")  # too many for noise on a grid
