@@ -16,7 +16,6 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.ledger_lines import draw_of
 from murmuration.privacy.accounting.second_opinion import SecondOpinion
 from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit, caveat_sentences
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Disclosure, Public, Shown
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.privacy.promise import Promise, delta_text

@@ -495,8 +495,8 @@ def _read_as(data: Source, by: str | None, given: dict[str, Any]) -> None:
 
 
 def _columns_of_all(source: str) -> list[str]:
-    """Return the columns that all rows of a source have by its form, as by the head of a table; none
-    where each row names its own, by which one voter would say what others' rows are.
+    """Return the columns that all rows have by the head of a table; none where each row names its
+    own, by which one voter would say what others' rows are.
 
     Raises:
         InputError: it cannot be read.
