@@ -114,8 +114,8 @@ def main() -> None:
         from rich.text import Text
 
         exact = " (exact: for the operator alone)" if hasattr(error, "operator_only") else ""
-        told = Text.assemble(("error:", "bold red"), f" {error}", (exact, "dim"))
-        Terminal(stderr=True, highlight=False).print(told, soft_wrap=True)
+        line = Text.assemble(("error:", "bold red"), f" {error}", (exact, "dim"))
+        Terminal(stderr=True, highlight=False).print(line, soft_wrap=True)
         sys.exit(code)
 
 

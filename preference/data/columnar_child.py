@@ -100,8 +100,8 @@ def _parquet(file: IO[bytes], request: dict[str, Any]) -> tuple[list[str], Lines
                 only = next(cells_of(group, users), None)
                 if only is None or any(row != only for row in cells_of(group, users)):
                     raise
-                told = dict(zip(users, only, strict=True))
-                rest = json.dumps({"user": told}, ensure_ascii=False, default=_other)
+                user = dict(zip(users, only, strict=True))
+                rest = json.dumps({"user": user}, ensure_ascii=False, default=_other)
                 yield from (rest for _ in range(min(count, _MOST_LOST) - given))
 
     return names, lines()

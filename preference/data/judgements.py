@@ -48,9 +48,9 @@ _NO_PAIRS = (
 class LabelChannel:
     """How labels were made from what people preferred.
 
-    `flip_probability` is the chance that a label is not the true one, the largest where it differs
-    between judgements: 0 for `clean`, below 1 for `randomized-response` (for pairs below 1/2),
-    anything in [0, 1] for `corrupted`.
+    `flip_probability` is the chance that a label is not the true one, or a public bound on it where
+    judgements have their own (`Judgements.flip_R`): 0 for `clean`, below 1 for
+    `randomized-response` (for pairs below 1/2), anything in [0, 1] for `corrupted`.
     """
 
     kind: Literal["clean", "randomized-response", "corrupted"]
@@ -90,8 +90,8 @@ class Judgements:
         left_out: how many were.
         kind: `pairs`, `top-1` (the best of several), `ranking` or `thumbs`, as declared.
         most_responses: K, as declared: no judgement has more.
-        flip_R: float64, the probability of each label not to be the true one, where that differs
-            between judgements; None where `channel` says it all.
+        flip_R: float64, the probability of each label not to be the true one: always there behind
+            randomized response, else None where `channel` says it all.
         notes: what is to be said of how the rows were read, where their columns have other names.
         one_user_per_row: whether users are rows, as declared, and not people.
         groups_R: of rankings, how many responses share each place, the best first; empty for one
@@ -153,8 +153,9 @@ class Judgements:
         ):
             raise InputError("flip probabilities do not fit the judgements' channel")
         if self.channel.kind == "randomized-response":
-            flip_R = self.channel.flip_probability if self.flip_R is None else self.flip_R
-            if (flip_R >= 1.0 - 1.0 / shown_R).any():
+            if self.flip_R is None:
+                object.__setattr__(self, "flip_R", np.full(rows, self.channel.flip_probability))
+            if (self.flip_R >= 1.0 - 1.0 / shown_R).any():  # pyright: ignore[reportOptionalOperand]
                 raise InputError("labels behind randomized response must be better than chance")
 
     def __repr__(self) -> str:
@@ -319,7 +320,7 @@ class Judgements:
             y_R=np.array([judged.y for judged in ordered], dtype=np.float32),
             channel=CLEAN
             if flip_R is None
-            else LabelChannel("randomized-response", float(flip_R.max(initial=0.0))),
+            else LabelChannel("randomized-response", 1.0 - 1.0 / schema.responses),
             set_aside=tuple(left_out.reasons),
             left_out=left_out.rows,
             kind=schema.kind,

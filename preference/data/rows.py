@@ -96,7 +96,7 @@ class RowReader:
         self._names = column_names(columns or {})
         if schema.one_user_per_row:
             del self._names["user_id"]
-        self._schema, self._labels_only = schema, at_node or schema.labels_only
+        self._schema, self._labels_only = schema, at_node or not schema.pair_thumbs
         self._rows_of = Counter[str]()  # of a user, or of what was shown where a row is a user
         self._texts: dict[str, str] = {}  # one object per distinct text: prompts recur
         # Votes on few items are alike: what was read is not read again.
@@ -198,11 +198,11 @@ class RowReader:
 def _content(judged: Row, shown_alone: bool) -> str:
     """Return what stands for a row without a user: all that it says, so that rows of one name are
     alike; or what was ``shown_alone``, where labels are protected, which a name would tell."""
-    said: tuple[object, ...] = (judged.prompt, *sorted(judged.responses))
+    content: tuple[object, ...] = (judged.prompt, *sorted(judged.responses))
     if not shown_alone:
-        said = (*said, judged.responses, judged.y, judged.groups, judged.flip_probability)
-        said = (*said, judged.covariates)
-    return hashlib.blake2b(repr(said).encode(), digest_size=16).hexdigest()
+        content += (judged.responses, judged.y, judged.groups, judged.flip_probability)
+        content += (judged.covariates,)
+    return hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()
 
 
 def parse_row(

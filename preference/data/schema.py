@@ -54,8 +54,8 @@ class Schema:
             (`preference.data.covariates`); empty: nothing.
         ids: `casefold` if ids that differ only in upper and lower case are one user's; empty: they
             are different users.
-        labels_only: whether labels alone are protected, and what was shown is public. Set by the
-            run, by its adjacency: then no pairs are made of single ratings.
+        pair_thumbs: whether pairs are made of single ratings, which no node does. Set by the run:
+            not where labels alone are protected, as which pairs there are tells what they were.
     """
 
     kind: Kind = "pairs"
@@ -70,7 +70,7 @@ class Schema:
     format: str = ""
     covariates: str = ""
     ids: str = ""
-    labels_only: bool = False
+    pair_thumbs: bool = True
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -160,8 +160,6 @@ class Schema:
         """
         values: dict[str, Any] = {}
         for field in fields(cls):
-            if field.name == "labels_only":
-                continue
             key = field.name.replace("_", "-")
             value = settings.get(key, field.default)
             if type(value) is not type(field.default):
@@ -176,7 +174,7 @@ class Schema:
         for field in fields(self):
             value = getattr(self, field.name)
             implied = field.name == "responses" and self.kind in ("pairs", "thumbs")
-            if value != field.default and not implied and field.name != "labels_only":
+            if value != field.default and not implied and field.name != "pair_thumbs":
                 option = f"--{field.name.replace('_', '-')}"
                 given += [option if value is True else f"{option} {value}"]
         return " ".join(given)

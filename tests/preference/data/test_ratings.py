@@ -84,7 +84,7 @@ def test_of_each_row_a_user_nothing_is_paired():
 
 def test_a_node_makes_no_pairs():
     """Which there are would tell how its users rated."""
-    labels_only = {"schema": Schema(labels_only=True), "on_bad_rows": "skip"}
+    labels_only = {"schema": Schema(pair_thumbs=False), "on_bad_rows": "skip"}
     pair = {"user_id": "d", "prompt": "p", "chosen": "x", "rejected": "y"}
     for found in (
         Judgements.from_rows([*KTO, pair], on_bad_rows="isolate"),

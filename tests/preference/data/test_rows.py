@@ -411,7 +411,7 @@ def test_the_best_have_the_highest_score(scores):
 
 PAIR = {"prompt": "p", "chosen": "x", "rejected": "y"}
 ALONE = Schema(one_user_per_row=True)
-LABELS = Schema(one_user_per_row=True, labels_only=True)
+LABELS = Schema(one_user_per_row=True, pair_thumbs=False)
 
 
 def test_one_user_for_each_row_when_that_is_declared():
