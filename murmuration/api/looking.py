@@ -140,12 +140,15 @@ def written_conversion(
         InputError: as of ``convert``.
     """
     from murmuration.preference.data.splitting import convert
+    from murmuration.reporting.figures import counted
 
     mark = _mark_of_rows(source)
     made = convert(source, path, columns, format, one_user_per_row, mark)
-    by = "each of a user of its own" if one_user_per_row else f"by {made.users:,} users"
+    by = "each of a user of its own" if one_user_per_row else f"by {counted(made.users, 'user')}"
     left_out = [f"bad rows, left out: {len(made.bad):,}"] if made.bad else []
-    return "\n".join([f"{made.path}: {made.rows:,} rows, {by}, for --data", *left_out, *made.bad])
+    return "\n".join(
+        [f"{made.path}: {counted(made.rows, 'row')}, {by}, for --data", *left_out, *made.bad]
+    )
 
 
 def _mark_of_rows(source: str) -> dict[str, str]:

@@ -33,8 +33,8 @@ def rankings(messages: Sequence[Cells]) -> MadeOfSeveral:
             yield replies[0], BadRow("the message replied to is not there")
         elif len(replies) > 1:
             try:
-                found = [messages[place] for place in replies]
-                yield places[parent], _ranking(_thread(messages, places, parent), found)
+                thread = _thread(messages, places, parent)
+                yield places[parent], _ranking(thread, [messages[place] for place in replies])
             except BadRow as reason:
                 yield places[parent], reason
 

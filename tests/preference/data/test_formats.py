@@ -825,9 +825,9 @@ def test_each_format_says_what_a_users_rows_depend_on():
         assert type(form.reads) is of_others.get(name, OwnRows)
         assert form.isolates == (name not in of_others)
     with pytest.raises(TypeError, match="reads"):
-        Format("none", forms=(("a",),))  # pyright: ignore[reportCallIssue]
+        Format("none", forms=(("a",),))
     with pytest.raises(TypeError, match="must say what a user's rows depend on"):
-        Format("none", forms=(("a",),), reads=print)  # pyright: ignore[reportArgumentType]
+        Format("none", forms=(("a",),), reads=print)
 
 
 def test_who_judged_is_the_only_known_column_or_named(read):
