@@ -114,7 +114,7 @@ def convert(
             users.add(user or str(len(lines)))
             lines.append(_line(row, mark))
         else:
-            reason = row if isinstance(row, BadRow) else "it does not say who judged"
+            reason = row if isinstance(row, BadRow) else "it is no object that says who judged"
             bad.append(f"{place}:{number}: {reason}")
     if not lines:
         raise InputError(bad[0] if bad else f"{source}: no judgements: there are no rows")
