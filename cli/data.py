@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from murmuration.api.looking import data as look_at_data
-from murmuration.api.looking import written_split
+from murmuration.api.looking import written_conversion, written_split
 from murmuration.cli import about_data
 from murmuration.cli.options import add_parameters, meaning
 from murmuration.reporting.live.tables import console
@@ -27,6 +27,13 @@ def data(
     split_users: Annotated[
         float | None,
         typer.Option(help="Write the rows of this share of the users to a test file instead."),
+    ] = None,
+    convert: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the rows of --format in our form to this .jsonl file instead.",
+            metavar="FILE.jsonl",
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help=f"{meaning('out')} The folder for both files.")
@@ -53,6 +60,10 @@ def data(
     rows["columns"] = about_data.renamed(rows["columns"], rows.pop("user_column"))
     if split_users is not None or out is not None:
         print(written_split(source, split_users, out, rows["columns"], rows["format"] or ""))
+        return
+    if convert is not None:
+        alone = bool(rows["one_user_per_row"])
+        print(written_conversion(source, convert, rows["columns"], rows["format"] or "", alone))
         return
     summary = look_at_data(source, epsilon=epsilon, features=features, **rows)
     console().print(summary)

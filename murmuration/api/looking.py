@@ -78,6 +78,7 @@ def data(
     quiet_libraries()
     from murmuration.planning.feature_time import feature_time
     from murmuration.planning.look import look_at
+    from murmuration.preference.data.loading import warning_of
     from murmuration.strategies.settings.run import Settings
 
     epsilon = Settings.epsilon if epsilon is None else epsilon
@@ -99,6 +100,11 @@ def data(
     declared = {name: value for name, value in options.items() if value is not None}
     with located_rows(source) as place:
         summary = look_at(place, columns, declared, epsilon)
+        warning = warning_of(place, summary.schema.format)
+    if warning:
+        judgements = summary.judgements
+        judgements = replace(judgements, notes=(*judgements.notes, warning))
+        summary = replace(summary, judgements=judgements)
     if features:
         summary = replace(summary, features=feature_time(features, summary.judgements))
     in_memory = not isinstance(source, str | os.PathLike)
@@ -117,7 +123,8 @@ def written_split(
 
     if share is None or out is None:
         raise InputError("--split-users SHARE and --out DIR belong together")
-    split = split_users(source, share, out, columns, format)
+    mark = _mark_of_rows(source) if format else {}
+    split = split_users(source, share, out, columns, format, mark)
     left_out = f"\n{split.left_out:,} rows name nobody and are in neither" if split.left_out else ""
     return (
         f"{split.train}: {split.train_users:,} users, for --data\n"
@@ -125,3 +132,32 @@ def written_split(
         "figures on them are exact, and no epsilon covers these people. To protect them too, leave "
         f"--test out: --heldout holds users out of the whole file{left_out}"
     )
+
+
+def written_conversion(
+    source: str, path: Path, columns: str, format: str, one_user_per_row: bool
+) -> str:
+    """Write a source's rows in our form; return what is to be said.
+
+    Raises:
+        InputError: as of ``convert``.
+    """
+    from murmuration.preference.data.splitting import convert
+    from murmuration.reporting.figures import counted
+
+    mark = _mark_of_rows(source)
+    made = convert(source, path, columns, format, one_user_per_row, mark)
+    by = "each of a user of its own" if one_user_per_row else f"by {counted(made.users, 'user')}"
+    left_out = [f"bad rows, left out: {len(made.bad):,}"] if made.bad else []
+    return "\n".join(
+        [f"{made.path}: {counted(made.rows, 'row')}, {by}, for --data", *left_out, *made.bad]
+    )
+
+
+def _mark_of_rows(source: str) -> dict[str, str]:
+    """Return which private runs the rows of a source name, as each row of ours says it."""
+    from murmuration.preference.data.loading import texts_in
+    from murmuration.server.lineage import PRIVATE_RUNS
+
+    names = sorted({name for mark in texts_in(source, PRIVATE_RUNS) for name in mark.split()})
+    return {PRIVATE_RUNS: " ".join(names)} if names else {}

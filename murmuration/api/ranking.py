@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from murmuration.api.rows import Source
 from murmuration.api.training import train
-from murmuration.preference.data.loading import placed_rows
+from murmuration.preference.data.loading import public_texts
 from murmuration.preference.data.rows import NO_PROMPT, InputError
 from murmuration.preference.features.items import clean_name, read_names
 from murmuration.sims.runtimes.runtime import Runtime
@@ -319,7 +319,10 @@ def _run(
         _list_names(items, given)
         return _trained(data, out=out, resume=True, **running, **given)
     if given.get("format") == "polis" and isinstance(data, str | os.PathLike):
-        items = _statements(os.fspath(data)) if items is None else items
+        if items is None:
+            texts = public_texts(os.fspath(data), given.get("columns", ""), "polis")
+            names = (clean_name(text) for text in texts if isinstance(text, str))
+            items = list(dict.fromkeys(names))
         if given["strategy"] != _BEST:
             given.setdefault("pairing", "voters")
     if data is None and items is None:
@@ -428,17 +431,6 @@ def write_page(run: Run) -> Path:
     from murmuration.reporting.ranking import write_board
 
     return write_board(run.path, released_votes(run), run.result)
-
-
-def _statements(data: str) -> list[str]:
-    """Return the statements of a Polis conversation, which it shows to everybody.
-
-    Raises:
-        InputError: it cannot be read.
-    """
-    rows = placed_rows(data, {})
-    texts = (row.get("comment-body") for _, _, row in rows if isinstance(row, Mapping))
-    return list(dict.fromkeys(clean_name(text) for text in texts if isinstance(text, str)))
 
 
 def _list_names(

@@ -25,6 +25,7 @@ import gzip
 import json
 import os
 import re
+import shlex
 import sys
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -44,7 +45,7 @@ from murmuration.preference.data.column_meanings import KNOWN_COLUMNS, USER_COLU
 from murmuration.preference.data.columnar import ColumnarReader, FileBudget, NotReadable
 from murmuration.preference.data.covariates import covariate_columns
 from murmuration.preference.data.errors import BadRow, InputError, RowsError, first_line
-from murmuration.preference.data.formats.format import Format
+from murmuration.preference.data.formats.format import Format, WholeSource
 from murmuration.preference.data.formats.reading import Formatted
 from murmuration.preference.data.formats.registry import format_named
 from murmuration.preference.data.in_memory import Source, located_rows
@@ -287,16 +288,44 @@ def _demonstration(row: Mapping[str, object]) -> tuple[Any, Any] | None:
         return None
 
 
-def placed_rows(source: str, columns: Mapping[str, str], format: str = "") -> Iterator[Placed]:
+def placed_rows(
+    source: str, columns: Mapping[str, str], format: str = "", one_user_per_row: bool = False
+) -> Iterator[Placed]:
     """Yield the rows of a source as of `load_judgements`, with the file and line of each; of a
-    format in our form.
+    format in our form, also of one that must be converted.
 
     Raises:
         InputError: it cannot be read, or is not of that format.
     """
-    if format:
-        return _declared_rows(source, columns, "refuse", Schema(format=format))[0]
-    return _rows(source, False, columns_of(source))
+    if not format:
+        return _rows(source, False, columns_of(source))
+    declared = Schema(format=format, one_user_per_row=one_user_per_row)
+    formatted = _formatted(source, columns, declared)
+    return formatted.rows(_rows(source, False, formatted.wanted))
+
+
+def public_texts(source: str, columns: str, format: str) -> list[object]:
+    """Return the public texts of a source of a format, as Polis has them, in their order.
+
+    Raises:
+        InputError: it cannot be read, or has none.
+    """
+    formatted = _formatted(source, parse_columns(columns), Schema(format=format))
+    return formatted.public_texts(_rows(source, False, formatted.wanted))
+
+
+def warning_of(source: str, format: str) -> str:
+    """Return what the owner of a source should know of all of its rows together, if anything. It is
+    for a look at the data: no run may depend on it.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    form = format_named(format) if format else None
+    if form is None or form.warning is None:
+        return ""
+    rows = _rows(source, False, form.columns)
+    return form.warning(row for _, _, row in rows if isinstance(row, Mapping))
 
 
 def columns_of(source: str, rows: int = 100) -> list[str]:
@@ -344,35 +373,51 @@ def _declared_rows(
         InputError: the format is unknown, or does not go with what else is declared.
     """
     isolate = on_bad_rows == "isolate"
-    of_covariates = covariate_columns(schema.covariate_names)
     if not schema.format:
+        of_covariates = covariate_columns(schema.covariate_names)
         wanted = _KNOWN.union(map(top_of, columns.values()), of_covariates)
         user = top_of(columns.get("user_id", ""))
         return _rows(source, isolate, wanted, user), columns, schema
     form = format_named(schema.format)
+    if isinstance(form.reads, WholeSource):
+        raise InputError(
+            f"--format {form.name} makes judgements of several users' rows, so no epsilon would "
+            f"hold: convert it first, murmuration data {shlex.quote(source)} --format {form.name} "
+            "--convert FILE.jsonl"
+        )
     if isolate and not form.isolates:
         raise InputError(
             f"--format {form.name} does not keep people's rows apart, so a node does not read it; "
             "write the rows in our own form, as .jsonl or .parquet"
         )
+    formatted = _formatted(source, columns, schema)
+    return (
+        formatted.rows(_rows(source, isolate, formatted.wanted, columns.get("user_id", ""))),
+        {},
+        replace(schema, scale=schema.scale or form.scale),
+    )
+
+
+def _formatted(source: str, columns: Mapping[str, str], schema: Schema) -> Formatted:
+    """Return what reads the rows of a source by the declared format.
+
+    Raises:
+        InputError: the format is unknown, or does not go with what else is declared.
+    """
+    form = format_named(schema.format)
     if others := {*columns} - {"user_id"}:
         raise InputError(
             f"--format {form.name} knows its columns: --columns may name user_id alone, not "
             f"{', '.join(sorted(others))}"
         )
-    user = columns.get("user_id", "")
+    of_covariates = covariate_columns(schema.covariate_names)
     if of_covariates and not form.styles:
         raise InputError(f"--format {form.name} tells of no covariates: leave out --covariates")
     if of_covariates:
         form = replace(form, also=(*form.also, *form.styles, *sorted(of_covariates)))
-    wanted = form.columns.union(USER_COLUMNS, ("user_id", user))
     scale = Schema(scale=form.scale).bounds if form.scale and not schema.scale else None
-    formatted = Formatted(form, source, user, schema.one_user_per_row, isolate, scale)
-    return (
-        formatted.rows(_rows(source, isolate, wanted, user)),
-        {},
-        replace(schema, scale=schema.scale or form.scale),
-    )
+    user = columns.get("user_id", "")
+    return Formatted(form, source, user, schema.one_user_per_row, scale)
 
 
 def _rows(source: str, isolate: bool, wanted: Collection[str], user: str = "") -> Iterator[Placed]:

@@ -1,15 +1,28 @@
-"""Rows of a source in two files, each user's in one of them."""
+"""Rows of a source in files of ours: in two, each user's in one of them, or converted in one."""
 
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from murmuration.preference.data.column_meanings import REQUIRED
-from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.loading import parse_columns, placed_rows
+from murmuration.preference.data.errors import BadRow, InputError
+from murmuration.preference.data.formats.registry import recognised_format
+from murmuration.preference.data.loading import columns_of, parse_columns, placed_rows
 from murmuration.preference.data.rows import readable_user
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A written conversion: its file, its rows and users, and why rows of the export are not in it,
+    each with its place."""
+
+    path: Path
+    rows: int
+    users: int
+    bad: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -23,12 +36,19 @@ class Split:
     left_out: int
 
 
-def split_users(source: str, share: float, out: Path, columns: str = "", format: str = "") -> Split:
+def split_users(
+    source: str,
+    share: float,
+    out: Path,
+    columns: str = "",
+    format: str = "",
+    mark: Mapping[str, str] = MappingProxyType({}),
+) -> Split:
     """Write the rows of a share of the users to `test.jsonl`, those of the others to `train.jsonl`.
 
     On which side a user is follows from their id alone: the same again, whatever else the source
     holds. A row that names no user is in neither file.
-    Rows of a ``format`` are written in our form.
+    Rows of a ``format`` are written in our form, and each with a ``mark``.
 
     Raises:
         InputError: the source cannot be read, one side would be empty, or a file is there already.
@@ -48,21 +68,71 @@ def split_users(source: str, share: float, out: Path, columns: str = "", format:
             continue
         side = _place(user) < share
         users[side].add(user)
-        lines[side].append(json.dumps(dict(row), default=str) + "\n")
+        lines[side].append(_line(row, mark))
     if not (users[0] and users[1]):
         raise InputError(
             f"{source}: {len(users[0])} users on one side and {len(users[1])} on the other, and "
             f"{left_out} rows that name nobody: too few to split, or name the column of users with "
             "--user-column"
         )
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for path, of_side in zip((train, test), lines, strict=True):
-            with path.open("x", encoding="utf-8") as file:
-                file.writelines(of_side)
-    except OSError as error:
-        raise InputError(f"{error.filename or out}: {error.strerror or error}") from error
+    for path, of_side in zip((train, test), lines, strict=True):
+        _write(path, of_side)
     return Split(train, test, len(users[0]), len(users[1]), left_out)
+
+
+def convert(
+    source: str,
+    path: Path,
+    columns: str = "",
+    format: str = "",
+    one_user_per_row: bool = False,
+    mark: Mapping[str, str] = MappingProxyType({}),
+) -> Conversion:
+    """Write the rows that a format makes of a source, with who judged, as JSON lines.
+
+    Args:
+        source: as of ``load_judgements``.
+        path: the file, which must not be there.
+        columns: as `--columns` is written.
+        format: by default the one that the columns leave no doubt about.
+        one_user_per_row: whether nobody stands beside the rows.
+        mark: cells that each row gets beside its own.
+
+    Raises:
+        InputError: the source cannot be read, or is of no format, or makes no row; or the file
+            cannot be written.
+    """
+    format = format or recognised_format(columns_of(source))
+    if not format:
+        raise InputError(f"{source}: the columns do not tell of which --format it is: name it")
+    lines: list[str] = []
+    users: set[str] = set()
+    bad: list[str] = []
+    for place, number, row in placed_rows(source, parse_columns(columns), format, one_user_per_row):
+        user = readable_user(row, {"user_id": "user_id"})
+        if isinstance(row, Mapping) and (user or one_user_per_row):
+            users.add(user or str(len(lines)))
+            lines.append(_line(row, mark))
+        else:
+            reason = row if isinstance(row, BadRow) else "it is no object that says who judged"
+            bad.append(f"{place}:{number}: {reason}")
+    if not lines:
+        raise InputError(bad[0] if bad else f"{source}: no judgements: there are no rows")
+    _write(path, lines)
+    return Conversion(path, len(lines), len(users), tuple(bad))
+
+
+def _line(row: Mapping[str, object], mark: Mapping[str, str]) -> str:
+    return json.dumps({**row, **mark}, default=str) + "\n"
+
+
+def _write(path: Path, lines: list[str]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.writelines(lines)
+    except OSError as error:
+        raise InputError(f"{error.filename or path}: {error.strerror or error}") from error
 
 
 def _place(user: str) -> float:

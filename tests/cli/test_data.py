@@ -174,3 +174,28 @@ def test_features_in_mind_are_timed_and_are_in_the_command(cli, crowd):
     words = advised(out)
     assert words[words.index("--features") + 1] == "hashing:64"
     assert cli("data", crowd, "--features", "./none")[0] == 2
+
+
+def test_an_export_that_no_run_reads_is_converted(cli, write_rows, here):
+    names = ("message_id", "parent_id", "role", "text", "rank", "user_id")
+    rows = [
+        (f"q{n}", None, "prompter", f"ask {n}", None, f"u{n % 20}") for n in range(60)
+    ] + [
+        (f"{word} {n}", f"q{n}", "assistant", word, rank, "writer")
+        for n in range(60)
+        for rank, word in enumerate(("good", "bad"))
+    ]  # fmt: skip
+    source = write_rows([dict(zip(names, row, strict=True)) for row in [*rows, rows[0]]])
+    oasst = (source, "--format", "oasst", "--user-column", "user_id")
+    for words in ("run --epsilon 8 --out runs/x --data", "data"):
+        code, _, (line,) = cli(*words.split(), *oasst)
+        assert code == 2 and f"murmuration data {source} --format oasst --convert" in line
+    assert not list(here.glob("runs/*/ledger.jsonl"))
+    for code in (0, 2):
+        ended, out, lines = cli("data", *oasst, "--convert", "ours.jsonl")
+        assert ended == code, lines
+    assert "File exists" in lines[0]
+    out = cli("data", "ours.jsonl")[1]
+    assert "60 judgements by 20 users" in " ".join(out.split())
+    assert "--format" not in advised(out)
+    assert runs(cli, advised(out))["model"] == "btl"  # of two replies each

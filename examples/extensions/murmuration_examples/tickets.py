@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import Format
+from murmuration.preference.data.formats.format import Format, OwnRows
 
 
 def rows(row: Mapping[str, object]) -> Iterator[dict[str, object]]:
@@ -18,6 +18,5 @@ def rows(row: Mapping[str, object]) -> Iterator[dict[str, object]]:
 TICKETS = Format(
     "tickets",
     forms=(("customer", "ticket", "answer1", "answer2", "solved_by"),),
-    of_row=rows,
-    isolates=True,
+    reads=OwnRows(rows),
 )

@@ -15,7 +15,7 @@ from itertools import dropwhile, takewhile
 from murmuration.preference.data.cells import list_cell
 from murmuration.preference.data.covariates import STYLES
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import Cells, Format, flag, pair, side
+from murmuration.preference.data.formats.format import Cells, Format, OwnRows, flag, pair, side
 
 #: The prompt where models are what is compared.
 QUESTION = "Which model is better?"
@@ -146,9 +146,8 @@ ARENA = Format(
         (*_TEXTS, "winner_model_a", "winner_model_b", "winner_tie"),
         (*_TEXTS, "model_a", "model_b", "winner"),
     ),
-    of_row=rows,
+    reads=OwnRows(rows),
     also=("both_equal",),
-    isolates=True,
 )
 ARENA_MODELS = Format(
     "arena-models",
@@ -157,9 +156,8 @@ ARENA_MODELS = Format(
         ("model_a_name", "model_b_name", "chosen_model_name"),
         ("model_a", "model_b", "winner_model_a", "winner_model_b", "winner_tie"),
     ),
-    of_row=models,
+    reads=OwnRows(models),
     also=("both_equal",),
-    isolates=True,
     unmistakable=False,
     styles=tuple(column for both in _ANSWERS for column in both),
 )

@@ -1,46 +1,79 @@
 """Choices and rankings among the fields of a record, or ratings of one, as Argilla exports them.
 
 Who answered stands beside each answer. Suggestions are a model's and are not read, nor are answers
-that are drafts or were discarded. A record is several people's, so no node reads it.
+that are drafts or were discarded. Of an annotator's answers to a record the one is read that names
+fields, ranks or rates. A record is several people's, so no node reads it.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from murmuration.preference.data.cells import label_text, number_cell
+from murmuration.preference.data.cells import label_text, list_cell, number_cell, user_cell
 from murmuration.preference.data.column_meanings import PROMPT_COLUMNS
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import Cells, Format, first_of
+from murmuration.preference.data.formats.format import Cells, Format, SharedRecords, first_of
 
 _PROMPTS = ("prompt", *PROMPT_COLUMNS)
+#: The prompt and the responses of a record.
+Shown = tuple[object, Mapping[str, object]]
 _NUMBERED = re.compile(r"( ?\d+| [a-z])$")  # of names as `label_text` writes them
 
 
-def rows(row: Mapping[str, Any]) -> Iterator[Cells | BadRow]:
-    """Yield what each person answered."""
-    fields = row["fields"]
-    prompt = first_of(fields, _PROMPTS)
-    shown = _responses(fields)
-    if prompt is None or not shown:
+def answers(row: Cells) -> Iterator[tuple[object, list[Any]]]:
+    """Yield each annotator with the answers that they submitted, to all questions."""
+    by_annotator: dict[object, tuple[object, list[Any]]] = {}
+    for place, (who, given) in enumerate(_submitted(row["responses"])):
+        name: object = place  # of nobody that could be read
+        with suppress(BadRow):
+            name = user_cell(who, "user_id")
+        by_annotator.setdefault(name, (who, []))[1].extend(given)
+    yield from (each for each in by_annotator.values() if each[1])
+
+
+def _submitted(responses: object) -> Iterator[tuple[object, list[Any]]]:
+    """Yield who gave answers that are neither drafts nor discarded, and the answers: version 1
+    keeps them by annotator, version 2 by question."""
+    by_question = isinstance(responses, Mapping)
+    for given in responses.values() if by_question else [responses]:
+        listed = [] if given is None else list_cell(given)
+        if listed is None:
+            raise BadRow("'responses' is no list of answers")
+        for each in listed:
+            if not isinstance(each, Mapping):
+                yield None, [each]
+            elif each.get("status", "submitted") == "submitted":
+                values = None if by_question else each.get("values")
+                whole = [*values.values()] if isinstance(values, Mapping) else [each]
+                yield each.get("user_id"), whole
+
+
+def shown(row: Mapping[str, Any]) -> Shown:
+    """Return the prompt and the responses of a record."""
+    prompt, responses = first_of(row["fields"], _PROMPTS), _responses(row["fields"])
+    if prompt is None or not responses:
         raise BadRow("'fields' needs a 'prompt' (or 'instruction', …) and a response, or several")
-    answers = _answers(row["responses"])
-    preferring = [
-        question
-        for question, replies in answers.items()
-        if any(_prefers(value, shown) for _, value in replies)
-    ]
-    if len(preferring) != 1 and any(answers.values()):
-        wanted = "name fields, or rank them" if len(shown) > 1 else "rate the response in numbers"
-        raise BadRow(f"not exactly one question has answers that {wanted}")
-    for who, value in answers[preferring[0]] if preferring else ():
+    return prompt, responses
+
+
+def judgement(shown: Shown, given: Sequence[Any]) -> Cells:
+    """Return what an annotator preferred: other questions rate, or ask for words."""
+    prompt, responses = shown
+    preferred: list[dict[str, object]] = []
+    reasons: list[BadRow] = []
+    for answer in given:
         try:
-            if who is None:
-                raise BadRow("an answer does not say who gave it ('user_id')")
-            yield {"user_id": who, "prompt": prompt, **_judgement(value, shown)}
+            preferred.append(_judgement(answer["value"], responses))
         except BadRow as reason:
-            yield reason
+            reasons.append(reason)
+    if len(given) == len(reasons) == 1:
+        raise reasons[0]
+    if len(preferred) != 1:
+        wanted = "names fields, or ranks them" if len(responses) > 1 else "rates the response"
+        raise BadRow(f"not exactly one of an annotator's answers {wanted}")
+    return {"prompt": prompt, **preferred[0]}
 
 
 def _responses(fields: Mapping[str, object]) -> dict[str, object]:
@@ -56,31 +89,6 @@ def _responses(fields: Mapping[str, object]) -> dict[str, object]:
         alike[_NUMBERED.sub("", name)][name] = text
     several = [group for group in alike.values() if len(group) > 1]
     return several[0] if len(several) == 1 else shown
-
-
-def _answers(responses: Any) -> Mapping[str, list[tuple[object, Any]]]:
-    """Return who answered, and what, by question; versions 1 and 2 keep them by person, or so."""
-    answers: defaultdict[str, list[tuple[object, Any]]] = defaultdict(list)
-    if isinstance(responses, Mapping):
-        by_question = [
-            (question, each, each) for question, given in responses.items() for each in given
-        ]
-    else:
-        by_question = [
-            (q, each, value) for each in responses for q, value in each["values"].items()
-        ]
-    for question, each, answer in by_question:
-        if each.get("status", "submitted") == "submitted":
-            answers[question].append((each.get("user_id"), answer["value"]))
-    return answers
-
-
-def _prefers(value: Any, shown: Mapping[str, object]) -> bool:
-    """Return whether an answer names fields: other questions rate, or ask for words."""
-    try:
-        return bool(_judgement(value, shown))
-    except BadRow:
-        return False
 
 
 def _judgement(value: Any, shown: Mapping[str, object]) -> dict[str, object]:
@@ -126,4 +134,8 @@ def _closed(name: object) -> str:
     return label_text(name).replace(" ", "")
 
 
-ARGILLA = Format("argilla", forms=(("fields", "responses"),), of_row=rows)
+ARGILLA = Format(
+    "argilla",
+    forms=(("fields", "responses"),),
+    reads=SharedRecords(answers, shown, judgement),
+)

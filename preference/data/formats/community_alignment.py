@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from murmuration.preference.data.cells import is_empty, label_text
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import Cells, Format
+from murmuration.preference.data.formats.format import Cells, Format, OwnRows
 
 _LETTERS = ("a", "b", "c", "d")
 _TURNS = ("first_turn_", "second_turn_", "third_turn_", "fourth_turn_")
@@ -40,7 +40,6 @@ def _columns(turn: str) -> tuple[str, ...]:
 COMMUNITY_ALIGNMENT = Format(
     "community-alignment",
     forms=(_columns(""), _columns(_TURNS[0])),
-    of_row=rows,
+    reads=OwnRows(rows),
     also=tuple(column for turn in _TURNS[1:] for column in _columns(turn)),
-    isolates=True,
 )

@@ -1,62 +1,134 @@
-"""What a format is: the columns of a system's export, and how they become rows of ours."""
+"""What a format is: the columns of a system's export, and how they become rows of ours.
+
+What a row means, and whether it counts, is a function of the declaration and of its own user's rows
+alone. So a format says, by the type of its ``reads``, what it needs to read a user's rows:
+
+- ``OwnRows``: that row. Nodes read no other formats.
+- ``SharedRecords``: that user's answer in a record, and the record's own texts.
+- ``PublicTexts``: that user's rows, and public texts, which stand in rows that name no user.
+- ``WholeSource``: other users' rows. Such an export is converted first: nothing that promises an
+  epsilon reads it.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from murmuration.preference.data.cells import TIES, flag_cell, is_empty, label_text
 from murmuration.preference.data.errors import BadRow
 
 #: A row of an export, or one of ours, with fields as in ``preference.data.column_meanings.FIELDS``.
 Cells = Mapping[str, object]
-OfRow = Callable[[Cells], Iterable[Cells | BadRow]]
-OfAll = Callable[[Sequence[Cells]], Iterable[tuple[int, Cells | BadRow]]]
+#: Rows of ours, each with the place, in a sequence of rows, of the one that it was made of.
+MadeOfSeveral = Iterable[tuple[int, Cells | BadRow]]
 _TIES = frozenset(label_text(tie) for tie in TIES)
 
 
 @dataclass(frozen=True)
-class Format:
-    """Declare how a system's export is read. Exactly one of ``of_row`` and ``of_all`` is given.
+class OwnRows:
+    """Rows of one user each.
 
-    What they yield are rows in our form, or a ``BadRow`` that says what is wrong with one, and
-    quotes nothing of it. Without a ``user_id`` it is taken from the row that they were made of,
-    from the column in which it usually stands.
+    Attributes:
+        judgements: yields what becomes of one row.
+    """
+
+    judgements: Callable[[Cells], Iterable[Cells | BadRow]]
+
+
+@dataclass(frozen=True)
+class SharedRecords:
+    """Records with several annotators' answers about texts that all of them were shown.
+
+    Attributes:
+        answers: lists the annotators of a record, each with an answer, which nothing is read of. It
+            raises where a record cannot be split by annotator, which refuses the whole source.
+        shown: returns the texts of a record. Where it raises, the record is bad for all of its
+            annotators.
+        judgement: returns the row of one answer about these texts.
+    """
+
+    answers: Callable[[Cells], Iterable[tuple[object, Any]]]
+    shown: Callable[[Cells], Any]
+    judgement: Callable[[Any, Any], Cells]
+
+
+@dataclass(frozen=True)
+class PublicTexts:
+    """Rows of one user each about public texts, each of which stands in a row that names no user.
+
+    Attributes:
+        columns: of the rows with public texts.
+        text: returns the id of a public text, and the text. Where it raises, or where one id has
+            two texts, the whole source is refused.
+        judgements: yields what becomes of all rows of one user, beside the public texts by id.
+    """
+
+    columns: tuple[str, ...]
+    text: Callable[[Cells], tuple[str, object]]
+    judgements: Callable[[Mapping[str, object], Sequence[Cells]], MadeOfSeveral]
+
+
+@dataclass(frozen=True)
+class WholeSource:
+    """Rows that cannot be read without other users' rows: for conversion alone.
+
+    Attributes:
+        judgements: yields what becomes of all rows of a source.
+    """
+
+    judgements: Callable[[Sequence[Cells]], MadeOfSeveral]
+
+
+@dataclass(frozen=True)
+class Format:
+    """Declare how a system's export is read.
+
+    Its functions yield or return rows in our form, and yield or raise a ``BadRow`` that says what
+    is wrong with one, and quotes nothing of it. They get the cells of ``columns`` alone. Who judged
+    is read from the row that a row was made of, unless this has a ``user_id`` of its own.
 
     Attributes:
         name: as `--format` names it.
-        forms: the sets of columns that a row may have; it needs all of one set. Of ``of_all`` the
-            sets of which each must be there in some row.
-        of_row: yields what becomes of one row, of which it gets the cells of ``columns`` alone.
-        of_all: yields what becomes of all rows together, each with the place, in the sequence, of
-            the row that it belongs to.
+        forms: the sets of columns that a row may have; it needs all of one set.
+        reads: the functions by which rows are read, and what these depend on.
         also: other columns that are read where they are there.
-        isolates: whether what one person wrote cannot change how another's is read; nodes take no
-            other format.
         unmistakable: whether the columns alone tell that it is this one.
         nobody: why no column says who judged, where that is so.
         scale: of labels that are numbers, where none is declared.
         styles: columns of which covariates are made, and which are read only where any are
             declared; the rows that it yields then hold these by `chosen` and `rejected`.
+        warning: returns what the owner of rows should know of them all together, or nothing. Only a
+            look at the data asks: no run may depend on it.
     """
 
     name: str
     forms: tuple[tuple[str, ...], ...]
-    of_row: OfRow | None = None
-    of_all: OfAll | None = None
+    reads: OwnRows | SharedRecords | PublicTexts | WholeSource
     also: tuple[str, ...] = ()
-    isolates: bool = False
     unmistakable: bool = True
     nobody: str = ""
     scale: str = ""
     styles: tuple[str, ...] = ()
+    warning: Callable[[Iterable[Cells]], str] | None = None
 
     def __post_init__(self) -> None:
-        if (self.of_row is None) == (self.of_all is None):
-            raise TypeError(f"format {self.name!r}: give one of of_row and of_all")
+        if not isinstance(self.reads, OwnRows | SharedRecords | PublicTexts | WholeSource):
+            raise TypeError(f"format {self.name!r}: reads must say what a user's rows depend on")
+
+    @property
+    def isolates(self) -> bool:
+        """Return whether nodes may read it: whether each row is one user's, and is read alone."""
+        return isinstance(self.reads, OwnRows)
+
+    @property
+    def all_forms(self) -> tuple[tuple[str, ...], ...]:
+        """Return the sets of columns of users' rows, and that of public texts."""
+        return (*self.forms, *([self.reads.columns] if isinstance(self.reads, PublicTexts) else ()))
 
     @property
     def columns(self) -> frozenset[str]:
         """Return all columns that are read, but those of users."""
-        return frozenset(self.also).union(*self.forms)
+        return frozenset(self.also).union(*self.all_forms)
 
     def missing(self, columns: Collection[str]) -> tuple[str, ...]:
         """Return what is missing of the set of columns to which least is; nothing, if one is

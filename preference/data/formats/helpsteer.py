@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from murmuration.preference.data.cells import number_cell
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import Cells, Format, pair
+from murmuration.preference.data.formats.format import Cells, Format, OwnRows, pair
 
 _FORMS = (
     ("context", "response1", "response2", "overall_preference"),
@@ -26,7 +26,6 @@ def rows(row: Cells) -> Iterator[Cells]:
 HELPSTEER = Format(
     "helpsteer",
     forms=_FORMS,
-    of_row=rows,
-    isolates=True,
+    reads=OwnRows(rows),
     nobody="it publishes what several people said as one figure, and not who they were",
 )

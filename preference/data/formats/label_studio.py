@@ -1,14 +1,21 @@
 """Comparisons of two texts (left or right), or ratings of one, as Label Studio exports its tasks.
 
-A task is several people's where several annotated it, so no node reads it. Annotations that were
-cancelled are none.
+A task is several annotators', so no node reads it. Annotations that were cancelled are none.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from murmuration.preference.data.cells import list_cell
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import Cells, Format, first_of, pair, side
+from murmuration.preference.data.formats.format import (
+    Cells,
+    Format,
+    SharedRecords,
+    first_of,
+    pair,
+    side,
+)
 
 _PROMPTS = ("prompt", "question", "instruction", "text")
 _PAIRS = (
@@ -23,38 +30,48 @@ _PAIRS = (
 _RATED = ("response", "answer", "completion", "output")
 _KINDS = ("pairwise", "choices")
 _KINDS_OF_RATINGS = ("rating", "choices")
+#: A prompt, and by their columns the two texts, or the one, that were shown.
+Shown = tuple[object, Mapping[str, object]]
 
 
-def rows(row: Mapping[str, Any]) -> Iterator[Cells | BadRow]:
-    """Yield the pair, or the rated text, of each annotation."""
+def annotations(row: Cells) -> Iterator[tuple[object, object]]:
+    """Yield who made each annotation that was not cancelled, and the annotation."""
+    given = list_cell(row["annotations"])
+    if given is None:
+        raise BadRow("'annotations' is no list")
+    for annotation in given:
+        who = None
+        if isinstance(annotation, Mapping):
+            if annotation.get("was_cancelled"):
+                continue
+            who = annotation.get("completed_by")
+            who = who.get("id", who.get("email")) if isinstance(who, Mapping) else who
+        yield who, annotation
+
+
+def shown(row: Mapping[str, Any]) -> Shown:
+    """Return the prompt and the texts of a task."""
     data = row["data"]
-    pairs = [both for both in _PAIRS if {*both} <= {*data}]
-    single = [column for column in _RATED if column in data]
-    if len(pairs or single) != 1:
+    shown = [both for both in _PAIRS if {*both} <= {*data}]
+    shown = shown or [(column,) for column in _RATED if column in data]
+    if len(shown) != 1:
         raise BadRow(
             "'data' has not exactly one pair of texts, as 'answer1' and 'answer2', nor a 'response'"
         )
-    prompt = first_of(data, _PROMPTS)
-    for annotation in row["annotations"]:
-        if annotation.get("was_cancelled"):
-            continue
-        try:
-            who = annotation.get("completed_by")
-            who = who.get("id", who.get("email")) if isinstance(who, Mapping) else who
-            if who is None:
-                raise BadRow("an annotation does not say who completed it ('completed_by')")
-            if pairs:
-                first, second = (data[column] for column in pairs[0])
-                judged = pair(prompt, first, second, _won(annotation, pairs[0]))
-            else:
-                label = _selected(annotation, _KINDS_OF_RATINGS)
-                judged = {"prompt": prompt, "completion": data[single[0]], "label": label}
-            yield {"user_id": who, **judged}
-        except BadRow as reason:
-            yield reason
+    return first_of(data, _PROMPTS), {column: data[column] for column in shown[0]}
 
 
-def _won(annotation: Mapping[str, Any], columns: tuple[str, str]) -> float:
+def judgement(shown: Shown, annotation: Mapping[str, Any]) -> Cells:
+    """Return the pair, or the rated text, of an annotation."""
+    prompt, texts = shown
+    columns, first, *second = [*texts], *texts.values()
+    if second:
+        return pair(prompt, first, second[0], _won(annotation, columns))
+    label = _selected(annotation, _KINDS_OF_RATINGS)
+    return {"prompt": prompt, "completion": first, "label": label}
+
+
+def _won(annotation: Mapping[str, Any], columns: Sequence[str]) -> float:
     words = [
         (name, column, column.replace("_", " "))
         for name, column in zip(("left", "right"), columns, strict=True)
@@ -74,4 +91,8 @@ def _selected(annotation: Mapping[str, Any], kinds: Collection[str]) -> object:
     return label
 
 
-LABEL_STUDIO = Format("label-studio", forms=(("id", "data", "annotations"),), of_row=rows)
+LABEL_STUDIO = Format(
+    "label-studio",
+    forms=(("id", "data", "annotations"),),
+    reads=SharedRecords(annotations, shown, judgement),
+)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from murmuration.preference.data.cells import label_text, number_cell
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import Cells, Format, first_of
+from murmuration.preference.data.formats.format import Cells, Format, OwnRows, first_of
 
 _WORDS = {
     "strongly disagree": 1.0,
@@ -37,8 +37,7 @@ def rows(row: Cells) -> Iterator[Cells]:
 LIKERT = Format(
     "likert",
     forms=tuple(("prompt", response, rating) for rating in _RATINGS for response in _RESPONSES),
-    of_row=rows,
-    isolates=True,
+    reads=OwnRows(rows),
     unmistakable=False,
     scale="1..5",
 )

@@ -5,11 +5,19 @@ node reads it.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from murmuration.preference.data.cells import is_empty, list_cell
 from murmuration.preference.data.column_meanings import with_user
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import Cells, Format, first_of, pair, side
+from murmuration.preference.data.formats.format import (
+    Cells,
+    Format,
+    SharedRecords,
+    first_of,
+    pair,
+    side,
+)
 
 _LISTS = ("normal_worker_annotations", "expert_worker_annotations", "annotations", "judgements")
 _PROMPTS = ("prompt", "text")
@@ -20,35 +28,43 @@ _FIRST, _SECOND = (
     frozenset(f"{word}{end}{degree}" for word in ("", "response ") for degree in _DEGREES)
     for end in ("a", "b")
 )
+#: A prompt and two responses.
+Shown = tuple[object, object, object]
 
 
-def rows(row: Cells) -> Iterator[Cells | BadRow]:
-    """Yield the pair of each who judged."""
-    prompt = first_of(row, _PROMPTS)
-    columns = next(both for both in _PAIRS if {*both} <= {*row})
-    first, second = (row[column] for column in columns)
+def entries(row: Cells) -> Iterator[tuple[object, object]]:
+    """Yield who judged, and the entry of the judgement."""
+    if not {*_LISTS} & {*row}:
+        raise BadRow(f"a row needs one of {', '.join(_LISTS)}")
     for name in _LISTS:
-        for entry in [] if is_empty(row.get(name)) else list_cell(row[name]) or ():
-            try:
-                yield _judged(entry, prompt, first, second)
-            except BadRow as reason:
-                yield reason
+        given = [] if is_empty(row.get(name)) else list_cell(row[name])
+        if given is None:
+            raise BadRow(f"{name!r} is no list")
+        for entry in given:
+            who = None
+            if isinstance(entry, Mapping):
+                with suppress(BadRow):  # several columns may say it
+                    who = entry.get(with_user(entry, {"user_id": "user_id"})["user_id"])
+            yield who, entry
 
 
-def _judged(entry: object, prompt: object, first: object, second: object) -> Cells:
+def shown(row: Cells) -> Shown:
+    """Return the prompt and the two responses of a row."""
+    first, second = next(both for both in _PAIRS if {*both} <= {*row})
+    return first_of(row, _PROMPTS), row[first], row[second]
+
+
+def judgement(shown: Shown, entry: object) -> Cells:
+    """Return the pair of an entry."""
     winners = [name for name in _WINNERS if name in entry] if isinstance(entry, Mapping) else []
     if not isinstance(entry, Mapping) or len(winners) != 1:
         raise BadRow(f"a judgement needs exactly one of {', '.join(_WINNERS)}")
-    who = with_user(entry, {"user_id": "user_id"})["user_id"]
-    if is_empty(entry.get(who)):
-        raise BadRow("a judgement does not say whose it is: an 'evaluator', 'annotator_id' or such")
-    won = side(entry[winners[0]], winners[0], _FIRST, _SECOND)
-    return {"user_id": entry[who], **pair(prompt, first, second, won)}
+    return pair(*shown, side(entry[winners[0]], winners[0], _FIRST, _SECOND))
 
 
 MULTIPREF = Format(
     "multipref",
     forms=tuple((prompt, *both, name) for name in _LISTS for prompt in _PROMPTS for both in _PAIRS),
-    of_row=rows,
+    reads=SharedRecords(entries, shown, judgement),
     also=_LISTS,
 )

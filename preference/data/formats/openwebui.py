@@ -9,7 +9,7 @@ from typing import Any
 
 from murmuration.preference.data.cells import number_cell
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import Cells, Format
+from murmuration.preference.data.formats.format import Cells, Format, OwnRows
 
 
 def rows(row: Mapping[str, Any]) -> Iterator[Cells]:
@@ -37,6 +37,5 @@ def rows(row: Mapping[str, Any]) -> Iterator[Cells]:
 OPENWEBUI = Format(
     "openwebui",
     forms=(("user_id", "data", "meta", "snapshot"),),
-    of_row=rows,
-    isolates=True,
+    reads=OwnRows(rows),
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import Cells, Format
+from murmuration.preference.data.formats.format import Cells, Format, OwnRows
 
 
 def rows(row: Mapping[str, Any]) -> Iterator[Cells | BadRow]:
@@ -37,4 +37,4 @@ def _message(role: str, part: Mapping[str, object]) -> dict[str, object]:
     return {"role": role, "content": part["content"]}
 
 
-PRISM = Format("prism", forms=(("user_id", "conversation_history"),), of_row=rows, isolates=True)
+PRISM = Format("prism", forms=(("user_id", "conversation_history"),), reads=OwnRows(rows))

@@ -1,26 +1,34 @@
 """Rows of a format become rows of ours, with the places of those that they were made of.
 
 Decisions:
-- A source whose first row is not of the form is refused as a whole, in a line that names what is
-  missing; later ones are bad rows. At a node, where nobody's row may decide about others, the first
-  is a bad row, too.
-- Where more than a twentieth of what a format makes are bad rows, it has not been understood, and
-  nothing is read, whether bad rows are skipped or not.
+- What becomes of a user's rows depends on them and on the declaration alone, and on public texts
+  where a format has any: nothing is counted over all rows, and no row decides how another is read.
+  So a row that is not of the form is a bad row, the first one, too.
+- Who judged is read by one rule (`preference.data.cells.user_cell`) before anything is made of
+  several rows: 7, 7.0 and the text `7.0` are one user.
+- A record of several annotators that cannot be split, and a broken public text, refuse the whole
+  source, whether bad rows are skipped or not: this tells its owner one bit, and changes no row.
 - No reason quotes a cell.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from murmuration.preference.data.column_meanings import missing_columns, with_user
+from murmuration.preference.data.cells import is_empty, user_cell
+from murmuration.preference.data.column_meanings import USER_COLUMNS, missing_columns, with_user
 from murmuration.preference.data.errors import BadRow, InputError
-from murmuration.preference.data.formats.format import Cells, Format, OfAll, OfRow
-from murmuration.preference.data.rows import readable_user
+from murmuration.preference.data.formats.format import (
+    Cells,
+    Format,
+    OwnRows,
+    PublicTexts,
+    SharedRecords,
+    WholeSource,
+)
 from murmuration.preference.data.sources import Placed, Row
 
-#: A row with its place, and the one that it was made of; None for what is no row.
-Made = tuple[str, int, Cells | None, Row]
-_MOST_UNREAD = 0.05  # of what a format makes
+_Made = TypeVar("_Made")
 #: Rows that are remembered, for others that say the same: votes on few items are alike.
 _MOST_REMEMBERED = 2**14
 
@@ -35,7 +43,6 @@ class Formatted:
         user_column: in which it stands who judged, where that is stated; empty: where it usually
             does.
         alone: whether each row counts as a user of its own.
-        isolate: whether they are a node's rows.
         scale: of labels, where the format alone declares it: what is not on it is a bad row.
 
     Raises:
@@ -46,7 +53,6 @@ class Formatted:
     source: str
     user_column: str = ""
     alone: bool = False
-    isolate: bool = False
     scale: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
@@ -57,105 +63,197 @@ class Formatted:
                 "row as a user of its own, and then protects single rows only, not people"
             )
 
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Return the columns that are read."""
+        return self.form.columns.union(USER_COLUMNS, ("user_id", self.user_column))
+
     def rows(self, placed: Iterable[Placed]) -> Iterator[Placed]:
         """Yield the rows that are made of these; what is no row stays as it is.
 
         Raises:
-            InputError: they are not of the form, or more than a few cannot be read.
+            InputError: a record cannot be split by annotator, or a public text is broken or
+                missing; of a format for conversion, the rows cannot be read together.
         """
-        made = unread = 0
-        first = ""
-        for place, number, original, row in self._made(placed):
-            if original is not None:
-                row = self._with_user(original, self._on_scale(row))
-                made += 1
-                if isinstance(row, BadRow):
-                    unread += 1
-                    first = first or f"{place}: line {number}: {row}"
-            yield place, number, row
-        if unread > _MOST_UNREAD * made and not self.isolate:
-            raise InputError(
-                f"{self.source}: {unread} of {made} judgements cannot be read by --format "
-                f"{self.form.name}, the first is {first}"
-            )
+        match self.form.reads:
+            case OwnRows() as reads:
+                return self._own_rows(reads, placed)
+            case SharedRecords() as reads:
+                return self._records(reads, placed)
+            case PublicTexts() as reads:
+                return self._beside_texts(reads, placed)
+            case WholeSource() as reads:
+                return self._whole_source(reads, placed)
 
-    def _made(self, placed: Iterable[Placed]) -> Iterator[Made]:
-        if self.form.of_row is not None:
-            yield from self._of_row(self.form.of_row, placed)
-        if self.form.of_all is not None:
-            yield from self._of_all(self.form.of_all, placed)
+    def public_texts(self, placed: Iterable[Placed]) -> list[object]:
+        """Return the public texts among rows, in their order; none, of a format without them.
 
-    def _of_row(self, of_row: OfRow, placed: Iterable[Placed]) -> Iterator[Made]:
-        seen = False
+        Raises:
+            InputError: one is broken, or there are none.
+        """
+        reads = self.form.reads
+        return [*self._divided(reads, placed)[0].values()] if isinstance(reads, PublicTexts) else []
+
+    def _own_rows(self, reads: OwnRows, placed: Iterable[Placed]) -> Iterator[Placed]:
         layouts: dict[tuple[str, ...], tuple[str, ...]] = {}
-        remembered: dict[tuple[object, ...], list[Cells | BadRow]] = {}
+        remembered: dict[tuple[object, ...], list[Row]] = {}
         for place, number, row in placed:
             if type(row) is not dict and not isinstance(row, Mapping):  # the first takes no time
-                yield place, number, None, row
+                yield place, number, row
                 continue
             present = tuple(row)
             names = layouts.get(present)
             if names is None:
                 if missing := self.form.missing(row):
-                    if not (seen or self.isolate):
-                        raise InputError(f"{place}: {self._lacking(missing)}")
-                    yield place, number, row, BadRow(self._lacking(missing))
+                    yield place, number, self._with_user(row, self._lacking(missing))
                     continue
                 names = tuple(name for name in present if name in self.form.columns)
                 if len(layouts) < _MOST_REMEMBERED:
                     layouts[present] = names
-            seen = True
             cells = [row[name] for name in names]
             # A format sees no other columns, so these cells say all that it makes of them; those
             # that are no text may be equal and not the same, as 1 and True are.
             key = (present, *cells) if {*map(type, cells)} == {str} else None
             made = remembered.get(key) if key else None
             if made is None:
-                made = self._read(of_row, dict(zip(names, cells, strict=True)))
+                judgements = reads.judgements(dict(zip(names, cells, strict=True)))
+                made = self._readable(judgements, lambda reason: reason)
                 lasting = not any(isinstance(each, BadRow) for each in made)
                 if key and lasting and len(remembered) < _MOST_REMEMBERED:
                     remembered[key] = made
             for each in made:
-                yield place, number, row, each
+                yield place, number, self._with_user(row, self._on_scale(each))
 
-    def _read(self, of_row: OfRow, row: Cells) -> list[Cells | BadRow]:
-        """Return what becomes of a row, up to what cannot be read."""
-        made: list[Cells | BadRow] = []
-        try:
-            for each in of_row(row):
-                made.append(each)
-        except BadRow as reason:
-            made.append(reason)
-        except Exception as error:  # a cell may hold anything
-            made.append(self._unreadable(error))
-        return made
-
-    def _of_all(self, of_all: OfAll, placed: Iterable[Placed]) -> Iterator[Made]:
-        places, rows = [], []
+    def _records(self, reads: SharedRecords, placed: Iterable[Placed]) -> Iterator[Placed]:
         for place, number, row in placed:
-            if isinstance(row, Mapping):
-                places.append((place, number))
-                rows.append(row)
-            else:
-                yield place, number, None, row
-        for form in self.form.forms:
-            lacking = [tuple(name for name in form if name not in row) for row in rows]
-            if missing := min(lacking, key=len, default=form):
-                raise InputError(f"{self.source}: {self._lacking(missing)}")
+            try:
+                if not isinstance(row, Mapping):
+                    raise row if isinstance(row, BadRow) else BadRow("it is no object")
+                cells = self._cells(row)
+                answers = [*reads.answers(cells)]
+            except Exception as error:  # a cell may hold anything
+                missing = isinstance(row, Mapping) and self.form.missing(row)
+                reason = self._lacking(missing) if missing else self._reason(error)
+                raise InputError(
+                    f"{place}:{number}: {reason}. A record of --format "
+                    f"{self.form.name} holds several annotators' answers, and this one cannot be "
+                    "split by annotator: mend it, or take it out for all of them"
+                ) from None
+            shown: object = None
+            try:
+                if missing := self.form.missing(row):
+                    raise self._lacking(missing)
+                shown = reads.shown(cells)
+            except Exception as error:
+                shown = self._reason(error)
+            for who, answer in answers:
+                who = row.get(self.user_column) if self.user_column else who
+                yield place, number, self._answer(reads, shown, who, answer)
+
+    def _answer(self, reads: SharedRecords, shown: object, who: object, answer: object) -> Row:
+        """Return the row of one annotator's answer about what was shown, or about why that cannot
+        be read."""
+        user = None
         try:
-            for at, row in of_all(rows):
-                yield *places[at], rows[at], row
-        except InputError as error:
-            raise InputError(f"{self.source}: {error}") from None
+            if not self.alone:
+                if is_empty(who):
+                    raise BadRow("an answer does not say who gave it")
+                user = user_cell(who, self.user_column or "user_id")
+            if isinstance(shown, BadRow):
+                raise BadRow(str(shown))
+            row = self._on_scale(reads.judgement(shown, answer))
+            if not isinstance(row, BadRow):
+                return row if user is None else {**row, "user_id": user}
+            reason = row
         except Exception as error:  # a cell may hold anything
-            raise InputError(f"{self.source}: {self._unreadable(error)}") from None
+            reason = self._reason(error)
+        reason.user_id = user
+        return reason
 
-    def _lacking(self, missing: Iterable[str]) -> str:
-        return f"not of the form --format {self.form.name}: no column " + ", ".join(
-            map(repr, missing)
-        )
+    def _beside_texts(self, reads: PublicTexts, placed: Iterable[Placed]) -> Iterator[Placed]:
+        texts, users, bad = self._divided(reads, placed)
+        yield from bad
+        for user, mine in users.items():
+            made = reads.judgements(texts, [row for _, _, row in mine])
+            for at, row in self._readable(made, lambda reason: (0, reason)):
+                row = self._on_scale(row)
+                if isinstance(row, BadRow):
+                    row.user_id = None if self.alone else user
+                else:
+                    row = {**row, "user_id": user}
+                yield *mine[at][:2], row
 
-    def _unreadable(self, error: Exception) -> BadRow:
+    def _divided(
+        self, reads: PublicTexts, placed: Iterable[Placed]
+    ) -> tuple[dict[str, object], dict[str, list[tuple[str, int, Cells]]], list[Placed]]:
+        """Return the public texts by id, the rows of each user, and what is neither."""
+        texts: dict[str, object] = {}
+        users: dict[str, list[tuple[str, int, Cells]]] = {}
+        bad: list[Placed] = []
+        for at, (place, number, row) in enumerate(placed):
+            if not isinstance(row, Mapping):
+                bad.append((place, number, row))
+            elif {*reads.columns} <= {*row} and not self._names_somebody(row):
+                try:
+                    name, text = reads.text(self._cells(row))
+                    if texts.setdefault(name, text) != text:
+                        raise BadRow("two public texts have this id")
+                except Exception as error:  # a cell may hold anything
+                    raise InputError(f"{place}:{number}: {self._reason(error)}") from None
+            else:
+                missing = self.form.missing(row)
+                named = self._with_user(row, self._lacking(missing) if missing else {})
+                if isinstance(named, BadRow):
+                    bad.append((place, number, named))
+                else:
+                    mine = users.setdefault(str(named.get("user_id", at)), [])
+                    mine.append((place, number, self._cells(row)))
+        if not texts:
+            raise InputError(f"{self.source}: {self._lacking(reads.columns)}")
+        return texts, users, bad
+
+    def _names_somebody(self, row: Cells) -> bool:
+        columns = (self.user_column or "user_id", *USER_COLUMNS)
+        return any(not is_empty(row[column]) for column in columns if column in row)
+
+    def _whole_source(self, reads: WholeSource, placed: Iterable[Placed]) -> Iterator[Placed]:
+        rows: list[tuple[str, int, Cells]] = []
+        for place, number, row in placed:
+            if not isinstance(row, Mapping):
+                yield place, number, row
+            elif missing := self.form.missing(row):
+                yield place, number, self._with_user(row, self._lacking(missing))
+            else:
+                rows.append((place, number, row))
+        try:
+            made = [*reads.judgements([self._cells(row) for _, _, row in rows])]
+        except Exception as error:  # a cell may hold anything
+            raise InputError(f"{self.source}: {self._reason(error)}") from None
+        for at, row in made:
+            yield *rows[at][:2], self._with_user(rows[at][2], self._on_scale(row))
+
+    def _cells(self, row: Cells) -> Cells:
+        return {name: row[name] for name in row if name in self.form.columns}
+
+    def _readable(
+        self, made: Iterable[_Made], unreadable: Callable[[BadRow], _Made]
+    ) -> list[_Made]:
+        """Return what becomes of a user's row or rows, up to what cannot be read."""
+        result: list[_Made] = []
+        try:
+            for each in made:
+                result.append(each)
+        except Exception as error:  # a cell may hold anything
+            result.append(unreadable(self._reason(error)))
+        return result
+
+    def _lacking(self, missing: Iterable[str]) -> BadRow:
+        columns = ", ".join(map(repr, missing))
+        return BadRow(f"not of the form --format {self.form.name}: no column {columns}")
+
+    def _reason(self, error: Exception) -> BadRow:
+        if isinstance(error, BadRow):
+            return error
         kind = type(error).__name__
         return BadRow(f"a cell that --format {self.form.name} cannot read ({kind})")
 
@@ -169,18 +267,20 @@ class Formatted:
         return row
 
     def _with_user(self, original: Cells, row: Row) -> Row:
-        """Return a row with whose it is, also a bad one."""
+        """Return a row with who judged, read from the row that it was made of; also a bad one."""
+        if self.alone or (
+            not isinstance(row, BadRow) and "user_id" in row and not self.user_column
+        ):
+            return row
         stated = {"user_id": self.user_column or "user_id"}
-        if isinstance(row, BadRow):
-            unknown = self.alone or (self.form.nobody and not self.user_column)
-            row.user_id = row.user_id or (None if unknown else readable_user(original, stated))
-            return row
-        if self.alone or ("user_id" in row and not self.user_column):
-            return row
         try:
             column = with_user(original, stated)["user_id"]
+            if column not in original:
+                raise missing_columns(original, stated)
+            user = user_cell(original[column], column)
         except BadRow as reason:
-            return reason
-        if column not in original:
-            return missing_columns(original, stated)
-        return {**row, "user_id": original[column]}
+            return row if isinstance(row, BadRow) else reason
+        if isinstance(row, BadRow):
+            row.user_id = user
+            return row
+        return {**row, "user_id": user}

@@ -65,6 +65,6 @@ def recognised_format(columns: Collection[str]) -> str:
     fitting = [
         form.name
         for form in FORMATS.values()
-        if form.unmistakable and any({*columns}.issuperset(each) for each in form.forms)
+        if form.unmistakable and any({*columns}.issuperset(each) for each in form.all_forms)
     ]
     return fitting[0] if len(fitting) == 1 else ""

@@ -6,7 +6,7 @@ from typing import Any
 
 from murmuration.preference.data.cells import number_cell
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import Cells, Format, first_of, pair
+from murmuration.preference.data.formats.format import Cells, Format, OwnRows, first_of, pair
 
 
 def rows(row: Mapping[str, Any]) -> Iterator[Cells]:
@@ -18,6 +18,4 @@ def rows(row: Mapping[str, Any]) -> Iterator[Cells]:
     yield pair(first_of(row["info"], ("post", "article")), first, second, 1.0 - choice)
 
 
-TLDR = Format(
-    "tldr", forms=(("info", "summaries", "choice", "worker"),), of_row=rows, isolates=True
-)
+TLDR = Format("tldr", forms=(("info", "summaries", "choice", "worker"),), reads=OwnRows(rows))

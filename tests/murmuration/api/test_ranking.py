@@ -167,7 +167,11 @@ def test_a_choice_as_good_as_a_guess_is_refused_before_anything_is_spent(tmp_pat
 
 def test_a_polis_conversation_is_ranked_as_it_is(tmp_path):
     texts = conversation(tmp_path / "polis")
-    ranking = rank(tmp_path / "polis", format="polis", out=tmp_path / "r", **BUDGET)
+    # A row that names a voter has no public statement: it became an item.
+    forged = {"voter-id": "x", "comment-id": 9, "vote": 1, "comment-body": "More me"}
+    (tmp_path / "polis" / "more.jsonl").write_text(json.dumps(forged) + "\n")
+    more = {"on_bad_rows": "skip", **BUDGET}
+    ranking = rank(tmp_path / "polis", format="polis", out=tmp_path / "r", **more)
     board = ranking.board
     assert board.items == tuple(texts)
     assert [board.items[place] for place in board.order] == texts

@@ -6,15 +6,23 @@ import re
 
 import pytest
 
+from murmuration.api.looking import data, written_conversion
 from murmuration.planning.look import look_at
 from murmuration.preference.choices import FORMAT_NAMES
 from murmuration.preference.data.errors import BadRow, InputError
-from murmuration.preference.data.formats.format import Format, pair
+from murmuration.preference.data.formats.format import (
+    Format,
+    OwnRows,
+    PublicTexts,
+    SharedRecords,
+    WholeSource,
+    pair,
+)
 from murmuration.preference.data.formats.registry import FORMATS, format_named, recognised_format
 from murmuration.preference.data.loading import load_data, load_judgements
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.sources import READERS
-from murmuration.preference.data.splitting import split_users
+from murmuration.preference.data.splitting import convert, split_users
 
 SECRET = "Xylophone"  # stands in every cell of text: no refusal may hold it
 
@@ -280,7 +288,7 @@ def test_multipref_with_another_entry_is_refused(read):
     for pref in (SECRET, "C-is-clearly-better", "", None):
         assert "names neither" in refusal(read, "multipref", [judges(pref)])
     nobody = judges() | {"normal_worker_annotations": [{"overall_pref": "a"}]}
-    assert "does not say whose it is" in refusal(read, "multipref", [nobody])
+    assert "does not say who gave it" in refusal(read, "multipref", [nobody])
 
 
 def strength(value, **cells):
@@ -349,7 +357,7 @@ def test_label_studio_with_another_annotation_is_refused(read):
     for selected in (SECRET, "middle", "", None):
         assert "names neither" in refusal(read, "label-studio", [task(selected)])
     assert "exactly one result" in refusal(read, "label-studio", [task("left", result=[])])
-    assert "who completed it" in refusal(read, "label-studio", [task("left", None)])
+    assert "who gave it" in refusal(read, "label-studio", [task("left", None)])
     third = task("left")
     third["data"] |= {"response_a": "C", "response_b": SECRET}
     assert "exactly one pair" in refusal(read, "label-studio", [third])
@@ -427,17 +435,17 @@ def test_argilla_reads_one_question(read):
     other["responses"]["stars"] = [{"user_id": "w", "value": 1}]
     assert [row[2][0] for row in read("argilla", [other])] == ["text of response_b"]
     other["responses"]["honest"] = [{"user_id": "w", "value": "response_a"}]
-    assert "not exactly one question" in refusal(read, "argilla", [other])
+    assert "not exactly one of an annotator's answers" in refusal(read, "argilla", [other])
 
 
 def test_argilla_with_another_answer_is_refused(read):
     part = [{"value": "response_a", "rank": 1}]
-    for value in (SECRET, part, 5, {SECRET: SECRET}):
-        assert "not exactly one question" in refusal(read, "argilla", [record(value)])
     for value, why in ((SECRET, "names none"), (part, "does not rank"), (5, "neither the name")):
+        assert why in refusal(read, "argilla", [record(value)])
         both = record("response_a")
         both["responses"]["q"].append({"user_id": "x", "value": value})
         assert why in refusal(read, "argilla", [both])
+        assert [user for user, *_ in read("argilla", [both], on_bad_rows="skip")] == ["w"]
     assert "who gave it" in refusal(read, "argilla", [record("a", user_id=None)])
 
 
@@ -458,10 +466,9 @@ def test_likert(read):
 def test_likert_on_another_scale_is_refused(read):
     for rating in (0, 6, 100):
         assert "not on the scale" in refusal(read, "likert", [rated(rating)], kind="thumbs")
-        rows = [rated(5)] * 9 + [rated(rating)]
-        message = refusal(read, "likert", rows, kind="thumbs", on_bad_rows="skip")
-        assert "1 of 10 judgements cannot be read" in message
-        assert "pass --scale" in message
+        rows = [rated(5), rated(rating), rated(rating)]
+        assert "pass --scale" in refusal(read, "likert", rows, kind="thumbs")
+        assert len(read("likert", rows, kind="thumbs", on_bad_rows="skip")) == 1
     assert "neither a number nor a word" in refusal(read, "likert", [rated(SECRET)])
     assert "is the rating?" in refusal(read, "likert", [rated(4, score=2)])
 
@@ -487,14 +494,54 @@ def test_polis(read):
     assert (user, responses) == ("3", (zero, "One"))
 
 
-def test_polis_with_signs_the_other_way_round_is_refused(read):
-    cast = votes(("3", 0, -1), ("3", 1, 1), ("4", 0, -1))
-    assert "1 must mean agree" in refusal(read, "polis", [*cast, *STATEMENTS], kind="thumbs")
+def test_polis_counts_the_last_vote_of_a_user_whose_id_is_read_by_the_one_rule(read):
+    """7.0 and 7 are one voter, and the text `7.0` another, who erased all votes of `7`."""
+    own, rows = votes((7, 0, 1), (7.0, 1, -1), ("7", 1, 1)), [*STATEMENTS]
+    alone = [(user, texts, y) for user, _, texts, y in read("polis", rows + own, kind="thumbs")]
+    assert alone == [("7", (f"Zero {SECRET}",), 1.0), ("7", ("One",), 1.0)]
+    other = votes(("7.0", 0, 0), ("7.0", 1, -1))
+    both = read("polis", rows + own + other, kind="thumbs", on_bad_rows="skip")
+    assert [each for each in both if each[0] == "7"] == read("polis", rows + own, kind="thumbs")
+
+
+def test_polis_takes_no_statement_from_a_row_that_names_a_voter(read):
+    cast = votes(("3", 0, 1), ("3", 1, -1))
+    for who in ("x", 4, "\u202ex", ["x"]):
+        forged = {"voter-id": who, "comment-id": 0, "comment-body": "forged", "vote": 1}
+        for rows in ([forged, *STATEMENTS, *cast], [*STATEMENTS, *cast, forged]):
+            got = read("polis", rows, kind="thumbs", on_bad_rows="skip")
+            assert {texts for _, _, texts, _ in got} == {(f"Zero {SECRET}",), ("One",)}
+        new = forged | {"comment-id": 2}
+        rows = [*STATEMENTS, *cast, *votes(("3", 2, 1)), new]
+        got = read("polis", rows, kind="thumbs", on_bad_rows="skip")
+        assert {texts for _, _, texts, _ in got} == {(f"Zero {SECRET}",), ("One",)}
+
+
+def test_polis_with_a_broken_public_part_is_refused_as_a_whole(read):
+    cast, again = votes(("3", 0, 1)), STATEMENTS[0] | {"agrees": 3}
+    assert len(read("polis", [*STATEMENTS, again, *cast], kind="thumbs")) == 1
+    for broken, why in (({"comment-body": SECRET}, "two public texts"), ({"comment-id": ""}, "no")):
+        rows = [*STATEMENTS, *cast, again | broken]
+        assert why in refusal(read, "polis", rows, kind="thumbs", on_bad_rows="skip")
+
+
+def test_signs_of_polis_are_for_a_look_alone(tmp_path):
+    """Nine voters with signs the other way round took the vote of the tenth away."""
+    cast = [(f"{n}", k, 2 * k - 1) for n in range(9) for k in (0, 1)]
+    path = tmp_path / "rows.jsonl"
+    rows = [*STATEMENTS, *votes(*cast, ("10", 0, 1), ("10", 1, -1))]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    judgements = load_judgements(str(path), schema=Schema(format="polis"))
+    assert len(judgements) == 10
+    (warning,) = (note for note in data(str(path)).judgements.notes if "1 must mean agree" in note)
+    assert "contradict" in warning
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*STATEMENTS, *rows[-2:]]))
+    assert not any("agree" in note for note in data(str(path)).judgements.notes)
 
 
 def test_polis_needs_both_files(read):
     assert "'comment-body'" in refusal(read, "polis", votes((1, 0, 1)))
-    assert "'voter-id', 'vote'" in refusal(read, "polis", STATEMENTS)
+    assert "there are no rows" in refusal(read, "polis", STATEMENTS)
     cast = votes((1, 0, 1), (2, 7, 1))
     assert "statement that is not there" in refusal(read, "polis", [*cast, *STATEMENTS])
     assert "none of 1, -1 and 0" in refusal(
@@ -517,20 +564,86 @@ TREE = [
 ]
 
 
-def test_oasst(read):
+@pytest.fixture
+def converted(tmp_path):
+    """A function: the rows that an export becomes when it is converted, and the bad ones."""
+
+    def call(name, rows, **more):
+        path, out = tmp_path / "export.jsonl", tmp_path / "converted.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        out.unlink(missing_ok=True)
+        made = convert(str(path), out, format=name, **more)
+        written = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+        assert len(written) == made.rows
+        assert not any("\n" in reason or SECRET in reason for reason in made.bad)
+        return written, [reason.removeprefix(f"{path}:") for reason in made.bad]
+
+    return call
+
+
+RANKED = {
+    "user_id": "by a",
+    "prompt": [{"role": "user", "content": "Q"}],
+    "responses": ["second", "best", "third"],
+    "ranking": [2, 1, 3],
+}
+
+
+def test_oasst_is_read_by_no_run_and_converted(read, converted, tmp_path):
     declared = {"kind": "ranking", "responses": 3}
-    by_author = read("oasst", TREE, columns={"user_id": "user_id"}, **declared)
-    assert by_author == [("by a", "Q", ("best", "second", "third"), 1.0)]
-    ((_, _, responses, _),) = read("oasst", TREE, one_user_per_row=True, **declared)
-    assert responses == ("best", "second", "third")
-    message = refusal(read, "oasst", TREE, **declared)
-    assert "does not say who judged" in message and "--user-column user_id" in message
+    for more in ({}, {"columns": {"user_id": "user_id"}}, {"one_user_per_row": True}):
+        for on_bad_rows in ("refuse", "skip", "isolate"):
+            message = refusal(read, "oasst", TREE, **declared, **more, on_bad_rows=on_bad_rows)
+            assert "rows.jsonl --format oasst --convert FILE.jsonl" in message
+    assert converted("oasst", TREE, columns="user_id=user_id") == ([RANKED], [])
+    written = str(tmp_path / "converted.jsonl")
+    loaded = load_judgements(written, schema=Schema(**declared))
+    assert (loaded.user_ids, loaded.prompts) == (("by a",), ["Q"])
+    assert loaded.responses == [("best", "second", "third")]
+    ((row,), _) = converted("oasst", TREE, one_user_per_row=True)
+    assert "user_id" not in row and row["ranking"] == [2, 1, 3]
+    with pytest.raises(InputError, match=r"does not say who judged.*--user-column user_id"):
+        converted("oasst", TREE)
 
 
-def test_oasst_without_the_parent_is_refused(read):
-    message = refusal(read, "oasst", [TREE[0], TREE[2]], one_user_per_row=True, kind="ranking",
-                      responses=3)  # fmt: skip
-    assert "replied to is not there" in message
+def test_oasst_with_broken_messages_is_converted_without_them(converted):
+    """The last message of an id took the ranking, and who wrote that was its user."""
+    thief = message("a", None, "prompter", SECRET) | {"user_id": "thief"}
+    circle = [
+        message("x", "z", "prompter", SECRET),
+        message("y", "x", "assistant", SECRET, 0),
+        message("z", "x", "assistant", SECRET, 1),
+    ]
+    rows = [*TREE, thief, *circle, message(["i"], "a", "assistant", SECRET, 3), {"text": SECRET}]
+    written, bad = converted("oasst", rows, columns="user_id=user_id")
+    assert written == [RANKED]
+    reasons = {7: "has the same", 8: "in a circle", 11: "is no id", 12: "no column 'message_id'"}
+    assert len(bad) == len(reasons)
+    for line, why in reasons.items():
+        (reason,) = (each for each in bad if each.startswith(f"{line}: "))
+        assert why in reason
+    with pytest.raises(InputError, match=":1: the message replied to is not there"):
+        converted("oasst", [TREE[0], TREE[2]], columns="user_id=user_id")
+
+
+def test_a_conversion_is_never_written_over_and_carries_what_private_models_wrote(tmp_path):
+    path, out = tmp_path / "votes.jsonl", tmp_path / "ours.jsonl"
+    rows = [vote(winner="a", private_runs="one@1:ab"), vote(winner="b", judge="k")]
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, vote(winner=SECRET)]))
+    said = written_conversion(str(path), out, "", "", False)
+    assert said.splitlines() == [
+        f"{out}: 2 rows, by 2 users, for --data",
+        "bad rows, left out: 1",
+        f"{path}:3: 'winner' names no side, model or tie",
+    ]
+    written = out.read_text()
+    assert [json.loads(line)["private_runs"] for line in written.splitlines()] == ["one@1:ab"] * 2
+    assert load_judgements(str(out)).user_ids == ("j", "k")
+    with pytest.raises(InputError, match=r"ours\.jsonl: File exists"):
+        written_conversion(str(path), out, "", "", False)
+    assert out.read_text() == written
+    with pytest.raises(InputError, match="of which --format"):
+        written_conversion(str(out), tmp_path / "again.jsonl", "", "", False)
 
 
 def summaries(choice, **cells):
@@ -571,16 +684,16 @@ def test_all_are_known_by_name():
         format_named("arenas")
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", {*FORMATS} - {"oasst"})
 def test_a_file_of_no_such_form_is_refused_in_one_line(read, name):
     message = refusal(read, name, [{"something": SECRET}], one_user_per_row=True)
     assert re.search(rf"not of the form --format {name}: no column '", message)
-    # Skipping does not help: the whole is of another form.
+    # Skipping does not help: no row is left.
     refusal(read, name, [{"something": SECRET}] * 99, on_bad_rows="skip", one_user_per_row=True)
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_cells_of_any_kind_are_refused_without_being_quoted(read, name):
+def test_cells_of_any_kind_are_refused_without_being_quoted(read, converted, name):
     declared = {"one_user_per_row": True}
     for cell in (SECRET, [SECRET], {SECRET: SECRET}, 7.5, None):
         for at, row in enumerate(ROWS[name]):
@@ -589,7 +702,10 @@ def test_cells_of_any_kind_are_refused_without_being_quoted(read, name):
                     continue
                 rows = [*ROWS[name][:at], row | {column: cell}, *ROWS[name][at + 1 :]]
                 try:
-                    read(name, rows, kind="thumbs", **declared)
+                    if name == "oasst":
+                        converted(name, rows, **declared)
+                    else:
+                        read(name, rows, kind="thumbs", **declared)
                 except InputError as error:
                     assert SECRET not in str(error)
 
@@ -612,12 +728,106 @@ def test_our_own_forms_are_no_format():
         assert recognised_format(columns) == ""
 
 
-def test_more_than_a_twentieth_that_is_not_understood_is_not_skipped(read):
-    rows = [vote(winner="a", judge=f"j{n}") for n in range(40)]
-    bad = [vote(winner=SECRET)]
-    assert len(read("arena", rows + bad * 2, on_bad_rows="skip")) == 40
-    message = refusal(read, "arena", rows + bad * 3, on_bad_rows="skip")
-    assert "3 of 43 judgements cannot be read by --format arena" in message
+def test_no_row_decides_whether_others_are_read(read):
+    """The sixth bad one of 106 took away all, and so did one that came first."""
+    rows = [vote(winner="a", judge=f"j{n}") for n in range(100)]
+    good = read("arena", rows)
+    for bad in (vote(winner=SECRET), {"judge": "x"}):
+        for before, after in ((0, 5), (0, 6), (0, 99), (1, 0), (99, 0)):
+            mixed = [bad] * before + rows + [bad] * after
+            assert read("arena", mixed, on_bad_rows="skip") == good
+    with pytest.raises(InputError, match=r"101: 'winner' names no side"):
+        read("arena", [*rows, vote(winner=SECRET)])
+
+
+CROWDS = {
+    "argilla": lambda *answers, **cells: {
+        "fields": {"prompt": "Q", "response_a": "A", "response_b": "B"},
+        "responses": {"q": [*answers]},
+    } | cells,
+    "label-studio": lambda *answers, **cells: task("left") | {"annotations": [*answers]} | cells,
+    "multipref": lambda *answers, **cells: judges(name="annotations")
+    | {"annotations": [*answers]}
+    | cells,
+}  # fmt: skip
+
+
+def _answer(name, who):
+    if name == "label-studio":
+        return task("left", who)["annotations"][0]
+    key, value = {"argilla": ("user_id", "value"), "multipref": ("evaluator", "winner")}[name]
+    return {key: who, value: "response_a" if name == "argilla" else "a"}
+
+
+@pytest.mark.parametrize("name", CROWDS)
+def test_an_annotators_answer_is_bad_for_nobody_else(read, name):
+    first, last = _answer(name, "u"), _answer(name, "v")
+    good = read(name, [CROWDS[name](first, last)])
+    assert [user for user, *_ in good] == ["u", "v"]
+    whole = _answer(name, "x")
+    broken = [5, None, SECRET, [], {}, *({**whole, key: 5} for key in whole)]
+    broken += [{**whole, key: {SECRET: SECRET}} for key in whole]
+    broken += [{key: whole[key] for key in whole if key != left_out} for left_out in whole]
+    for answer in broken:
+        record = CROWDS[name](first, answer, last)
+        rest = [each for each in read(name, [record], on_bad_rows="skip") if each[0] in "uv"]
+        assert rest == good, answer
+
+
+def test_another_question_of_one_annotator_is_no_reason_for_others(read):
+    """It made the question unclear for all."""
+    given = record("response_b")
+    given["responses"]["honest"] = [{"user_id": "x", "value": "response_a"}]
+    best = [(user, texts[0]) for user, _, texts, _ in read("argilla", [given])]
+    assert best == [("w", "text of response_b"), ("x", "text of response_a")]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("argilla", {"fields": SECRET}), ("label-studio", {"data": {}}), ("multipref", {"text": ""})],
+)
+def test_broken_texts_are_bad_for_all_annotators_alike(tmp_path, name, shown):
+    path = tmp_path / "rows.jsonl"
+    broken = CROWDS[name](_answer(name, "u"), _answer(name, "v"), **shown)
+    rows = [broken, CROWDS[name](_answer(name, "w"))]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    loaded = load_judgements(str(path), on_bad_rows="skip", schema=Schema(format=name))
+    assert (loaded.user_ids, loaded.left_out) == (("u", "v", "w"), 2)
+    assert loaded.counts_U.tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("argilla", {"responses": 5}),
+        ("argilla", {"responses": {"q": SECRET}}),
+        ("label-studio", {"annotations": SECRET}),
+        ("multipref", {"annotations": "[{"}),
+    ],
+)
+def test_a_record_that_cannot_be_split_refuses_the_source(read, name, broken):
+    rows = [CROWDS[name](_answer(name, "u"))] * 99
+    message = refusal(read, name, [*rows, rows[0] | broken], on_bad_rows="skip")
+    assert "rows.jsonl:100: " in message and "cannot be split by annotator" in message
+    with pytest.raises(InputError, match="cannot be split by annotator"):
+        read(name, [*rows, 5], on_bad_rows="skip")
+
+
+def test_each_format_says_what_a_users_rows_depend_on():
+    of_others = {
+        "argilla": SharedRecords,
+        "label-studio": SharedRecords,
+        "multipref": SharedRecords,
+        "oasst": WholeSource,
+        "polis": PublicTexts,
+    }
+    for name, form in FORMATS.items():
+        assert type(form.reads) is of_others.get(name, OwnRows)
+        assert form.isolates == (name not in of_others)
+    with pytest.raises(TypeError, match="reads"):
+        Format("none", forms=(("a",),))
+    with pytest.raises(TypeError, match="must say what a user's rows depend on"):
+        Format("none", forms=(("a",),), reads=print)
 
 
 def test_who_judged_is_the_only_known_column_or_named(read):
@@ -640,7 +850,7 @@ def test_a_node_reads_what_keeps_people_apart(tmp_path):
         path.write_text("".join(json.dumps(row) + "\n" for row in lines), encoding="utf-8")
         schema = Schema(format=name, one_user_per_row=True)
         if not form.isolates:
-            with pytest.raises(InputError, match="keep people's rows apart"):
+            with pytest.raises(InputError, match=r"keep people's rows apart|convert it first"):
                 load_judgements(str(path), on_bad_rows="isolate", schema=schema)
         else:
             loaded = load_judgements(str(path), on_bad_rows="isolate", schema=schema)
@@ -696,7 +906,7 @@ def _counting_format(monkeypatch, columns, made):
         given.append(row)
         yield made(row)
 
-    form = Format("mine", forms=(columns,), of_row=rows, isolates=True)
+    form = Format("mine", forms=(columns,), reads=OwnRows(rows))
     monkeypatch.setattr(READERS, "names", lambda: ("mine",))
     monkeypatch.setattr(READERS, "load", lambda name: form)
     return given
@@ -741,14 +951,12 @@ def test_a_format_of_another_package(monkeypatch, read):
             raise BadRow("'best' is neither 1 nor 2")
         yield pair(row["q"], row["one"], row["two"], 2.0 - row["best"])
 
-    form = Format("mine", forms=(("q", "one", "two", "best"),), of_row=rows, isolates=True)
+    form = Format("mine", forms=(("q", "one", "two", "best"),), reads=OwnRows(rows))
     monkeypatch.setattr(READERS, "names", lambda: ("mine",))
     monkeypatch.setattr(READERS, "load", lambda name: form)
     row = {"rater": "r", "q": "Q", "one": "A", "two": "B"}
     assert read("mine", [row | {"best": 2}]) == [("r", "Q", ("B", "A"), 1.0)]
     assert "neither 1 nor 2" in refusal(read, "mine", [row | {"best": 3}])
-    with pytest.raises(TypeError, match="one of of_row and of_all"):
-        Format("none", forms=(("a",),))
 
 
 @pytest.mark.parametrize(
