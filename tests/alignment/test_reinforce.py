@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from language_models import assert_equal_but_for_roundings, direction
 
 from murmuration.alignment import reinforce
 from murmuration.alignment.likelihoods import AnswerLikelihoods
@@ -121,25 +122,13 @@ def test_it_goes_on_from_a_checkpoint_as_if_nothing_had_happened(language_model,
     np.testing.assert_allclose(again.theta(), whole.theta(), atol=1e-6)
 
 
-#: How far apart two ways of computing a gradient may be, as a share of its length. In any order, a
-#: sum of n terms is wrong by at most n half units in the last place (Higham, Accuracy and Stability
-#: of Numerical Algorithms, section 4.2). Terms of the sums that a number goes through, one after
-#: another: 152 in each of two layers (5 times 16 for two norms and three products with a weight, 24
-#: for the last product, 8 for attention's scores, some 20 each for its softmax and values), 66 in
-#: the last norm and the words; as many going back; 80 for the tokens of 16 answers. That is 820.
-#: The rest is for terms of both signs, which are larger than their sum. Roundings cancel, so the
-#: root of it is typical: at most 17 half units were seen, with AVX-512, AVX2 and neither.
-#: A thousand of them are 6e-5; an answer left out is some 1/16.
-ROUNDING = 1000 * np.finfo(np.float32).eps / 2
-
-
 @pytest.fixture
 def gradients(monkeypatch):
     """A function: train as `run` does, and return each step's gradient before it is clipped.
 
     Adaptive optimizers divide a small gradient by its own size, rounding and all. So what is
     compared is what they are given, and they are given other numbers, the same in every run: all
-    runs are at the same weights in each step, bit for bit.
+    runs are at the same weights in each step, to the last bit.
     """
     from accelerate import Accelerator
 
@@ -148,9 +137,8 @@ def gradients(monkeypatch):
     def noted(self, parameters, *given, **more):
         parameters = [p for p in parameters if p.grad is not None]
         found.append(torch.cat([p.grad.flatten() for p in parameters]).double())
-        generator = torch.Generator().manual_seed(len(found))
         for parameter in parameters:
-            parameter.grad.copy_(torch.randn(parameter.shape, generator=generator))
+            parameter.grad.copy_(direction(len(found), parameter.shape))
         return honest(self, parameters, *given, **more)
 
     def train(base, folder, **steps):
@@ -161,13 +149,6 @@ def gradients(monkeypatch):
         return list(found)
 
     return train
-
-
-def assert_equal_but_for_roundings(actual, expected):
-    assert len(actual) == len(expected) > 1  # at first, a policy does not diverge
-    for one, other in zip(actual, expected, strict=True):
-        assert float(other.norm()) > 0.01
-        assert float((one - other).norm()) < ROUNDING * float(other.norm())
 
 
 @pytest.mark.parametrize("method", ["rloo", "grpo"])
