@@ -132,21 +132,21 @@ def gradients(monkeypatch):
     """
     from accelerate import Accelerator
 
-    honest, found = Accelerator.clip_grad_norm_, []
+    honest, seen = Accelerator.clip_grad_norm_, []
 
     def noted(self, parameters, *given, **more):
         parameters = [p for p in parameters if p.grad is not None]
-        found.append(torch.cat([p.grad.flatten() for p in parameters]).double())
+        seen.append(torch.cat([p.grad.flatten() for p in parameters]).double())
         for parameter in parameters:
-            parameter.grad.copy_(direction(len(found), parameter.shape))
+            parameter.grad.copy_(direction(len(seen), parameter.shape))
         return honest(self, parameters, *given, **more)
 
     def train(base, folder, **steps):
-        found.clear()
+        seen.clear()
         with monkeypatch.context() as patch:
             patch.setattr(Accelerator, "clip_grad_norm_", noted)
             run(base, folder, **steps)
-        return list(found)
+        return list(seen)
 
     return train
 

@@ -55,10 +55,10 @@ def test_the_loss_is_the_mean_over_the_answers_tokens(base, tmp_path):
 
 
 def gradients(base, how, state, monkeypatch):
-    """Each step's gradient, and the last pass's loss."""
+    """Return each step's gradient, and the last pass's loss."""
     with monkeypatch.context() as patch:
-        found = noted_gradients(patch, supervised)
-        return found, supervise(base, ROWS, how, 0, state)[1]
+        noted = noted_gradients(patch, supervised)
+        return noted, supervise(base, ROWS, how, 0, state)[1]
 
 
 def test_what_is_computed_at_a_time_does_not_matter(base, tmp_path, monkeypatch):
@@ -79,12 +79,12 @@ def test_the_last_layer_alone_learns_from_states_that_are_kept(
     calls = []
     below = last.model.get_base_model().model.layers[0].mlp
     below.register_forward_hook(lambda *_: calls.append(1))
-    kept, loss = gradients(last, how, tmp_path / "kept", monkeypatch)
+    once, loss = gradients(last, how, tmp_path / "kept", monkeypatch)
     assert 0 < len(calls) < 10
     last.lower = None
     plain, again = gradients(last, how, tmp_path / "plain", monkeypatch)
     assert len(calls) > 20
-    assert_equal_but_for_roundings(kept, plain)
+    assert_equal_but_for_roundings(once, plain)
     assert again == pytest.approx(loss, rel=ROUNDING)
 
 

@@ -223,7 +223,7 @@ def assert_equal_but_for_roundings(actual, expected):
 
 
 def direction(step, shape):
-    """What an optimizer is given in a step instead of a gradient: the same in every run."""
+    """Return what an optimizer is given in a step instead of a gradient: the same in every run."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(step))
 
 
@@ -234,13 +234,13 @@ def noted_gradients(patch, module):
     compared is what it is given, and it is given other numbers, the same in every run. All runs are
     at the same θ in each step, to the last bit.
     """
-    honest, found = policy_fit.shortened_gradient, []
+    honest, gradients = policy_fit.shortened_gradient, []
 
     def noted(base, parameters):
         grad_D = honest(base, parameters)
-        found.append(grad_D.double())
-        return direction(len(found), grad_D.shape)
+        gradients.append(grad_D.double())
+        return direction(len(gradients), grad_D.shape)
 
     patch.setattr(policy_fit, "_LONGEST", math.inf)
     patch.setattr(module, "shortened_gradient", noted)
-    return found
+    return gradients

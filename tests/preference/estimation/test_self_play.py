@@ -115,9 +115,9 @@ def test_a_preference_without_opinion_leaves_the_policy_where_it_was(base, monke
     for kind in (NoOpinion, Longer):
         preference = kind.fit([("save", "spend")], np.ones(1))
         with monkeypatch.context() as patch:
-            found = noted_gradients(patch, policy_fit)
+            noted = noted_gradients(patch, policy_fit)
             play(preference, ["save?"], base, model_on(base).examples, 4)
-        lengths.append(float(found[0].norm()))
+        lengths.append(float(noted[0].norm()))
     # A pair's two likelihoods, of some 16 nats, are as far off as their sums' roundings are; the
     # reward by beta = 0.5 times as much, what is squared by 1 + 1/eta = 2 times that. Where there
     # is an opinion, what is squared is about 1.

@@ -66,9 +66,9 @@ def gradients(monkeypatch):
 
     def fitted(fit, *given):
         with monkeypatch.context() as patch:
-            found = noted_gradients(patch, policy_fit)
+            noted = noted_gradients(patch, policy_fit)
             fit(*given)
-        return found
+        return noted
 
     return fitted
 
