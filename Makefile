@@ -79,14 +79,17 @@ test-oldest:
 # As on other machines, which round otherwise: without vector instructions, with AVX2 and with all
 # that there are, on one thread and on two. Then with the newest versions that pyproject.toml and
 # Flower allow, listed in build/newest.txt; torch is that of constraints.txt, or TORCH=torch==VERSION,
-# of which there must be a CPU build.
+# of which there must be a CPU build. Threads that waited by spinning would keep others from running.
 NEWEST := build/newest
 TORCH ?= $(shell grep '^torch==' constraints.txt)
+
+CORES := $(shell getconf _NPROCESSORS_ONLN)
 
 test-anywhere: install
 	for how in ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 -uATEN_CPU_CAPABILITY; do for threads in 1 2; do \
 	  echo "$$how, threads: $$threads"; \
-	  env $$how MURMURATION_TEST_THREADS=$$threads $(BIN)/python -m pytest -q -n auto --dist worksteal || exit 1; \
+	  env $$how MURMURATION_TEST_THREADS=$$threads OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q \
+	    -n $$(( ($(CORES) + threads - 1) / threads )) --dist worksteal || exit 1; \
 	done; done
 	$(PYTHON) -m venv --clear $(NEWEST)
 	$(NEWEST)/bin/pip install -q --disable-pip-version-check $(PIP_EXTRA) $(TORCH)
