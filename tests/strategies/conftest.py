@@ -22,6 +22,7 @@ from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.grid import step_for
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import Participants
@@ -52,6 +53,35 @@ class World:
         self.strategy.start(self.grid, num_rounds=rounds)
         self.strategy.optimizer.step = step
         return released
+
+    def descends(self, mean, examples, rate, rounds, terms):
+        """Run; fail unless each round's release is a mean gradient, and θ goes down along it.
+
+        Compared at the θ of each round: over rounds, differences would grow. A release may be off
+        by a step of the grid, toward which each vector is rounded, by five standard deviations of
+        its noise, and by roundings: a float32 sum of n terms, in any order, is wrong by at most n
+        half units in the last place of the largest; of a row, here.
+
+        Args:
+            mean: of θ, the mean gradient, by autograd in float64.
+            examples: what it is a mean over.
+            rate: the largest step's.
+            rounds: how many.
+            terms: those of the sums that a number of a user's gradient goes through: D of a logit,
+                the user's judgements, and some eight of the logistic function.
+        """
+        optimizer, plan = self.strategy.optimizer, self.strategy.plan
+        longest = float(examples.x_RD.norm(dim=1).max())
+        off = step_for(plan.clip.norm) + 5 * plan.noise
+        off += terms * np.finfo(np.float32).eps / 2 * longest
+        for round_ in range(1, rounds + 1):
+            theta_D = optimizer.theta.clone().numpy()
+            expected_D = mean(optimizer.theta_D).numpy()
+            (released_D,) = self.run(round_)
+            np.testing.assert_allclose(released_D, expected_D, rtol=0, atol=off)
+            moved_D = optimizer.theta.numpy() - theta_D
+            step = -rate * optimizer.settings.factor(round_)
+            np.testing.assert_allclose(moved_D, step * released_D, rtol=1e-9, atol=1e-15)
 
     @property
     def left_out(self):

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from language_models import model_on
+from language_models import ROUNDING, model_on, noted_gradients
 
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.estimation.general_preference import GeneralPreference
 from murmuration.preference.estimation.self_play import CLIP, PlayedPairs, SelfPlay
+from murmuration.preference.language import policy_fit
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.policy_fit import PolicyFit
@@ -99,20 +100,28 @@ def test_it_learns_to_write_what_is_preferred(base):
     np.testing.assert_array_equal(theta_D, again)
 
 
-def test_a_preference_without_opinion_leaves_the_policy_where_it_was(base):
+def test_a_preference_without_opinion_leaves_the_policy_where_it_was(base, monkeypatch):
+    """Its gradient is nothing but roundings. Adam would take whole steps along these."""
+
     class NoOpinion(GeneralPreference):
         def __call__(self, responses, others):
             return np.zeros(len(responses))
 
-    play = SelfPlay(iterations=2, pairs=8, fit=PolicyFit(batch=8))
-    nothing = NoOpinion.fit([("save", "spend")], np.ones(1))
-    theta_D = play(nothing, ["save?"], base, model_on(base).examples, 4)
-    # Adam takes steps of its size along whatever rounding leaves of a gradient of zero.
-    prompt = Judgements.from_rows(
-        [{"user_id": "u", "prompt": "save?", "chosen": "save", "rejected": "spend"}]
-    )
-    reward = model_on(base).examples(prompt).logits_R(torch.from_numpy(theta_D))
-    assert reward.abs().max() < 0.2
+    class Longer(GeneralPreference):
+        def __call__(self, responses, others):
+            return np.sign(np.subtract([*map(len, responses)], [*map(len, others)]))
+
+    play, lengths = SelfPlay(iterations=1, pairs=8, fit=PolicyFit(batch=8)), []
+    for kind in (NoOpinion, Longer):
+        preference = kind.fit([("save", "spend")], np.ones(1))
+        with monkeypatch.context() as patch:
+            noted = noted_gradients(patch, policy_fit)
+            play(preference, ["save?"], base, model_on(base).examples, 4)
+        lengths.append(float(noted[0].norm()))
+    # A pair's two likelihoods, of some 16 nats, are as far off as their sums' roundings are; the
+    # reward by beta = 0.5 times as much, what is squared by 1 + 1/eta = 2 times that. Where there
+    # is an opinion, what is squared is about 1.
+    assert lengths[0] < 2 * 16 * 0.5 * 2 * ROUNDING * lengths[1]
 
 
 @pytest.mark.parametrize("wrong", [{"iterations": 0}, {"pairs": -1}])
