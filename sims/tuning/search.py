@@ -235,6 +235,7 @@ def caveats_of(configs: Sequence[RunConfig]) -> frozenset[str]:
     caveats = {
         Caveat.SEEDED: seeded,
         Caveat.BATCHED_USERS: any(config.batch_users for config in configs),
+        Caveat.CHOSEN_FROM_DATA: any(config.chosen_from_data for config in configs),
         Caveat.FLOATING_POINT: any(noise.warning for noise in noises),
     }
     return frozenset(name.value for name, is_so in caveats.items() if is_so)
