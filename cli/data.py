@@ -41,20 +41,27 @@ def data(
             show_default=False,
         ),
     ] = "",
+    public: Annotated[
+        bool,
+        typer.Option(
+            "--public",
+            help="The file is public: a run need not say that its settings were chosen from it.",
+        ),
+    ] = False,
     **rows: Any,
 ) -> None:
-    """Look at judgements before a budget is spent: what they hold, what a run would make of them.
+    """Look at judgements before a budget is spent, and find the declaration that a run needs.
 
-    Everything goes to the terminal and nowhere else (--features keeps its texts' features, as a run
-    does). It is exact, and for your eyes only. It ends
-    with a `murmuration run` command.
+    All rows are looked at, which no run does. What is printed is exact, for your eyes only, and
+    kept nowhere (--features keeps its texts' features, as a run does). It ends with a `murmuration
+    run` command.
     """
     source = about_data.located(source, split, data_config) or source
     rows["columns"] = about_data.renamed(rows["columns"], rows.pop("user_column"))
     if split_users is not None or out is not None:
         print(written_split(source, split_users, out, rows["columns"], rows["format"] or ""))
         return
-    summary = look_at_data(source, epsilon=epsilon, features=features, **rows)
+    summary = look_at_data(source, epsilon=epsilon, features=features, public=public, **rows)
     console().print(summary)
     print(summary.command)  # in one piece, to be copied
 

@@ -31,8 +31,9 @@ def data(
     no_prompt: bool | None = None,
     epsilon: float | None = None,
     features: str = "",
+    public: bool = False,
 ) -> DataSummary:
-    """Look at judgements before a budget is spent: what they hold, which rows would be refused.
+    """Look at judgements before a budget is spent, and find the declaration that suits them.
 
     This is for their owner's eyes only: it is exact, and no epsilon covers it. Nothing is kept,
     but for ``features``.
@@ -57,7 +58,8 @@ def data(
         max_judgements: Most judgements of a user.
         max_characters: Most characters of a text.
         one_user_per_row: There is no column of users: each row counts as a user of its own.
-        scale: Labels that are numbers, as ``"1..5"``: what lies above the middle is up.
+        scale: Labels that are numbers, as ``"1..5"``: what lies above the middle is up; by default
+            as far as the labels go.
         positive_from: Least number of a label that is a thumb up.
         no_prompt: Pairs have no prompt; by default so if no row has one.
         epsilon: The budget that you have in mind, for which settings are advised; by default that
@@ -65,6 +67,8 @@ def data(
         features: Those that you have in mind, as of ``train``: how long they take for these texts
             on this machine is measured on a few. Found texts, and those few, are kept as a run
             keeps them.
+        public: Whether the data are public, so that settings chosen by looking at them tell
+            nothing: then the command does not say ``--chosen-from-data``.
 
     Returns:
         What the rows hold, what settings suit them, and a command that trains on them. As text it
@@ -95,7 +99,7 @@ def data(
     }
     declared = {name: value for name, value in options.items() if value is not None}
     with located_rows(source) as place:
-        summary = look_at(place, columns, declared, epsilon)
+        summary = look_at(place, columns, declared, epsilon, public)
     if features:
         summary = replace(summary, features=feature_time(features, summary.judgements))
     in_memory = not isinstance(source, str | os.PathLike)
