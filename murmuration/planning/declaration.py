@@ -57,6 +57,7 @@ _SHOWN = ("response", "answer", "output", "completion", "text", "option", "argum
 #: Of all rows: a label that fewer have is odd, and a lack that more have is no accident.
 _FEW, _MANY = 0.02, 0.05
 _MOST_STEPS = 20  # of a scale, unless it is a slider
+_LARGEST = 1e9  # of a scale
 _SLIDERS = ((0.0, 1.0), (-1.0, 1.0), (0.0, 10.0), (1.0, 10.0), (0.0, 100.0), (1.0, 100.0))
 _NEITHER = frozenset({label_text(tie) for tie in TIES} | {"neutral", "unsure", "pass", "skip"})
 
@@ -329,7 +330,8 @@ class _Tally:
     def _scale(self, kind: str, labels: Counter[str]) -> list[tuple[str, object, str]]:
         """Return the scale that labels are on, or nothing, where they are words, or name a side."""
         odd = _odd(labels)
-        numbers = sorted(float(each) for each in labels if is_number(each) and each not in odd)
+        numbers = [float(each) for each in labels if is_number(each) and each not in odd]
+        numbers = sorted(number for number in numbers if abs(number) < _LARGEST)
         if not numbers or (kind == "pairs" and not self.unread_sides):
             return []
         low, high = _range(numbers, symmetric=kind == "pairs")
@@ -337,6 +339,8 @@ class _Tally:
         if len(numbers) > _MOST_STEPS:
             shown = f"{len(numbers)} numbers from {numbers[0]:g} to {numbers[-1]:g}"
         scale = f"{low:.12g}..{high:.12g}"
+        if "e" in scale:  # so near to 0 that it is written with an exponent
+            return []
         if kind == "pairs" and low < high:
             why = (
                 f"winners are {shown}: --scale {scale}, if what lies below its middle says that "

@@ -52,7 +52,8 @@ def won(labels):
      ([-1, 0, 1], "-1..1"), ([1, 2, 3, 4, 5], "1..5"), ([2, 4, 5], "2..5"), ([1, 2], "1..2"),
      (["1", "0"], "0..1"), ([True, False], None), (["up", "down"], None), (["yes", "no"], None),
      ([n / 2 for n in range(1, 160)], "0..100"), ([1, 2, 3, 4, 5] * 20 + [55], "1..5"),
-     ([1, 0] * 60 + [2], "0..1"), ([1, 2, 3, 4, 5] * 30 + [0], "0..5")],
+     ([1, 0] * 60 + [2], "0..1"), ([1, 2, 3, 4, 5] * 30 + [0], "0..5"),
+     ([1, 2, 1e30], "1..2"), ([1e30], None), ([0.0, 1e-9], None)],
 )  # fmt: skip
 def test_the_scale_of_labels_that_are_numbers(written, labels, scale):
     declaration = find_declaration(written(rated(labels)), "", {})
