@@ -41,10 +41,10 @@ def data(
             show_default=False,
         ),
     ] = "",
-    public: Annotated[
+    data_public: Annotated[
         bool,
         typer.Option(
-            "--public",
+            "--data-public",
             help="The file is public: a run need not say that its settings were chosen from it.",
         ),
     ] = False,
@@ -61,7 +61,9 @@ def data(
     if split_users is not None or out is not None:
         print(written_split(source, split_users, out, rows["columns"], rows["format"] or ""))
         return
-    summary = look_at_data(source, epsilon=epsilon, features=features, public=public, **rows)
+    summary = look_at_data(
+        source, epsilon=epsilon, features=features, data_public=data_public, **rows
+    )
     console().print(summary)
     print(summary.command)  # in one piece, to be copied
 

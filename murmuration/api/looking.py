@@ -31,7 +31,7 @@ def data(
     no_prompt: bool | None = None,
     epsilon: float | None = None,
     features: str = "",
-    public: bool = False,
+    data_public: bool = False,
 ) -> DataSummary:
     """Look at judgements before a budget is spent, and find the declaration that suits them.
 
@@ -67,7 +67,7 @@ def data(
         features: Those that you have in mind, as of ``train``: how long they take for these texts
             on this machine is measured on a few. Found texts, and those few, are kept as a run
             keeps them.
-        public: Whether the data are public, so that settings chosen by looking at them tell
+        data_public: Whether the data are public, so that settings chosen by looking at them tell
             nothing: then the command does not say ``--chosen-from-data``.
 
     Returns:
@@ -99,7 +99,7 @@ def data(
     }
     declared = {name: value for name, value in options.items() if value is not None}
     with located_rows(source) as place:
-        summary = look_at(place, columns, declared, epsilon, public)
+        summary = look_at(place, columns, declared, epsilon, data_public)
     if features:
         summary = replace(summary, features=feature_time(features, summary.judgements))
     in_memory = not isinstance(source, str | os.PathLike)

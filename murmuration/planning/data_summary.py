@@ -32,7 +32,7 @@ _OWN = (
     "it, and do not treat anybody differently because of it. What you take from it into a run "
     "(users, labels' scale, features) becomes public with that run: its promise says so"
 )
-_CHOSEN = ", by --chosen-from-data. If the file is public already: --public."
+_CHOSEN = ", by --chosen-from-data. If the file is public already: --data-public."
 _LARGE = 0.2  # of all judgements: a user with more is named
 _BAR = 40  # characters of the longest
 _FEW = 0.05  # of all rows

@@ -59,7 +59,7 @@ def test_its_command_works(cli, crowd, here):
 
 def test_its_run_says_that_settings_were_chosen_by_looking(cli, crowd, here):
     caveat = "settings chosen by looking at the data"
-    for more, stated in (((), True), (("--public",), False)):
+    for more, stated in (((), True), (("--data-public",), False)):
         words = advised(cli("data", crowd, *more)[1])
         run = runs(cli, words)
         account = json.loads(cli("ledger", run["out"], "--json")[1])

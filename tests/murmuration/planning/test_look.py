@@ -213,3 +213,12 @@ def test_the_command_says_that_its_settings_were_chosen_from_the_data(written):
     assert "--chosen-from-data" not in str(public)
     for summary in (looked, public):
         assert str(summary).startswith("operator only: this is exact private information")
+
+
+def test_ratings_from_1_to_5_are_read_by_the_scale_that_is_found(written):
+    rows = [thumb(f"u{n}", f"text {n}", 1 + n % 5) for n in range(20)]
+    path = written(rows)
+    assert look.look_at(path, "", {}).schema.options == "--kind thumbs --scale 1..5"
+    summary = look.look_at(path, "", {"positive_from": "4", "kind": "thumbs"})
+    assert summary.judgements.y_R.mean() == pytest.approx(0.4)
+    assert summary.schema.options == "--kind thumbs --positive-from 4"
