@@ -122,7 +122,7 @@ def _marks(rows: Sequence[Mapping[str, object]], unused: Sequence[str]) -> list[
     for column in unused:
         if not _MARK.fullmatch(re.sub(r"[\s-]+", "_", column.strip().lower())):
             continue
-        cells = (row.get(column) for row in rows)
+        cells = (row[column] for row in rows if column in row)
         values = Counter("" if is_empty(cell) else label_text(cell) for cell in cells)
         if 1 < len(values) <= _MOST_MARK:
             lines.append(
