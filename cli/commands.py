@@ -22,8 +22,7 @@ COMMANDS = {
     "tune": "Choose settings privately, within one epsilon: train candidates, release the best.",
     "survey": "Ask a crowd privately what its judgements are like.",
     "data": (
-        "Look at judgements before a budget is spent: what they hold, what a run would make of "
-        "them."
+        "Look at judgements before a budget is spent, and find the declaration that a run needs."
     ),
     "score": (
         "Score responses to a prompt: the higher, the better liked. Only differences mean anything."

@@ -48,13 +48,20 @@ def data(
             show_default=False,
         ),
     ] = "",
+    data_public: Annotated[
+        bool,
+        typer.Option(
+            "--data-public",
+            help="The file is public: a run need not say that its settings were chosen from it.",
+        ),
+    ] = False,
     **rows: Any,
 ) -> None:
-    """Look at judgements before a budget is spent: what they hold, what a run would make of them.
+    """Look at judgements before a budget is spent, and find the declaration that a run needs.
 
-    Everything goes to the terminal and nowhere else (--features keeps its texts' features, as a run
-    does). It is exact, and for your eyes only. It ends
-    with a `murmuration run` command.
+    All rows are looked at, which no run does. What is printed is exact, for your eyes only, and
+    kept nowhere (--features keeps its texts' features, as a run does). It ends with a `murmuration
+    run` command.
     """
     source = about_data.located(source, split, data_config) or source
     rows["columns"] = about_data.renamed(rows["columns"], rows.pop("user_column"))
@@ -65,7 +72,9 @@ def data(
         alone = bool(rows["one_user_per_row"])
         print(written_conversion(source, convert, rows["columns"], rows["format"] or "", alone))
         return
-    summary = look_at_data(source, epsilon=epsilon, features=features, **rows)
+    summary = look_at_data(
+        source, epsilon=epsilon, features=features, data_public=data_public, **rows
+    )
     console().print(summary)
     print(summary.command)  # in one piece, to be copied
 

@@ -20,6 +20,7 @@ _SETTINGS = frozenset(
     {
         "adjacency",
         "categories",
+        "chosen_from_data",
         "columns",
         "covariates",
         "data",

@@ -56,6 +56,7 @@ def terms_of(context: RunContext, run: str, lineage: Promise) -> RunTerms:
         and bool(config.heldout)
         and context.hold_out is None,
         Caveat.ROWS_ARE_USERS: config.one_user_per_row,
+        Caveat.CHOSEN_FROM_DATA: config.chosen_from_data,
         Caveat.CLEAN_LABELS: config.as_published,
     }
     item = config.private and config.protects_items

@@ -247,6 +247,23 @@ def test_no_circle_among_modules():
     assert circles(edges) == []
 
 
+def test_no_run_looks_for_a_declaration():
+    """What a row means is declared: what looks at all rows for that is `murmuration data`'s."""
+    rooms = ("strategies", "server", "client", "sims", "preference", "privacy")
+    todo = [module for module in FILES if room_of(module) in rooms]
+    todo.append(f"{TOP}.api.training")
+    named: dict[str, set[str]] = {}
+    for each in NAMED:
+        named.setdefault(each.by, set()).add(each.what)
+    reached: set[str] = set()
+    while todo:
+        if (module := todo.pop()) not in reached:
+            reached.add(module)
+            todo.extend(named.get(module, ()))
+    hidden = f"{TOP}.planning.declaration"
+    assert hidden in named[f"{TOP}.planning.look"] and hidden not in reached
+
+
 def test_rooms_are_named_as_they_are_where_they_are_installed():
     """``import server`` finds the room in a checkout, and anything at all elsewhere."""
     wrong = [n for n in NAMED if n.what.split(".")[0] not in (TOP, "tests")]

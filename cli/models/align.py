@@ -53,6 +53,10 @@ def align(
     users: Annotated[
         int, typer.Option(help=f"{meaning('users')} Of that reward.", min=0, show_default=False)
     ] = 0,
+    chosen_from_data: Annotated[
+        bool,
+        typer.Option("--chosen-from-data", help=f"{meaning('chosen_from_data')} Of that reward."),
+    ] = False,
     limit: Annotated[int, typer.Option(help=LIMIT, min=2)] = 1000,
     prompts_public: Annotated[
         bool, typer.Option("--prompts-public", help=f"{PROMPTS_PUBLIC} Those of --sft, too.")
@@ -94,6 +98,7 @@ def align(
         delta=delta,
         features=features,
         users=users,
+        chosen_from_data=chosen_from_data,
         limit=limit,
         prompts_public=prompts_public,
         reward_privacy=reward_privacy,

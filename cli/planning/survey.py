@@ -17,6 +17,7 @@ from murmuration.strategies.settings.declaration import OUTPUT, RUNTIME
 _SETTINGS = frozenset(
     {
         "adjacency",
+        "chosen_from_data",
         "columns",
         "data",
         "delta",

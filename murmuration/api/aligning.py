@@ -31,6 +31,7 @@ def align(
     delta: float | str = 1e-5,
     features: str = "hashing",
     users: int = 0,
+    chosen_from_data: bool = False,
     limit: int = 1000,
     prompts_public: bool = False,
     reward_privacy: str = "",
@@ -92,6 +93,8 @@ def align(
         features: Its features, as of ``train``: ``"smollm2"`` for a real language model's states.
         users: Nominal, round, public number of users that it is trained on, from which the cohort
             follows; 0: as many as there are, exactly, which the reward's promise then says.
+        chosen_from_data: Whether these were chosen by looking at that data, which the reward's
+            promise then says.
         limit: Most prompts to use.
         prompts_public: Declare that prompts, also those of ``supervised``, that users saw, too,
             were public before.
@@ -155,7 +158,13 @@ def align(
         tracked(folder, report_to, run_name, resume=resume, step="step"),
     ):
         if judgements is not None:
-            how = {"epsilon": epsilon, "delta": delta, "features": features, "users": users}
+            how = {
+                "epsilon": epsilon,
+                "delta": delta,
+                "features": features,
+                "users": users,
+                "chosen_from_data": chosen_from_data,
+            }
             reward = _trained_reward(judgements, how, folder, resume, say)
         assert reward is not None
         model = Path(model_folder(reward))

@@ -32,8 +32,9 @@ def data(
     ids: str | None = None,
     epsilon: float | None = None,
     features: str = "",
+    data_public: bool = False,
 ) -> DataSummary:
-    """Look at judgements before a budget is spent: what they hold, which rows would be refused.
+    """Look at judgements before a budget is spent, and find the declaration that suits them.
 
     This is for their owner's eyes only: it is exact, and no epsilon covers it. Nothing is kept,
     but for ``features``.
@@ -58,7 +59,8 @@ def data(
         max_judgements: Most judgements of a user.
         max_characters: Most characters of a text.
         one_user_per_row: There is no column of users: each row counts as a user of its own.
-        scale: Labels that are numbers, as ``"1..5"``: what lies above the middle is up.
+        scale: Labels that are numbers, as ``"1..5"``: what lies above the middle is up; by default
+            as far as the labels go.
         positive_from: Least number of a label that is a thumb up.
         no_prompt: Rows have no prompt.
         ids: casefold, if ids that differ only in upper and lower case are one user's.
@@ -67,6 +69,8 @@ def data(
         features: Those that you have in mind, as of ``train``: how long they take for these texts
             on this machine is measured on a few. Found texts, and those few, are kept as a run
             keeps them.
+        data_public: Whether the data are public, so that settings chosen by looking at them tell
+            nothing: then the command does not say ``--chosen-from-data``.
 
     Returns:
         What the rows hold, what settings suit them, and a command that trains on them. As text it
@@ -99,7 +103,7 @@ def data(
     }
     declared = {name: value for name, value in options.items() if value is not None}
     with located_rows(source) as place:
-        summary = look_at(place, columns, declared, epsilon)
+        summary = look_at(place, columns, declared, epsilon, data_public)
         warning = warning_of(place, summary.schema.format)
     if warning:
         judgements = summary.judgements

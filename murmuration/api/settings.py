@@ -103,6 +103,10 @@ class PrivacySettings(TypedDict, total=False):
     """Declare that nobody in --population is among the people that --base, or an encoder, was
     trained on."""
 
+    chosen_from_data: bool
+    """Settings were chosen by looking at the data, as `murmuration data` does: epsilon does not
+    cover what they tell, and the promise says so."""
+
     noise: Literal["discrete", "gaussian", "distributed"]
     """discrete (exact whole numbers), gaussian (floating point), or distributed (added by the
     nodes, in shares, under masks). [default: discrete if there is no seed and OpenDP is

@@ -11,6 +11,7 @@ one. About topics that nobody had judged the encoder was better by 4 to 6 points
 from dataclasses import dataclass
 
 from murmuration.preference.data.rows import InputError
+from murmuration.strategies.settings.run import Settings
 
 #: People times epsilon below which the encoder is much better, and up to which it is better at all,
 #: about topics that people judged.
@@ -66,6 +67,11 @@ def delta_for(users: int) -> float:
     while _DELTA_SHARE * users > 10**exponent:
         exponent += 1
     return float(f"1e-{exponent}")
+
+
+def users_to_train_on(people: int) -> int:
+    """Return a round figure for the users who are trained on, others being held out."""
+    return round_figure(max(1, round((1.0 - Settings.heldout) * people)))
 
 
 def round_figure(users: int) -> int:

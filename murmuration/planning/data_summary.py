@@ -17,7 +17,7 @@ from rich.text import Text
 
 from murmuration.planning import advice, judgement_statistics
 from murmuration.planning.feature_time import FeatureTime
-from murmuration.planning.plan import plan
+from murmuration.planning.usual_noise import usual_noise
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.models import MODELS
@@ -28,10 +28,11 @@ from murmuration.strategies.settings.sampling import ROUNDS, usual_cohort
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 
 _OWN = (
-    "This is your own look at the data. No epsilon covers it: do not publish it, and do not "
-    "treat anybody differently because of it. Numbers that you take from it into a run (users, "
-    "group size, features) become public with that run: round them."
+    "operator only: this is exact private information, and no epsilon covers it. Do not publish "
+    "it, and do not treat anybody differently because of it. What you take from it into a run "
+    "(users, labels' scale, features) becomes public with that run: its promise says so"
 )
+_CHOSEN = ", by --chosen-from-data. If the file is public already: --data-public."
 _LARGE = 0.2  # of all judgements: a user with more is named
 _BAR = 40  # characters of the longest
 _FEW = 0.05  # of all rows
@@ -44,15 +45,18 @@ class DataSummary:
 
     Attributes:
         source: where the judgements are from.
-        renamed: which columns have other names, as of ``--columns``.
+        renamed: which columns have other names, as of ``--columns``; as found, too.
         judgements: the usable rows.
-        schema: what they were read as: as declared, or the kind that most rows are of.
-        kinds: how many rows are of each kind, where none was declared.
+        schema: what they were read as: as stated, or as found in all rows.
+        kinds: how many rows are of each kind, where none was stated.
         columns: names of the columns in the first rows.
         taken: which of them was taken for which field: field → column.
         reasons: why rows would be refused (numbers and quotes left out), how often among the first
             of them, and the first example of each with its place.
+        declared: why something is declared that was not stated, a line each.
+        findings: what should be looked at before a run, a line each.
         epsilon: the budget for which settings of a run are advised.
+        public: whether the file is public, so that nothing is told by choosing settings from it.
         features: how long those take that somebody has in mind; None: which suit is advised.
     """
 
@@ -64,7 +68,10 @@ class DataSummary:
     columns: Sequence[str]
     taken: Mapping[str, str]
     reasons: Mapping[str, tuple[int, str]]
+    declared: Sequence[str] = ()
+    findings: Sequence[str] = ()
     epsilon: float = Settings.epsilon
+    public: bool = False
     features: FeatureTime | None = None
 
     def __str__(self) -> str:
@@ -78,9 +85,14 @@ class DataSummary:
         return f"<pre>{escape(str(self))}</pre>"
 
     def __rich__(self) -> Group:
-        parts: list[RenderableType] = [Text(_OWN, style="yellow")]
+        own = f"{_OWN}." if self.public else _OWN + _CHOSEN
+        parts: list[RenderableType] = [Text(own, style="yellow")]
+        look = [("Look at these", _lines(self.findings))] if self.findings else []
+        declared = [("Declared, to be checked", _lines(self.declared))] if self.declared else []
         for title, body in (
             ("What the data hold", self._contents()),
+            *declared,
+            *look,
             ("Judgements per user", self._users()),
             ("Rules that a model must beat", self._rules()),
             ("Languages", self._languages()),
@@ -104,6 +116,8 @@ class DataSummary:
             parts.append(f"--model {self.schema.kind}")
         elif self.schema.responses > 2:
             parts.append("--model plackett-luce")
+        if not self.public:
+            parts.append("--chosen-from-data")
         if self.judgements.left_out and self.few_left_out:
             parts.append("--on-bad-rows skip")
         advised = advice.features_for(users, self.epsilon).name
@@ -128,15 +142,18 @@ class DataSummary:
     @property
     def users_to_train_on(self) -> int:
         """Return a round figure for the users who would be trained on, others being held out."""
-        users = len(self.judgements.user_ids)
-        return advice.round_figure(max(1, round((1.0 - Settings.heldout) * users)))
+        return advice.users_to_train_on(len(self.judgements.user_ids))
 
     def _contents(self) -> Text:
         judgements, taken = self.judgements, self.taken
         ties = len(judgements) - int(judgement_statistics.decided(judgements).sum())
         used = [
-            field if field == column else f"{field} = {column}" for field, column in taken.items()
+            field if field == column else f"{field} = {column}"
+            for field, column in taken.items()
+            if field != "winner"
         ]
+        if "winner" in taken:
+            used.append(f"which of the two won: {taken['winner']}")
         unused = [column for column in self.columns if column not in taken.values()]
         several = self.schema.kind in ("top-1", "ranking")
         over = f", over at most {self.schema.responses} responses" if several else ""
@@ -156,7 +173,7 @@ class DataSummary:
         others = [
             f"{rows:,} as {kind}"
             for kind, rows in self.kinds.items()
-            if kind != self.schema.kind and rows
+            if kind != self.schema.kind and rows and {kind, self.schema.kind} != {"pairs", "thumbs"}
         ]
         if others:
             lines.append(
@@ -270,21 +287,13 @@ class DataSummary:
         ]
         rows = []
         for epsilon in sorted({1.0, 3.0, 8.0, self.epsilon}):
-            numbers = plan(
-                epsilon=epsilon,
-                users=users,
-                cohort=cohort,
-                rounds=ROUNDS,
-                delta=delta,
-                heldout=Settings.heldout,
-            )
-            noise = numbers["noise_multiplier"]
+            noise = usual_noise(users, epsilon)
             features = advice.features_for(users, epsilon)
             rows.append(
                 {
                     "epsilon": f"{epsilon:g}",
-                    "noise": f"{noise:.3g}",
-                    "mean": f"{noise / cohort:.3g}",
+                    "noise": f"{noise.of_sum:.3g}",
+                    "mean": f"{noise.of_average:.3g}",
                     "features": f"{features.name}: {features.why}",
                 }
             )
@@ -306,6 +315,10 @@ class DataSummary:
             "--optimize it finds a group size for a compute budget."
         )
         return Group(Text("\n".join(lines)), table_of(rows, headings), Text(below))
+
+
+def _lines(texts: Sequence[str]) -> Text:
+    return Text("\n".join(f"- {text}" for text in texts), style="yellow")
 
 
 def _percent(share: float) -> str:

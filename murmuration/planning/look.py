@@ -2,89 +2,101 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import get_args
 
 from murmuration.planning.data_summary import DataSummary
-from murmuration.preference.data.column_meanings import FIELDS, REQUIRED, layout_of, with_user
-from murmuration.preference.data.formats.registry import format_named, recognised_format
+from murmuration.planning.declaration import Declaration, find_declaration
+from murmuration.planning.findings import findings
+from murmuration.preference.data.column_meanings import SIDED, with_user
+from murmuration.preference.data.formats.registry import format_named
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import columns_of, load_data, parse_columns
-from murmuration.preference.data.rows import MOST_RESPONSES, BadRow, InputError, Kind
+from murmuration.preference.data.rows import BadRow, InputError
 from murmuration.preference.data.schema import Schema
 from murmuration.strategies.settings.run import Settings
 
+#: Fields that rows are read from, besides these, by the form of their columns.
+_ALWAYS_READ = ("user_id", "prompt", "flip_probability")
+_READ = {
+    "pair": ("chosen", "rejected", "tie", "score_chosen", "score_rejected"),
+    "sides": (*SIDED, "tie"),
+    "list": ("responses", "best", "ranking", "scores"),
+    "rating": ("completion", "label"),
+}
+
 
 def look_at(
-    source: str, columns: str, declared: Mapping[str, object], epsilon: float = Settings.epsilon
+    source: str,
+    columns: str,
+    stated: Mapping[str, object],
+    epsilon: float = Settings.epsilon,
+    public: bool = False,
 ) -> DataSummary:
-    """Read a source as `murmuration run --data` does, but set bad rows aside.
+    """Find the declaration of a source's rows, and read them by it, but set bad rows aside.
 
-    ``declared`` is what options said of the rows, by the names of ``Schema``'s fields. Where that
-    is not the format, it is recognised by the columns. Where it is not the kind, the kind that most
-    rows are of is taken, and as many responses as they have; thumbs are taken as pairs where half
-    of them or more are in one.
+    ``stated`` is what options said of the rows, by the names of ``Schema``'s fields; the rest is
+    looked for in all rows. The kind is the one that most rows are of; thumbs are taken as pairs
+    where half of them or more are in one.
 
     Raises:
         InputError: it cannot be read, or has no row that could be used.
     """
+    declaration = find_declaration(source, columns, stated)
+    judgements, schema = _read(source, declaration)
     header = columns_of(source)
-    if "format" not in declared and not {*parse_columns(columns)} - {"user_id"}:
-        declared = {"format": recognised_format(header), **declared}
-    kinds: dict[str, int] = {}
-    best: tuple[Judgements, Schema] | None = None
-    why: InputError | None = None
-    for kind in [declared["kind"]] if "kind" in declared else get_args(Kind):
+    taken = _taken(header, columns, declaration, schema)
+    unused = [column for column in header if column not in taken.values()]
+    return DataSummary(
+        source=source,
+        renamed=declaration.columns,
+        judgements=judgements,
+        schema=schema,
+        kinds={} if "kind" in stated or judgements.thumbs else declaration.kinds,
+        columns=header,
+        taken=taken,
+        reasons=_grouped(judgements.set_aside),
+        declared=declaration.reasons,
+        findings=findings(declaration, judgements, unused, epsilon),
+        epsilon=epsilon,
+        public=public,
+    )
+
+
+def _read(source: str, declaration: Declaration) -> tuple[Judgements, Schema]:
+    """Return the judgements of the kind that is declared, or that suits most rows."""
+    kinds = [str(declaration.declared.get("kind") or next(iter(declaration.kinds), "pairs"))]
+    if "kind" not in declaration.declared and kinds == ["thumbs"]:
+        kinds = ["pairs", "thumbs"]
+    for kind in kinds:
+        schema = declaration.schema(kind)
         try:
-            schema = _widest(str(kind), declared)
-            loaded = load_data("reward", source, columns, "skip", schema)
-            read = loaded.as_judgements("--task reward is not for users' texts")
-        except InputError as error:
-            why = why or error
+            loaded = load_data("reward", source, declaration.columns, "skip", schema)
+        except InputError:
+            if kind == kinds[-1]:
+                raise
             continue
-        if not read.thumbs:
-            kinds[str(kind)] = len(read)
-        if best is None or _used(read) > _used(best[0]):
-            best = read, schema
-        if not read.left_out and 2 * read.thumbs_alone <= read.thumbs:
-            break
-    if best is None:
-        raise why or InputError(f"{source}: no judgements")
-    judgements, schema = best
-    if schema.kind in ("top-1", "ranking") and "responses" not in declared:
-        most = max(map(len, judgements.responses))
-        schema = _schema(schema.kind, {**declared, "responses": max(2, most)})
-    taken = _taken(header, columns, schema.format)
-    reasons = _grouped(judgements.set_aside)
-    return DataSummary(source, columns, judgements, schema, kinds, header, taken, reasons, epsilon)
+        read = loaded.as_judgements("--task reward is not for users' texts")
+        if kind == kinds[-1] or 2 * read.thumbs_alone <= read.thumbs:
+            return read, schema
+    raise AssertionError("a kind was read or refused")
 
 
-def _taken(header: Sequence[str], columns: str, format: str) -> dict[str, str]:
-    """Return which column was taken for which field; of a format all that it reads."""
-    taken = {field: field for field in FIELDS} | parse_columns(columns)
-    names = {field: field for field in REQUIRED} | parse_columns(columns)
-    with suppress(BadRow):  # several columns may be the user's: every row was refused by that
-        if format:
-            read = format_named(format).columns
-            taken = with_user(header, names) | {each: each for each in header if each in read}
-        else:
-            taken |= layout_of(header, names).columns
-    return {field: column for field, column in taken.items() if column in header}
-
-
-def _used(judgements: Judgements) -> int:
-    """Return how many rows are judgements, or thumbs in a pair."""
-    return judgements.thumbs - judgements.thumbs_alone if judgements.thumbs else len(judgements)
-
-
-def _schema(kind: str, declared: Mapping[str, object]) -> Schema:
-    return Schema(**{**declared, "kind": kind})  # type: ignore[arg-type]
-
-
-def _widest(kind: str, declared: Mapping[str, object]) -> Schema:
-    """As declared; where the number of responses is not, the most that there may be."""
-    if kind in ("top-1", "ranking") and "responses" not in declared:
-        return _schema(kind, {**declared, "responses": MOST_RESPONSES})
-    return _schema(kind, declared)
+def _taken(
+    header: Sequence[str], columns: str, declaration: Declaration, schema: Schema
+) -> dict[str, str]:
+    """Return which column is read for which field; of a format all that it reads."""
+    result: dict[str, str] = {}
+    if schema.format:
+        user = parse_columns(columns).get("user_id", "user_id")
+        with suppress(BadRow):  # several columns may be the user's: every row was refused by that
+            result = with_user(header, {"user_id": user})
+        read = format_named(schema.format).columns
+        result |= {each: each for each in header if each in read and each not in result.values()}
+    else:
+        layouts = {id(layout): layout for layout in declaration.layouts if layout is not None}
+        for layout in layouts.values():
+            for each in (*_ALWAYS_READ, *_READ[layout.form]):
+                result.setdefault(each, layout.columns.get(each, each))
+    return {each: column for each, column in result.items() if column in header}
 
 
 def _grouped(reasons: Sequence[str]) -> dict[str, tuple[int, str]]:

@@ -67,6 +67,7 @@ class Caveat(StrEnum):
     FLOATING_POINT = "floating-point noise"
     EXACT_HELD_OUT = "exact held-out figure"
     ROWS_ARE_USERS = "each row counted as a user"
+    CHOSEN_FROM_DATA = "settings chosen by looking at the data"
     CLEAN_LABELS = "labels were read before they were randomized"
     LEDGER_LOST = "a ledger was lost"
     DECLARED_PUBLIC = "declared public"
@@ -116,6 +117,10 @@ _CAVEATS = {
     Caveat.ROWS_ARE_USERS: (
         "EACH ROW COUNTED AS A USER OF ITS OWN (--one-user-per-row): single rows are protected, "
         "not people. Whoever gave k of them has spent up to k times epsilon together."
+    ),
+    Caveat.CHOSEN_FROM_DATA: (
+        "Settings were chosen by looking at the data (--chosen-from-data): what they tell of them, "
+        "as how many users there are or what labels mean, is not part of epsilon."
     ),
     Caveat.CLEAN_LABELS: (
         "AS PUBLISHED: trained on the responses that were chosen, and on no others, so the model "

@@ -74,6 +74,12 @@ class PrivacyConfig:
         "trained on.",
         panel=PROMISE,
     )
+    chosen_from_data: bool = setting(
+        False,
+        "Settings were chosen by looking at the data, as `murmuration data` does: epsilon does not "
+        "cover what they tell, and the promise says so.",
+        panel=PROMISE,
+    )
     noise: str = setting(
         "",
         "discrete (exact whole numbers), gaussian (floating point), or distributed (added by the "

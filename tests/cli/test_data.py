@@ -38,7 +38,8 @@ def test_a_look_is_only_a_look(cli, crowd, here):
     code, out, lines = cli("data", crowd)
     assert (code, lines) == (0, []) and not list(here.iterdir())
     flat = " ".join(out.split())
-    for expected in ("No epsilon covers it", "by 50 users", "kind: pairs", "columns used: user_id",
+    for expected in ("operator only: this is exact", "no epsilon covers it", "by 50 users",
+                     "kind: pairs", "columns used: user_id",
                      "guessing 50.0 %", "length baseline: the longer response", "Latin 100.0 %",
                      "no row", "users: 40 to train on", "delta: 1e-05"):  # fmt: skip
         assert expected in flat, expected
@@ -54,6 +55,15 @@ def test_its_command_works(cli, crowd, here):
     assert result["users"] == 40 and result["epsilon"] <= 2 and result["epsilon_target"] == 2
     again = advised(cli("data", crowd)[1])
     assert again[again.index("--out") + 1] != words[words.index("--out") + 1]  # which is taken
+
+
+def test_its_run_says_that_settings_were_chosen_by_looking(cli, crowd, here):
+    caveat = "settings chosen by looking at the data"
+    for more, stated in (((), True), (("--data-public",), False)):
+        words = advised(cli("data", crowd, *more)[1])
+        run = runs(cli, words)
+        account = json.loads(cli("ledger", run["out"], "--json")[1])
+        assert (caveat in account["caveats"]) is stated
 
 
 def test_its_command_works_for_several_responses(cli, crowd_of_four):

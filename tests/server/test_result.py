@@ -1,9 +1,13 @@
 """What a finished run says of itself: losses, and what must be known of labels."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from local_runs import run
 
+from murmuration.privacy.promise import ReleasedRun
 from murmuration.server.evaluation import HeldOut
 from murmuration.server.result import _loss, as_published
 from murmuration.strategies.config import RunConfig
@@ -42,3 +46,13 @@ def test_who_learns_from_chosen_responses_is_warned():
     assert "before its coins protect them" in private
     assert "epsilon" not in open_
     assert "Nothing protects these labels" in open_
+
+
+@pytest.mark.settings(users=40, rounds=2, cohort=10)
+@pytest.mark.parametrize("chosen", [True, False])
+def test_settings_that_were_chosen_by_looking_at_the_data_are_a_caveat(config, chosen):
+    name = "settings chosen by looking at the data"
+    config = replace(config, chosen_from_data=chosen)
+    said = [text for text in run(config)["warnings"] if "--chosen-from-data" in text]
+    assert (name in ReleasedRun.read(Path(config.out, "ledger.jsonl")).terms.caveats) is chosen
+    assert len(said) == chosen

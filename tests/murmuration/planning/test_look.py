@@ -67,7 +67,7 @@ def test_what_is_declared_is_not_guessed(written):
     path = written(rows)
     found = look.look_at(path, "", {"kind": "top-1", "responses": 5})
     assert (found.schema.kind, found.schema.responses) == ("top-1", 5)
-    assert look.look_at(path, "", {"kind": "pairs"}).kinds == {"pairs": 1}
+    assert look.look_at(path, "", {"kind": "pairs"}).kinds == {}
     with pytest.raises(InputError, match="all 2 rows are bad"):
         look.look_at(path, "", {"kind": "ranking"})
 
@@ -170,12 +170,16 @@ def test_ranks_are_shown_as_used_whatever_their_column_is_called(written, column
 
 def test_two_sides_and_who_won_are_shown_as_used(written):
     row = {"user_id": "a", "prompt": "p", "answer_1": "x", "answer_2": "y", "choice": 2}
-    taken = look.look_at(written([row]), "", {}).taken
+    looked = look.look_at(written([row]), "", {})
+    taken = looked.taken
     assert (taken["response_a"], taken["response_b"], taken["winner"]) == (
         "answer_1",
         "answer_2",
         "choice",
     )
+    assert not {"chosen", "rejected"} & {*taken}
+    columns = "response_a = answer_1, response_b = answer_2, which of the two won: choice"
+    assert columns in " ".join(str(looked).split())
 
 
 def test_english_is_not_taken_for_portuguese():
@@ -200,3 +204,21 @@ def test_a_summary_is_a_line_and_in_a_notebook_its_escaped_text(written):
     assert "2 judgements by 2 users" in shown
     assert "<i>" not in shown
     assert "<b>" not in shown
+
+
+def test_the_command_says_that_its_settings_were_chosen_from_the_data(written):
+    path = written([pair("a", "x", "y")])
+    looked, public = look.look_at(path, "", {}), look.look_at(path, "", {}, public=True)
+    assert "--chosen-from-data" in looked.command and "--chosen-from-data" in str(looked)
+    assert "--chosen-from-data" not in str(public)
+    for summary in (looked, public):
+        assert str(summary).startswith("operator only: this is exact private information")
+
+
+def test_ratings_from_1_to_5_are_read_by_the_scale_that_is_found(written):
+    rows = [thumb(f"u{n}", f"text {n}", 1 + n % 5) for n in range(20)]
+    path = written(rows)
+    assert look.look_at(path, "", {}).schema.options == "--kind thumbs --scale 1..5"
+    summary = look.look_at(path, "", {"positive_from": "4", "kind": "thumbs"})
+    assert summary.judgements.y_R.mean() == pytest.approx(0.4)
+    assert summary.schema.options == "--kind thumbs --positive-from 4"

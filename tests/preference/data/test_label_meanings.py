@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from murmuration.planning.look import look_at
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.rows import InputError
@@ -199,13 +198,6 @@ def written(tmp_path, rows):
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return str(path)
-
-
-def test_a_look_stops_at_what_it_does_not_understand(tmp_path):
-    path = written(tmp_path, rated([1, 2, 3, 4, 5] * 20))
-    summary = look_at(path, "", {"positive_from": "4", "kind": "thumbs"})
-    assert summary.judgements.y_R.mean() == pytest.approx(0.4)
-    assert summary.schema.options == "--kind thumbs --positive-from 4"
 
 
 UNPROMPTED = {"user_id": "a", "chosen": "Cats sleep.", "rejected": "Dogs bark."}

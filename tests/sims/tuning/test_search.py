@@ -75,6 +75,8 @@ def test_caveats_are_those_of_any_point_of_the_grid():
     assert caveats_of([plain, together]) == {Caveat.BATCHED_USERS.value}
     large = replace(plain, features="hashing:262144")  # too many for noise on a grid
     assert caveats_of([large, plain]) == {Caveat.FLOATING_POINT.value}
+    chosen = replace(plain, chosen_from_data=True)
+    assert caveats_of([plain, chosen]) == {Caveat.CHOSEN_FROM_DATA.value}
     assert caveats_of([replace(large, seed=3), plain]) == {Caveat.SEEDED.value}
 
 

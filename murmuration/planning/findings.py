@@ -1,0 +1,151 @@
+"""What is ordinary in messy files, found in all rows: exact, for the operator alone."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+from murmuration.planning import advice
+from murmuration.planning.declaration import Declaration
+from murmuration.planning.usual_noise import usual_noise
+from murmuration.preference.data.cells import is_empty, label_text, shortened
+from murmuration.preference.data.judgements import Judgements
+from murmuration.reporting.figures import counted
+
+_FEW_PEOPLE = 100
+_OFTEN = 0.01  # of all judgements: an answer to several prompts that more have
+_LEAST = 5  # times
+_PROMPTS = 3
+_MARK = re.compile(
+    r"(is|was|has)_.+|.*(delet|remov|reject|hidden|flag|discard|spam|banned|moderat|exclu|invalid"
+    r"|duplicate|draft|skip|ignor).*|status|state|valid|active|test"
+)
+_MOST_VALUES = 4  # of a mark that are shown
+_MOST_MARK = 12  # values: with more it is no mark
+
+
+def findings(
+    declaration: Declaration, judgements: Judgements, unused: Sequence[str], epsilon: float
+) -> tuple[str, ...]:
+    """Return a line for each thing that should be looked at before a run, with its counts."""
+    lines = [
+        *_ids(declaration),
+        *_repeated(declaration.rows),
+        *_frequent(judgements),
+        *_odd_labels(declaration),
+        *_mixed(declaration.kinds),
+        *_marks(declaration.raw, unused),
+        *_few_people(len(judgements.user_ids), epsilon),
+    ]
+    return tuple(lines)
+
+
+def _ids(declaration: Declaration) -> list[str]:
+    written = set[str]()
+    for row, layout in zip(declaration.rows, declaration.layouts, strict=True):
+        cell = row.get(layout.columns.get("user_id", "user_id")) if layout is not None else None
+        if isinstance(cell, str) and cell.strip():
+            # Blanks around an id, and how accents are written, make no other user.
+            written.add(unicodedata.normalize("NFC", cell.strip()))
+    alike: dict[str, list[str]] = {}
+    for name in sorted(written):
+        plain = unicodedata.normalize("NFKC", name).casefold()
+        alike.setdefault(" ".join(plain.split()), []).append(name)
+    several = [names for names in alike.values() if len(names) > 1]
+    if not several:
+        return []
+    shown = " and ".join(repr(shortened(name, 40)) for name in several[0][:2])
+    return [
+        f"ids that differ only in case, spaces or Unicode form: {len(written):,} ids are "
+        f"{len(alike):,} without that, as {shown}: if these are the same people, --ids casefold "
+        "counts them once; otherwise such a person is protected half as much"
+    ]
+
+
+def _repeated(rows: Sequence[Mapping[str, object]]) -> list[str]:
+    seen = Counter(hash(repr(sorted(row.items(), key=str))) for row in rows)
+    again = sum(seen.values()) - len(seen)
+    if not again:
+        return []
+    return [
+        f"duplicates: {again:,} of {counted(len(rows), 'row')} say exactly what an earlier row "
+        "says; a run counts them again: take them out, unless people judged twice"
+    ]
+
+
+def _frequent(judgements: Judgements) -> list[str]:
+    times, prompts = Counter[str](), dict[str, set[str]]()
+    for prompt, shown in zip(judgements.prompts, judgements.responses, strict=True):
+        for text in {*shown}:
+            times[text] += 1
+            if len(first := prompts.setdefault(text, set())) < _PROMPTS:
+                first.add(prompt)
+    most = max(_LEAST, _OFTEN * len(judgements))
+    often = [
+        (text, count)
+        for text, count in times.most_common(20)
+        if count >= most and len(prompts[text]) >= _PROMPTS
+    ]
+    typical = sorted(times.values())[len(times) // 2] if times else 0
+    often = [each for each in often if each[1] >= _LEAST * typical][:3]
+    if not often:
+        return []
+    named = ", ".join(f"{shortened(text, 40)!r} in {count:,}" for text, count in often)
+    return [
+        f"one answer to many prompts: {named} of {len(judgements):,} judgements: if nobody wrote "
+        "that, take these rows out"
+    ]
+
+
+def _odd_labels(declaration: Declaration) -> list[str]:
+    return [
+        f"odd labels of {kind}: {_values(Counter(odd))}, where nearly all rows have others: a run "
+        "leaves out, or refuses, what is not on the scale"
+        for kind, odd in declaration.odd_labels.items()
+        if odd
+    ]
+
+
+def _mixed(kinds: Mapping[str, int]) -> list[str]:
+    if not {"pairs", "thumbs"} <= {*kinds}:
+        return []
+    return [
+        f"pairs and thumbs: {kinds['pairs']:,} rows are pairs and {kinds['thumbs']:,} are single "
+        "ratings: --kind pairs reads both, and makes pairs of one user's ratings of one prompt; "
+        "--kind thumbs reads the ratings alone"
+    ]
+
+
+def _marks(rows: Sequence[Mapping[str, object]], unused: Sequence[str]) -> list[str]:
+    lines = []
+    for column in unused:
+        if not _MARK.fullmatch(re.sub(r"[\s-]+", "_", column.strip().lower())):
+            continue
+        cells = (row[column] for row in rows if column in row)
+        values = Counter("" if is_empty(cell) else label_text(cell) for cell in cells)
+        if 1 < len(values) <= _MOST_MARK:
+            lines.append(
+                f"the column {column!r} is not used, and may mark rows: {_values(values)}: take "
+                "out those that should not count"
+            )
+    return lines
+
+
+def _values(values: Counter[str]) -> str:
+    named = ((repr(value) if value else "nothing", n) for value, n in values.most_common())
+    shown = [f"{value} in {n:,}" for value, n in islice(named, _MOST_VALUES)]
+    more = len(values) - _MOST_VALUES
+    return ", ".join(shown) + (f" and {more:,} others" if more > 0 else "")
+
+
+def _few_people(people: int, epsilon: float) -> list[str]:
+    if people >= _FEW_PEOPLE:
+        return []
+    noise = usual_noise(advice.users_to_train_on(people), epsilon)
+    return [
+        f"few people: {people} users. A delta of 1 / {people} = {1 / people:.2g} would allow to "
+        f"publish one of them: stay far below. At epsilon = {epsilon:g} the noise of a round's "
+        f"average is {noise.of_average:.2g} clip norms in each coordinate, and ten times as many "
+        "people have about a tenth of it: expect to learn little"
+    ]

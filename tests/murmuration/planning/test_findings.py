@@ -1,0 +1,163 @@
+"""What is ordinary in messy files is said in a line, once, with its counts."""
+
+import csv
+import json
+
+import pytest
+
+from murmuration.planning.look import look_at
+from murmuration.planning.usual_noise import usual_noise
+
+USERS, ROWS = 120, 240
+
+
+def pair(n, **more):
+    row = {"user_id": f"u{n % USERS}", "prompt": f"Why {n}?", "chosen": f"yes {n}"}
+    return {**row, "rejected": f"no {n}", **more}
+
+
+def thumb(n, **more):
+    row = {"user_id": f"u{n % USERS}", "prompt": f"Why {n // 2}?", "completion": f"so {n}"}
+    return {**row, "label": n % 2 == 1, **more}
+
+
+def capitals():
+    emails = [f"name{n % USERS}@x.org" for n in range(ROWS)]
+    emails[3], emails[4], emails[5] = "NAME3@x.org", " name4@x.org", "Name5@x.org"
+    return [pair(n, user_id=email) for n, email in enumerate(emails)]
+
+
+def letters():
+    names = {7: "Jose\u0301", 127: "JOSE\u0301", 8: "ａ1", 128: "a1"}
+    return [pair(n, user_id=names.get(n, f"u{n % USERS}")) for n in range(ROWS)]
+
+
+def repeated():
+    rows = [pair(n) for n in range(ROWS)]
+    return rows + rows[:7]
+
+
+def deleted():
+    return [pair(n, rejected="[deleted]" if n % 20 == 0 else f"no {n}") for n in range(ROWS)]
+
+
+def few():
+    return [pair(n, user_id=f"u{n % 30}") for n in range(ROWS)]
+
+
+def mixed():
+    return [pair(n) for n in range(ROWS)] + [thumb(n) for n in range(100)]
+
+
+def marked():
+    return [pair(n, is_hidden=n % 10 == 0, status="ok" if n % 8 else "removed", tag="t")
+            for n in range(ROWS)]  # fmt: skip
+
+
+def broken():
+    rows = [pair(n, prompt="" if n in (3, 4, 5) else f"Why {n}?") for n in range(ROWS)]
+    return [*rows, "{", pair(1, user_id=None)]
+
+
+def odd_number():
+    return [thumb(n, label=55 if n == 9 else 1 + n % 5) for n in range(ROWS)]
+
+
+def odd_word():
+    return [thumb(n, label="whatever") if n == 9 else thumb(n) for n in range(ROWS)]
+
+
+def sides():
+    return [
+        {"Rater": f"u{n % USERS}", "PROMPT": f"Why {n}?", "ANSWER_A": f"a {n}",
+         "ANSWER_B": f"b {n}", "LABEL": "A" if n % 3 else "B"}
+        for n in range(ROWS)
+    ]  # fmt: skip
+
+
+FILES = {
+    capitals: ["ids that differ only in case, spaces or Unicode form: 122 ids are 120 without",
+               "--ids casefold"],
+    letters: ["ids that differ only in case, spaces or Unicode form: 122 ids are 120 without"],
+    repeated: ["duplicates: 7 of 247 rows"],
+    deleted: ["one answer to many prompts: '[deleted]' in 12 of 240 judgements"],
+    few: ["few people: 30 users. A delta of 1 / 30 = 0.033 would allow to publish one of them",
+          "the noise of a round's average is 0.92 clip norms"],
+    mixed: ["pairs and thumbs: 240 rows are pairs and 100 are single ratings: --kind pairs reads"],
+    marked: ["the column 'is_hidden' is not used, and may mark rows: 'false' in 216, 'true' in 24",
+             "the column 'status' is not used, and may mark rows: 'ok' in 210, 'removed' in 30"],
+    broken: ["5 of 242 rows", "3 like rows.jsonl:4: 'prompt' is empty", "1 like rows.jsonl:241:"],
+    odd_number: ["odd labels of thumbs: '55' in 1", "labels are 1, 2, 3, 4, 5: --scale 1..5"],
+    odd_word: ["odd labels of thumbs: 'whatever' in 1"],
+    sides: ["columns used: user_id = Rater, prompt = PROMPT, response_a = ANSWER_A, "
+            "response_b = ANSWER_B, which of the two won: LABEL"],
+}  # fmt: skip
+#: The beginnings of all findings.
+KNOWN = ("ids that", "duplicates:", "one answer", "few people", "pairs and thumbs", "the column",
+         "odd labels")  # fmt: skip
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """A function: rows in a file, CSV where they come in columns of capitals."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(rows):
+        if "LABEL" in rows[0]:
+            with (tmp_path / "rows.csv").open("w", encoding="utf-8-sig", newline="") as file:
+                writer = csv.DictWriter(file, rows[0], delimiter=";")
+                writer.writeheader()
+                writer.writerows(rows)
+            return "rows.csv"
+        lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+        (tmp_path / "rows.jsonl").write_text("\n".join(lines), encoding="utf-8")
+        return "rows.jsonl"
+
+    return write
+
+
+@pytest.mark.parametrize("rows", FILES, ids=lambda rows: rows.__name__)
+def test_each_finding_is_printed_once_and_no_other(written, rows):
+    looked = look_at(written(rows()), "", {})
+    text = " ".join(str(looked).split())
+    for expected in FILES[rows]:
+        assert text.count(expected) == 1, text
+    expected = [line for line in FILES[rows] if line.startswith(KNOWN)]
+    assert len(looked.findings) == len(expected)
+    assert all(each.startswith(KNOWN) for each in looked.findings)
+
+
+def test_a_tidy_file_has_no_findings(written):
+    looked = look_at(written([pair(n) for n in range(ROWS)]), "", {})
+    assert not looked.findings and not looked.declared
+    assert "Look at these" not in str(looked)
+
+
+@pytest.mark.parametrize("label", ["tie", "neutral", "unsure"])
+def test_a_rare_tie_is_not_odd(written, label):
+    rows = [thumb(n, label=label) if n == 9 else thumb(n) for n in range(ROWS)]
+    assert not look_at(written(rows), "", {}).findings
+
+
+def test_an_answer_that_all_items_share_is_no_finding(written):
+    """Votes on few items name each of them often."""
+    rows = [pair(n, chosen=f"item {n % 7}", rejected=f"item {n % 5 + 7}") for n in range(ROWS)]
+    assert not look_at(written(rows), "", {}).findings
+
+
+def test_marks_of_an_export_are_seen_too(written):
+    first = [{"role": "user", "content": "Tea?"}, {"role": "assistant", "content": "No."}]
+    second = [first[0], {"role": "assistant", "content": "Gladly."}]
+    rows = [
+        {"judge": f"u{n}", "model_a": "m1", "model_b": "m2", "winner": "model_a",
+         "conversation_a": first, "conversation_b": second, "flagged": n % 4 == 0, "anony": True}
+        for n in range(120)
+    ]  # fmt: skip
+    (line,) = look_at(written(rows), "", {}).findings
+    assert "'flagged'" in line and "'true' in 30" in line
+
+
+def test_ten_times_as_many_people_have_about_a_tenth_of_the_noise():
+    assert usual_noise(20, 3.0).of_average == pytest.approx(
+        10 * usual_noise(200, 3.0).of_average, rel=0.3
+    )
