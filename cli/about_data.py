@@ -40,6 +40,7 @@ MaxCharacters = Annotated[int | None, _OPTIONS["max_characters"]]
 Scale = Annotated[str | None, _OPTIONS["scale"]]
 PositiveFrom = Annotated[str | None, _OPTIONS["positive_from"]]
 NoPrompt = Annotated[bool | None, _OPTIONS["no_prompt"]]
+Ids = Annotated[str | None, _OPTIONS["ids"]]
 
 UserColumn = Annotated[
     str | None,
@@ -82,6 +83,7 @@ ROWS: Mapping[str, Any] = {
     "scale": Scale,
     "positive_from": PositiveFrom,
     "no_prompt": NoPrompt,
+    "ids": Ids,
 }
 
 

@@ -113,8 +113,9 @@ def main() -> None:
             raise
         from rich.text import Text
 
-        told = Text.assemble(("error:", "bold red"), f" {error}")
-        Terminal(stderr=True, highlight=False).print(told, soft_wrap=True)
+        exact = " (exact: for the operator alone)" if hasattr(error, "operator_only") else ""
+        line = Text.assemble(("error:", "bold red"), f" {error}", (exact, "dim"))
+        Terminal(stderr=True, highlight=False).print(line, soft_wrap=True)
         sys.exit(code)
 
 

@@ -26,7 +26,6 @@ from murmuration.client.labels.terms import check_terms, check_true_labels
 from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import Data
-from murmuration.preference.data.ratings import THUMBS_TELL
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.kinds.model import Examples
 from murmuration.preference.models import preference_model
@@ -77,8 +76,6 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
     store = host.store()
     _check_declared(store.judgements, str(request["kind"]), request["responses"])
     _check_users(store.judgements, request.get("one-user-per-row", False) is True)
-    if request["counts"]:
-        _check_public(store.judgements)
     trains = bool(request.get("trains", True))
     examples = store.examples(str(request["features"]), weights=trains)
     model = preference_model(str(request["model"]), examples.kind, examples.width)
@@ -209,13 +206,6 @@ def _check_users(data: Data, rows: bool) -> None:
             "one-user-per-row must be the same in its node-config (or for murmuration agent) and "
             "in the run"
         )
-
-
-def _check_public(data: Data) -> None:
-    """ValueError where what users were shown tells how they rated it: in a simulation only, since
-    deployed nodes make no pairs of thumbs."""
-    if data.thumbs:
-        raise ValueError(THUMBS_TELL)
 
 
 def randomized(data: Data) -> bool:

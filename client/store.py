@@ -37,6 +37,7 @@ from murmuration.preference.language.confined.tokenizer import confined
 from murmuration.preference.online import local
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.strategies.protocol.messages import UserSelection
+from murmuration.strategies.settings.run import schema_of
 
 T = TypeVar("T")
 
@@ -185,13 +186,13 @@ def _settings(context: Context) -> _Settings:
         context.node_config if deployed else context.run_config
     )
     columns, task = str(config.get("columns", "")), str(config.get("task", "reward"))
-    schema = Schema.of(config)
     if deployed:
-        return str(config["data"]), columns, "isolate", task, schema, -1, 1
+        return str(config["data"]), columns, "isolate", task, Schema.of(config), -1, 1
     if not config.get("data"):
         raise InputError("no data: name a file in node-config data=…, or pass --data in simulation")
     place, places = context.node_config["partition-id"], context.node_config["num-partitions"]
     bad_rows: OnBadRows = "skip" if config.get("on-bad-rows") == "skip" else "refuse"
+    schema = schema_of(config)
     return str(config["data"]), columns, bad_rows, task, schema, int(place), int(places)
 
 

@@ -16,7 +16,6 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.ledger_lines import draw_of
 from murmuration.privacy.accounting.second_opinion import SecondOpinion
 from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit, caveat_sentences
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Disclosure, Public, Shown
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.privacy.promise import Promise, delta_text
@@ -51,9 +50,7 @@ def terms_of(context: RunContext, run: str, lineage: Promise) -> RunTerms:
         Caveat.SEEDED: context.source.seeded,
         Caveat.BATCHED_USERS: config.batch_users,
         Caveat.LARGE_DELTA: config.delta >= 1 / context.users,
-        # Where one is chosen, the number decides nothing.
-        Caveat.EXACT_USERS: config.adjacency == Adjacency.ADD_REMOVE
-        and not (config.users or context.strategy.chooses),
+        Caveat.EXACT_USERS: config.exact_users,
         Caveat.FLOATING_POINT: bool(context.noise.warning),
         Caveat.EXACT_HELD_OUT: not config.test
         and bool(config.heldout)

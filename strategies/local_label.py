@@ -188,7 +188,7 @@ class Told:
                 for given, best in zip(shown, answers, strict=True)
             ],
             y_R=np.ones(len(rows), dtype=np.float32),
-            channel=LabelChannel("randomized-response", float(self.flips_N.max(initial=0.0))),
+            channel=LabelChannel("randomized-response", 1.0 - 1.0 / items.schema.responses),
             kind=items.schema.kind,
             most_responses=items.schema.responses,
             flip_R=self.flips_N,

@@ -23,6 +23,7 @@ _SETTINGS = frozenset(
         "delta",
         "epsilon",
         "format",
+        "ids",
         "kind",
         "no_prompt",
         "noise",

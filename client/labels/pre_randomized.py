@@ -82,10 +82,11 @@ def _epsilon(judgements: Judgements, rows: list[int], promise: LabelPromise) -> 
             f"a user here told {len(rows)} labels, more than the cap of {promise.cap} allows: ask "
             "without --label-cap, or with that many"
         )
-    common, flip_R = judgements.channel.flip_probability, judgements.flip_R
+    flip_R = judgements.flip_R
+    assert flip_R is not None  # these are randomized
     result = []
     for row in rows:
-        p = common if flip_R is None else float(flip_R[row])
+        p = float(flip_R[row])
         if not p > 0:
             raise InputError(
                 "some labels have flip probability 0: they were not randomized, and are not told"

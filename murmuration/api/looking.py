@@ -29,6 +29,7 @@ def data(
     scale: str | None = None,
     positive_from: str | None = None,
     no_prompt: bool | None = None,
+    ids: str | None = None,
     epsilon: float | None = None,
     features: str = "",
     data_public: bool = False,
@@ -61,7 +62,8 @@ def data(
         scale: Labels that are numbers, as ``"1..5"``: what lies above the middle is up; by default
             as far as the labels go.
         positive_from: Least number of a label that is a thumb up.
-        no_prompt: Pairs have no prompt; by default so if no row has one.
+        no_prompt: Rows have no prompt.
+        ids: casefold, if ids that differ only in upper and lower case are one user's.
         epsilon: The budget that you have in mind, for which settings are advised; by default that
             of ``train``.
         features: Those that you have in mind, as of ``train``: how long they take for these texts
@@ -96,6 +98,7 @@ def data(
         "scale": scale,
         "positive_from": positive_from,
         "no_prompt": no_prompt,
+        "ids": ids,
     }
     declared = {name: value for name, value in options.items() if value is not None}
     with located_rows(source) as place:

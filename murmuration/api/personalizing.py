@@ -118,6 +118,7 @@ def personalize(
     scale: str | None = None,
     positive_from: str | None = None,
     no_prompt: bool | None = None,
+    ids: str | None = None,
 ) -> Personalized:
     """Measure what users gain by rewards of their own, made of a trained model, with noise.
 
@@ -145,7 +146,7 @@ def personalize(
         columns: As of ``train``.
         format: As of ``train``.
         on_bad_rows: refuse the data, or skip the rows.
-        max_judgements, max_characters, scale, positive_from, no_prompt: As of ``train``.
+        max_judgements, max_characters, scale, positive_from, no_prompt, ids: As of ``train``.
 
     Returns:
         The figures.
@@ -184,6 +185,7 @@ def personalize(
         "scale": scale,
         "positive-from": positive_from,
         "no-prompt": no_prompt,
+        "ids": ids,
     }
     schema = Schema.of({name: value for name, value in options.items() if value is not None})
     with located_rows(data) as source:

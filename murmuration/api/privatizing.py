@@ -126,6 +126,7 @@ def privatize(
     scale: str | None = None,
     positive_from: str | None = None,
     no_prompt: bool | None = None,
+    ids: str | None = None,
 ) -> PrivatizedLabels:
     """Randomize the labels of judgements, once and for all, and record how likely each is false.
 
@@ -158,7 +159,7 @@ def privatize(
         max_judgements: As of ``train``.
         max_characters: As of ``train``.
         one_user_per_row: As of ``train``.
-        scale, positive_from, no_prompt: As of ``train``.
+        scale, positive_from, no_prompt, ids: As of ``train``.
 
     Returns:
         What was written.
@@ -171,7 +172,6 @@ def privatize(
 
     from murmuration.client.labels.memory import LabelState
     from murmuration.client.store import load_judged
-    from murmuration.preference.data.ratings import THUMBS_TELL
     from murmuration.preference.data.schema import Schema
     from murmuration.preference.data.sources import absolute
     from murmuration.privacy.mechanisms.randomized_response import LabelPromise
@@ -196,12 +196,12 @@ def privatize(
         "scale": scale,
         "positive-from": positive_from,
         "no-prompt": no_prompt,
+        "ids": ids,
+        "pair-thumbs": False,  # which pairs there are would tell what the ratings were
     }
     schema = Schema.of({name: value for name, value in options.items() if value is not None})
     with located_rows(data) as source:
         judgements = load_judged(absolute(source), columns, on_bad_rows, schema)
-        if judgements.thumbs:
-            raise InputError(f"{source}: {THUMBS_TELL}")
         try:
             answer = LabelState(memory).answer(judgements, promise, Randomness(None))
         except InputError:

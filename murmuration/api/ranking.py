@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from murmuration.api.rows import Source
 from murmuration.api.training import train
-from murmuration.preference.data.label_meanings import NO_PROMPT
 from murmuration.preference.data.loading import placed_rows
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.rows import NO_PROMPT, InputError
 from murmuration.preference.features.items import clean_name, read_names
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.privacy import is_zero
@@ -162,8 +161,9 @@ def rank(
 
     Args:
         data: Votes: judgements, as of ``train``, whose responses are names of items. Votes between
-            models are recognised by their columns model_a and model_b. Without data and items the
-            embedded arena.
+            models are recognised by the columns model_a and model_b of a table; where each row
+            names its own (JSON), by ``format="arena-models"``. Without data and items the embedded
+            arena.
         items: What is voted on, a public list: names, a file with one a line, or a ``.json`` file.
             Of a Polis conversation (``format="polis"``) its statements, where nothing else is said.
         by: The column that says the category of a vote, with ``categories``: a board for each.
@@ -475,13 +475,13 @@ def _check_categories(by: str | None, categories: object) -> None:
 def _read_as(data: Source, by: str | None, given: dict[str, Any]) -> None:
     """Add to settings how votes are read: votes between models, and which column is the
     category."""
-    from murmuration.preference.data.loading import columns_of, parse_columns
+    from murmuration.preference.data.loading import parse_columns
 
     named = parse_columns(str(given.get("columns") or ""))
     fields = {*named} - {"user_id", "prompt"}
     located = isinstance(data, str | os.PathLike)
     if located and not given.get("format") and not fields:
-        there = columns_of(os.fspath(data))
+        there = _columns_of_all(os.fspath(data))
         if {*_MODELS} <= {*there} and by and "winner" in there:
             named |= _MODEL_COLUMNS
         elif {*_MODELS} <= {*there} or {"model_a_name", "model_b_name"} <= {*there}:
@@ -491,3 +491,20 @@ def _read_as(data: Source, by: str | None, given: dict[str, Any]) -> None:
         given["no_prompt"] = False
     if named:
         given["columns"] = ",".join(f"{field}={column}" for field, column in named.items())
+
+
+def _columns_of_all(source: str) -> list[str]:
+    """Return the columns that all rows have by the head of a table; none where each row names its
+    own, by which one voter would say what others' rows are.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    from murmuration.preference.data.loading import columns_of
+    from murmuration.preference.data.sources import files_named
+
+    files = files_named(source, isolate=False)
+    tables = {".csv", ".parquet", ".arrow"}
+    if ":" in source if files is None else not {file.kind for file in files} <= tables:
+        return []  # a function's rows, or JSON
+    return columns_of(source)

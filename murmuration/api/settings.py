@@ -46,13 +46,16 @@ class DataSettings(TypedDict, total=False):
     scale: str
     """Labels that are numbers, as LOW..HIGH: thumbs are up above the middle (1..5), and of two
     responses the first won below it (-3..3). HIGH..LOW where the lowest is the best. [default:
-    recognised from all labels]"""
+    labels are words, and numbers are bad rows]"""
 
     positive_from: str
     """Least number of a label that is a thumb up, as 4 of 1 to 5."""
 
     no_prompt: bool
-    """There are no prompts. [default: recognised where no row has one; not at nodes]"""
+    """Rows without a prompt have none. [default: it is what their texts share in front]"""
+
+    ids: str
+    """casefold: ids that differ only in upper and lower case are one user's."""
 
     covariates: str
     """What a board holds alike, comma-separated: of each the columns NAME_a and NAME_b, or

@@ -64,6 +64,7 @@ def plan(
     scale: str | None = None,
     positive_from: str | None = None,
     no_prompt: bool | None = None,
+    ids: str | None = None,
     batch_users: bool = False,
     survey: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
@@ -116,7 +117,7 @@ def plan(
             gradients are; by default a synthetic population.
         features, columns, one_user_per_row, kind, responses: With ``optimize``, of ``public``, as
             in ``train``.
-        max_judgements, max_characters, format, scale, positive_from, no_prompt: As these.
+        max_judgements, max_characters, format, scale, positive_from, no_prompt, ids: As these.
         batch_users: As in ``train``; does not change epsilon.
         survey: Folder of a ``survey``, from which ``users`` is taken and, for els and group, the
             group size, where they are not given.
@@ -253,6 +254,7 @@ def plan(
             "scale": scale,
             "positive-from": positive_from,
             "no-prompt": no_prompt,
+            "ids": ids,
         }
         declared = {name: value for name, value in about_rows.items() if value is not None}
         if optimize and sampling != "poisson":

@@ -73,7 +73,7 @@ def tune(
 
     Raises:
         InputError: a setting, grid or data that cannot be used.
-        CandidateFailed: a candidate came to nothing; nothing was released.
+        CandidateFailed: every candidate came to nothing; nothing was released.
     """
     quiet_libraries()
     from murmuration.api.config import run_folder

@@ -23,7 +23,7 @@ import math
 import os
 import re
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from functools import lru_cache
 from numbers import Integral, Real
 
@@ -35,34 +35,9 @@ from murmuration.preference.data.errors import BadRow as BadRow
 
 #: What says that neither of two responses won.
 TIES = ("tie", "tie (bothbad)", "both", "bothbad", "both_bad", "neither")
-#: What labels stand for: 1 for a response that was liked, or for the first of two, 0 for the other
-#: way, 0.5 for neither.
-Scale = Mapping[str, float]
-_NEITHER = {"neutral": 0.5, "unsure": 0.5, "neither": 0.5, "pass": 0.5}
-THUMBS: tuple[Scale, ...] = (
-    {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0},
-    {"1": 1.0, "-1": 0.0},
-    *(
-        {liked: 1.0, disliked: 0.0} | _NEITHER
-        for liked, disliked in (
-            ("up", "down"),
-            ("thumbs up", "thumbs down"),
-            ("👍", "👎"),
-            ("like", "dislike"),
-            ("liked", "disliked"),
-            ("good", "bad"),
-            ("positive", "negative"),
-            ("yes", "no"),
-            ("agree", "disagree"),
-        )
-    ),
-)
-WINNING_SIDES: tuple[Scale, ...] = tuple(
-    {first: 1.0, second: 0.0} | {tie.replace("_", " "): 0.5 for tie in TIES}
-    for first, second in (("left", "right"), ("first", "second"), ("a", "b"))
-)
 #: Characters of an id.
 MOST_CHARACTERS = 1_000
+_WHOLE = re.compile(r"(-?\d+)\.0+")  # what was a whole number among others that were none
 _ASCII = re.compile(r"[!-~]+(?: [!-~]+)*")
 _NICKNAME = get_profile("NicknameCasePreserved")
 #: Symbols that are drawn as nothing: braille blank, a note without a head, a filler, an object;
@@ -144,15 +119,6 @@ def label_text(value: object) -> str:
 def is_number(label: str) -> bool:
     """Return whether a label, in the spelling of ``label_text``, is a number."""
     return math.isfinite(number_cell(label))
-
-
-def recognised(labels: Collection[str], known: Sequence[Scale]) -> Scale | None:
-    """Return the scale of all these labels, the first that has them all; None if there is none.
-
-    A scale is recognised whole or not at all: ratings from 1 to 5 hold a "1", and so do thumbs of 1
-    and 0; read in part, the worst would pass for the best.
-    """
-    return next((scale for scale in known if scale.keys() >= {*labels}), None)
 
 
 def score_cell(value: object, column: str) -> float | None:
@@ -303,7 +269,8 @@ def _whole(value: object) -> int | None:
 def user_cell(value: object, column: str) -> str:
     """Return a user's id as text, without blanks around it and in composed form (NFC).
 
-    Numbers become ids by their value: 7 and 7.0 are the user `7`.
+    Numbers become ids by their value, also those that text spells so: 7, 7.0 and "7.0" are the
+    user `7`. Of a number with more digits than a float holds, the last are lost: it names nobody.
 
     Raises:
         BadRow: it is none, or may look like another.
@@ -314,8 +281,15 @@ def user_cell(value: object, column: str) -> str:
         number = float(value)
         if not math.isfinite(number):
             raise BadRow(f"{column!r} is {number}, which is no user id")
+        if abs(number) >= 2.0**53:
+            raise BadRow(
+                f"{column!r} is {number:g}, a number so large that it has lost its last digits: "
+                "write ids as text"
+            )
         return str(int(number)) if number.is_integer() else repr(number)
     name = text_cell(value, column).strip()
+    if whole := _WHOLE.fullmatch(name):
+        return user_cell(float(name) if len(name) > 17 else int(whole[1]), column)
     if _ASCII.fullmatch(name) and len(name) <= MOST_CHARACTERS:
         return name
     if len(name) > MOST_CHARACTERS:
@@ -442,7 +416,7 @@ def rated_exchange(row: Mapping[str, object], column: str, prompt: str | None) -
     if prompt is None:
         raise BadRow(
             f"no column 'prompt', and {column!r} is no conversation that holds the prompt. Name a "
-            "column with --columns prompt=NAME"
+            "column with --columns prompt=NAME, or pass --no-prompt where rows have none"
         )
     return prompt_cell(row[prompt], prompt), response_cell(row[column], column)
 
@@ -482,7 +456,8 @@ def shared_words(chosen: str, rejected: str, pair: tuple[str, str]) -> tuple[str
     if chosen == rejected or not shared[:cut].strip():
         raise BadRow(
             f"no column 'prompt', and {pair[0]!r} and {pair[1]!r} do not begin with a text that "
-            "both share and that could be the prompt. Name a column with --columns prompt=NAME"
+            "both share and that could be the prompt. Name a column with --columns prompt=NAME, or "
+            "pass --no-prompt where rows have none"
         )
     first, second = (
         text_cell(text[cut:], column) for text, column in zip((chosen, rejected), pair, strict=True)

@@ -10,6 +10,7 @@ between models, what annotation tools write. The two sides are told by the ends 
 names (`a` and `b`, `0` and `1`, `1` and `2`).
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -189,6 +190,35 @@ def _layout(present: tuple[str, ...], stated: tuple[tuple[str, str], ...]) -> La
         maybe_prompted=not prompted and any(column in present for column in PROMPT_COLUMNS),
         notes=tuple(notes),
     )
+
+
+def top_of(column: str) -> str:
+    """Return the column of a row in which a named one stands: `user` of `user.id`."""
+    return str(column).partition(".")[0]
+
+
+def with_nested(row: Mapping[str, object], names: Mapping[str, str]) -> Mapping[str, object]:
+    """Return a row with the cells that are named by where they stand inside of others: `user.id`,
+    `candidates.0.content`. What is not there holds nothing."""
+    nested = {column for column in names.values() if "." in column and column not in row}
+    return {**row, **{column: _inner(row, column) for column in nested}}
+
+
+def _inner(cell: object, name: str) -> object:
+    """Return what stands there; None where nothing does."""
+    for part in name.split("."):
+        if isinstance(cell, str):  # as CSV holds what is nested
+            try:
+                cell = json.loads(cell)
+            except (ValueError, RecursionError):
+                return None
+        if isinstance(cell, Mapping):
+            cell = cell.get(part)
+        elif isinstance(cell, Sequence) and not isinstance(cell, str) and part.isdecimal():
+            cell = cell[int(part)] if int(part) < len(cell) else None
+        else:
+            return None
+    return cell
 
 
 def with_user(present: Iterable[str], names: Mapping[str, str]) -> dict[str, str]:

@@ -40,7 +40,7 @@ class FileBudget:
 
     Attributes:
         expansion: bytes that each byte may become; what people write packs to a tenth at best.
-        least_bytes: bytes that any file may become.
+        least_bytes: bytes that any file may become; of Parquet any row group.
         row_bytes: what each row counts for, besides what it holds: so rows are limited, too.
         line_bytes: of one row; a judgement over 64 responses of 100,000 characters may have them.
         parts: numbers, texts and lists in one row.
@@ -93,7 +93,12 @@ class ColumnarReader:
         self._end()
 
     def rows(
-        self, file: IO[bytes], kind: str, packed: bool, wanted: Collection[str]
+        self,
+        file: IO[bytes],
+        kind: str,
+        packed: bool,
+        wanted: Collection[str],
+        users: Collection[str] = (),
     ) -> Iterator[tuple[int, Mapping[str, object] | BadRow]]:
         """Yield the rows of an open file, counted from 1, with all columns: the ``wanted`` hold
         what is there, and others None.
@@ -103,21 +108,28 @@ class ColumnarReader:
             kind: ``.parquet`` or ``.arrow``.
             packed: whether it is packed with gzip.
             wanted: names of columns that are decoded.
+            users: those of them that may say whose a row is: of a row group that cannot be read,
+                and is one user's, bad rows have these.
 
         Raises:
             NotReadable: it is damaged, or becomes more than it may.
         """
         limits = self._budget.decoding(os.fstat(file.fileno()).st_size)
         request = {"kind": kind, "packed": packed, "wanted": sorted(wanted), **limits}
+        request["users"] = sorted({*users}.intersection(wanted))
         went_well = False
         try:
             answers = self._asked(request, file)
             names = _next(answers, limits["bytes"]).get("columns", [])
             decoded, number = [name for name in names if name in wanted], 0
             longest = 4 * limits["line"] + 2  # characters of JSON and the line's end
-            while isinstance(line := _next(answers, longest), list | None):
+            while isinstance(line := _next(answers, longest), list | None) or "user" in line:
                 number += 1
-                if line is None or len(line) != len(decoded):
+                if isinstance(line, dict):
+                    bad = BadRow("in a row group that is damaged, or too much for its size")
+                    bad.cells = line["user"]
+                    yield number, bad
+                elif line is None or len(line) != len(decoded):
                     yield number, BadRow(f"a row of more than {limits['line']:,} bytes")
                 else:
                     yield number, dict.fromkeys(names) | dict(zip(decoded, line, strict=True))

@@ -6,8 +6,12 @@ comes out is JSON, which the parent reads (`preference.data.columnar`).
 Nothing but the standard library and pyarrow is imported: the paths where that lies are named.
 
 A request is JSON that comes with a file's descriptor. The answer is lines of JSON: the names of all
-columns; each row, a list of the wanted columns' cells, or null where that is too long; and how it
-ended.
+columns; each row, a list of the wanted columns' cells, null where that is too long, or whose it is
+where it cannot be read; and how it ended.
+
+Rows, bytes and memory are limited for each row group of Parquet by itself. Where one is more than
+it may be, or damaged, and all of its rows are one user's, these are that user's bad rows, and the
+others' groups are read; where it is several users', the file is not read.
 """
 
 import gzip
@@ -21,7 +25,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
 _BATCH = 256  # rows that are decoded at a time
-Rows = Iterator[list[Any] | None]
+_MOST_LOST = 1_000  # rows of a group that cannot be read, of which its user is told
+Cells = Iterator[list[Any] | None]
+Lines = Iterator[str | None]  # of JSON, a row each
 
 
 class OverBudget(Exception):
@@ -40,14 +46,9 @@ def answer(file: IO[bytes], request: dict[str, Any]) -> Iterator[str]:
             file = io.BytesIO(data)
         names, rows = _READERS[request["kind"]](file, request)
         yield json.dumps({"columns": names})
-        begun, total = True, 0
+        begun = True
         for row in rows:
-            line = json.dumps(row, ensure_ascii=False, default=_other)
-            too_long = row is None or len(line) > request["line"]
-            total += (request["line"] if too_long else len(line)) + request["row"]
-            if total > request["bytes"]:
-                raise OverBudget
-            yield "null" if too_long else line
+            yield "null" if row is None else row
     except OverBudget:
         end = {"end": "budget", "why": ""}
     except MemoryError:  # pyarrow's own is one
@@ -70,20 +71,43 @@ def _other(value: object) -> dict[str, str]:
     return {type(value).__name__: repr(value)[:40]}
 
 
-def _parquet(file: IO[bytes], request: dict[str, Any]) -> tuple[list[str], Rows]:
+def _parquet(file: IO[bytes], request: dict[str, Any]) -> tuple[list[str], Lines]:
     import pyarrow.parquet
 
     parquet = pyarrow.parquet.ParquetFile(file)
     names = parquet.schema_arrow.names
-    _check_rows(parquet.metadata.num_rows, request)
     wanted = [name for name in names if name in request["wanted"]]
-    if not wanted:
-        return names, ([] for _ in range(parquet.metadata.num_rows))
-    batches = parquet.iter_batches(batch_size=_BATCH, columns=wanted, use_threads=False)
-    return names, _cells(batches, wanted, request)
+
+    def cells_of(group: int, columns: list[str]) -> Cells:
+        batches = parquet.iter_batches(
+            batch_size=_BATCH, row_groups=[group], columns=columns, use_threads=False
+        )
+        return _cells(batches, columns, request)
+
+    def lines() -> Lines:
+        for group in range(parquet.num_row_groups):
+            count, given = parquet.metadata.row_group(group).num_rows, 0
+            try:
+                _check_rows(count, request)
+                cells = cells_of(group, wanted) if wanted else ([] for _ in range(count))
+                for line in _within(cells, request):
+                    yield line
+                    given += 1
+            except Exception:  # damaged bytes raise errors of many types
+                users = [name for name in wanted if name in request["users"]]
+                if not users:
+                    raise
+                only = next(cells_of(group, users), None)
+                if only is None or any(row != only for row in cells_of(group, users)):
+                    raise
+                user = dict(zip(users, only, strict=True))
+                rest = json.dumps({"user": user}, ensure_ascii=False, default=_other)
+                yield from (rest for _ in range(min(count, _MOST_LOST) - given))
+
+    return names, lines()
 
 
-def _arrow(file: IO[bytes], request: dict[str, Any]) -> tuple[list[str], Rows]:
+def _arrow(file: IO[bytes], request: dict[str, Any]) -> tuple[list[str], Lines]:
     """The file or the stream format, which `datasets` writes."""
     import pyarrow
 
@@ -97,21 +121,37 @@ def _arrow(file: IO[bytes], request: dict[str, Any]) -> tuple[list[str], Rows]:
 
     names = opened().schema.names
     places = [at for at, name in enumerate(names) if name in request["wanted"]]
+    wanted = [names[at] for at in places]
     reader = opened(included_fields=places) if places else opened(included_fields=[0])
     if begins == b"ARROW1":
         batches = (reader.get_batch(at) for at in range(reader.num_record_batches))
     else:
         batches = iter(reader)
-    return names, _cells(_sliced(batches, request), [names[at] for at in places], request)
+
+    def lines() -> Lines:
+        for batch in batches:
+            _check_rows(batch.num_rows, request)
+            parts = (batch.slice(at, _BATCH) for at in range(0, batch.num_rows, _BATCH))
+            yield from _within(_cells(parts, wanted, request), request)
+
+    return names, lines()
 
 
-def _sliced(batches: Iterable[Any], request: dict[str, Any]) -> Iterator[Any]:
-    rows = 0
-    for batch in batches:
-        rows += batch.num_rows
-        _check_rows(rows, request)
-        for at in range(0, batch.num_rows, _BATCH):
-            yield batch.slice(at, _BATCH)
+def _within(cells: Cells, request: dict[str, Any]) -> Lines:
+    """Yield rows as lines; None for one that is too long, which takes nothing from the others.
+
+    Raises:
+        OverBudget: together they are more than they may be.
+    """
+    total = 0
+    for row in cells:
+        line = None if row is None else json.dumps(row, ensure_ascii=False, default=_other)
+        if line is not None and len(line) > request["line"]:
+            line = None
+        total += len(line or "") + request["row"]
+        if total > request["bytes"]:
+            raise OverBudget
+        yield line
 
 
 def _check_rows(rows: int, request: dict[str, Any]) -> None:
@@ -119,7 +159,7 @@ def _check_rows(rows: int, request: dict[str, Any]) -> None:
         raise OverBudget
 
 
-def _cells(batches: Iterable[Any], wanted: list[str], request: dict[str, Any]) -> Rows:
+def _cells(batches: Iterable[Any], wanted: list[str], request: dict[str, Any]) -> Cells:
     """The wanted cells of each row; None for a row that is too long."""
     for batch in batches:
         whole = batch.nbytes <= request["line"]
@@ -151,7 +191,7 @@ def _cell(cell: Any) -> Any:
         return b""
 
 
-_READERS: dict[str, Callable[..., tuple[list[str], Rows]]] = {
+_READERS: dict[str, Callable[..., tuple[list[str], Lines]]] = {
     ".parquet": _parquet,
     ".arrow": _arrow,
 }

@@ -1,15 +1,26 @@
 """What is wrong with what somebody gave: light to import, for whoever only passes it on."""
 
+from collections.abc import Mapping
+
 
 class InputError(ValueError):
     """Input that a user can correct: one line that names the file, row or option and says what to
     do."""
 
 
+class RowsError(InputError):
+    """Input that a user can correct, told from the rows themselves: exact, and for the eyes of
+    those who hold them alone."""
+
+    operator_only = True
+
+
 class BadRow(ValueError):
-    """Why one row cannot be used, and whose it is; whoever knows the row's place adds it."""
+    """Why one row cannot be used, and whose it is, by id or by the ``cells`` that say so; whoever
+    knows the row's place adds it."""
 
     user_id: str | None = None
+    cells: Mapping[str, object] | None = None
 
 
 def first_line(error: BaseException) -> str:

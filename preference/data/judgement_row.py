@@ -23,13 +23,6 @@ class Row:
         groups: of a ranking with ties how many responses share each place, the best first; else
             empty.
         notes: what is to be said of how it was read.
-        label: where a column of labels says what was preferred, what it holds. It may depend on
-            those of other rows what it means: then y is not a number yet, and responses are in the
-            order of their columns.
-        label_problem: why the label is not understood by itself.
-        whole: of texts that have no prompt but words that they share, the texts with these words.
-        prompt_problem: why these share no words that could be their prompt, which is empty.
-        place: file and line, where there is a problem.
         file: that it stands in, where a source has several.
         covariates: by how much the first response has more of each, where any are declared.
     """
@@ -42,11 +35,6 @@ class Row:
     flip_probability: float | None
     groups: tuple[int, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
-    label: str = field(default="", compare=False)
-    label_problem: str = field(default="", compare=False)
-    whole: tuple[str, ...] = field(default=(), compare=False)
-    prompt_problem: str = field(default="", compare=False)
-    place: str = field(default="", compare=False)
     file: str = field(default="", compare=False)
     covariates: tuple[float, ...] = ()
 
@@ -61,28 +49,20 @@ class Row:
             self.flip_probability,
             self.groups,
             self.notes,
-            self.label,
-            self.label_problem,
-            self.whole,
-            self.prompt_problem,
-            self.place,
             self.file,
             self.covariates,
         )
 
 
-class OtherKind(BadRow):
-    """A row of another kind than is declared."""
-
-    def __init__(self, row: Row) -> None:
-        super().__init__(f"a row of kind {row.kind} over {len(row.responses)} responses")
-        self.row = row
-
-
 def check_row(row: Row, schema: Schema) -> None:
     """Raise BadRow unless a row is what is declared, or thumbs, of which pairs can be made."""
     if row.kind != schema.kind and (row.kind, schema.kind) != ("thumbs", "pairs"):
-        raise OtherKind(row)
+        shown = 0 if row.kind == "thumbs" else len(row.responses)
+        raise BadRow(
+            f"a row of kind {row.kind} over {len(row.responses)} responses, and {schema.kind} are "
+            f"declared: pass {Schema(row.kind, shown).options or '--kind pairs'}, and keep pairs, "
+            "the best of several, rankings and thumbs apart"
+        )
     if len(row.responses) > schema.responses:
         raise BadRow(
             f"{len(row.responses)} responses, and {schema.responses} are declared as the most: "

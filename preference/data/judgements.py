@@ -21,14 +21,13 @@ Shape suffixes: R rows (judgements), U users.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self, get_args
 
 import numpy as np
 
-from murmuration.preference.data.judgement_row import OtherKind, Row
-from murmuration.preference.data.label_meanings import SHARED_WORDS, decide
+from murmuration.preference.data.errors import RowsError
+from murmuration.preference.data.judgement_row import Row
 from murmuration.preference.data.ratings import Paired, pair_up
 from murmuration.preference.data.rows import NEITHER, BadRow, InputError, Kind, RowReader, counted
 from murmuration.preference.data.schema import PAIRS, Schema
@@ -49,9 +48,9 @@ _NO_PAIRS = (
 class LabelChannel:
     """How labels were made from what people preferred.
 
-    `flip_probability` is the chance that a label is not the true one, the largest where it differs
-    between judgements: 0 for `clean`, below 1 for `randomized-response` (for pairs below 1/2),
-    anything in [0, 1] for `corrupted`.
+    `flip_probability` is the chance that a label is not the true one, or a public bound on it where
+    judgements have their own (`Judgements.flip_R`): 0 for `clean`, below 1 for
+    `randomized-response` (for pairs below 1/2), anything in [0, 1] for `corrupted`.
     """
 
     kind: Literal["clean", "randomized-response", "corrupted"]
@@ -91,8 +90,8 @@ class Judgements:
         left_out: how many were.
         kind: `pairs`, `top-1` (the best of several), `ranking` or `thumbs`, as declared.
         most_responses: K, as declared: no judgement has more.
-        flip_R: float64, the probability of each label not to be the true one, where that differs
-            between judgements; None where `channel` says it all.
+        flip_R: float64, the probability of each label not to be the true one: always there behind
+            randomized response, else None where `channel` says it all.
         notes: what is to be said of how the rows were read, where their columns have other names.
         one_user_per_row: whether users are rows, as declared, and not people.
         groups_R: of rankings, how many responses share each place, the best first; empty for one
@@ -154,8 +153,9 @@ class Judgements:
         ):
             raise InputError("flip probabilities do not fit the judgements' channel")
         if self.channel.kind == "randomized-response":
-            flip_R = self.channel.flip_probability if self.flip_R is None else self.flip_R
-            if (flip_R >= 1.0 - 1.0 / shown_R).any():
+            if self.flip_R is None:
+                object.__setattr__(self, "flip_R", np.full(rows, self.channel.flip_probability))
+            if (self.flip_R >= 1.0 - 1.0 / shown_R).any():  # pyright: ignore[reportOptionalOperand]
                 raise InputError("labels behind randomized response must be better than chance")
 
     def __repr__(self) -> str:
@@ -276,57 +276,32 @@ class Judgements:
         left_out, notes = LeftOut(on_bad_rows), Counter[str]()
         reader = RowReader(columns, schema, at_node=on_bad_rows == "isolate")
         result: dict[str, list[Row]] = {}
-        placed, files = iter(rows), dict[str, None]()
-        for file, line, row in placed:
+        files = dict[str, None]()
+        for file, line, row in rows:
             files.setdefault(file)
             # Who names no file stands in the first.
             read = reader.read(row, file if len(files) > 1 else "")
-            if isinstance(read, tuple):
-                user, judged = read
-                if judged.label_problem or judged.prompt_problem:
-                    judged = replace(judged, place=f"{file}:{line}")
-                if user in result:
-                    result[user].append(judged)
-                else:
-                    result[user] = [judged]
+            if isinstance(read, BadRow):
+                left_out.add(f"{file}:{line}", read)
+                if read.user_id is not None:
+                    result.setdefault(read.user_id, [])
                 continue
-            if isinstance(read, OtherKind):
-                read = reader.advise(read, placed if on_bad_rows == "refuse" else ())
-            left_out.add(f"{file}:{line}", read)
-            if read.user_id is not None:
-                result.setdefault(read.user_id, [])
-        sizes = [len(mine) for mine in result.values()]
-        groups = list(result.values()) if on_bad_rows == "isolate" else [[*chain(*result.values())]]
-        owners = chain.from_iterable(map(repeat, result, sizes))
-        result = {user: [] for user in result}
-        for group in groups:
-            decided, why = decide(group, at_node=on_bad_rows == "isolate")
-            if why:
-                raise InputError(f"{source}: {why}")
-            for row, read in zip(group, decided, strict=True):
-                user = next(owners)
-                if isinstance(read, BadRow):
-                    left_out.add(row.place or source, read)
-                elif read.kind == "thumbs" and read.y == 0.5:
-                    notes[NEITHER] += 1
-                else:
-                    result[user].append(read)
-                    if read.notes:
-                        notes.update(read.notes)
+            user, judged = read
+            mine = result.setdefault(user, [])
+            if judged.kind == "thumbs" and judged.y == 0.5:
+                notes[NEITHER] += 1
+            else:
+                mine.append(judged)
+                if judged.notes:
+                    notes.update(judged.notes)
         rows_read = sum(map(len, result.values()))
         left_out.check(rows_read, f"{source}: no judgements: there are no rows")
-        without = notes[SHARED_WORDS]
-        if on_bad_rows == "refuse" and 0 < without < rows_read:
-            raise InputError(
-                f"{source}: {without} rows have no prompt and others have one: give them theirs, "
-                "or take them out"
-            )
         paired = Paired()
         if schema.kind == "pairs":
             result, paired = pair_up(result, schema.max_judgements)
         ordered = [judged for mine in result.values() for judged in mine]
         if rows_read and not ordered:
-            raise InputError(f"{source}: {_NO_PAIRS}")
+            raise RowsError(f"{source}: {_NO_PAIRS}")
         places = [judged.groups for judged in ordered]
         flip_R, file_R, covariates_RC = None, None, None
         if names := schema.covariate_names:
@@ -345,7 +320,7 @@ class Judgements:
             y_R=np.array([judged.y for judged in ordered], dtype=np.float32),
             channel=CLEAN
             if flip_R is None
-            else LabelChannel("randomized-response", float(flip_R.max(initial=0.0))),
+            else LabelChannel("randomized-response", 1.0 - 1.0 / schema.responses),
             set_aside=tuple(left_out.reasons),
             left_out=left_out.rows,
             kind=schema.kind,
@@ -408,7 +383,7 @@ class LeftOut:
         # A reason may quote half a character, which no log can hold.
         message = f"{place}: {reason}".encode("utf-8", "backslashreplace").decode("utf-8")
         if self._on_bad_rows == "refuse":
-            raise InputError(message) from None
+            raise RowsError(message) from None
         self.rows += 1
         if len(self.reasons) < _MOST_TOLD:
             self.reasons.append(message)
@@ -423,5 +398,5 @@ class LeftOut:
         if good or self._on_bad_rows == "isolate":
             return
         if self.rows:
-            raise InputError(f"all {self.rows} rows are bad, the first: {self.reasons[0]}")
-        raise InputError(nothing)
+            raise RowsError(f"all {self.rows} rows are bad, the first: {self.reasons[0]}")
+        raise RowsError(nothing)

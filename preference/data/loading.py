@@ -7,15 +7,16 @@ one by one: only the judgements themselves are held.
 Decisions:
 - One reader per kind of file; each yields rows with the line they stand in, so that every complaint
   about a row can be found with an editor. Parquet, Arrow and arrays count rows instead.
-- A folder is its files of known kinds in the order of their names; users may span files.
+- A folder is all its files of known kinds in the order of their names, whatever the others are
+  called; users may span files. Shards of one split are read where the split is named.
 - Whole files that cannot be read (missing, truncated, not of the kind their name says) are refused:
   setting aside is for rows. Of a folder at a node (``isolate``) only they are left out: where each
   user has a file, a broken one is that user's zero.
 - Rows are read one by one, so that no bytes in one reach another: a line of JSONL that is broken or
-  endless is that row's alone, and so is a cell of Parquet. Only of CSV this cannot be had: an open
-  quote swallows what follows, and to end every row at its line would let a text with line breaks
-  in it pass for somebody else's rows. Nor of a JSON array, which is one text. Where several
-  people's rows must be kept apart, these are not read (``isolate``).
+  endless is that row's alone, and so is a cell of Parquet. Of some files this cannot be had, as
+  they are one text: a JSON array, CSV (an open quote swallows what follows), what is packed. Such a
+  file is read whole or refused: one bit, about all in it, to whoever holds it and to nobody else.
+  Where several people's rows must be kept apart, arrays and CSV are not read (``isolate``).
 """
 
 import codecs
@@ -24,6 +25,7 @@ import gzip
 import json
 import os
 import re
+import sys
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -38,10 +40,10 @@ from murmuration.preference.data.cells import (
     response_cell,
     shared_words,
 )
-from murmuration.preference.data.column_meanings import KNOWN_COLUMNS, USER_COLUMNS
+from murmuration.preference.data.column_meanings import KNOWN_COLUMNS, USER_COLUMNS, top_of
 from murmuration.preference.data.columnar import ColumnarReader, FileBudget, NotReadable
 from murmuration.preference.data.covariates import covariate_columns
-from murmuration.preference.data.errors import BadRow, InputError, first_line
+from murmuration.preference.data.errors import BadRow, InputError, RowsError, first_line
 from murmuration.preference.data.formats.format import Format
 from murmuration.preference.data.formats.reading import Formatted
 from murmuration.preference.data.formats.registry import format_named
@@ -64,6 +66,7 @@ from murmuration.privacy.extensions import ExtensionError
 
 #: What files may become.
 BUDGET = FileBudget()
+_USERS = frozenset(("user_id", *USER_COLUMNS))
 #: Columns that any field may be read from, besides those that are named.
 _KNOWN = KNOWN_COLUMNS | {"text"}
 #: What users have, grouped by user.
@@ -343,8 +346,9 @@ def _declared_rows(
     isolate = on_bad_rows == "isolate"
     of_covariates = covariate_columns(schema.covariate_names)
     if not schema.format:
-        wanted = _KNOWN.union(map(str, columns.values()), of_covariates)
-        return _rows(source, isolate, wanted), columns, schema
+        wanted = _KNOWN.union(map(top_of, columns.values()), of_covariates)
+        user = top_of(columns.get("user_id", ""))
+        return _rows(source, isolate, wanted, user), columns, schema
     form = format_named(schema.format)
     if isolate and not form.isolates:
         raise InputError(
@@ -365,29 +369,30 @@ def _declared_rows(
     scale = Schema(scale=form.scale).bounds if form.scale and not schema.scale else None
     formatted = Formatted(form, source, user, schema.one_user_per_row, isolate, scale)
     return (
-        formatted.rows(_rows(source, isolate, wanted)),
+        formatted.rows(_rows(source, isolate, wanted, user)),
         {},
         replace(schema, scale=schema.scale or form.scale),
     )
 
 
-def _rows(source: str, isolate: bool, wanted: Collection[str]) -> Iterator[Placed]:
-    """Rows of a source; of Parquet and Arrow what is in the ``wanted`` columns."""
+def _rows(source: str, isolate: bool, wanted: Collection[str], user: str = "") -> Iterator[Placed]:
+    """Rows of a source; of Parquet and Arrow what is in the ``wanted`` columns, of which ``user``
+    says who judged where it has an unusual name."""
     files = files_named(source, isolate)
     if files is None:
         return other_rows(source, isolate)
-    return _rows_of_files(files, wanted, isolate)
+    return _rows_of_files(files, wanted, user, isolate)
 
 
 def _rows_of_files(
-    files: Iterable[SourceFile], wanted: Collection[str], isolate: bool
+    files: Iterable[SourceFile], wanted: Collection[str], user: str, isolate: bool
 ) -> Iterator[Placed]:
     """Rows of files, one after the other. Files of a folder may be different people's: to
     ``isolate`` them, a bad row stands for one that cannot be read."""
     with ColumnarReader(BUDGET) as columnar:
         for file in files:
             try:
-                for number, row in _rows_of_file(file, wanted, isolate, columnar):
+                for number, row in _rows_of_file(file, wanted, user, isolate, columnar):
                     yield str(file.path), number, row
             except InputError as error:
                 if not (isolate and file.of_folder):
@@ -396,7 +401,7 @@ def _rows_of_files(
 
 
 def _rows_of_file(
-    file: SourceFile, wanted: Collection[str], isolate: bool, columnar: ColumnarReader
+    file: SourceFile, wanted: Collection[str], user: str, isolate: bool, columnar: ColumnarReader
 ) -> Iterator[tuple[int, Row]]:
     path, kind = file.path, file.kind
     if kind is None:
@@ -421,15 +426,15 @@ def _rows_of_file(
                 unpacked = cast(IO[bytes], gzip.GzipFile(fileobj=stream)) if packed else stream
                 yield from _READERS[kind](unpacked, most)
             else:
-                yield from columnar.rows(stream, kind, packed, wanted)
+                yield from columnar.rows(stream, kind, packed, wanted, {user, *_USERS})
     except NotReadable as error:
-        raise InputError(f"{path}: {error}") from error
+        raise RowsError(f"{path}: {error}") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: damaged or cut off gzip file: {first_line(error)}") from error
+        raise RowsError(f"{path}: damaged or cut off gzip file: {first_line(error)}") from error
     except _NoRows as error:
-        raise InputError(f"{path}: not readable as JSON: {first_line(error)}") from error
+        raise RowsError(f"{path}: not readable as JSON: {first_line(error)}") from error
     except csv.Error as error:
-        raise InputError(f"{path}: not readable as CSV: {first_line(error)}") from error
+        raise RowsError(f"{path}: not readable as CSV: {first_line(error)}") from error
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read: {error.strerror or first_line(error)}"
@@ -567,22 +572,33 @@ _SEPARATOR_LINE = re.compile(rb"sep=([,;\t|])\s*", re.IGNORECASE)
 
 def _csv(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
     """Rows under a header, whose separators are those of the whole file: commas, or, if there are
-    none in it, semicolons or tabs. Excel may write in a line before it which they are."""
-    lines = _lines(stream, most)
+    none in it, semicolons or tabs. Excel may write in a line before it which they are.
+
+    Cells and lines may have any length here, as a line that is cut off could leave a quote open: a
+    row that is too large is found when it is whole.
+    """
+    csv.field_size_limit(sys.maxsize)
+    lines = _whole_lines(stream, most)
     top = next(lines, b"").removeprefix(codecs.BOM_UTF8)
     if top.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise csv.Error("it is UTF-16, as Excel's Unicode text: save it as CSV UTF-8")
     separator, before = _separator(top), 0
     if stated := _SEPARATOR_LINE.fullmatch(top):
         separator, top, before = stated[1].decode(), next(lines, b""), 1
-    texts = (_csv_line(line, separator) for line in chain([top], lines))
+    if too_much := _too_much(top.replace(separator.encode(), b",")):
+        raise csv.Error(too_much)
+    # Undecodable bytes become lone surrogates, which are refused with the row they stand in.
+    texts = (line.decode(errors="surrogateescape") for line in chain([top], lines))
     reader = csv.reader(texts, delimiter=separator, strict=True)
     header = [name.strip() for name in next(reader, [])]
     if len(set(header)) != len(header):
         raise csv.Error(f"the header names a column twice: {', '.join(header)}")
     first_line_of_row = reader.line_num + before + 1
     for fields in reader:
-        if len(fields) == len(header):
+        size = sum(map(len, fields))
+        if size > BUDGET.line_bytes or len(fields) > BUDGET.parts:
+            yield first_line_of_row, BadRow(f"a row of more than {BUDGET.line_bytes:,} bytes")
+        elif len(fields) == len(header):
             yield first_line_of_row, dict(zip(header, fields, strict=True))
         elif fields:
             reason = f"{len(fields)} fields under a header of {len(header)}"
@@ -590,15 +606,21 @@ def _csv(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
         first_line_of_row = reader.line_num + before + 1
 
 
+def _whole_lines(stream: IO[bytes], most: int | None) -> Iterator[bytes]:
+    """Lines of any length.
+
+    Raises:
+        NotReadable: they are more than ``most`` bytes, where there is such a limit.
+    """
+    total = 0
+    while line := stream.readline(-1 if most is None else most - total + 1):
+        total += len(line)
+        _check_size(total, most)
+        yield line
+
+
 def _separator(header: bytes) -> str:
     return next((each for each in ",;\t" if each.encode() in header), ",")
-
-
-def _csv_line(line: bytes, separator: str) -> str:
-    if too_much := _too_much(line.replace(separator.encode(), b",")):
-        raise csv.Error(too_much)
-    # Undecodable bytes become lone surrogates, which are refused with the row they stand in.
-    return line.decode(errors="surrogateescape")
 
 
 _READERS = {".jsonl": _jsonl, ".csv": _csv, ".json": _json}

@@ -8,7 +8,7 @@ Decisions:
   bounds the time. They come in an order that uses each of a prompt's thumbs about equally often,
   wherever it is cut, and that depends on nothing but this user's rows.
 - Which pairs there are depends on what people said. So nothing that makes public what they were
-  shown, or how many judgements they have, may work with such pairs: see `Judgements.thumbs`.
+  shown, or how many judgements they have, may work with such pairs (`Schema.pair_thumbs`).
 """
 
 from collections import Counter
@@ -18,11 +18,12 @@ from itertools import islice
 
 from murmuration.preference.data.judgement_row import Row
 
-#: Why labels cannot be all that is protected where pairs were made of thumbs.
+#: Why a single rating is no part of a pair at a node, and where labels alone are protected.
 THUMBS_TELL = (
-    "pairs were made of single ratings, and which ones there are tells what the ratings were: "
-    "where only labels are protected, what was shown is public. Give pairs (chosen, rejected), or "
-    "use an --adjacency that protects all of a user, such as zero-out"
+    "a single rating, and pairs are declared: which pairs ratings make tells what they were, so "
+    "none are made at a node, and where labels alone are protected. Declare --kind thumbs, or give "
+    "pairs (chosen, rejected); a simulation makes pairs under an --adjacency that protects all of "
+    "a user, such as zero-out"
 )
 
 

@@ -14,10 +14,8 @@ letters could mean either one, and is refused rather than guessed.
 """
 
 import hashlib
-import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from murmuration.preference.choices import MOST_RESPONSES as MOST_RESPONSES
@@ -49,30 +47,30 @@ from murmuration.preference.data.column_meanings import (
     column_names,
     layout_of,
     missing_columns,
+    with_nested,
     with_user,
 )
-from murmuration.preference.data.covariates import SIDES, covariate_columns, covariates_of
+from murmuration.preference.data.covariates import SIDES as ENDS_OF_SIDES
+from murmuration.preference.data.covariates import covariate_columns, covariates_of
 from murmuration.preference.data.errors import BadRow as BadRow
 from murmuration.preference.data.errors import InputError as InputError
-from murmuration.preference.data.judgement_row import OtherKind, Row, check_count, check_row
+from murmuration.preference.data.judgement_row import Row, check_count, check_row
 from murmuration.preference.data.label_meanings import (
-    SHARED_WORDS,
+    SIDES,
     first_preferred,
     is_declared,
-    meaning,
-    without_prompt,
+    side_on_scale,
+    thumb,
 )
-from murmuration.preference.data.schema import Schema
-from murmuration.preference.data.sources import Placed
+from murmuration.preference.data.ratings import THUMBS_TELL
+from murmuration.preference.data.schema import PAIRS, Schema
 
-_NOT_AT_NODES = (
-    "a single rating, and pairs are declared: which pairs ratings make would tell what they were, "
-    "so a node makes none; declare kind=thumbs, or give it pairs"
-)
 NEITHER = "a rating that says neither up nor down is not used"
 #: So many different judgements, and sets of columns, are remembered.
 _MOST_KEPT = 2**14
 SHARED_TURNS = "no column 'prompt': it is the turns that 'chosen' and 'rejected' share"
+SHARED_WORDS = "no column 'prompt': it is the words that 'chosen' and 'rejected' both begin with"
+NO_PROMPT = "no prompt, as declared"
 
 
 def counted(notes: Mapping[str, int]) -> tuple[str, ...]:
@@ -98,7 +96,7 @@ class RowReader:
         self._names = column_names(columns or {})
         if schema.one_user_per_row:
             del self._names["user_id"]
-        self._schema, self._at_node = schema, at_node
+        self._schema, self._labels_only = schema, at_node or not schema.pair_thumbs
         self._rows_of = Counter[str]()  # of a user, or of what was shown where a row is a user
         self._texts: dict[str, str] = {}  # one object per distinct text: prompts recur
         # Votes on few items are alike: what was read is not read again.
@@ -110,6 +108,7 @@ class RowReader:
         )
         self._read: dict[tuple[object, ...], Row] = {}
         self._file = ""
+        self._nested = any("." in column for column in self._names.values())
 
     def read(self, row: Mapping[str, object] | BadRow, file: str = "") -> tuple[str, Row] | BadRow:
         """Return whose a row is and its judgement, which says in which ``file`` it stands, or why
@@ -120,6 +119,8 @@ class RowReader:
         """
         if file != self._file:
             self._file, self._read = file, {}
+        if self._nested and isinstance(row, Mapping):
+            row = with_nested(row, self._names)
         user, key = self._known(row)
         judged = self._read.get(key) if key else None
         try:
@@ -132,7 +133,7 @@ class RowReader:
             reason.user_id = reason.user_id or user
             return reason
         if self._schema.one_user_per_row:
-            user_id = _shown(judged)
+            user_id = _content(judged, self._labels_only)
         self._rows_of[user_id] += 1
         if self._schema.one_user_per_row:
             user_id = f"row {user_id} {self._rows_of[user_id]}"
@@ -144,7 +145,8 @@ class RowReader:
         """Return whose a row is, and what its judgement is a function of, but for that; None where
         the first cannot be told, or the second not be looked up."""
         if type(row) is not dict and not isinstance(row, Mapping):  # the first takes no time
-            return None, None
+            cells = row.cells if isinstance(row, BadRow) else None
+            return readable_user(cells, self._names, self._schema), None
         try:
             present = tuple(row)
             parts = self._columns.get(present)
@@ -158,6 +160,7 @@ class RowReader:
             user = self._users.get(cell) if type(cell) is str else None
             if user is None:
                 user = user_cell(cell, parts[0])
+                user = self._schema.same_id(user)
                 if type(cell) is str:
                     self._users[cell] = user = self._texts.setdefault(user, user)
             cells = [row[each] for each in parts[1]]
@@ -168,7 +171,7 @@ class RowReader:
                 key = (*key, *kinds)
             hash(key)
         except Exception:  # a cell may hold anything
-            return readable_user(row, self._names), None
+            return readable_user(row, self._names, self._schema), None
         return user, key
 
     def _judged(self, row: Mapping[str, object] | BadRow, key: tuple[object, ...] | None) -> Row:
@@ -177,13 +180,10 @@ class RowReader:
         Raises:
             BadRow: it is none.
         """
-        draft = draft_row(row, self._names, self._schema.kind)
-        if self._covariates:
-            draft = replace(draft, covariates=self._read_covariates(row, draft))
-        judged = self._declared(draft)
+        judged = parse_row(row, self._names, self._schema)
         check_row(judged, self._schema)
-        if judged.kind != self._schema.kind and self._at_node:
-            raise BadRow(_NOT_AT_NODES)
+        if judged.kind != self._schema.kind and self._labels_only:
+            raise BadRow(THUMBS_TELL)
         judged = replace(
             judged,
             prompt=self._texts.setdefault(judged.prompt, judged.prompt),
@@ -194,106 +194,53 @@ class RowReader:
             judged = self._read[key] = replace(judged, user_id="")
         return judged
 
-    def _read_covariates(self, row: Mapping[str, object] | BadRow, draft: Row) -> tuple[float, ...]:
-        """Return those of the first response of a pair, in the order of its columns."""
-        assert not isinstance(row, BadRow)  # of which there is no draft
-        layout = layout_of(row, self._names)
-        if layout.form not in ("pair", "sides"):
-            raise BadRow("--covariates are of pairs in two columns")
-        sides = SIDES[0]
-        if layout.form == "sides":
-            first, second = (
-                layout.columns[each].rpartition("_")[2] for each in ("response_a", "response_b")
-            )
-            sides = first, second
-        result = covariates_of(row, self._covariates, sides)
-        same = draft.responses[0] == draft.responses[1]
-        return (0.0,) * len(result) if same else result
 
-    def _declared(self, judged: Row) -> Row:
-        """A row with what is declared of its label and its prompt; BadRow for a label that is not
-        on the declared scale."""
-        if judged.whole and self._schema.no_prompt:
-            judged = without_prompt(judged)
-        if judged.prompt_problem and self._at_node:
-            raise BadRow(judged.prompt_problem)
-        if judged.label and not is_declared(self._schema, judged.kind):
-            return judged if judged.label_problem else first_preferred(judged, judged.y)
-        if judged.label:
-            y = meaning(judged.label, judged.kind, self._schema)
-            return replace(first_preferred(judged, y), label="")
-        return judged
-
-    def advise(self, other: OtherKind, rows: Iterable[Placed]) -> BadRow:
-        """Return what is wrong with a row of another kind, and what would suit it and those after
-        it."""
-        first, most = other.row, len(other.row.responses)
-        for _, _, row in rows:
-            with suppress(BadRow):
-                judged = parse_row(row, self._names, self._schema.kind)
-                most = max(most, len(judged.responses) if judged.kind == first.kind else 0)
-        suits = Schema(first.kind, most if first.kind != "thumbs" else 0).options or "--kind pairs"
-        reason = BadRow(
-            f"{other}, and {self._schema.kind} are declared: pass {suits}, and keep pairs, the "
-            "best of several, rankings and thumbs apart"
-        )
-        reason.user_id = other.user_id
-        return reason
-
-
-def _shown(judged: Row) -> str:
-    """Return what stands for a row without a user: what was shown, and no label, which the name
-    would tell."""
-    shown = (judged.prompt, *sorted(judged.responses))
-    return hashlib.blake2b(repr(shown).encode(), digest_size=16).hexdigest()
+def _content(judged: Row, shown_alone: bool) -> str:
+    """Return what stands for a row without a user: all that it says, so that rows of one name are
+    alike; or what was ``shown_alone``, where labels are protected, which a name would tell."""
+    content: tuple[object, ...] = (judged.prompt, *sorted(judged.responses))
+    if not shown_alone:
+        content += (judged.responses, judged.y, judged.groups, judged.flip_probability)
+        content += (judged.covariates,)
+    return hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()
 
 
 def parse_row(
-    row: Mapping[str, object] | BadRow, names: Mapping[str, str], declared: Kind = "pairs"
+    row: Mapping[str, object] | BadRow, names: Mapping[str, str], schema: Schema = PAIRS
 ) -> Row:
     """Return a row's judgement.
 
     `names` maps the fields of `REQUIRED`, and others that were asked for, to the row's own keys.
     What was asked for must be there; other fields have their own names and may be absent, and so
     may the prompt of a pair whose texts share it. Without a `user_id` in `names` the row is
-    nobody's: the id is empty. Of `scores` a judgement of the ``declared`` kind is made. Numbers
+    nobody's: the id is empty. Of `scores` a judgement of the declared kind is made. Numbers
     become ids by their value: 7 and 7.0 are the user `7`. The same text twice among the best is a
     tie however it is marked: nobody can prefer a text to itself, and real collections hold such
     rows.
 
     Raises:
-        BadRow: anything that is missing, empty, not text, or contradicts itself.
+        BadRow: anything that is missing, empty, not text, or contradicts itself or what is
+            declared.
     """
-    judged = draft_row(row, names, declared)
-    if problem := judged.prompt_problem or judged.label_problem:
-        raise BadRow(problem)
-    return first_preferred(judged, judged.y) if judged.label else judged
-
-
-def draft_row(
-    row: Mapping[str, object] | BadRow, names: Mapping[str, str], declared: Kind = "pairs"
-) -> Row:
-    """Return what ``parse_row`` does, but leave open what depends on the other rows."""
     if isinstance(row, BadRow):
         raise row
     if not isinstance(row, Mapping):
         raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
     try:
-        layout = layout_of(row, names)
-        return _judgement(row, layout, declared)
+        return _judgement(row, layout_of(row, names), schema)
     except BadRow:
         raise
     except Exception as error:  # a cell may hold anything
         raise BadRow(f"a cell that cannot be read ({type(error).__name__})") from None
 
 
-def readable_user(row: object, names: Mapping[str, str]) -> str | None:
+def readable_user(row: object, names: Mapping[str, str], schema: Schema = PAIRS) -> str | None:
     """Return whom a row is of, whatever else is wrong with it; None if it names nobody."""
     if not isinstance(row, Mapping):
         return None
     try:
         column = with_user(row, names)["user_id"]
-        return user_cell(row.get(column), column)
+        return schema.same_id(user_cell(row.get(column), column))
     except Exception:  # a cell may hold anything
         return None
 
@@ -304,100 +251,71 @@ _NO_FLIP = {
 }
 
 
-def _judgement(row: Mapping[str, object], layout: Layout, declared: Kind) -> Row:
+def _judgement(row: Mapping[str, object], layout: Layout, schema: Schema) -> Row:
     columns = layout.columns
     if layout.missing:
         raise missing_columns(row, layout.missing)
+    if schema.covariate_names and layout.form not in ("pair", "sides"):
+        raise BadRow("--covariates are of pairs in two columns")
     if layout.form in ("pair", "sides"):
-        judged = _pair(row, layout)
+        judged = _pair(row, layout, schema)
     elif layout.form == "list":
-        judged = _listed(row, columns, declared)
+        judged = _listed(row, columns, schema.kind)
     else:
-        prompt, response, prompt_problem = _rated(row, layout)
-        label, problem = label_text(row[columns["label"]]), ""
-        try:
-            y = float(flag_cell(row[columns["label"]], columns["label"]))
-        except BadRow as reason:
-            if not label:
-                raise
-            y, problem = math.nan, str(reason)
-        judged = Row(
-            *("", prompt, (response,), y, "thumbs", None),
-            label=label,
-            label_problem=problem,
-            whole=(response,) if prompt_problem else (),
-            prompt_problem=prompt_problem,
-        )
+        prompt, response, notes = _rated(row, layout, schema)
+        y = thumb(row[columns["label"]], columns["label"], schema)
+        judged = Row("", prompt, (response,), y, "thumbs", None, notes=notes)
     user_id = ""
     if "user_id" in columns:
-        user_id = user_cell(row[columns["user_id"]], columns["user_id"])
+        user_id = schema.same_id(user_cell(row[columns["user_id"]], columns["user_id"]))
     flip, column = row.get(columns["flip_probability"]), columns["flip_probability"]
     if judged.kind in _NO_FLIP and not is_empty(flip):
         raise BadRow(f"{column!r} {_NO_FLIP[judged.kind]}")
-    flip_probability = flip_cell(flip, column, len(judged.responses))
-    notes = layout.notes + judged.notes
-    return Row(
-        user_id,
-        judged.prompt,
-        judged.responses,
-        judged.y,
-        judged.kind,
-        flip_probability,
-        judged.groups,
-        notes,
-        judged.label,
-        judged.label_problem,
-        judged.whole,
-        judged.prompt_problem,
+    return replace(
+        judged,
+        user_id=user_id,
+        flip_probability=flip_cell(flip, column, len(judged.responses)),
+        notes=layout.notes + judged.notes,
     )
 
 
-def _rated(row: Mapping[str, object], layout: Layout) -> tuple[str, str, str]:
-    """Prompt and response of a rating, and what is wrong with its prompt; then it is empty."""
+def _rated(
+    row: Mapping[str, object], layout: Layout, schema: Schema
+) -> tuple[str, str, tuple[str, ...]]:
+    """Prompt and response of a rating, and what is said of them."""
     column = layout.columns["completion"]
     prompt = layout.columns["prompt"] if layout.prompted else None
     bare = prompt is None or is_empty(row[prompt])
-    if not (bare and is_plain_text(row[column])):
-        return *rated_exchange(row, column, prompt), ""
-    if layout.maybe_prompted:
-        raise missing_columns(row, {"prompt": "prompt"})
-    try:
-        rated_exchange(row, column, prompt)  # which says what is wrong with it
-    except BadRow as reason:
-        return "", response_cell(row[column], column), str(reason)
-    raise AssertionError("a response without a prompt was read")
+    if bare and is_plain_text(row[column]):
+        if schema.no_prompt:
+            return "", response_cell(row[column], column), (NO_PROMPT,)
+        if layout.maybe_prompted:
+            raise missing_columns(row, {"prompt": "prompt"})
+    return *rated_exchange(row, column, prompt), ()
 
 
-def _pair(row: Mapping[str, object], layout: Layout) -> Row:
-    """Two responses, of which the first was preferred, or in the order of their columns, if a label
-    says which."""
+def _pair(row: Mapping[str, object], layout: Layout, schema: Schema) -> Row:
+    """Two responses in order of preference."""
     columns = layout.columns
     pair = (columns["chosen"], columns["rejected"])
-    if layout.maybe_prompted and is_plain_text(row[pair[0]]):
-        raise missing_columns(row, {"prompt": "prompt"})
     prompt = columns["prompt"] if layout.prompted else None
     lacking = prompt is None or is_empty(row[prompt])
+    if layout.maybe_prompted and is_plain_text(row[pair[0]]) and not schema.no_prompt:
+        raise missing_columns(row, {"prompt": "prompt"})
     asked, first, second = exchange(row, pair, None if lacking else prompt)
-    whole, prompt_problem = () if asked else (first, second), ""
-    if whole:
-        try:
-            if prompt is not None:
-                prompt_cell(row[prompt], prompt)  # which says what is wrong with it
-            asked, first, second = shared_words(first, second, pair)
-        except BadRow as reason:
-            prompt_problem = str(reason)
-    y, label, label_problem = 1.0, "", ""
+    notes = (SHARED_TURNS,) if prompt is None else ()
+    if not asked and schema.no_prompt:
+        notes = (NO_PROMPT,)
+    elif not asked and prompt is not None:
+        prompt_cell(row[prompt], prompt)  # which says what is wrong with it
+    elif not asked:
+        asked, first, second = shared_words(first, second, pair)
+        notes = (SHARED_WORDS,)
+    y = 1.0
     if flag_cell(row.get(columns["tie"]), columns["tie"], empty=False) or first == second:
         y = 0.5
     elif layout.form == "sides":
-        cell, column = row[columns["winner"]], columns["winner"]
-        label = label_text(cell)
-        try:
-            y = side_cell(cell, column, pair)
-        except BadRow as reason:
-            if not label:
-                raise
-            y, label_problem = math.nan, str(reason)
+        y = _won(row[columns["winner"]], columns["winner"], pair, schema)
     scores = [score_cell(row.get(columns[f]), columns[f]) for f in OF_PAIRS[2:]]
     if layout.form == "pair" and scores[0] is not None and scores[1] is not None:
         if scores[0] < scores[1] and y == 1.0:
@@ -406,15 +324,40 @@ def _pair(row: Mapping[str, object], layout: Layout) -> Row:
                 "that was preferred would be the worse one"
             )
         y = 0.5 if scores[0] == scores[1] else y
-    notes = (SHARED_WORDS,) if whole else (SHARED_TURNS,) if prompt is None else ()
-    return Row(
-        *("", asked, (first, second), y, "pairs", None),
-        notes=notes,
-        label=label,
-        label_problem=label_problem,
-        whole=whole,
-        prompt_problem=prompt_problem,
-    )
+    judged = Row("", asked, (first, second), y, "pairs", None, notes=notes)
+    if names := schema.covariate_names:
+        judged = replace(judged, covariates=_covariates(row, names, layout, first == second))
+    return first_preferred(judged, y)
+
+
+def _won(value: object, column: str, pair: Sequence[str], schema: Schema) -> float:
+    """Return which of a ``pair`` of columns won: 1 for the first, 0 for the second, 0.5 for a tie.
+
+    Raises:
+        BadRow: the label names neither, or is not on the declared scale.
+    """
+    if is_declared(schema, "pairs"):
+        return side_on_scale(value, schema)
+    try:
+        return side_cell(value, column, pair)
+    except BadRow:
+        if (label := label_text(value)) in SIDES:
+            return SIDES[label]
+        raise
+
+
+def _covariates(
+    row: Mapping[str, object], names: Sequence[str], layout: Layout, same: bool
+) -> tuple[float, ...]:
+    """Return by how much the response in the first column has more of each."""
+    ends = ENDS_OF_SIDES[0]
+    if layout.form == "sides":
+        first, second = (
+            layout.columns[each].rpartition("_")[2] for each in ("response_a", "response_b")
+        )
+        ends = first, second
+    result = covariates_of(row, names, ends)
+    return (0.0,) * len(result) if same else result
 
 
 def _listed(row: Mapping[str, object], columns: Mapping[str, str], declared: Kind) -> Row:

@@ -11,6 +11,7 @@ texts) of a user are kept, and how long a text may be, are public limits.
 
 import math
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, get_args
@@ -44,12 +45,17 @@ class Schema:
             promised is then promised to single rows.
         scale: `FROM..TO`, if labels are numbers: of a single response from bad to good, of two
             from the first to the second; what is in the middle is neither. `FROM` may be the
-            larger number, as of grades of which 1 is the best. Empty: recognised.
+            larger number, as of grades of which 1 is the best. Empty: labels are words, and numbers
+            are bad rows.
         positive_from: the least number that is a thumb up, if it is not what lies above the middle.
-        no_prompt: whether pairs have no prompt.
+        no_prompt: whether rows without a prompt have none: nothing of their texts is taken for it.
         format: of the system that exported the rows (`preference.data.formats`); empty: ours.
         covariates: names of what is held alike when pairs are compared, comma-separated
             (`preference.data.covariates`); empty: nothing.
+        ids: `casefold` if ids that differ only in upper and lower case are one user's; empty: they
+            are different users.
+        pair_thumbs: whether pairs are made of single ratings, which no node does. Set by the run:
+            not where labels alone are protected, as which pairs there are tells what they were.
     """
 
     kind: Kind = "pairs"
@@ -63,6 +69,8 @@ class Schema:
     no_prompt: bool = False
     format: str = ""
     covariates: str = ""
+    ids: str = ""
+    pair_thumbs: bool = True
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -97,6 +105,8 @@ class Schema:
             )
         if names and self.kind != "pairs":
             raise InputError(f"--covariates are of pairs: leave them out, or --kind {self.kind}")
+        if self.ids not in ("", "casefold"):
+            raise InputError(f"--ids must be casefold, or left out; got {self.ids!r}")
         for name in ("max_judgements", "max_characters"):
             if getattr(self, name) < 1:
                 option = f"--{name.replace('_', '-')}"
@@ -133,6 +143,12 @@ class Schema:
         start, _, end = self.scale.partition("..")
         return bool(self.scale) and float(start) > float(end)
 
+    def same_id(self, user_id: str) -> str:
+        """Return a user's id in the spelling that stands for all that are declared to be one."""
+        if self.ids == "casefold":
+            return unicodedata.normalize("NFC", user_id.casefold())
+        return user_id
+
     @classmethod
     def of(cls, settings: Mapping[str, bool | int | float | str]) -> "Schema":
         """The one that a run config or a node-config declares, under the names of the options.
@@ -157,8 +173,8 @@ class Schema:
         given = []
         for field in fields(self):
             value = getattr(self, field.name)
-            of_pairs = field.name == "responses" and self.kind in ("pairs", "thumbs")
-            if value != field.default and not of_pairs:
+            implied = field.name == "responses" and self.kind in ("pairs", "thumbs")
+            if value != field.default and not implied and field.name != "pair_thumbs":
                 option = f"--{field.name.replace('_', '-')}"
                 given += [option if value is True else f"{option} {value}"]
         return " ".join(given)

@@ -29,6 +29,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from murmuration.preference.choices import FORMAT_NAMES
+from murmuration.preference.data.cells import shortened
 from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.errors import first_line as first_line
 from murmuration.preference.data.formats.format import Format
@@ -39,7 +40,13 @@ Placed = tuple[str, int, Row]  # with the file and line that it stands in
 
 KINDS = (".jsonl", ".csv", ".parquet", ".arrow", ".json")  # of files, each also with .gz
 #: What `datasets` writes beside the rows of a data set.
-_ABOUT_ROWS = ("state.json", "dataset_dict.json", "dataset_info.json", "dataset_infos.json")
+_ABOUT_ROWS = (
+    "state.json",
+    "dataset_dict.json",
+    "dataset_info.json",
+    "dataset_infos.json",
+    "truth.json",  # of our own population
+)
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 
 _FILE_ENDINGS = (
@@ -56,6 +63,7 @@ _FILE_ENDINGS = (
 )
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _SPLIT = "train"  # on the hub, where none is named
+_CACHE = re.compile(r"cache-[0-9a-f]+.*\.arrow")  # that `datasets` keeps beside what it saved
 _SHARD = re.compile(r"(?P<split>\w[\w.]*?)-\d{5}-of-\d{5}(?:-[0-9a-f]+)?\.\w+(?:\.gz)?")
 
 
@@ -209,7 +217,7 @@ def files_named(source: str, isolate: bool) -> list[SourceFile] | None:
     if os.path.isdir(path):  # noqa: PTH112 (says no where it cannot look, whatever the reason)
         files = _files(path)
         if not isolate or named.split or named.config:
-            files = _files_of_data_set(path, named, files) or files
+            files = _files_meant(path, named, files)
         if not (files or isolate):
             raise InputError(f"{path}: the folder holds no {known_kinds()} file")
         return [SourceFile(file, kind_of(file.name), True) for file in files]
@@ -240,15 +248,17 @@ def other_rows(source: str, isolate: bool) -> Iterator[Placed]:
 def _files(folder: Path) -> list[Path]:
     """Return files of known kinds, in order; also those whose reading will say why they cannot be.
 
-    What is named `.json` may be about the rows beside it, and is read only where it is alone.
+    What one is called hides no other. Files that a library writes about rows hold none.
     """
     try:
         named = [file for file in folder.iterdir() if kind_of(file.name)]
     except OSError as error:
         raise InputError(f"{folder}: cannot be read: {error.strerror or error}") from error
-    files = sorted(file for file in named if not file.name.startswith(".") and _is_file(file))
-    rows = [file for file in files if kind_of(file.name) != ".json"]
-    return rows or [file for file in files if file.name not in _ABOUT_ROWS]
+    return sorted(
+        file
+        for file in named
+        if not file.name.startswith(".") and file.name not in _ABOUT_ROWS and _is_file(file)
+    )
 
 
 def _is_file(path: Path) -> bool:
@@ -260,8 +270,28 @@ def _is_file(path: Path) -> bool:
         return True
 
 
+def _files_meant(folder: Path, named: Named, files: list[Path]) -> list[Path]:
+    """Return which files of a folder are meant: all, or those of the data set that it is.
+
+    Raises:
+        InputError: a split is to be named, or there is no such one; or the folder is a data set,
+            and other files lie beside it.
+    """
+    meant = _files_of_data_set(folder, named, files)
+    if meant is None:
+        return files
+    others = [file.name for file in files if file not in meant and not _CACHE.fullmatch(file.name)]
+    if others and not (named.split or named.config):
+        raise InputError(
+            f"{folder}: it is a data set of {len(meant)} files, by its state.json or by the names "
+            f"of shards, and {shortened(', '.join(others), 100)} lie beside them: take them out, "
+            "or name what is meant with --split"
+        )
+    return meant
+
+
 def _files_of_data_set(folder: Path, named: Named, files: list[Path]) -> list[Path] | None:
-    """Return which files of a folder are meant, in their order; None if it is none of a data set.
+    """Return the files of a data set, in their order; None if the folder is none.
 
     That is a folder as of `save_to_disk`, of one split or of several, or one with shards
     `SPLIT-00000-of-00001.parquet` among its ``files``, or in its folder `data` or that of the

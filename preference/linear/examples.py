@@ -308,12 +308,9 @@ def labels(judgements: Judgements, there_JW: np.ndarray) -> torch.Tensor:
 
 def flips(judgements: Judgements) -> torch.Tensor | None:
     """The probability of each label not to be the true one, (J,) float64; None if unknown or 0."""
-    channel = judgements.channel
-    if channel.kind != "randomized-response":
+    if judgements.channel.kind != "randomized-response":
         return None
-    if judgements.flip_R is not None:
-        return torch.tensor(judgements.flip_R, dtype=torch.float64)
-    return torch.full((len(judgements),), channel.flip_probability, dtype=torch.float64)
+    return torch.tensor(judgements.flip_R, dtype=torch.float64)
 
 
 def distinct_texts(

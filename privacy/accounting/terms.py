@@ -102,9 +102,9 @@ _CAVEATS = {
         "outright. Choose a smaller --delta."
     ),
     Caveat.EXACT_USERS: (
-        "The exact number of users decides the sampling probability, so it is treated as public. "
-        "If it is not, state a round number with --users. If the whole list of users is public, "
-        "use --adjacency zero-out."
+        "The exact number of users is published, and decides the sampling probability where users "
+        "are sampled, so it is treated as public. If it is not, state a round number with --users. "
+        "If the whole list of users is public, use --adjacency zero-out."
     ),
     Caveat.FLOATING_POINT: (
         "Noise was drawn in floating point. The guarantee is that of real numbers; what the last "

@@ -18,9 +18,7 @@ from murmuration.client.app import app as client_app
 from murmuration.client.store import forget_changed, load
 from murmuration.preference.data.judgements import InputError, OnBadRows
 from murmuration.preference.data.loading import Data
-from murmuration.preference.data.ratings import THUMBS_TELL
 from murmuration.preference.features import embeddings
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import OperatorOnly, Public
 from murmuration.reporting.facts import WORDS
 from murmuration.reporting.figures import counted, duration, share_text
@@ -221,17 +219,20 @@ def _put_away(log: Path, folder: Path) -> None:
             log.unlink()
 
 
+def check_data(config: RunConfig, data: Data) -> None:
+    """InputError, before anything is charged, for data that a simulation cannot be of."""
+    thumbs = config.kind == "thumbs"
+    if config.task == "reward" and not (thumbs or data.decided):
+        raise InputError(f"{config.data}: every judgement is a tie, there is nothing to learn")
+    check_others(config, data)
+
+
 def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, note: OnNote) -> int:
     """Return how many nodes host the users (0: one for each worker); loads and checks their
     data."""
     data = _load(config)
     check_past(config, data)
-    thumbs = config.kind == "thumbs"
-    if config.task == "reward" and not (thumbs or data.decided):
-        raise InputError(f"{config.data}: every judgement is a tie, there is nothing to learn")
-    if data.thumbs and Adjacency(config.adjacency).counts_are_public:
-        raise InputError(f"{config.data}: {THUMBS_TELL}")
-    check_others(config, data)
+    check_data(config, data)
     for warning in as_published(config):
         note(Public(warning))
     for text in data.notes:

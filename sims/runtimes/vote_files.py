@@ -106,17 +106,11 @@ def check_past(config: RunConfig, data: Data) -> None:
     """Note what the votes of each period are read as, where there are several releases.
 
     Raises:
-        InputError: pairs are made of ratings, or votes of a release that was made are read in
-            another way than they were then.
+        InputError: votes of a release that was made are read in another way than they were then.
     """
     if config.of(RankingSettings).releases == 1:
         return
     judgements = data.as_judgements("--releases takes votes")
-    if judgements.thumbs:
-        raise InputError(
-            "--releases takes votes that compare items: pairs that are made of ratings of single "
-            "items become others when more come, and a board cannot go on with another past"
-        )
     readings = _readings(Path(config.out))
     release = config.of(RankingSettings).release
     digests = _digests(judgements, release)

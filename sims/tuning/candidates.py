@@ -1,10 +1,9 @@
 """Running candidates: one after the other in this process, or side by side on a Ray cluster.
 
-Each is begun in a new folder whose name nothing else has, and is neither resumed nor repeated:
-where its worker is lost, the candidate has failed, and so has the search. To repeat it until it
-ends well would choose among its coins, if they or the data decide whether it does (a large cohort
-that memory does not hold); the bound of a search does not cover that. Whoever resumes the search
-says that they did not decide.
+Each is begun in a new folder whose name nothing else has, and is neither resumed nor repeated. One
+that fails, for whatever reason (its worker is lost, a large cohort does not fit into memory), is
+the worst, and the others are run as if it had ended: the data may have decided that it fails, so
+nothing else may follow from it. To repeat it until it ends well would choose among its coins.
 """
 
 import tempfile
@@ -13,29 +12,23 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import first_line
 from murmuration.sims.runtimes import execute as execution
-from murmuration.sims.runtimes.flower import FlowerRunFailed
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.sims.runtimes.sweep import Failed, Outcome, side_by_side
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.protocol.availability import RunAborted
 
 #: Runs configs, each in a new folder below its ``out``: places and outcomes as they end.
 RunAll = Callable[[Iterable[RunConfig]], Generator[tuple[int, Outcome], None, None]]
 
 
 class CandidateFailed(RuntimeError):
-    """A candidate came to nothing, so the search did.
+    """Every candidate of a search came to nothing; why one did is for the operator alone."""
 
-    Its number is for the operator alone: it tells of how many there are.
-    """
-
-    def __init__(self, place: int, why: str) -> None:
+    def __init__(self, why: str) -> None:
         super().__init__(
-            f"candidate {place + 1} failed: {why}; nothing was released. If that does not "
-            "depend on the data, mend it and continue with --resume. "
-            "(operator only: keep the number secret)"
+            f"every candidate failed, one because: {why}. Nothing was released, and the charge "
+            "stays: mend it, and begin again with another --out. (operator only)"
         )
 
 
@@ -53,10 +46,8 @@ def afresh(
             quiet=True,
             on_note=lambda line: None,
         )
-    except (RunAborted, FlowerRunFailed) as error:
-        return Failed(str(error))
-    except InputError as error:
-        return str(error)
+    except Exception as error:  # whatever the data bring about, the other candidates are run
+        return Failed(first_line(error))
 
 
 def run_all(runtime: Runtime, users_per_node: int | None, cpus: int) -> RunAll:

@@ -10,7 +10,7 @@ Nothing that is shown or kept tells of a candidate that was not chosen, nor how 
 candidate that is interrupted is begun again when the search is resumed, with fresh coins: nobody
 has seen what it would have come to. What was drawn for the search is not drawn again. In which
 order candidates end decides nothing: the best is that of the highest score, and of equal scores
-that of the highest tag.
+that of the highest tag. Nor does it decide anything about others that one fails: it is the worst.
 """
 
 import json
@@ -39,7 +39,8 @@ from murmuration.privacy.selection.random_stopping import CandidateCost, RandomS
 from murmuration.privacy.selection.stopping_time import StoppingTime
 from murmuration.reporting.run_files import read_json
 from murmuration.server.run_folder import RunFolder
-from murmuration.sims.runtimes.sweep import Failed, Outcome
+from murmuration.sims.runtimes.execute import check_data
+from murmuration.sims.runtimes.sweep import Failed
 from murmuration.sims.tuning.candidates import CandidateFailed, RunAll
 from murmuration.sims.tuning.winner import release
 from murmuration.strategies import registry
@@ -142,9 +143,11 @@ def planned(config: RunConfig, registered: int) -> CandidateCost:
 
 
 def users_of(config: RunConfig) -> int:
-    """Return how many users there are in the data of a search."""
+    """Return how many users there are in the data of a search; InputError for data that no
+    candidate can be of."""
     bad_rows: OnBadRows = "skip" if config.on_bad_rows == "skip" else "refuse"
     data = load(config.data, config.columns, bad_rows, config.task, config.schema)
+    check_data(config, data)
     return len(data.user_ids)
 
 
@@ -197,7 +200,7 @@ def run_search(
 
     Raises:
         InputError: settings, data or a folder that cannot be used; one line.
-        CandidateFailed: a candidate came to nothing; nothing is released.
+        CandidateFailed: every candidate came to nothing; nothing is released.
     """
     former = read_json(out / "config.json").get("search") if resume else None
     if resume and former is None:
@@ -237,6 +240,8 @@ def caveats_of(configs: Sequence[RunConfig]) -> frozenset[str]:
         Caveat.BATCHED_USERS: any(config.batch_users for config in configs),
         Caveat.CHOSEN_FROM_DATA: any(config.chosen_from_data for config in configs),
         Caveat.FLOATING_POINT: any(noise.warning for noise in noises),
+        Caveat.EXACT_USERS: any(config.exact_users for config in configs),
+        Caveat.ROWS_ARE_USERS: any(config.one_user_per_row for config in configs),
     }
     return frozenset(name.value for name, is_so in caveats.items() if is_so)
 
@@ -300,10 +305,17 @@ def _searched(
         left = [place for place in range(len(drawn["points"])) if place not in drawn["done"]]
         points, seeds = drawn["points"], drawn["seeds"]
         configs = (search.candidate(points[each], epsilon, there, seeds[each]) for each in left)
+        why = "it failed before the search was resumed"
         with closing(run_all(configs)) as ended:
             for place, outcome in ended:
-                _take(folder, event, left[place], outcome)
+                if isinstance(outcome, dict):
+                    _take(folder, event, left[place], outcome)
+                    continue
+                state, why = _state(folder), outcome.why if isinstance(outcome, Failed) else outcome
+                _keep(folder, {**state, "done": [*state["done"], left[place]]})
         best = _state(folder)["best"]
+        if best is None:
+            raise CandidateFailed(why)
         point = drawn["points"][best["place"]]
         config, chosen = search.configs[point].resolved(registered), search.points[point]
         candidate = there / best["folder"]
@@ -313,12 +325,8 @@ def _searched(
     return result
 
 
-def _take(folder: RunFolder, event: RandomStopping, place: int, outcome: Outcome) -> None:
+def _take(folder: RunFolder, event: RandomStopping, place: int, outcome: Mapping[str, Any]) -> None:
     """Keep a candidate that has ended if it is the best so far, and remove the other."""
-    if isinstance(outcome, Failed):
-        raise CandidateFailed(place, outcome.why)
-    if isinstance(outcome, str):
-        raise CandidateFailed(place, outcome)
     state, there, out = _state(folder), folder.private / _CANDIDATES, Path(outcome["out"])
     spent = CandidateCost.of_charges(read_account(out / "ledger.jsonl")[0].spent)
     if not any(spent.within(cost) for cost in event.candidates):

@@ -79,7 +79,7 @@ class DataConfig:
         "",
         "Labels that are numbers, as LOW..HIGH: thumbs are up above the middle (1..5), and of two "
         "responses the first won below it (-3..3). HIGH..LOW where the lowest is the best. "
-        "[default: recognised from all labels]",
+        "[default: labels are words, and numbers are bad rows]",
         panel=DATA,
     )
     positive_from: str = setting(
@@ -87,7 +87,12 @@ class DataConfig:
     )
     no_prompt: bool = setting(
         False,
-        "There are no prompts. [default: recognised where no row has one; not at nodes]",
+        "Rows without a prompt have none. [default: it is what their texts share in front]",
+        panel=DATA,
+    )
+    ids: str = setting(
+        "",
+        "casefold: ids that differ only in upper and lower case are one user's.",
         panel=DATA,
     )
     covariates: str = setting(

@@ -1,5 +1,6 @@
 """What every run is set by."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,6 +25,18 @@ if TYPE_CHECKING:
     from murmuration.privacy.mechanisms.hold_out import HoldOut
 
 Own = TypeVar("Own")
+
+
+def schema_of(run_config: Mapping[str, Scalar]) -> Schema:
+    """Return what the data of a simulation are declared to hold, by its run config.
+
+    No pairs are made of single ratings where which ones there are is public, or must stay the same
+    when more ratings come.
+    """
+    adjacency = str(run_config.get("adjacency", Adjacency.ADD_REMOVE))
+    public = Adjacency(adjacency).counts_are_public
+    pair_thumbs = not public and run_config.get("releases", 1) == 1
+    return Schema.of({**run_config, "pair-thumbs": pair_thumbs})
 
 
 @dataclass(frozen=True)
@@ -53,7 +66,7 @@ class Settings(
     @property
     def schema(self) -> Schema:
         """Return what the data are declared to hold."""
-        return Schema.of(self.to_run_config())
+        return schema_of(self.to_run_config())
 
     def to_run_config(self) -> dict[str, Scalar]:
         """Return Flower's flat run config: names with dashes, the strategy's own settings too."""
@@ -84,7 +97,7 @@ class Settings(
         if self.of(Sampled).in_blocks:
             users = self.trained_on(registered)
             return whole_blocks(users, usual_cohort(users))
-        if self.private and not self.users and self.adjacency == Adjacency.ADD_REMOVE.value:
+        if self.private and self.exact_users:
             return MOST_COHORT
         return usual_cohort(self.trained_on(registered))
 
@@ -97,6 +110,11 @@ class Settings(
         if self.users:
             return self.users
         return registered if self.test else round((1.0 - self.heldout) * registered)
+
+    @property
+    def exact_users(self) -> bool:
+        """Return whether the exact number of users is published though it is private."""
+        return self.adjacency == Adjacency.ADD_REMOVE and not self.users
 
     def measured_on(self, registered: int) -> int:
         """Return the nominal number of users held out where there is no test, as ``trained_on``."""

@@ -267,7 +267,7 @@ def test_every_option_with_limits_is_tested_here():
     free = {"secure_aggregation", "sum_zero", "as_published", "exact_heldout"}
     free |= {"data", "test", "columns", "format", "features", "normalized", "out", "resume"}
     free |= {"base", "lora_targets", "responses", "accept_ledger_loss", "batch_users"}
-    free |= {"one_user_per_row", "no_prompt", "items", "categories", "topics"}
+    free |= {"one_user_per_row", "no_prompt", "ids", "items", "categories", "topics"}
     free |= {"checkpointing", "once_per_text", "tf32", "policies", "system"}
     free |= {"registration", "base_privacy", "population", "disjoint", "chosen_from_data"}
     assert SETTINGS.keys() - free == set(BAD)

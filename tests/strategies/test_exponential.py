@@ -215,6 +215,8 @@ def test_every_adjacency_chooses(choice_config, adjacency):
     result = run(replace(choice_config, adjacency=str(adjacency)))
     gap = result["choice"]["expected_gap_at_most"]
     assert gap == pytest.approx(adjacency.vectors_changed * span_of(2.0) * np.log(P))
+    said = "The exact number of users is published" in " ".join(result["warnings"])
+    assert said == (adjacency is Adjacency.ADD_REMOVE)
     assert result["epsilon"] <= 1.0
 
 

@@ -60,6 +60,31 @@ def test_votes_between_models_are_recognised(tmp_path, by):
     assert release.ties_B[0] == pytest.approx(20, abs=45)
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"model_a": "a", "model_b": "b", "winner": "model_a"},
+        {"chosen": "never listed", "rejected": "a"},
+    ],
+    ids=["other columns", "another item"],
+)
+def test_one_voters_row_is_that_voters_bad_row(tmp_path, row):
+    """The board of the others is the same; who refuses bad rows is told, and nothing is written."""
+    boards = []
+    for name, found in (("a", votes()), ("b", [{"user_id": "hostile", **row}, *votes()])):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(each) + "\n" for each in found), encoding="utf-8")
+        given = {**BUDGET, "users": 80, "out": tmp_path / name}
+        if name == "b":
+            with pytest.raises(InputError):
+                rank(path, ["a", "b"], **given)
+            left = [p for p in (tmp_path / name).rglob("*") if "private" not in p.parts]
+            assert not any(b"never listed" in p.read_bytes() for p in left if p.is_file())
+            given["out"] = tmp_path / "skipped"
+        boards.append(rank(path, ["a", "b"], on_bad_rows="skip", **given).release)
+    assert boards[0].net_BK.tolist() == boards[1].net_BK.tolist()
+
+
 def test_rankings_are_votes(tmp_path):
     rows = [
         {"user_id": f"u{n}", "prompt": "?", "responses": ["a", "b", "c"], "ranking": [2, 1, 3]}

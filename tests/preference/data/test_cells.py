@@ -346,13 +346,12 @@ def test_what_was_taken_is_said_with_how_often():
     )
 
 
-def test_a_row_that_lacks_its_prompt_does_not_pass_for_one_without():
-    """Among rows with prompts it is broken; of a node's rows each is read by itself."""
+def test_a_prompt_in_one_row_decides_nothing_about_another():
+    """Each row is read by itself, wherever it stands."""
     bare = {"user_id": "a", "chosen": "I like a", "rejected": "I like b"}
-    with pytest.raises(InputError, match="1 rows have no prompt and others have one"):
-        Judgements.from_rows([bare, bare | {"prompt": "p"}])
-    found = Judgements.from_rows([bare, bare | {"prompt": "p"}], on_bad_rows="isolate")
-    assert found.prompts == ["I like", "p"]
+    for on_bad_rows in ("refuse", "skip", "isolate"):
+        found = Judgements.from_rows([bare, bare | {"prompt": "p"}], on_bad_rows=on_bad_rows)
+        assert found.prompts == ["I like", "p"]
 
 
 @pytest.mark.parametrize("cell", [LONG, json.dumps(LONG), FOLLOWED])

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -78,13 +79,17 @@ def test_a_bomb_in_a_column_that_is_not_used_is_not_touched(tmp_path, name):
 
 SMALL = FileBudget(least_bytes=2**23, line_bytes=2**22, memory=2**27)
 BOMBS = {
-    "one text, many rows": ("a.parquet", lambda: bomb("chosen", "x" * 90_000), "would become"),
-    "so many rows": ("a.parquet", lambda: bomb("notes", "x", rows=60_000), "would become"),
+    "one text, many rows": (
+        "a.parquet",
+        lambda: bomb("chosen", "x" * 90_000),
+        "in a row group that",
+    ),
+    "so many rows": ("a.parquet", lambda: bomb("notes", "x", rows=60_000), "in a row group that"),
     "one long text": ("a.parquet", lambda: bomb("chosen", "x" * 5 * MIB, rows=1), "a row of more"),
     "texts that need memory": (
         "a.parquet",
         lambda: bomb("chosen", "x" * 100 * MIB, rows=1),
-        "bytes of memory",
+        "in a row group that",
     ),
     "an endless list": (
         "a.parquet",
@@ -113,7 +118,56 @@ def test_a_bomb_is_one_line(tmp_path, monkeypatch, name, content, reason):
     # At a node the others' files, which the next child reads, stay.
     (tmp_path / "b.parquet").write_bytes(FORMS["a.parquet"])
     found = load_judgements(str(tmp_path), on_bad_rows="isolate")
-    assert found.left_out == 1 and {"u", "v"} <= {*found.user_ids}
+    assert found.left_out and {"u", "v"} <= {*found.user_ids}
+    assert len(found.select([found.user_ids.index("v")])) == 1
+
+
+OTHERS = [{"user_id": f"o{n}", "prompt": "p", "chosen": f"{n}", "rejected": "b"} for n in range(9)]
+
+
+def groups(*parts, name="user_id"):
+    """A file with a row group for each part."""
+    out = io.BytesIO()
+    tables = [pa.Table.from_pylist(rows) for rows in parts]
+    tables = [table.rename_columns([name, *table.column_names[1:]]) for table in tables]
+    with pq.ParquetWriter(out, tables[0].schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table)
+    return out.getvalue()
+
+
+def hostile(text, rows=1):
+    return [{"user_id": "eve", "prompt": "p", "chosen": text, "rejected": "b"}] * rows
+
+
+@pytest.mark.parametrize("on_bad_rows", ["skip", "isolate"])
+@pytest.mark.parametrize("name", ["user_id", "worker", "who"])
+@pytest.mark.parametrize(
+    "rows", [hostile("x" * 100 * MIB), hostile("x" * MIB, 99)], ids=["memory", "bytes"]
+)
+def test_a_row_group_of_one_user_takes_nothing_from_others(
+    tmp_path, monkeypatch, rows, name, on_bad_rows
+):
+    monkeypatch.setattr(loading, "BUDGET", SMALL)
+    path, columns = tmp_path / "a.parquet", {"user_id": "who"} if name == "who" else None
+    path.write_bytes(groups(OTHERS[:4], rows, OTHERS[4:], name=name))
+    found = load_judgements(str(path), columns=columns, on_bad_rows=on_bad_rows)
+    assert set(found.user_ids) == {"eve", *(row["user_id"] for row in OTHERS)}
+    others = [found.user_ids.index(row["user_id"]) for row in OTHERS]
+    assert [pair[0] for pair in found.select(others).responses] == [*"012345678"]
+    # Where a group is several users', the whole file is refused: one bit, to whoever holds it.
+    path.write_bytes(groups(OTHERS[:4] + rows, OTHERS[4:], name=name))
+    with pytest.raises(InputError, match=r"it would become more|bytes of memory"):
+        load_judgements(str(path), columns=columns, on_bad_rows=on_bad_rows)
+
+
+@pytest.mark.parametrize("on_bad_rows", ["skip", "isolate"])
+def test_rows_that_are_too_long_count_for_nothing(tmp_path, monkeypatch, on_bad_rows):
+    monkeypatch.setattr(loading, "BUDGET", replace(SMALL, memory=2**28))
+    rows = [*OTHERS[:4], *hostile("x" * 5 * MIB, 3), *OTHERS[4:]]
+    (tmp_path / "a.parquet").write_bytes(groups(rows))
+    found = load_judgements(str(tmp_path / "a.parquet"), on_bad_rows=on_bad_rows)
+    assert (len(found), found.left_out) == (9, 3)
 
 
 def test_time_is_limited(tmp_path, monkeypatch):

@@ -132,9 +132,33 @@ def test_a_node_reads_no_json_array(tmp_path):
 
 
 def test_json_about_rows_is_no_rows(tmp_path):
-    (tmp_path / "truth.json").write_text("{}")
+    for name in ("truth.json", "dataset_info.json"):
+        (tmp_path / name).write_text("{}")
     (tmp_path / "rows.jsonl").write_text(json.dumps(rows("a")[0]))
     assert users(tmp_path) == ("a",)
+
+
+def test_what_a_file_is_called_hides_no_other(tmp_path):
+    """A folder with a file for each user: one `.jsonl` hid every `.json`, and one that was called
+    as a shard or as a state hid the rest."""
+    for user in "ab":
+        (tmp_path / f"{user}.json").write_text(json.dumps(rows(user)))
+    (tmp_path / "c.jsonl").write_text(json.dumps(rows("c")[0]))
+    assert users(tmp_path) == ("a", "b", "c")
+    (tmp_path / "state.json").write_text(json.dumps({"_data_files": [{"filename": "c.jsonl"}]}))
+    assert "a.json, b.json lie beside them" in refusal(tmp_path)
+    assert users(tmp_path, on_bad_rows="isolate") == ("c",)
+    (tmp_path / "state.json").unlink()
+    (tmp_path / "d-00000-of-00001.jsonl").write_text(json.dumps(rows("d")[0]))
+    assert "lie beside them" in refusal(tmp_path, on_bad_rows="skip")
+    assert users(tmp_path, on_bad_rows="isolate") == ("c", "d")
+    assert users(f"{tmp_path}#d") == ("d",)
+
+
+def test_what_a_library_keeps_beside_a_saved_data_set_is_not_read(saved):
+    part = next((saved / "test").glob("data-*.arrow"))
+    (saved / "test" / "cache-0123456789abcdef.arrow").write_bytes(part.read_bytes())
+    assert users(f"{saved}#test") == users(saved / "test") == ("d",)
 
 
 def test_the_parts_of_a_source(tmp_path, monkeypatch):

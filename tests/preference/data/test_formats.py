@@ -338,7 +338,7 @@ def test_label_studio_of_ratings(read):
         return {"id": 1, "data": data, "annotations": [{"completed_by": who, "result": result}]}
 
     rows = [stars("A", "rating", {"rating": 5}), stars("B", "rating", {"rating": 2})]
-    assert "--scale 2..5" in refusal(read, "label-studio", rows)
+    assert "--scale 1..5" in refusal(read, "label-studio", rows)
     assert read("label-studio", rows, scale="1..5") == [("7", "Q", ("A", "B"), 1.0)]
     rows = [stars("A", "choices", {"choices": ["Bad"]}), stars("B", "choices", {"choices": "good"})]
     assert read("label-studio", rows) == [("7", "Q", ("B", "A"), 1.0)]
@@ -415,7 +415,7 @@ def test_argilla_takes_no_other_field_for_a_response(read):
 
 def test_argilla_of_ratings(read):
     rows = [record(5, ("response",)), record(2, ("answer",))]
-    assert "--scale 2..5" in refusal(read, "argilla", rows)
+    assert "--scale 1..5" in refusal(read, "argilla", rows)
     texts = ("text of response", "text of answer")
     assert read("argilla", rows, scale="1..5") == [("w", "Q", texts, 1.0)]
 

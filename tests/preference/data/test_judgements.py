@@ -257,11 +257,21 @@ def test_flip_probabilities():
     rows = [row("a", flip_probability=0.1), row("b", flip_probability=0), row("a", "x")]
     rows[2]["flip_probability"] = "0.25"
     judgements = Judgements.from_rows(rows, schema=RANDOMIZED)
-    assert judgements.channel == LabelChannel("randomized-response", 0.25)
+    assert judgements.channel == LabelChannel("randomized-response", 0.5)  # whatever others' are
     assert judgements.flip_R.tolist() == [0.1, 0.25, 0]
     alone = judgements.select([1])
     assert alone.flip_R.tolist() == [0]
     assert alone.channel == judgements.channel
+    assert replace(alone, flip_R=None, channel=LabelChannel("randomized-response", 0.2)).flip_R == [
+        0.2
+    ]
+
+
+def test_no_flip_probability_decides_how_others_are_read():
+    rows = [row("a", flip_probability=0.1), row("b", flip_probability=0.49)]
+    alone = Judgements.from_rows(rows[:1], schema=RANDOMIZED)
+    beside = Judgements.from_rows(rows, schema=RANDOMIZED).select([0])
+    assert (beside.channel, beside.flip_R) == (alone.channel, alone.flip_R)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ import gzip
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -105,7 +106,7 @@ def test_files_of_a_folder_are_of_the_kind_that_is_declared(write, tmp_path):
     second = write("2.jsonl", as_jsonl(rows))
     assert refusal(str(tmp_path)).startswith(
         f"{second}:1: a row of kind top-1 over 3 responses, and pairs are declared: pass --kind "
-        "top-1 --responses 5"
+        "top-1 --responses 3"
     )
     kept = load_judgements(str(tmp_path), on_bad_rows="skip")
     assert (len(kept), kept.left_out) == (3, 2)
@@ -529,6 +530,35 @@ def test_a_line_is_its_own_loss(write, monkeypatch, line, reason):
     found = load_judgements(write("a.jsonl", line + b"\n" + LINE), on_bad_rows="isolate")
     assert (found.user_ids, found.left_out) == (("u",), 1)
     assert reason in found.set_aside[0]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    "cell", ["x" * 200_000, '"' + "x, \n" * 60_000 + '"', ",".join("x" * 3_000), "\udcff"]
+)
+def test_a_row_of_csv_is_its_own_loss(write, monkeypatch, cell, packed):
+    """Cells beyond the limit of Python's module, lines that are too long, bytes that are none."""
+    monkeypatch.setattr(loading, "BUDGET", replace(SMALL, least_bytes=2**22))
+    lines = ["user_id,prompt,chosen,rejected", "u,p,a,b", f"eve,p,{cell},b", "v,p,c,d", ""]
+    content = "\n".join(lines).encode(errors="surrogateescape")
+    path = write("a.csv.gz" if packed else "a.csv", gzip.compress(content) if packed else content)
+    found = load_judgements(path, on_bad_rows="skip")
+    assert found.left_out == 1
+    others = found.select([found.user_ids.index(user) for user in "uv"])
+    assert others.responses == [("a", "b"), ("c", "d")]
+
+
+@pytest.mark.parametrize("on_bad_rows", ["refuse", "skip"])
+def test_a_file_that_cannot_be_split_by_user_is_refused_whole(write, on_bad_rows):
+    """One bit, to whoever holds it: no row of it is read for another."""
+    head, good = "user_id,prompt,chosen,rejected\n", "u,p,a,b\n"
+    packed = gzip.compress(b"".join([LINE] * 999))[:-9]
+    for name, content in (
+        ("a.csv", f'{head}{good}eve,p,"x,b\n{good}'.encode()),
+        ("a.json", b"[" + LINE.strip() + b",{]"),
+        ("a.jsonl.gz", packed),
+    ):
+        assert refusal(write(name, content), on_bad_rows=on_bad_rows)
 
 
 def test_deep_nesting_is_a_bad_row(write):

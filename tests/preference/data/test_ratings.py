@@ -27,9 +27,9 @@ KTO = [
     thumb("a", "p", "good", True),
     thumb("b", "p", "bad", False),
     thumb("a", "p", "bad", False),
-    thumb("a", "q", "fine", 1),
+    thumb("a", "q", "fine", "up"),
     thumb("b", "q", "fine", "true"),
-    thumb("a", "p", "worse", 0),
+    thumb("a", "p", "worse", "down"),
     thumb("c", "p", "good", True),
 ]
 
@@ -84,10 +84,15 @@ def test_of_each_row_a_user_nothing_is_paired():
 
 def test_a_node_makes_no_pairs():
     """Which there are would tell how its users rated."""
-    found = Judgements.from_rows(KTO, on_bad_rows="isolate")
-    assert len(found) == found.thumbs == 0
-    assert found.user_ids == ("a", "b", "c")
-    assert "a node makes none" in found.set_aside[0]
+    labels_only = {"schema": Schema(pair_thumbs=False), "on_bad_rows": "skip"}
+    pair = {"user_id": "d", "prompt": "p", "chosen": "x", "rejected": "y"}
+    for found in (
+        Judgements.from_rows([*KTO, pair], on_bad_rows="isolate"),
+        Judgements.from_rows([*KTO, pair], **labels_only),
+    ):
+        assert (len(found), found.thumbs) == (1, 0)
+        assert found.user_ids == ("a", "b", "c", "d")
+        assert "none are made at a node" in found.set_aside[0]
 
 
 @pytest.mark.parametrize("kind", ["top-1", "ranking"])

@@ -177,21 +177,29 @@ HI = [{"role": "user", "content": "hi"}]
 YO = [{"role": "assistant", "content": "yo"}]
 
 
-@pytest.mark.parametrize("label", [True, 1, 1.0, "true", " TRUE", "1", np.True_, np.int64(1)])
+@pytest.mark.parametrize("label", [True, "true", " TRUE", np.True_, "Yes", "👍", "thumbs_up"])
 def test_a_response_that_was_liked(label):
     row = KTO | {"label": label}
     assert parse_row(row, NAMES) == Row("u", "p", ("x",), 1.0, "thumbs", None)
 
 
-@pytest.mark.parametrize("label", [False, 0, 0.0, "false", "0", np.False_])
+@pytest.mark.parametrize("label", [False, "false", np.False_, "no", "Bad"])
 def test_a_response_that_was_not_liked(label):
     assert parse_row(KTO | {"label": label}, NAMES).y == 0.0
 
 
-@pytest.mark.parametrize("label", [None, "", "up", 2, -1, 0.5, [], float("nan")])
+@pytest.mark.parametrize("label", [None, "", "meh", [], float("nan")])
 def test_what_is_no_label(label):
     with pytest.raises(BadRow, match="'label' must be true or false"):
         parse_row(KTO | {"label": label}, NAMES)
+
+
+@pytest.mark.parametrize("label", [0, 1, "1", 2, -1, 0.5, np.int64(1)])
+def test_what_a_number_stands_for_is_declared(label):
+    with pytest.raises(BadRow, match=r"'label' holds numbers.*--scale 0\.\.1"):
+        parse_row(KTO | {"label": label}, NAMES)
+    found = parse_row(KTO | {"label": label}, NAMES, Schema("thumbs", scale="-2..2"))
+    assert found.y == (float(label) > 0 if float(label) else 0.5)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +216,7 @@ def test_what_is_no_label(label):
     ],
 )
 def test_forms_of_ratings(row):
-    found = parse_row({"annotator": 7, "label": 0} | row, NAMES)
+    found = parse_row({"annotator": 7, "label": False} | row, NAMES)
     assert found == Row("7", "hi", ("yo",), 0.0, "thumbs", None)
 
 
@@ -232,7 +240,7 @@ def test_ratings_under_other_names():
 )
 def test_what_is_no_rating(row, said):
     with pytest.raises(BadRow, match=said):
-        parse_row({"user_id": "u", "label": 1} | row, NAMES)
+        parse_row({"user_id": "u", "label": True} | row, NAMES)
 
 
 def test_a_label_beside_a_pair_is_not_read():
@@ -341,7 +349,7 @@ SCORED_NAMES = {field: field for field in ("user_id", "prompt", "chosen", "rejec
 def scored(scores, declared="pairs", **more):
     texts = ["a", "b", "c", "d"][: len(scores) if isinstance(scores, list) else 3]
     row = {"user_id": "u", "prompt": "p", "responses": texts, "scores": scores, **more}
-    return parse_row(row, SCORED_NAMES, declared)
+    return parse_row(row, SCORED_NAMES, Schema(declared, 0 if declared == "pairs" else 4))
 
 
 def test_two_responses_are_a_pair():
@@ -403,6 +411,7 @@ def test_the_best_have_the_highest_score(scores):
 
 PAIR = {"prompt": "p", "chosen": "x", "rejected": "y"}
 ALONE = Schema(one_user_per_row=True)
+LABELS = Schema(one_user_per_row=True, pair_thumbs=False)
 
 
 def test_one_user_for_each_row_when_that_is_declared():
@@ -413,6 +422,19 @@ def test_one_user_for_each_row_when_that_is_declared():
     moved = Judgements.from_rows([other, PAIR, PAIR], schema=ALONE)
     assert set(moved.user_ids) == set(found.user_ids)
     assert set(Judgements.from_rows([PAIR], schema=ALONE).user_ids) < set(found.user_ids)
+
+
+def test_a_row_is_called_by_what_it_says_so_one_more_renames_no_other():
+    turned = PAIR | {"chosen": "y", "rejected": "x"}
+
+    def called(rows, schema=ALONE):
+        found = Judgements.from_rows(rows, schema=schema)
+        return set(zip(found.user_ids, found.responses, strict=True))
+
+    assert called([PAIR, turned]) < called([turned, PAIR, turned])
+    # Where labels are protected a name tells none.
+    names = [{name for name, _ in called([row], LABELS)} for row in (PAIR, turned)]
+    assert names[0] == names[1]
 
 
 def test_one_user_for_each_row_needs_no_user_and_heeds_none():

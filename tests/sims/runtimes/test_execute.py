@@ -196,7 +196,28 @@ def test_pairs_of_ratings_would_tell_labels_that_are_all_that_is_protected(
     options = ["--strategy", strategy, "--adjacency", "replace-labels", "--epsilon", 3, "--seed", 3]
     code, _, lines = cli("run", "--data", single_ratings, *options, "--out", tmp_path / "r")
     assert code == 2
-    assert "which ones there are tells what the ratings were" in "".join(lines)
+    assert "which pairs ratings make tells what they were" in "".join(lines)
+
+
+@pytest.mark.parametrize("strategy", ["uls", "local-label"])
+def test_a_rating_among_pairs_is_its_users_bad_row_where_labels_alone_are_protected(
+    cli, write_rows, make_rows, tmp_path, strategy
+):
+    rating = {"user_id": "rater", "prompt": "What now?", "completion": "Save it.", "label": True}
+    options = ["--strategy", strategy, "--adjacency", "replace-labels", "--epsilon", 3, "--seed", 3]
+    options += ["--rounds", 2] if strategy == "uls" else []
+    pairs = make_rows([2] * 20)
+    weights = []
+    for name, rows in (("a", pairs), ("b", [*pairs, rating])):
+        out, data = tmp_path / name, write_rows(rows, f"{name}.jsonl")
+        common = ["run", "--data", data, *options, "--users", 20, "--out", out]
+        if rows != pairs:
+            code, _, lines = cli(*common)
+            assert code == 2 and "b.jsonl:41: " in "".join(lines) and not out.exists()
+        assert cli(*common, "--on-bad-rows", "skip")[0] == 0
+        weights.append(RewardModel.load(out / "model").theta_D)
+    if strategy == "local-label":  # of which coins are the user's own
+        np.testing.assert_array_equal(*weights)
 
 
 @pytest.mark.parametrize("as_published", [False, True])

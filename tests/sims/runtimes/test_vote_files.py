@@ -119,7 +119,9 @@ def test_pairs_of_single_ratings_are_in_no_week(tmp_path):
         for n in range(40)
         for item, liked in (("a", 1), ("b", 0))
     ]
-    with pytest.raises(InputError, match="made of ratings of single items become others"):
+    with pytest.raises(
+        InputError, match=r"ratings of single items become others|of single ratings"
+    ):
         rank(ratings, ITEMS, out=tmp_path / "board", **BUDGET)
     assert not (tmp_path / "board").exists()
 
@@ -263,7 +265,7 @@ RATINGS = [
 
 def test_ratings_of_single_items_make_no_board_that_goes_on(tmp_path):
     """A rating that comes later would make pairs with earlier ones."""
-    with pytest.raises(InputError, match="takes votes that compare items"):
+    with pytest.raises(InputError, match=r"takes votes that compare items|of single ratings"):
         rank(RATINGS, ITEMS, out=tmp_path / "board", **BUDGET)
     assert not (tmp_path / "board").exists()
 

@@ -66,6 +66,11 @@ def texts_in(folder):
 def test_caveats_are_those_of_any_point_of_the_grid():
     plain = RunConfig(adjacency="zero-out", heldout=0.2, delta=1e-5, seed=-1)
     assert caveats_of([plain]) == set()
+    private = replace(plain, adjacency="add-remove")
+    assert caveats_of([plain, private]) == {Caveat.EXACT_USERS.value}
+    assert caveats_of([replace(private, users=40)]) == set()
+    rows = replace(plain, one_user_per_row=True)
+    assert caveats_of([plain, rows]) == {Caveat.ROWS_ARE_USERS.value}
     together = replace(plain, batch_users=True)
     assert caveats_of([plain, together]) == {Caveat.BATCHED_USERS.value}
     large = replace(plain, features="hashing:262144")  # too many for noise on a grid
@@ -209,31 +214,48 @@ def test_in_which_order_candidates_end_decides_nothing(
 
 @pytest.mark.parametrize(
     "error",
-    [RunAborted(Reason.NO_ANSWERS), InputError("the disk is full")],
-    ids=["aborted", "refused"],
+    [RunAborted(Reason.NO_ANSWERS), InputError("the disk is full"), MemoryError()],
+    ids=["aborted", "refused", "memory"],
 )
-def test_a_candidate_that_fails_is_named_to_the_operator_and_nothing_is_released(
-    crowd, tmp_path, monkeypatch, candidates, error
+def test_a_candidate_that_fails_is_the_worst_and_the_others_are_run(
+    crowd, tmp_path, monkeypatch, candidates, capfd, error
 ):
-    straight, whole = tune(crowd, grid=GRID, out=tmp_path / "a", seed=SEED, **SMALL), None
+    tune(crowd, grid=GRID, out=tmp_path / "a", seed=SEED, **SMALL)
+    score, whole = [result["heldout_accuracy"] for result, *_ in candidates], execution.execute
+    best = score.index(max(score))
+    begun = []
 
     def fails(config, **more):
-        if len(candidates) == 6:
+        begun.append(config)
+        if len(begun) == best + 1:
             raise error
         return whole(config, **more)
 
-    whole = execution.execute
-    with monkeypatch.context() as patched:
-        patched.setattr(execution, "execute", fails)
-        with pytest.raises(CandidateFailed, match=r"candidate 3 failed: .*operator only") as failed:
-            tune(crowd, grid=GRID, out=tmp_path / "b", seed=SEED, **SMALL)
-    assert str(error) in str(failed.value)
-    there = {path.name for path in (tmp_path / "b").iterdir()}
+    monkeypatch.setattr(execution, "execute", fails)
+    capfd.readouterr()
+    run = tune(crowd, grid=GRID, out=tmp_path / "b", seed=SEED, **SMALL)
+    assert len(begun) == len(score)
+    assert run.result["heldout_accuracy"] == max(score[:best] + score[best + 1 :])
+    assert "fail" not in "".join(capfd.readouterr())
+    assert str(error).encode() not in texts_in(tmp_path / "b") or not str(error)
+    assert not (tmp_path / "b" / "private" / "candidates").exists()
+
+
+def test_where_every_candidate_fails_nothing_is_released(crowd, tmp_path, monkeypatch):
+    begun = []
+
+    def fails(config, **more):
+        begun.append(config)
+        raise InputError("the disk is full")
+
+    monkeypatch.setattr(execution, "execute", fails)
+    with pytest.raises(CandidateFailed, match=r"every candidate failed.*disk is full.*another"):
+        tune(crowd, grid=GRID, out=tmp_path / "t", seed=SEED, **SMALL)
+    there = {path.name for path in (tmp_path / "t").iterdir()}
     assert there == {"config.json", "ledger.jsonl", "ledger.jsonl.head", "private"}
-    assert b"candidate 3" not in texts_in(tmp_path / "b")
-    resumed = tune(out=tmp_path / "b", resume=True)
-    for name in ("heldout_accuracy", "weights", "search", "epsilon"):
-        assert resumed.result[name] == straight.result[name]
+    with pytest.raises(CandidateFailed, match="failed before"):  # and none is run again
+        tune(out=tmp_path / "t", resume=True)
+    assert len(begun) == 4
 
 
 def test_what_was_drawn_is_never_drawn_again(crowd, tmp_path, monkeypatch):
