@@ -248,7 +248,7 @@ def test_no_circle_among_modules():
 
 
 def test_no_run_looks_for_a_declaration():
-    """What a row means is declared: what looks at all rows for that is `murmuration data`'s."""
+    """Runs read rows by what is declared; only `murmuration data` looks at all rows for that."""
     rooms = ("strategies", "server", "client", "sims", "preference", "privacy")
     todo = [module for module in FILES if room_of(module) in rooms]
     todo.append(f"{TOP}.api.training")

@@ -42,6 +42,8 @@ def findings(
 
 
 def _ids(declaration: Declaration) -> list[str]:
+    if declaration.declared.get("ids"):
+        return []
     written = set[str]()
     for row, layout in zip(declaration.rows, declaration.layouts, strict=True):
         cell = row.get(layout.columns.get("user_id", "user_id")) if layout is not None else None

@@ -133,6 +133,12 @@ def test_a_tidy_file_has_no_findings(written):
     assert "Look at these" not in str(looked)
 
 
+def test_ids_that_are_declared_to_be_one_are_no_finding(written):
+    looked = look_at(written(capitals()), "", {"ids": "casefold"})
+    assert not looked.findings and len(looked.judgements.user_ids) == USERS
+    assert "--ids casefold" in looked.command
+
+
 @pytest.mark.parametrize("label", ["tie", "neutral", "unsure"])
 def test_a_rare_tie_is_not_odd(written, label):
     rows = [thumb(n, label=label) if n == 9 else thumb(n) for n in range(ROWS)]

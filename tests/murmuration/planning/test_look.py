@@ -33,10 +33,10 @@ def written(tmp_path):
 def test_the_kind_that_most_rows_are_of_is_taken(written):
     listed = {"user_id": "a", "prompt": "p", "responses": ["x", "y", "z", "w"]}
     rows = [pair("a", "x", "y")] + [{**listed, "best": best} for best in (0, 1, 2)]
-    found = look.look_at(written([*rows, {**listed, "ranking": [1, 2, 3, 4]}]), "", {})
-    assert (found.schema.kind, found.schema.responses) == ("top-1", 4)
-    assert found.kinds == {"pairs": 1, "top-1": 3, "ranking": 1}
-    assert (len(found.judgements), found.judgements.left_out) == (3, 2)
+    looked = look.look_at(written([*rows, {**listed, "ranking": [1, 2, 3, 4]}]), "", {})
+    assert (looked.schema.kind, looked.schema.responses) == ("top-1", 4)
+    assert looked.kinds == {"pairs": 1, "top-1": 3, "ranking": 1}
+    assert (len(looked.judgements), looked.judgements.left_out) == (3, 2)
 
 
 def thumb(user, text, label):
@@ -45,28 +45,28 @@ def thumb(user, text, label):
 
 def test_single_ratings_are_pairs_where_most_are_in_one(written):
     rows = [thumb("a", "x", True), thumb("a", "y", False), thumb("b", "x", True)]
-    found = look.look_at(written(rows), "", {})
-    assert (found.schema.kind, len(found.judgements), found.kinds) == ("pairs", 1, {})
-    assert found.judgements.thumbs_alone == 1
-    assert {"completion", "label"} <= found.taken.keys()
-    assert any("3 single ratings make 1 pairs" in note for note in found.judgements.notes)
+    looked = look.look_at(written(rows), "", {})
+    assert (looked.schema.kind, len(looked.judgements), looked.kinds) == ("pairs", 1, {})
+    assert looked.judgements.thumbs_alone == 1
+    assert {"completion", "label"} <= looked.taken.keys()
+    assert any("3 single ratings make 1 pairs" in note for note in looked.judgements.notes)
 
 
 def test_single_ratings_are_thumbs_where_few_are_in_a_pair(written):
     rows = [thumb("a", "x", True), thumb("a", "y", False)]
     rows += [thumb(user, "x", True) for user in "bcd"]
-    found = look.look_at(written(rows), "", {})
-    assert (found.schema.kind, len(found.judgements)) == ("thumbs", 5)
-    found = look.look_at(written(rows[1:]), "", {})
-    assert (found.schema.kind, len(found.judgements)) == ("thumbs", 4)
+    looked = look.look_at(written(rows), "", {})
+    assert (looked.schema.kind, len(looked.judgements)) == ("thumbs", 5)
+    looked = look.look_at(written(rows[1:]), "", {})
+    assert (looked.schema.kind, len(looked.judgements)) == ("thumbs", 4)
     assert look.look_at(written(rows), "", {"kind": "pairs"}).schema.kind == "pairs"
 
 
 def test_what_is_declared_is_not_guessed(written):
     rows = [pair("a", "x", "y"), {"user_id": "a", "prompt": "p", "responses": ["x"] * 3, "best": 0}]
     path = written(rows)
-    found = look.look_at(path, "", {"kind": "top-1", "responses": 5})
-    assert (found.schema.kind, found.schema.responses) == ("top-1", 5)
+    looked = look.look_at(path, "", {"kind": "top-1", "responses": 5})
+    assert (looked.schema.kind, looked.schema.responses) == ("top-1", 5)
     assert look.look_at(path, "", {"kind": "pairs"}).kinds == {}
     with pytest.raises(InputError, match="all 2 rows are bad"):
         look.look_at(path, "", {"kind": "ranking"})
@@ -77,12 +77,12 @@ def test_columns_that_were_taken_and_bad_rows_by_reason(written):
     for row in rows:
         del row["user_id"]
     rows[1]["chosen"] = rows[4]["chosen"] = ""
-    found = look.look_at(written([*rows, '{"who": ', '{"who": 5']), "user_id=who", {})
-    assert list(found.columns) == ["prompt", "chosen", "rejected", "who", "day"]
-    assert found.taken["user_id"] == "who" and "tie" not in found.taken
-    assert max(times for times, _ in found.reasons.values()) == 2
-    assert sum(times for times, _ in found.reasons.values()) == found.judgements.left_out == 4
-    first = found.reasons["… is empty"][1]
+    looked = look.look_at(written([*rows, '{"who": ', '{"who": 5']), "user_id=who", {})
+    assert list(looked.columns) == ["prompt", "chosen", "rejected", "who", "day"]
+    assert looked.taken["user_id"] == "who" and "tie" not in looked.taken
+    assert max(times for times, _ in looked.reasons.values()) == 2
+    assert sum(times for times, _ in looked.reasons.values()) == looked.judgements.left_out == 4
+    first = looked.reasons["… is empty"][1]
     assert first.endswith("rows.jsonl:2: 'chosen' is empty")
 
 
@@ -90,9 +90,9 @@ def test_a_users_column_by_another_known_name_is_shown(written):
     rows = [pair("u", "x", "y") for _ in range(3)]
     for row in rows:
         row["annotator"] = row.pop("user_id")
-    found = look.look_at(written(rows), "", {})
-    assert found.taken["user_id"] == "annotator" and len(found.judgements) == 3
-    assert any("annotator" in note for note in found.judgements.notes)
+    looked = look.look_at(written(rows), "", {})
+    assert looked.taken["user_id"] == "annotator" and len(looked.judgements) == 3
+    assert any("annotator" in note for note in looked.judgements.notes)
 
 
 def judged(rows, **declared):

@@ -151,10 +151,10 @@ def test_a_row_group_of_one_user_takes_nothing_from_others(
     monkeypatch.setattr(loading, "BUDGET", SMALL)
     path, columns = tmp_path / "a.parquet", {"user_id": "who"} if name == "who" else None
     path.write_bytes(groups(OTHERS[:4], rows, OTHERS[4:], name=name))
-    found = load_judgements(str(path), columns=columns, on_bad_rows=on_bad_rows)
-    assert set(found.user_ids) == {"eve", *(row["user_id"] for row in OTHERS)}
-    others = [found.user_ids.index(row["user_id"]) for row in OTHERS]
-    assert [pair[0] for pair in found.select(others).responses] == [*"012345678"]
+    judgements = load_judgements(str(path), columns=columns, on_bad_rows=on_bad_rows)
+    assert set(judgements.user_ids) == {"eve", *(row["user_id"] for row in OTHERS)}
+    others = [judgements.user_ids.index(row["user_id"]) for row in OTHERS]
+    assert [pair[0] for pair in judgements.select(others).responses] == [*"012345678"]
     # Where a group is several users', the whole file is refused: one bit, to whoever holds it.
     path.write_bytes(groups(OTHERS[:4] + rows, OTHERS[4:], name=name))
     with pytest.raises(InputError, match=r"it would become more|bytes of memory"):
@@ -166,8 +166,8 @@ def test_rows_that_are_too_long_count_for_nothing(tmp_path, monkeypatch, on_bad_
     monkeypatch.setattr(loading, "BUDGET", replace(SMALL, memory=2**28))
     rows = [*OTHERS[:4], *hostile("x" * 5 * MIB, 3), *OTHERS[4:]]
     (tmp_path / "a.parquet").write_bytes(groups(rows))
-    found = load_judgements(str(tmp_path / "a.parquet"), on_bad_rows=on_bad_rows)
-    assert (len(found), found.left_out) == (9, 3)
+    judgements = load_judgements(str(tmp_path / "a.parquet"), on_bad_rows=on_bad_rows)
+    assert (len(judgements), judgements.left_out) == (9, 3)
 
 
 def test_time_is_limited(tmp_path, monkeypatch):

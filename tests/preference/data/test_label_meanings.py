@@ -52,8 +52,10 @@ def test_numbers_without_a_scale_are_bad_rows_whatever_others_are(schema, write)
         message = str(caught.value)
         assert "--positive-from" in message and "--scale 0..1" in message and "\n" not in message
         words = rated(["up", "down"], "w")
-        kept = Judgements.from_rows([*rows, *words], schema=schema, on_bad_rows="skip")
-        assert kept.left_out == len(labels) and len(kept) == (2 if schema is THUMBS else 1)
+        judgements = Judgements.from_rows([*rows, *words], schema=schema, on_bad_rows="skip")
+        assert judgements.left_out == len(labels) and (
+            len(judgements) == (2 if schema is THUMBS else 1)
+        )
 
 
 def test_ratings_as_they_are_declared():

@@ -527,9 +527,9 @@ def test_a_packed_file_becomes_no_more_than_it_may(write, monkeypatch, name, con
 )
 def test_a_line_is_its_own_loss(write, monkeypatch, line, reason):
     monkeypatch.setattr(loading, "BUDGET", SMALL)
-    found = load_judgements(write("a.jsonl", line + b"\n" + LINE), on_bad_rows="isolate")
-    assert (found.user_ids, found.left_out) == (("u",), 1)
-    assert reason in found.set_aside[0]
+    judgements = load_judgements(write("a.jsonl", line + b"\n" + LINE), on_bad_rows="isolate")
+    assert (judgements.user_ids, judgements.left_out) == (("u",), 1)
+    assert reason in judgements.set_aside[0]
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -542,9 +542,9 @@ def test_a_row_of_csv_is_its_own_loss(write, monkeypatch, cell, packed):
     lines = ["user_id,prompt,chosen,rejected", "u,p,a,b", f"eve,p,{cell},b", "v,p,c,d", ""]
     content = "\n".join(lines).encode(errors="surrogateescape")
     path = write("a.csv.gz" if packed else "a.csv", gzip.compress(content) if packed else content)
-    found = load_judgements(path, on_bad_rows="skip")
-    assert found.left_out == 1
-    others = found.select([found.user_ids.index(user) for user in "uv"])
+    judgements = load_judgements(path, on_bad_rows="skip")
+    assert judgements.left_out == 1
+    others = judgements.select([judgements.user_ids.index(user) for user in "uv"])
     assert others.responses == [("a", "b"), ("c", "d")]
 
 

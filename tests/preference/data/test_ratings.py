@@ -86,13 +86,13 @@ def test_a_node_makes_no_pairs():
     """Which there are would tell how its users rated."""
     labels_only = {"schema": Schema(pair_thumbs=False), "on_bad_rows": "skip"}
     pair = {"user_id": "d", "prompt": "p", "chosen": "x", "rejected": "y"}
-    for found in (
+    for judgements in (
         Judgements.from_rows([*KTO, pair], on_bad_rows="isolate"),
         Judgements.from_rows([*KTO, pair], **labels_only),
     ):
-        assert (len(found), found.thumbs) == (1, 0)
-        assert found.user_ids == ("a", "b", "c", "d")
-        assert "none are made at a node" in found.set_aside[0]
+        assert (len(judgements), judgements.thumbs) == (1, 0)
+        assert judgements.user_ids == ("a", "b", "c", "d")
+        assert "none are made at a node" in judgements.set_aside[0]
 
 
 @pytest.mark.parametrize("kind", ["top-1", "ranking"])

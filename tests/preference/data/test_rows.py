@@ -198,8 +198,8 @@ def test_what_is_no_label(label):
 def test_what_a_number_stands_for_is_declared(label):
     with pytest.raises(BadRow, match=r"'label' holds numbers.*--scale 0\.\.1"):
         parse_row(KTO | {"label": label}, NAMES)
-    found = parse_row(KTO | {"label": label}, NAMES, Schema("thumbs", scale="-2..2"))
-    assert found.y == (float(label) > 0 if float(label) else 0.5)
+    judgements = parse_row(KTO | {"label": label}, NAMES, Schema("thumbs", scale="-2..2"))
+    assert judgements.y == (float(label) > 0 if float(label) else 0.5)
 
 
 @pytest.mark.parametrize(
@@ -216,8 +216,8 @@ def test_what_a_number_stands_for_is_declared(label):
     ],
 )
 def test_forms_of_ratings(row):
-    found = parse_row({"annotator": 7, "label": False} | row, NAMES)
-    assert found == Row("7", "hi", ("yo",), 0.0, "thumbs", None)
+    judgements = parse_row({"annotator": 7, "label": False} | row, NAMES)
+    assert judgements == Row("7", "hi", ("yo",), 0.0, "thumbs", None)
 
 
 def test_ratings_under_other_names():
@@ -416,20 +416,20 @@ LABELS = Schema(one_user_per_row=True, pair_thumbs=False)
 
 def test_one_user_for_each_row_when_that_is_declared():
     other = PAIR | {"chosen": "z"}
-    found = Judgements.from_rows([PAIR, other, PAIR], schema=ALONE)
-    assert len(found.user_ids) == 3
-    assert found.counts_U.tolist() == [1, 1, 1]
+    judgements = Judgements.from_rows([PAIR, other, PAIR], schema=ALONE)
+    assert len(judgements.user_ids) == 3
+    assert judgements.counts_U.tolist() == [1, 1, 1]
     moved = Judgements.from_rows([other, PAIR, PAIR], schema=ALONE)
-    assert set(moved.user_ids) == set(found.user_ids)
-    assert set(Judgements.from_rows([PAIR], schema=ALONE).user_ids) < set(found.user_ids)
+    assert set(moved.user_ids) == set(judgements.user_ids)
+    assert set(Judgements.from_rows([PAIR], schema=ALONE).user_ids) < set(judgements.user_ids)
 
 
 def test_a_row_is_called_by_what_it_says_so_one_more_renames_no_other():
     turned = PAIR | {"chosen": "y", "rejected": "x"}
 
     def called(rows, schema=ALONE):
-        found = Judgements.from_rows(rows, schema=schema)
-        return set(zip(found.user_ids, found.responses, strict=True))
+        judgements = Judgements.from_rows(rows, schema=schema)
+        return set(zip(judgements.user_ids, judgements.responses, strict=True))
 
     assert called([PAIR, turned]) < called([turned, PAIR, turned])
     # Where labels are protected a name tells none.
@@ -438,8 +438,8 @@ def test_a_row_is_called_by_what_it_says_so_one_more_renames_no_other():
 
 
 def test_one_user_for_each_row_needs_no_user_and_heeds_none():
-    found = Judgements.from_rows([{"user_id": "a", **PAIR}] * 2, schema=ALONE)
-    assert len(found.user_ids) == 2
+    judgements = Judgements.from_rows([{"user_id": "a", **PAIR}] * 2, schema=ALONE)
+    assert len(judgements.user_ids) == 2
     bad = Judgements.from_rows([{"chosen": 3}], schema=ALONE, on_bad_rows="isolate")
     assert bad.user_ids == ()
     with pytest.raises(InputError, match="--one-user-per-row is about judgements"):
