@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from murmuration.audits.threshold import ends, outcomes
+from murmuration.audits.selection.threshold import ends, outcomes
 from murmuration.audits.trials import both_sides
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import TestedGaussian

@@ -3,19 +3,16 @@
 from murmuration.audits import (
     aup,
     els,
-    exponential,
     gaussian,
     hold_out,
     labels,
-    median,
     moments,
     pipeline,
     policy_pipeline,
-    stopping,
     survey,
-    threshold,
     votes,
 )
+from murmuration.audits.selection import exponential, median, stopping, threshold
 from murmuration.privacy.auditing import Target
 
 TARGETS: dict[str, Target] = {

@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from murmuration.audits.exponential import odds_of
+from murmuration.audits.selection.exponential import odds_of
 from murmuration.audits.trials import both_sides
 from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.preference.ranking.votes import ItemVotes

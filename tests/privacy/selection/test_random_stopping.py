@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from murmuration.audits.stopping import audit_stopping, outcomes, released
+from murmuration.audits.selection.stopping import audit_stopping, outcomes, released
 from murmuration.privacy.accounting import accountant, events
 from murmuration.privacy.accounting.events import HoldOut, MixtureGaussian, PoissonGaussian, PureDp
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian

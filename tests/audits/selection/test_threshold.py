@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from murmuration.audits.threshold import TARGETS, audit_threshold, ends, outcomes, questions
+from murmuration.audits.selection.threshold import (
+    TARGETS,
+    audit_threshold,
+    ends,
+    outcomes,
+    questions,
+)
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import Task, scratch_ledger
 from murmuration.privacy.mechanisms.above_threshold import AboveThreshold

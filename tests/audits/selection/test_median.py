@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from murmuration.audits.median import TARGETS, audit_median, neighbours
+from murmuration.audits.selection.median import TARGETS, audit_median, neighbours
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.median import GRID, probabilities

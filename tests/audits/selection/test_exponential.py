@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from murmuration.audits.exponential import JUDGEMENTS, TARGETS, audit_choice, neighbours
+from murmuration.audits.selection.exponential import JUDGEMENTS, TARGETS, audit_choice, neighbours
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.exponential_mechanism import ExponentialMechanism

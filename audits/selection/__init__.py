@@ -1,0 +1,1 @@
+"""Audits of releases that choose one of several, or where to stop."""
