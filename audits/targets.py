@@ -9,6 +9,7 @@ from murmuration.audits import (
     moments,
     pipeline,
     policy_pipeline,
+    reader,
     survey,
     votes,
 )
@@ -30,6 +31,7 @@ TARGETS: dict[str, Target] = {
     **stopping.TARGETS,
     **pipeline.TARGETS,
     **policy_pipeline.TARGETS,
+    **reader.TARGETS,
 }
 
 #: Those that an optional library is needed for.
