@@ -32,8 +32,13 @@ from murmuration.preference.data.column_meanings import (
 )
 from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.formats.reading import Formatted
-from murmuration.preference.data.formats.registry import format_named, recognised_format
-from murmuration.preference.data.loading import columns_of, parse_columns, placed_rows
+from murmuration.preference.data.formats.registry import recognised_format
+from murmuration.preference.data.loading import (
+    columns_of,
+    parse_columns,
+    placed_rows,
+    readable_format,
+)
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.sources import Placed
 
@@ -112,7 +117,7 @@ def find_declaration(source: str, columns: str, stated: Mapping[str, object]) ->
         declared["format"] = recognised_format(header)
     alone = bool(declared.get("one_user_per_row"))
     raw = [*placed_rows(source, {})]
-    form = format_named(str(declared["format"])) if declared.get("format") else None
+    form = readable_format(source, str(declared["format"])) if declared.get("format") else None
     placed = raw
     if form is not None:
         placed = [*Formatted(form, source, names.get("user_id", ""), alone).rows(raw)]

@@ -378,13 +378,7 @@ def _declared_rows(
         wanted = _KNOWN.union(map(top_of, columns.values()), of_covariates)
         user = top_of(columns.get("user_id", ""))
         return _rows(source, isolate, wanted, user), columns, schema
-    form = format_named(schema.format)
-    if isinstance(form.reads, WholeSource):
-        raise InputError(
-            f"--format {form.name} makes judgements of several users' rows, so no epsilon would "
-            f"hold: convert it first, murmuration data {shlex.quote(source)} --format {form.name} "
-            "--convert FILE.jsonl"
-        )
+    form = readable_format(source, schema.format)
     if isolate and not form.isolates:
         raise InputError(
             f"--format {form.name} does not keep people's rows apart, so a node does not read it; "
@@ -396,6 +390,22 @@ def _declared_rows(
         {},
         replace(schema, scale=schema.scale or form.scale),
     )
+
+
+def readable_format(source: str, name: str) -> Format:
+    """Return a format by which each user's rows are read by themselves.
+
+    Raises:
+        InputError: it is unknown, or its judgements are made of several users' rows.
+    """
+    form = format_named(name)
+    if isinstance(form.reads, WholeSource):
+        raise InputError(
+            f"--format {form.name} makes judgements of several users' rows, so no epsilon would "
+            f"hold: convert it first, murmuration data {shlex.quote(source)} --format {form.name} "
+            "--convert FILE.jsonl"
+        )
+    return form
 
 
 def _formatted(source: str, columns: Mapping[str, str], schema: Schema) -> Formatted:
