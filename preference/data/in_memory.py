@@ -3,11 +3,14 @@ check and its line number, and that nobody's row decides how another's is read."
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Protocol
+from uuid import UUID
 
 from murmuration.preference.data.errors import InputError
 
@@ -28,7 +31,8 @@ Source = str | os.PathLike[str] | Rows | Callable[[], Rows]
 
 @contextmanager
 def located_rows(source: Source) -> Iterator[str]:
-    """Yield the place of a source; rows that are in memory are in a private file until the end.
+    """Yield the place of a source; rows that are in memory are in a private file until the end,
+    and an error about one names its number and not that file.
 
     Raises:
         InputError: it has no rows, or they cannot be written.
@@ -43,7 +47,11 @@ def located_rows(source: Source) -> Iterator[str]:
                 file.writelines(row_lines(source, "data"))
         except OSError as error:
             raise InputError(f"data: {path} cannot be written: {error.strerror}") from None
-        yield str(path)
+        try:
+            yield str(path)
+        except InputError as error:
+            message = str(error).replace(str(path), "data")
+            raise type(error)(re.sub(r"\bdata:(\d+):", r"data, row \1:", message)) from None
 
 
 def row_lines(source: Source, name: str) -> Iterator[bytes]:
@@ -83,11 +91,16 @@ def _rows(source: Any, name: str) -> Iterable[object]:
 def _plain(value: Any) -> object:
     """Return a value of arrays and mappings as JSON has it.
 
-    Of anything else JSON has nothing: what stands in its place is no text, number or truth value,
-    so that a row which needs it is refused, as a row with another wrong value is.
+    A UUID is its text and a whole Decimal its number. Of anything else JSON has nothing: what
+    stands in its place is no text, number or truth value, so that a row which needs it is refused,
+    as a row with another wrong value is.
     """
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, Decimal) and value == value.to_integral_value():
+        return int(value)
     return {"type": type(value).__name__}

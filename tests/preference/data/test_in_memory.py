@@ -1,13 +1,16 @@
 """Rows in memory on their way: nothing of them stands in what is said of them."""
 
 import traceback
+from decimal import Decimal
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from murmuration import InputError, RewardModel, train
 from murmuration.preference.data.in_memory import located_rows
 from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.features.hashing import HashingFeatures
 
 SECRET = "Xantippe7"
@@ -78,3 +81,24 @@ def test_accuracy_of_declared_rows(model):
         model.accuracy(thumbs, knid="thumbs")
     with pytest.raises(InputError, match="every judgement is a tie"):
         model.accuracy([{**GOOD, "tie": True}])
+
+
+def test_ids_of_data_bases_are_read():
+    """A UUID is its text, a whole Decimal its number; others are bad rows, by their numbers."""
+    ids = [UUID(int=7), Decimal(7), Decimal("7.0"), 7.0]
+    with located_rows([{**GOOD, "user_id": each} for each in ids]) as place:
+        read = load_judgements(place)
+    assert read.user_ids == (str(UUID(int=7)), "7") and read.counts_U.tolist() == [1, 3]
+    rows = [GOOD, {**GOOD, "user_id": Decimal("7.5")}]
+    with pytest.raises(InputError, match=r"^data, row 2: 'user_id'"), located_rows(rows) as place:
+        load_judgements(place)
+
+
+def test_a_missing_id_makes_no_two_people_one():
+    """Whole numbers of which one is missing are floats, which lose digits from 2⁵³ on."""
+    pandas = pytest.importorskip("pandas")
+    ids = [2**53, 2**53 + 1, 5, None]
+    frame = pandas.DataFrame([{**GOOD, "user_id": each} for each in ids])
+    with located_rows(frame) as place:
+        read = load_judgements(place, on_bad_rows="skip")
+    assert (read.user_ids, read.left_out) == (("5",), 3)
