@@ -16,7 +16,12 @@ from typing import NoReturn, Self
 import numpy as np
 
 from murmuration.preference.data.cells import BadRow, text_cell, user_cell
-from murmuration.preference.data.column_meanings import missing_columns, user_note, with_user
+from murmuration.preference.data.column_meanings import (
+    missing_columns,
+    user_note,
+    with_nested,
+    with_user,
+)
 from murmuration.preference.data.judgement_row import check_count, check_length
 from murmuration.preference.data.judgements import (
     CLEAN,
@@ -128,13 +133,17 @@ class UserTexts:
         left_out, notes = LeftOut(on_bad_rows), Counter[str]()
         result: dict[str, list[str]] = {}
         for file, line, row in rows:
+            if isinstance(row, Mapping):
+                row = with_nested(row, names)
             try:
                 user, text, note = _parse(row, names)
+                user = schema.same_id(user)
                 check_length(text, schema)
                 check_count(len(result.get(user, ())), schema)
             except BadRow as reason:
                 left_out.add(f"{file}:{line}", reason)
-                if (named := readable_user(row, names)) is not None:
+                cells = reason.cells if isinstance(row, BadRow) else row
+                if (named := readable_user(cells, names, schema)) is not None:
                     result.setdefault(named, [])
             else:
                 result.setdefault(user, []).append(text)

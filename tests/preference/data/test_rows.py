@@ -525,3 +525,30 @@ def test_turning_the_sides_round_turns_nothing_round(first, left, right):
     row = {"response_a": left, "response_b": right, "winner": "a" if first else "b"}
     other = {"response_a": right, "response_b": left, "winner": "b" if first else "a"}
     assert parsed(row) == parsed(other)
+
+
+# Cells inside of others, and ids that are declared to be one.
+
+
+def test_a_cell_inside_of_others_is_named_by_its_way(tmp_path):
+    candidates = [{"content": "x"}, {"content": "y"}]
+    row = {"user": {"id": 7}, "prompt": "p", "candidates": candidates}
+    columns = {"user_id": "user.id", "chosen": "candidates.1.content"}
+    columns |= {"rejected": "candidates.0.content"}
+    for rows in ([row], [{**row, "candidates": json.dumps(candidates)}]):
+        read = Judgements.from_rows(rows, columns=columns)
+        assert (read.user_ids, read.responses) == (("7",), [("y", "x")])
+    for broken in ({"user": 7}, {"candidates": []}, {"candidates": "{"}, {"user": None}):
+        read = Judgements.from_rows([{**row, **broken}, row], columns=columns, on_bad_rows="skip")
+        assert (len(read), read.left_out) == (1, 1)
+
+
+def test_ids_that_differ_in_capitals_are_one_user_where_that_is_declared():
+    rows = [{**PAIR, "user_id": who} for who in ("Ann", "ANN", "ann", "Straße", "STRASSE")]
+    assert len(Judgements.from_rows(rows).user_ids) == 5
+    declared = Schema(ids="casefold")
+    assert declared.options == "--ids casefold"
+    read = Judgements.from_rows(rows, schema=declared)
+    assert (read.user_ids, read.counts_U.tolist()) == (("ann", "strasse"), [3, 2])
+    with pytest.raises(InputError, match="--ids must be casefold"):
+        Schema(ids="lower")

@@ -5,6 +5,7 @@ import pytest
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_data
+from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
 
 
@@ -101,3 +102,12 @@ def test_what_does_not_fit_together(changes):
 
 def test_from_a_file(crowd_texts):
     assert len(load_data("text", crowd_texts).user_ids) == 50
+
+
+def test_nested_names_and_ids_in_capitals():
+    rows = [{"who": {"id": who}, "text": f"of {who}"} for who in ("Ann", "ann", "bob")]
+    placed = [("f", number, row) for number, row in enumerate(rows, start=1)]
+    texts = UserTexts.from_placed_rows(
+        placed, columns={"user_id": "who.id"}, schema=Schema(ids="casefold")
+    )
+    assert (texts.user_ids, texts.counts_U.tolist()) == (("ann", "bob"), [2, 1])
