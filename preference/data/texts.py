@@ -129,12 +129,14 @@ class UserTexts:
         result: dict[str, list[str]] = {}
         for file, line, row in rows:
             try:
-                user, text, note = _parse(row, names)
+                user, text, note = _parse(row, names, schema)
                 check_length(text, schema)
                 check_count(len(result.get(user, ())), schema)
-            except BadRow as reason:
+            except Exception as error:  # a cell may hold anything
+                reason = error if isinstance(error, BadRow) else BadRow("a cell cannot be read")
                 left_out.add(f"{file}:{line}", reason)
-                if (named := readable_user(row, names)) is not None:
+                cells = row.cells if isinstance(row, BadRow) else row
+                if (named := readable_user(cells, names, schema)) is not None:
                     result.setdefault(named, [])
             else:
                 result.setdefault(user, []).append(text)
@@ -151,7 +153,7 @@ class UserTexts:
 
 
 def _parse(
-    row: Mapping[str, object] | BadRow, names: Mapping[str, str]
+    row: Mapping[str, object] | BadRow, names: Mapping[str, str], schema: Schema
 ) -> tuple[str, str, list[str]]:
     """A row's user, text, and what is said of it; BadRow for anything missing, empty or not
     text."""
@@ -164,7 +166,7 @@ def _parse(
         raise missing_columns(row, missing)
     user, text = (row[names[field]] for field in FIELDS)
     return (
-        user_cell(user, names["user_id"]),
+        schema.same_id(user_cell(user, names["user_id"])),
         text_cell(text, names["text"]),
         user_note(stated, names),
     )

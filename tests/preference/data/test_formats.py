@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import sys
 
 import pytest
 
@@ -984,3 +985,11 @@ def test_columns_of_users(tmp_path, column):
     row = {column: "u", "prompt": "Q", "chosen": "A", "rejected": "B"}
     path.write_text(json.dumps(row) + "\n", encoding="utf-8")
     assert load_judgements(str(path)).user_ids == ("u",)
+
+
+def test_an_id_that_cannot_be_written_is_bad_for_nobody_else(monkeypatch):
+    """It ended the reading of all, with a traceback."""
+    rows = [vote(winner="a", judge="u"), vote(winner="a", judge=10**5000)]
+    monkeypatch.setattr(sys.modules[__name__], "given", lambda: rows, raising=False)
+    loaded = load_judgements(f"{__name__}:given", on_bad_rows="skip", schema=Schema(format="arena"))
+    assert (loaded.user_ids, loaded.left_out) == (("u",), 1)

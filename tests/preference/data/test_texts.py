@@ -5,6 +5,7 @@ import pytest
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_data
+from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
 
 
@@ -101,3 +102,11 @@ def test_what_does_not_fit_together(changes):
 
 def test_from_a_file(crowd_texts):
     assert len(load_data("text", crowd_texts).user_ids) == 50
+
+
+def test_ids_that_are_declared_to_be_one_are_one_users():
+    """They were two users, whatever was declared, so one person counted twice."""
+    rows = [{"user_id": who, "text": "words"} for who in ("U", "u")] + [{"user_id": "U", "text": 5}]
+    assert read(rows, on_bad_rows="skip").user_ids == ("U", "u")
+    same = read(rows, on_bad_rows="skip", schema=Schema(ids="casefold"))
+    assert (same.user_ids, same.left_out) == (("u",), 1)
