@@ -260,6 +260,8 @@ _LABELS: dict[str, Hostile] = {
     "meh": _each(lambda k, v: "meh" if _short(v) or not isinstance(v, str) else v),
     "truth as text": _numbers(lambda cell: "TRUE"),
     "truth for numbers": _numbers(lambda cell: True),
+    "truth for ones": _numbers(lambda cell: True if cell == 1 else cell),
+    "falsehood for noughts": _numbers(lambda cell: False if cell == 0 else cell),
     "fractions": _numbers(lambda cell: 0.25),
     "less than nothing": _numbers(lambda cell: -7),
     "not a number": _numbers(lambda _: math.nan),

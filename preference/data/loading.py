@@ -526,8 +526,7 @@ def _read_by(reader: Reader, file: IO[bytes], path: Path) -> Iterator[tuple[int,
 
 def _jsonl(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
     for number, line in enumerate(_lines(stream, most), start=1):
-        if number == 1:
-            line = line.removeprefix(b"\xef\xbb\xbf")
+        line = line.removeprefix(codecs.BOM_UTF8)  # of any line: none is read by its place
         if not line.strip():
             continue
         if too_much := _too_much(line):
@@ -629,6 +628,9 @@ def _csv(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
     """Rows under a header, whose separators are those of the whole file: commas, or, if there are
     none in it, semicolons or tabs. Excel may write in a line before it which they are.
 
+    Where a row has another number of cells, and one has several lines, a quote may have been open
+    and have taken other people's rows: then the file is refused.
+
     Cells and lines may have any length here, as a line that is cut off could leave a quote open: a
     row that is too large is found when it is whole.
     """
@@ -645,6 +647,7 @@ def _csv(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
     # Undecodable bytes become lone surrogates, which are refused with the row they stand in.
     texts = (line.decode(errors="surrogateescape") for line in chain([top], lines))
     reader = csv.reader(texts, delimiter=separator, strict=True)
+    spread, other_sizes = False, ""
     header = [name.strip() for name in next(reader, [])]
     if len(set(header)) != len(header):
         raise csv.Error(f"the header names a column twice: {', '.join(header)}")
@@ -658,7 +661,14 @@ def _csv(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
         elif fields:
             reason = f"{len(fields)} fields under a header of {len(header)}"
             yield first_line_of_row, BadRow(reason)
+            other_sizes = other_sizes or f"line {first_line_of_row} has {reason}"
+        spread = spread or reader.line_num + before > first_line_of_row
         first_line_of_row = reader.line_num + before + 1
+    if spread and other_sizes:
+        raise csv.Error(
+            f"{other_sizes}, and other rows have several lines: a quote that is open may have "
+            "taken other people's rows"
+        )
 
 
 def _whole_lines(stream: IO[bytes], most: int | None) -> Iterator[bytes]:

@@ -66,6 +66,8 @@ from murmuration.preference.data.ratings import THUMBS_TELL
 from murmuration.preference.data.schema import PAIRS, Schema
 
 NEITHER = "a rating that says neither up nor down is not used"
+#: Cells that are looked up; inside of others, as (1, 2) and (True, 2), equal ones may differ.
+_PLAIN = frozenset((str, int, float, bool, type(None)))
 #: So many different judgements, and sets of columns, are remembered.
 _MOST_KEPT = 2**14
 SHARED_TURNS = "no column 'prompt': it is the turns that 'chosen' and 'rejected' share"
@@ -167,9 +169,10 @@ class RowReader:
             kinds = [*map(type, cells)]
             key = (present, *cells)
             if kinds.count(str) < len(kinds):
+                if not _PLAIN.issuperset(kinds):
+                    return user, None
                 # 1, 1.0 and True are equal, and a cell may hold one of them only.
                 key = (*key, *kinds)
-            hash(key)
         except Exception:  # a cell may hold anything
             return readable_user(row, self._names, self._schema), None
         return user, key

@@ -133,16 +133,16 @@ class UserTexts:
         left_out, notes = LeftOut(on_bad_rows), Counter[str]()
         result: dict[str, list[str]] = {}
         for file, line, row in rows:
-            if isinstance(row, Mapping):
-                row = with_nested(row, names)
             try:
-                user, text, note = _parse(row, names)
-                user = schema.same_id(user)
+                if isinstance(row, Mapping):
+                    row = with_nested(row, names)
+                user, text, note = _parse(row, names, schema)
                 check_length(text, schema)
                 check_count(len(result.get(user, ())), schema)
-            except BadRow as reason:
+            except Exception as error:  # a cell may hold anything
+                reason = error if isinstance(error, BadRow) else BadRow("a cell cannot be read")
                 left_out.add(f"{file}:{line}", reason)
-                cells = reason.cells if isinstance(row, BadRow) else row
+                cells = row.cells if isinstance(row, BadRow) else row
                 if (named := readable_user(cells, names, schema)) is not None:
                     result.setdefault(named, [])
             else:
@@ -160,7 +160,7 @@ class UserTexts:
 
 
 def _parse(
-    row: Mapping[str, object] | BadRow, names: Mapping[str, str]
+    row: Mapping[str, object] | BadRow, names: Mapping[str, str], schema: Schema
 ) -> tuple[str, str, list[str]]:
     """A row's user, text, and what is said of it; BadRow for anything missing, empty or not
     text."""
@@ -173,7 +173,7 @@ def _parse(
         raise missing_columns(row, missing)
     user, text = (row[names[field]] for field in FIELDS)
     return (
-        user_cell(user, names["user_id"]),
+        schema.same_id(user_cell(user, names["user_id"])),
         text_cell(text, names["text"]),
         user_note(stated, names),
     )

@@ -8,14 +8,23 @@ name of a model, which must be that of exactly one of the two. System prompts ar
 votes; where the two conversations have different ones, or only one has one, both are left out.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import dropwhile, takewhile
 
 from murmuration.preference.data.cells import list_cell
 from murmuration.preference.data.covariates import STYLES
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import Cells, Format, OwnRows, flag, pair, side
+from murmuration.preference.data.formats.format import (
+    Cells,
+    Format,
+    OwnRows,
+    example_texts,
+    flag,
+    pair,
+    prefers_first,
+    side,
+)
 
 #: The prompt where models are what is compared.
 QUESTION = "Which model is better?"
@@ -137,6 +146,25 @@ def _conversation(prompts: list[object], replies: list[object] | None) -> list[d
 
 _CONVERSATIONS = ("conversation_a", "conversation_b")
 _TEXTS = ("prompt", "response_a", "response_b")
+
+
+def example(user: str, number: int) -> Sequence[Cells]:
+    """Return a vote of a user."""
+    prompt, *texts = example_texts(number)
+    question = {"role": "user", "content": prompt}
+    row: dict[str, object] = {"judge": user, "model_a": "m1", "model_b": f"m{2 + number % 3}"}
+    for column, text in zip(_CONVERSATIONS, texts, strict=True):
+        row[column] = [question, {"role": "assistant", "content": text}]
+    return [{**row, "winner": "model_a" if prefers_first(user, number) else "model_b"}]
+
+
+def example_of_models(user: str, number: int) -> Sequence[Cells]:
+    """Return a vote of a user without what the models said, but how many words that had."""
+    (row,) = example(user, number)
+    row = {column: row[column] for column in row if column not in _CONVERSATIONS}
+    return [{**row, "words_a": number, "words_b": 3}]
+
+
 ARENA = Format(
     "arena",
     forms=(
@@ -147,6 +175,7 @@ ARENA = Format(
         (*_TEXTS, "model_a", "model_b", "winner"),
     ),
     reads=OwnRows(rows),
+    example=example,
     also=("both_equal",),
 )
 ARENA_MODELS = Format(
@@ -157,6 +186,7 @@ ARENA_MODELS = Format(
         ("model_a", "model_b", "winner_model_a", "winner_model_b", "winner_tie"),
     ),
     reads=OwnRows(models),
+    example=example_of_models,
     also=("both_equal",),
     unmistakable=False,
     styles=tuple(column for both in _ANSWERS for column in both),

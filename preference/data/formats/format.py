@@ -13,6 +13,7 @@ alone. So a format says, by the type of its ``reads``, what it needs to read a u
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 from murmuration.preference.data.cells import TIES, flag_cell, is_empty, label_text
 from murmuration.preference.data.errors import BadRow
@@ -91,6 +92,9 @@ class Format:
         name: as `--format` names it.
         forms: the sets of columns that a row may have; it needs all of one set.
         reads: the functions by which rows are read, and what these depend on.
+        example: returns rows with the n-th judgement of a user: of records one with that user's
+            answer alone, whose texts depend on n and on no user; of public texts theirs, too. By
+            it a format is in the tests of what others' rows can change.
         also: other columns that are read where they are there.
         unmistakable: whether the columns alone tell that it is this one.
         nobody: why no column says who judged, where that is so.
@@ -104,6 +108,7 @@ class Format:
     name: str
     forms: tuple[tuple[str, ...], ...]
     reads: OwnRows | SharedRecords | PublicTexts | WholeSource
+    example: Callable[[str, int], Sequence[Cells]]
     also: tuple[str, ...] = ()
     unmistakable: bool = True
     nobody: str = ""
@@ -114,6 +119,8 @@ class Format:
     def __post_init__(self) -> None:
         if not isinstance(self.reads, OwnRows | SharedRecords | PublicTexts | WholeSource):
             raise TypeError(f"format {self.name!r}: reads must say what a user's rows depend on")
+        if not callable(self.example):
+            raise TypeError(f"format {self.name!r}: example must return rows of a user")
 
     @property
     def isolates(self) -> bool:
@@ -173,6 +180,16 @@ def flag(row: Cells, column: str) -> bool:
         return flag_cell(row.get(column), column, empty=False)
     except BadRow:
         raise BadRow(f"{column!r} is neither true nor false") from None
+
+
+def prefers_first(user: str, number: int) -> bool:
+    """Return whether a user of an example prefers the first response of their n-th judgement."""
+    return crc32(f"{user} {number}".encode()) % 2 == 0
+
+
+def example_texts(number: int) -> tuple[str, str, str]:
+    """Return a prompt and two responses for the n-th judgement of anybody."""
+    return f"What of number {number}?", f"A merry reply {number}.", f"A sober, longer one {number}."
 
 
 def first_of(row: Cells, columns: Iterable[str]) -> object:

@@ -12,8 +12,10 @@ from murmuration.preference.data.formats.format import (
     Cells,
     Format,
     SharedRecords,
+    example_texts,
     first_of,
     pair,
+    prefers_first,
     side,
 )
 
@@ -91,8 +93,18 @@ def _selected(annotation: Mapping[str, Any], kinds: Collection[str]) -> object:
     return label
 
 
+def example(user: str, number: int) -> Sequence[Cells]:
+    """Return a task with the annotation of a user."""
+    prompt, first, second = example_texts(number)
+    selected = "left" if prefers_first(user, number) else "right"
+    result = [{"type": "pairwise", "value": {"selected": selected}}]
+    data = {"prompt": prompt, "answer1": first, "answer2": second}
+    return [{"id": number, "data": data, "annotations": [{"completed_by": user, "result": result}]}]
+
+
 LABEL_STUDIO = Format(
     "label-studio",
     forms=(("id", "data", "annotations"),),
     reads=SharedRecords(annotations, shown, judgement),
+    example=example,
 )

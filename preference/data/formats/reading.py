@@ -278,8 +278,8 @@ class Formatted:
             if column not in original:
                 raise missing_columns(original, stated)
             user = user_cell(original[column], column)
-        except BadRow as reason:
-            return row if isinstance(row, BadRow) else reason
+        except Exception as error:  # a cell may hold anything
+            return row if isinstance(row, BadRow) else self._reason(error)
         if isinstance(row, BadRow):
             row.user_id = user
             return row

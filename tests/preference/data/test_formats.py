@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import sys
 
 import pytest
 
@@ -665,27 +666,34 @@ def test_tldr(read):
 
 # What holds of all of them.
 
-ROWS = {
-    "arena": [vote(winner="a")],
-    "arena-models": [{"judge": "j", "model_a": "m1", "model_b": "m2", "winner": "m1"}],
-    "argilla": [record("a")],
-    "community-alignment": [four()],
-    "helpsteer": [strength(1)],
-    "label-studio": [task("left")],
-    "likert": [rated(5)],
-    "multipref": [judges("a")],
-    "oasst": TREE,
-    "openwebui": [feedback()],
-    "polis": [*votes((1, 0, 1)), *STATEMENTS],
-    "prism": [talk(1, 2)],
-    "tldr": [summaries(0)],
-}
+ROWS = {name: [*form.example("u", 1)] for name, form in FORMATS.items()}
 
 
 def test_all_are_known_by_name():
     assert tuple(FORMATS) == FORMAT_NAMES == tuple(ROWS)
     with pytest.raises(InputError, match=r"--format must be one of arena, .*; got 'arenas'"):
         format_named("arenas")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_example_is_of_its_user(read, converted, name):
+    form = FORMATS[name]
+    several = {"kind": {"community-alignment": "top-1", "oasst": "ranking"}.get(name, "pairs")}
+    several |= {} if several["kind"] == "pairs" else {"responses": 4}
+    texts = set()
+    for number in range(8):
+        rows = form.example("u", number)
+        assert json.loads(json.dumps(rows)) == [*rows]
+        if isinstance(form.reads, WholeSource):
+            ((row,), bad) = converted(name, rows, columns="user_id=user_id")
+            assert row["user_id"] == "u" and not bad
+            texts.add(row["ranking"][0])
+            continue
+        who = {"user_id": "annotator"} if form.nobody else None
+        ((user, _, responses, y),) = read(name, rows, columns=who, **several)
+        assert (user, y) == ("u", 1.0)
+        texts.add(next(each for each in ("merry", "sober", "m1", "m", "S") if each in responses[0]))
+    assert len(texts) == 2 or name == "polis"  # either is preferred at times
 
 
 @pytest.mark.parametrize("name", sorted({*FORMATS} - {"oasst"}))
@@ -829,9 +837,13 @@ def test_each_format_says_what_a_users_rows_depend_on():
         assert type(form.reads) is of_others.get(name, OwnRows)
         assert form.isolates == (name not in of_others)
     with pytest.raises(TypeError, match="reads"):
-        Format("none", forms=(("a",),))
+        Format("none", forms=(("a",),), example=print)
+    with pytest.raises(TypeError, match="example"):
+        Format("none", forms=(("a",),), reads=OwnRows(iter))
+    with pytest.raises(TypeError, match="example must return rows of a user"):
+        Format("none", forms=(("a",),), reads=OwnRows(iter), example="u")
     with pytest.raises(TypeError, match="must say what a user's rows depend on"):
-        Format("none", forms=(("a",),), reads=print)
+        Format("none", forms=(("a",),), reads=print, example=print)
 
 
 def test_who_judged_is_the_only_known_column_or_named(read):
@@ -910,7 +922,7 @@ def _counting_format(monkeypatch, columns, made):
         given.append(row)
         yield made(row)
 
-    form = Format("mine", forms=(columns,), reads=OwnRows(rows))
+    form = Format("mine", forms=(columns,), reads=OwnRows(rows), example=print)
     monkeypatch.setattr(READERS, "names", lambda: ("mine",))
     monkeypatch.setattr(READERS, "load", lambda name: form)
     return given
@@ -955,7 +967,7 @@ def test_a_format_of_another_package(monkeypatch, read):
             raise BadRow("'best' is neither 1 nor 2")
         yield pair(row["q"], row["one"], row["two"], 2.0 - row["best"])
 
-    form = Format("mine", forms=(("q", "one", "two", "best"),), reads=OwnRows(rows))
+    form = Format("mine", forms=(("q", "one", "two", "best"),), reads=OwnRows(rows), example=print)
     monkeypatch.setattr(READERS, "names", lambda: ("mine",))
     monkeypatch.setattr(READERS, "load", lambda name: form)
     row = {"rater": "r", "q": "Q", "one": "A", "two": "B"}
@@ -973,3 +985,11 @@ def test_columns_of_users(tmp_path, column):
     row = {column: "u", "prompt": "Q", "chosen": "A", "rejected": "B"}
     path.write_text(json.dumps(row) + "\n", encoding="utf-8")
     assert load_judgements(str(path)).user_ids == ("u",)
+
+
+def test_an_id_that_cannot_be_written_is_bad_for_nobody_else(monkeypatch):
+    """It ended the reading of all, with a traceback."""
+    rows = [vote(winner="a", judge="u"), vote(winner="a", judge=10**5000)]
+    monkeypatch.setattr(sys.modules[__name__], "given", lambda: rows, raising=False)
+    loaded = load_judgements(f"{__name__}:given", on_bad_rows="skip", schema=Schema(format="arena"))
+    assert (loaded.user_ids, loaded.left_out) == (("u",), 1)

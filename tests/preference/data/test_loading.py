@@ -583,3 +583,28 @@ def test_columns_and_bad_rows(write_rows):
     with pytest.raises(InputError, match=":2: no column"):
         load_data("text", path, "user_id=who")
     assert load_data("text", path, "user_id=who", "skip").user_ids == ("a", "b")
+
+
+def test_an_open_quote_in_csv_takes_nobodys_rows(tmp_path):
+    """It closed at another's quote, and whose rows were between was not read."""
+    path = tmp_path / "rows.csv"
+    rows = "".join(
+        f'u{n},"\n\nHuman: Q\n\nAssistant: a","\n\nHuman: Q\n\nAssistant: b"\n' for n in range(3)
+    )
+    path.write_text(f'user_id,chosen,rejected\n{rows}x,y\nx,"\n{rows}')
+    with pytest.raises(
+        InputError, match=r"rows\.csv: not readable as CSV: .* a quote that is open"
+    ):
+        load_judgements(str(path), on_bad_rows="skip")
+    path.write_text(f"user_id,chosen,rejected\n{rows}")
+    assert load_judgements(str(path), on_bad_rows="skip").user_ids == ("u0", "u1", "u2")
+    path.write_text("user_id,prompt,chosen,rejected\nu,Q,a,b\nx,y\nv,Q,b,a\n")
+    assert load_judgements(str(path), on_bad_rows="skip").user_ids == ("u", "v")
+
+
+def test_a_line_is_read_alike_wherever_it_stands(tmp_path):
+    """A mark of byte order was taken away in the first line alone."""
+    path = tmp_path / "rows.jsonl"
+    line = '\ufeff{"user_id": "%s", "prompt": "Q", "chosen": "a", "rejected": "b"}\n'
+    path.write_text(line % "u" + line % "v", encoding="utf-8")
+    assert load_judgements(str(path)).user_ids == ("u", "v")

@@ -527,6 +527,17 @@ def test_turning_the_sides_round_turns_nothing_round(first, left, right):
     assert parsed(row) == parsed(other)
 
 
+def test_cells_inside_of_others_are_not_taken_for_equal_ones():
+    """(1, 2) == (True, 2): a row counted, or not, by what another's said before it."""
+    row = {"prompt": "Q", "responses": ("a", "b")}
+    first = {**row, "user_id": "u", "ranking": (1, 2)}
+    odd = {**row, "user_id": "x", "ranking": (True, 2)}
+    schema = Schema("ranking", 2)
+    for rows in ([odd], [first, odd], [odd, first]):
+        data = Judgements.from_rows(rows, on_bad_rows="isolate", schema=schema)
+        assert data.counts_U[data.user_ids.index("x")] == 0
+
+
 # Cells inside of others, and ids that are declared to be one.
 
 

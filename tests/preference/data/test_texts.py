@@ -111,3 +111,11 @@ def test_nested_names_and_ids_in_capitals():
         placed, columns={"user_id": "who.id"}, schema=Schema(ids="casefold")
     )
     assert (texts.user_ids, texts.counts_U.tolist()) == (("ann", "bob"), [2, 1])
+
+
+def test_ids_that_are_declared_to_be_one_are_one_users():
+    """They were two users, whatever was declared, so one person counted twice."""
+    rows = [{"user_id": who, "text": "words"} for who in ("U", "u")] + [{"user_id": "U", "text": 5}]
+    assert read(rows, on_bad_rows="skip").user_ids == ("U", "u")
+    same = read(rows, on_bad_rows="skip", schema=Schema(ids="casefold"))
+    assert (same.user_ids, same.left_out) == (("u",), 1)
