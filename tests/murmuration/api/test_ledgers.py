@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from murmuration.api.ledgers import all_runs
@@ -129,7 +130,7 @@ def test_what_is_no_run_is_none(run, runs):
         (runs / name).parent.mkdir(parents=True, exist_ok=True)
         (runs / name).write_text(text)
     (runs / "mine").mkdir()
-    RewardModel([0.0] * 64, HashingFeatures(64)).save(runs / "mine" / "model")
+    RewardModel(np.zeros(64), HashingFeatures(64)).save(runs / "mine" / "model")
     total = all_runs(runs)
     assert not total.without_ledger and total.promise.epsilon == pytest.approx(first)
 
