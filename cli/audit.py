@@ -1,6 +1,5 @@
 """``murmuration audit``: try to refute what is claimed."""
 
-import json
 import secrets
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from murmuration.cli.options import Json, meaning
+from murmuration.cli.options import Json, meaning, print_json
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import CONFIDENCE, Task
@@ -89,7 +88,7 @@ def audit(
     except ValueError as error:
         raise InputError(" ".join(str(error).split())) from error
     if as_json:
-        print(json.dumps(row))
+        print_json(row)
     else:
         console().print(_table([row]))
     if row["verdict"] == "violated":
@@ -115,7 +114,7 @@ def _all(seed: int, confidence: float, page: Path | None, as_json: bool) -> None
     path = page or (folder if folder.is_dir() else Path()) / "audits.md"
     path.write_text(page_of(audits, faults, seed, confidence), encoding="utf-8")
     if as_json:
-        print(json.dumps({"audits": audits, "faults": faults, "seed": seed, "page": str(path)}))
+        print_json({"audits": audits, "faults": faults, "seed": seed, "page": str(path)})
     else:
         console().print(_table(audits))
         if faults:

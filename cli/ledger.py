@@ -4,8 +4,6 @@ Of a run, or of an owner's agent. Looking changes nothing, and is possible while
 ``--events`` writes the events of a run for whoever would rather ask another accountant.
 """
 
-import json
-import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,15 +12,12 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from murmuration.api.ledgers import verify
-from murmuration.cli.options import Json
+from murmuration.api.ledgers import AllRuns, all_runs, verify
+from murmuration.cli.options import Json, print_json
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting.chained_record import Head
 from murmuration.reporting.live import ledger_view
 from murmuration.reporting.live.terminal import Terminal
-from murmuration.sims.runtimes.people import Paid, book
-
-_MOST_SETS = 10
 
 
 def ledger(
@@ -37,7 +32,7 @@ def ledger(
         bool,
         typer.Option(
             "--all-runs",
-            help="Add up what all runs below a folder cost whoever was in them: for you alone.",
+            help="Add up what all runs below a folder cost whoever was in every one of them.",
         ),
     ] = False,
     events: Annotated[
@@ -60,27 +55,23 @@ def ledger(
             raise InputError(
                 "--expect is about one ledger, and --all-runs about all below a folder"
             )
-        _say_book(book(place.expanduser()), as_json)
-        return
+        total = all_runs(place.expanduser())
+        _say_all(total, as_json)
+        sys.exit(1 if total.without_ledger else 0)
     expected = _head(expect) if expect else None
     report = verify(place, expected=expected, write_events=events)
     _say(report, as_json)
     sys.exit(0 if report["whole"] else 1)
 
 
-def _say_book(rows: list[Paid], as_json: bool) -> None:
+def _say_all(total: AllRuns, as_json: bool) -> None:
     if as_json:
-        print(json.dumps([row.to_json() for row in rows]))
+        print_json(total.to_json())
         return
-    console = Terminal(highlight=False)
-    for row in rows[:_MOST_SETS]:
-        who = "whoever was in any" if row.people is None else f"{row.people:,} of the people"
-        names = ", ".join(run.name for run in row.runs)
-        console.print(f"{who}: {row.promise}")
-        console.print(f"  in {len(row.runs)}: {names}", style="dim")
-    if len(rows) > _MOST_SETS:
-        console.print(f"and {len(rows) - _MOST_SETS:,} other sets of runs, which cost less")
-    console.print("operator only: counts of people are exact", style="yellow")
+    console = Terminal(soft_wrap=True, highlight=False)
+    console.print(total.statement)
+    for run in total.runs:
+        console.print(f"  {run}", style="dim")
 
 
 def _head(text: str) -> Head:
@@ -92,7 +83,7 @@ def _head(text: str) -> Head:
 
 def _say(report: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
-        print(json.dumps(_finite(report), allow_nan=False))
+        print_json(report)
         return
     console = Terminal(soft_wrap=True, highlight=False)
     if report["whole"]:
@@ -107,12 +98,3 @@ def _say(report: Mapping[str, Any], as_json: bool) -> None:
         console.print(Text(line))
     console.print(Text.assemble("head  ", (report["head"], "bold")))
     console.print(Text("Keep it elsewhere: --expect HEAD shows whether anything was rolled back."))
-
-
-def _finite(value: Any) -> Any:
-    """As JSON can hold it: what is infinite is said in words."""
-    if isinstance(value, Mapping):
-        return {name: _finite(entry) for name, entry in value.items()}
-    if isinstance(value, list):
-        return [_finite(entry) for entry in value]
-    return "infinite" if value == math.inf else value

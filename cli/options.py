@@ -5,7 +5,9 @@ and what a command adds stands behind it.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import click
@@ -100,3 +102,19 @@ def add_parameters(
     all_ = [*own[:place], *parameters, *own[place:]]
     command.__signature__ = signature.replace(parameters=all_)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in all_}
+
+
+def print_json(value: Any) -> None:
+    """Print a value as one line of JSON, which has no word for what is not finite."""
+    print(json.dumps(_finite(value), allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with strings in the place of numbers that JSON cannot hold."""
+    if isinstance(value, Mapping):
+        return {name: _finite(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "not a number" if math.isnan(value) else "infinite" if value > 0 else "-infinite"
+    return value

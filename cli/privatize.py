@@ -1,6 +1,5 @@
 """``murmuration privatize``: randomized labels in a file, with their channel recorded."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ from rich.text import Text
 from murmuration.api.privatizing import labels_released
 from murmuration.api.privatizing import privatize as privatize_labels
 from murmuration.cli import about_data
-from murmuration.cli.options import Json, add_parameters, help_of, meaning
+from murmuration.cli.options import Json, add_parameters, help_of, meaning, print_json
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.disclosure import OperatorOnly, on_terminal
 from murmuration.reporting.live.tables import console
@@ -94,9 +93,9 @@ def privatize(
         **rows,
     )
     for note in written.notes:
-        console(stderr=as_json).print(on_terminal(OperatorOnly(note)), markup=False)
+        console(stderr=as_json).print(on_terminal(OperatorOnly(note)), markup=False, soft_wrap=True)
     if as_json:
-        print(json.dumps(written.to_json()))
+        print_json(written.to_json())
     else:
         console().print(written)
 
@@ -108,7 +107,7 @@ add_parameters(privatize, _PRIVATIZED, before="split")
 def _show(path: Path, as_json: bool) -> None:
     spends = labels_released(path)
     if as_json:
-        print(json.dumps({"state": str(path), "users": [spend.to_json() for spend in spends]}))
+        print_json({"state": str(path), "users": [spend.to_json() for spend in spends]})
         return
     table = Table(
         "user", "spent", "promise", "told", "may tell", "each label", box=None, pad_edge=False

@@ -1,6 +1,5 @@
 """``murmuration rank``: a board of items from people's votes."""
 
-import json
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from murmuration.cli import about_data
-from murmuration.cli.options import JSON, WHERE, add_parameters, help_of
+from murmuration.cli.options import JSON, WHERE, add_parameters, help_of, print_json
 from murmuration.cli.setting_options import setting_parameters
 from murmuration.preference.data.errors import InputError
 from murmuration.reporting.live.terminal import Terminal, print_notes
@@ -128,7 +127,7 @@ def rank(
             ranking = boards.rank(data, items, by=by, continued=continued, **where, **given)
     print_notes(notes, ranking.run.result["warnings"])
     if as_json:
-        print(json.dumps(ranking.to_json()))
+        print_json(ranking.to_json())
     elif isinstance(ranking, boards.BestItem):
         Terminal().print(str(ranking), markup=False, soft_wrap=True)
     else:

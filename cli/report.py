@@ -1,6 +1,5 @@
 """``murmuration report``: a run's report from its folder, or several runs beside each other."""
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from murmuration.cli.options import AUDIT, Json, meaning
+from murmuration.cli.options import AUDIT, Json, meaning, print_json
 from murmuration.preference.data.rows import InputError
 from murmuration.reporting.live.terminal import Terminal
 
@@ -59,7 +58,7 @@ def report(
     told = warnings_of(seen)
     if as_json:
         rows = [dict(zip(HEADINGS, run.line(), strict=True)) for run in seen]
-        print(json.dumps({"rows": rows, "warnings": told, "page": str(path)}))
+        print_json({"rows": rows, "warnings": told, "page": str(path)})
         return
     console = Terminal(highlight=False)
     if console.width >= 130:
@@ -106,7 +105,7 @@ def _of_alignment(folder: Path, as_json: bool) -> None:
 
     page, result = write_alignment_report(folder), read_json(folder / "result.json")
     if as_json:
-        print(json.dumps({"result": result, "page": str(page)}))
+        print_json({"result": result, "page": str(page)})
         return
     Terminal(highlight=False).print(summary(result, folder))
     print(f"page: {page}")

@@ -1,13 +1,12 @@
 """``murmuration run``: one training run in simulation, from judgements to a reward model."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from murmuration.cli import about_data
-from murmuration.cli.options import JSON, WHERE, ReportTo, RunName, add_parameters
+from murmuration.cli.options import JSON, WHERE, ReportTo, RunName, add_parameters, print_json
 from murmuration.cli.setting_options import RunCommand, setting_parameters
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.sims.runtimes.runtime import Runtime
@@ -102,7 +101,7 @@ def run(
         run_name=run_name,
     )
     if as_json:
-        print(json.dumps(finished.result))
+        print_json(finished.result)
     else:
         Terminal().print(summary(finished.result))
 

@@ -35,6 +35,7 @@ from murmuration.preference.escaping import get_logger
 from murmuration.preference.kinds.model import Examples, Model
 from murmuration.preference.language.confined.tokenizer import confined
 from murmuration.preference.online import local
+from murmuration.privacy.disclosure import OperatorOnly
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.strategies.protocol.messages import UserSelection
 from murmuration.strategies.settings.run import schema_of
@@ -250,11 +251,8 @@ def load_for_node(
     """As ``load``, at a deployed node: what cannot be used is left out, and its own log told."""
     result = load(data, columns, "isolate", task, schema)
     for note in result.notes:
-        _log.info("%s", note)
-    if result.left_out:
-        _log.warning(
-            "%d rows are left out, the first: %s", result.left_out, place_of(result.set_aside[0])
-        )
+        _log.info("%s", OperatorOnly(note))
+    _tell(result.left_out, [place_of(reason) for reason in result.set_aside[:1]])
     return result
 
 
@@ -265,9 +263,9 @@ def place_of(reason: str) -> str:
 
 
 def _tell(rows: int, reasons: Sequence[str]) -> None:
-    """The node's own log, of rows that are left out."""
+    """Tell the node's own log, which a simulation's terminal shows, of rows that are left out."""
     if rows:
-        _log.warning("%d rows are left out, the first: %s", rows, reasons[0])
+        _log.warning("%s", OperatorOnly(f"{rows} rows are left out, the first: {reasons[0]}"))
 
 
 def load_judged(

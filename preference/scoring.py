@@ -7,8 +7,8 @@ not what people judged.
 Shape suffix: R texts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -28,9 +28,9 @@ def scores_of(
     float64.
 
     Raises:
-        InputError: one of them is one text and the other is many.
+        InputError: one of them is one text and the other is many, or what is no text.
     """
-    if _is_one(prompt) and _is_one(response):
+    if is_one(prompt) and is_one(response):
         return float(score_batch([prompt], [response])[0])  # type: ignore[list-item]
     return score_batch(prompt, response)  # type: ignore[arg-type]
 
@@ -41,9 +41,20 @@ def strings_of(prompts: Sequence[Text], responses: Sequence[Text]) -> tuple[list
     Raises:
         InputError: they are not equally many, or one of them has no text.
     """
-    if _is_one(prompts) or _is_one(responses) or len(prompts) != len(responses):
+    if is_one(prompts) or is_one(responses) or len(prompts) != len(responses):
         raise InputError("score takes one prompt and one response, or equally many of both")
-    return [prompt_text(text) for text in prompts], [response_text(text) for text in responses]
+    return _each(prompt_text, prompts, "prompt"), _each(response_text, responses, "response")
+
+
+def _each(text_of: Callable[[Text], str], texts: Sequence[Text], name: str) -> list[str]:
+    """Return texts as strings; InputError says which one is none."""
+    result: list[str] = []
+    for text in texts:
+        try:
+            result.append(text_of(text))
+        except InputError as error:
+            raise InputError(f"{name} {len(result) + 1}: {error}") from None
+    return result
 
 
 def prompt_text(prompt: Text) -> str:
@@ -51,7 +62,7 @@ def prompt_text(prompt: Text) -> str:
     if isinstance(prompt, str):
         return prompt
     try:
-        return prompt_cell(list(prompt), "prompt")
+        return prompt_cell(_messages(prompt), "prompt")
     except BadRow as error:
         raise InputError(f"a message without text, or none that is known: {error}") from None
 
@@ -64,9 +75,10 @@ def response_text(response: Text) -> str:
     """
     if isinstance(response, str):
         return response
-    if not response:
+    messages = _messages(response)
+    if not messages:
         return ""
-    content = response[-1].get("content")
+    content = messages[-1].get("content")
     if isinstance(content, str):
         return content
     if isinstance(content, Sequence):
@@ -74,6 +86,28 @@ def response_text(response: Text) -> str:
     raise InputError(f"a message without text: its content is a {type(content).__name__}")
 
 
-def _is_one(text: Text | Sequence[Text]) -> bool:
-    """Return whether this is a string or a conversation, rather than several."""
-    return isinstance(text, str) or (len(text) > 0 and isinstance(text[0], Mapping))
+def _messages(text: object) -> list[Mapping[str, Any]]:
+    """Return chat messages; InputError for what is none, such as an empty cell."""
+    if _is_collection(text) and all(isinstance(message, Mapping) for message in text):
+        return list(text)
+    raise _no_text(text)
+
+
+def is_one(text: object) -> bool:
+    """Return whether this is a string or a conversation, rather than several; InputError for what
+    is none of these."""
+    if isinstance(text, str):
+        return True
+    if not _is_collection(text):
+        raise _no_text(text)
+    return isinstance(next(iter(text), None), Mapping)
+
+
+def _is_collection(text: object) -> TypeGuard[Collection[Any]]:
+    """Return whether it can be a list: that of a data frame or an array can, bytes cannot."""
+    return isinstance(text, Collection) and not isinstance(text, bytes | Mapping)
+
+
+def _no_text(value: object) -> InputError:
+    empty = " (an empty cell?)" if value is None or isinstance(value, float) else ""
+    return InputError(f"neither text nor chat messages, but {type(value).__name__}{empty}")

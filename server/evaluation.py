@@ -22,7 +22,7 @@ from murmuration.preference.escaping import get_logger
 from murmuration.preference.kinds.model import Examples, Model
 from murmuration.preference.models import declared
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
-from murmuration.privacy.disclosure import Released
+from murmuration.privacy.disclosure import OperatorOnly, Released
 from murmuration.privacy.mechanisms.tally import Tally, TallyRelease
 from murmuration.privacy.user_histogram import ACCURACIES, GAINS, Spread
 from murmuration.server.resuming import HELD_OUT_FIGURES
@@ -109,8 +109,8 @@ def examples_of_test(data: Data, model: Model, skip: OnBadRows) -> Examples:
     examples = model.examples(data, left_out)
     if left_out is not None and left_out.rows:
         left_out.check(int(examples.counts_U.sum()), "")
-        reason = left_out.reasons[0]
-        _log.warning("%d rows of --test are left out, the first: %s", left_out.rows, reason)
+        rows, reason = left_out.rows, left_out.reasons[0]
+        _log.warning("%s", OperatorOnly(f"{rows} rows of --test are left out, the first: {reason}"))
     return examples.in_public()
 
 

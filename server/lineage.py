@@ -119,7 +119,7 @@ def lineage_of_model(
     try:
         for name, folder in chain_of(path):
             fetch(name, folder, FILE, ABOUT, CARD)
-            if not _ours(folder) or (elsewhere and not (folder / FILE).exists()):
+            if not looks_like_ours(folder) or (elsewhere and not (folder / FILE).exists()):
                 continue
             try:
                 lineage = covering(lineage, _read(name, folder, elsewhere))
@@ -462,7 +462,7 @@ def _files(names: str) -> Iterable[Path]:
     return {path.resolve(): path for path in paths}.values()
 
 
-def _ours(folder: Path) -> bool:
+def looks_like_ours(folder: Path) -> bool:
     """Return whether a model looks as if a run of ours had saved it."""
     if is_language_model(folder) or (folder / FILE).exists():
         return True

@@ -400,6 +400,8 @@ def cli(monkeypatch, capsys):
         except SystemExit as end:
             code = end.code or 0
         out, err = capsys.readouterr()
+        if code == 0 and "--json" in arguments:
+            json.loads(out.splitlines()[-1], parse_constant=pytest.fail)  # NaN is no JSON
         progress = ("uls: ", "nonprivate: ")
         lines = [line for line in err.splitlines() if not line.startswith(progress)]
         bars = ("it/s]", "?it/s]", "s/it]")

@@ -94,8 +94,8 @@ ARROWS["deploy"] = ("sims", *_RUN)
 ARROWS["alignment"] = ("sims", "server", "reporting", "preference", "privacy")
 ARROWS[TOP] = ("alignment", "sims", *_RUN)
 ARROWS["cli"] = (TOP, "alignment", "audits", "deploy", "sims", *_RUN)
-# Whose stress is that of commands, as they are called.
-ARROWS["research"] = ("cli.main", TOP, "alignment", "audits", "deploy", "sims", *_RUN)
+# Whose stress is that of commands, as they are called, and which has commands itself.
+ARROWS["research"] = ("cli.main", "cli.options", *ARROWS["cli"])
 
 
 @dataclass(frozen=True)

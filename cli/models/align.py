@@ -1,6 +1,5 @@
 """``murmuration align``: from a private reward, or from judgements, to a policy that climbs it."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +20,7 @@ from murmuration.cli.options import (
     add_parameters,
     help_of,
     meaning,
+    print_json,
 )
 from murmuration.reporting.live.tables import console
 
@@ -113,7 +113,7 @@ def align(
         **alignment_keywords(settings),
     )
     if as_json:
-        print(json.dumps(run.result, allow_nan=False))
+        print_json(run.result)
     else:
         console().print(summary(run.result, out))
 

@@ -1,6 +1,5 @@
 """``murmuration base``: a small language model to try things with, made here in minutes."""
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +7,7 @@ from typing import Annotated
 import click
 import typer
 
-from murmuration.cli.options import Json, meaning
+from murmuration.cli.options import Json, meaning, print_json
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.sims.population.population import Population
 from murmuration.sims.population.tiny_language_model import (
@@ -68,6 +67,6 @@ def base(
         loss = build(out, shape, public_texts(Population(), exchanges), progress)
     seconds = round(time.monotonic() - started, 1)
     if as_json:
-        print(json.dumps({"out": str(out), "loss": loss, "seconds": seconds}))
+        print_json({"out": str(out), "loss": loss, "seconds": seconds})
     else:
         print(f"wrote a language model to {out}: loss {loss:.2f} a word, {seconds:.0f} s")

@@ -1,6 +1,5 @@
 """``murmuration export``: a saved model as a folder that is meant to be passed on."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.filesize import decimal
 
-from murmuration.cli.options import AUDIT, Json, meaning
+from murmuration.cli.options import AUDIT, Json, meaning, print_json
 from murmuration.reporting.live.tables import console
 
 Model = Annotated[Path, typer.Argument(help="A run's folder, or a model's, as in RUN/model.")]
@@ -74,7 +73,7 @@ def export(
     result = exported(model, out, how)
     if as_json:
         files, left = dict(result.files), list(result.left_out)
-        print(json.dumps({"out": str(out), "files": files, "left_out": left}))
+        print_json({"out": str(out), "files": files, "left_out": left})
         return
     tell(console(), dict(result.files), result.left_out)
     print(f"written to {out}")

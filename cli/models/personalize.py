@@ -1,6 +1,5 @@
 """``murmuration personalize``: what users gain by rewards of their own, made of a trained one."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +8,7 @@ import typer
 
 from murmuration.api.personalizing import personalize as personalize_model
 from murmuration.cli import about_data
-from murmuration.cli.options import Json, add_parameters, help_of, meaning
+from murmuration.cli.options import Json, add_parameters, help_of, meaning, print_json
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.reporting.live.tables import console
@@ -77,7 +76,7 @@ def personalize(
         **rows,
     )
     if as_json:
-        print(json.dumps(result.to_json()))
+        print_json(result.to_json())
     else:
         console().print(result)
 

@@ -1,12 +1,11 @@
 """``murmuration policies``: classes of policies, of which a run chooses one."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from murmuration.cli.options import Json
+from murmuration.cli.options import Json, print_json
 
 policies = typer.Typer(
     help="Commit a class of policies, from which a run chooses one.", no_args_is_help=True
@@ -43,7 +42,7 @@ def commit(
 
     digest, written = write(file, models, public)
     if as_json:
-        print(json.dumps({"class": digest, "policies": [policy.name for policy in written]}))
+        print_json({"class": digest, "policies": [policy.name for policy in written]})
         return
     for policy in written:
         runs = (

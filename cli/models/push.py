@@ -1,6 +1,5 @@
 """``murmuration push``: a saved model to a hub, with its card and what its users were promised."""
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +14,7 @@ from murmuration.cli.models.export import (
     WithoutPromise,
     tell,
 )
-from murmuration.cli.options import Json
+from murmuration.cli.options import Json, print_json
 from murmuration.reporting.live.tables import console
 
 
@@ -62,6 +61,6 @@ def push(
         url = "" if dry_run else pushed(sent, to, private=private, revision=revision)
     if as_json:
         told = {"to": to, "revision": revision or "main", "files": dict(result.files)}
-        print(json.dumps({**told, "sent": not dry_run, "url": url}))
+        print_json({**told, "sent": not dry_run, "url": url})
     else:
         print(f"sent to {to}: {url}" if url else f"nothing was sent to {to} (--dry-run)")

@@ -1,6 +1,5 @@
 """``murmuration score``: what a saved model thinks of answers, typed or in a file."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ from rich.text import Text
 from murmuration.api.scoring import Scored, ignores_prompt, score_rows
 from murmuration.api.scoring import score as score_responses
 from murmuration.cli.models.sampling import System
-from murmuration.cli.options import Json, meaning
+from murmuration.cli.options import Json, meaning, print_json
 from murmuration.preference.data.rows import InputError
 from murmuration.reporting.live.tables import console
 from murmuration.reporting.live.terminal import Terminal
@@ -86,7 +85,7 @@ def score(
         raise InputError("pass --prompt and --response, or --data and --out")
     scores = score_responses(model, prompt, response, **whose)
     if as_json:
-        print(json.dumps({"scores": [float(value) for value in scores]}))
+        print_json({"scores": [float(value) for value in scores]})
         return
     table = Table("score", "response", box=None, pad_edge=False)
     for value, text in sorted(zip(scores, response, strict=True), reverse=True):
@@ -111,7 +110,7 @@ def _score_rows(data: str, out: Path, as_json: bool, *, model: str, **whose: Any
     if scored.pairs:
         result["chosen_scores_higher"] = scored.right / scored.pairs
     if as_json:
-        print(json.dumps(result))
+        print_json(result)
         return
     print(f"{scored.rows} rows, {speed:,} texts per second: {out}")
     if scored.pairs:

@@ -1,6 +1,5 @@
 """``murmuration synthesize``: preferences of a private reward, as data that any trainer may use."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +17,7 @@ from murmuration.cli.options import (
     Prompts,
     RewardPrivacy,
     meaning,
+    print_json,
 )
 from murmuration.preference.language.generation import Sampling
 from murmuration.reporting.figures import counted
@@ -98,7 +98,7 @@ def synthesize(
     if as_json:
         result = {"out": str(out), "pairs": written.pairs, "left_out": dict(written.left_out)}
         result |= {"cut_off": written.cut_off} if written.cut_off else {}
-        print(json.dumps({**result, "promise": written.promise.to_json()}))
+        print_json({**result, "promise": written.promise.to_json()})
         return
     left_out = ", ".join(f"{count:,} of {why}" for why, count in written.left_out.items())
     print(f"wrote {counted(written.pairs, 'pair')} to {out}; left out: {left_out}")

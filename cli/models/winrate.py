@@ -1,6 +1,5 @@
 """``murmuration winrate``: whose answers a judge likes better, and a page to look at."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ from murmuration.alignment.judges import POPULATION
 from murmuration.api.judging import PAGE
 from murmuration.api.judging import winrate as compare_answers
 from murmuration.cli.models.sampling import MaxNewTokens, System, Temperature, TopP, WriterServer
-from murmuration.cli.options import LIMIT, PROMPTS, Generations, Json, meaning
+from murmuration.cli.options import LIMIT, PROMPTS, Generations, Json, meaning, print_json
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import Sampling
 from murmuration.reporting.live.tables import console
@@ -104,7 +103,7 @@ def winrate(
         progress=True,
     )
     if as_json:
-        print(json.dumps(comparison.result))
+        print_json(comparison.result)
         return
     # In a pipe as wide as it needs to be: models are named by their paths.
     console(width=1000).print(comparison_text(comparison.result))

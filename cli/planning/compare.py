@@ -1,6 +1,5 @@
 """``murmuration compare``: which strategy for my users?"""
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ import typer
 
 from murmuration.api.comparing import compare as compare_strategies
 from murmuration.cli import about_data
-from murmuration.cli.options import WHERE, Json, add_parameters, help_of, meaning
+from murmuration.cli.options import WHERE, Json, add_parameters, help_of, meaning, print_json
 from murmuration.preference.choices import LENGTHS
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.models import models
@@ -105,7 +104,7 @@ def compare(
     )
     Terminal(stderr=as_json).print(comparison)
     if as_json:
-        print(json.dumps(comparison.to_json()))
+        print_json(comparison.to_json())
     if failed := next((cell.failed for cell in comparison if cell.failed), None):
         errors = Terminal(stderr=True, highlight=False)
         errors.print(f"error: some runs failed, the first: {failed}", style="red")

@@ -1,13 +1,12 @@
 """``murmuration plan``: what a run will cost, before any data is touched."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from murmuration.cli import about_data
-from murmuration.cli.options import Json, add_parameters, help_of, meaning
+from murmuration.cli.options import Json, add_parameters, help_of, meaning, print_json
 from murmuration.cli.setting_options import of_setting
 from murmuration.planning.plan import plan as solve_plan
 from murmuration.planning.plan_table import print_plan
@@ -136,7 +135,7 @@ def plan(
     located = about_data.located(public, given.pop("split"), given.pop("data_config"))
     numbers = solve_plan(**{**given, **rows, "columns": columns, "public": located})
     if as_json:
-        print(json.dumps(numbers))
+        print_json(numbers)
     elif optimize:
         from murmuration.planning import optimize as optimize_plan
 

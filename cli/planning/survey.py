@@ -1,13 +1,12 @@
 """``murmuration survey``: what a crowd's judgements are like, asked privately."""
 
-import json
 import warnings
 from typing import Annotated, Any
 
 import typer
 
 from murmuration.cli import about_data
-from murmuration.cli.options import JSON, WHERE, add_parameters
+from murmuration.cli.options import JSON, WHERE, add_parameters, print_json
 from murmuration.cli.setting_options import setting_parameters
 from murmuration.reporting.live.terminal import Terminal, print_notes
 from murmuration.sims.runtimes.runtime import Runtime
@@ -87,7 +86,7 @@ def survey(
         )
     print_notes(notes, result.run.result["warnings"])
     if as_json:
-        print(json.dumps(result.to_json()))
+        print_json(result.to_json())
     else:
         Terminal().print(result, soft_wrap=True)  # a path stays in one piece
 

@@ -1,12 +1,11 @@
 """``murmuration tune``: which settings for my users, chosen privately and paid for."""
 
-import json
 from typing import Annotated, Any
 
 import typer
 
 from murmuration.cli import about_data
-from murmuration.cli.options import JSON, WHERE, add_parameters
+from murmuration.cli.options import JSON, WHERE, add_parameters, print_json
 from murmuration.cli.setting_options import RunCommand, setting_parameters
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.promise import epsilon_text
@@ -92,7 +91,7 @@ def tune(
         **given,
     )
     if as_json:
-        print(json.dumps(finished.result))
+        print_json(finished.result)
         return
     shown, figures = Terminal(highlight=False), finished.result["search"]
     shown.print(summary(finished.result))

@@ -1,11 +1,21 @@
-"""What a ledger holds, whether it is whole, and what it comes to: of a run, or an owner's agent."""
+"""What a ledger holds, whether it is whole, and what it comes to: of a run, or an owner's agent.
 
+And what all runs below a folder cost whoever was in every one of them. No single ledger shows the
+others, and ids do not show who is in two runs (an e-mail in one file, a number in the other), so
+all runs add up, but for those that were declared disjoint (``privacy.promise``). Whatever has a
+ledger counts: figures of ``personalize``, another package's releases. (An owner's ledger has
+another name, and is about other people.) Where a run has left files and no ledger, nobody knows.
+"""
+
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from murmuration.client.agent.ledger import OwnLedger
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.sources import first_line
 from murmuration.privacy.accounting import accountant, chained_record, second_opinion
 from murmuration.privacy.accounting.chained_record import (
     Contents,
@@ -18,12 +28,25 @@ from murmuration.privacy.accounting.events import ParallelEvent
 from murmuration.privacy.accounting.ledger_lines import Account, LedgerError, account_of
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import against_server
+from murmuration.privacy.promise import Promise, ReleasedRun, combined
+from murmuration.reporting.figures import counted
 from murmuration.reporting.run_files import read_json
 from murmuration.reporting.spent import rows_of
+from murmuration.server.lineage import is_alignment, looks_like_ours, promise_of_run
 from murmuration.server.resuming import Done, missing
 from murmuration.strategies.protocol.stated_plan import cost
 
 _RUN, _OWN = "ledger.jsonl", "own-ledger.jsonl"
+#: What only a run writes into its folder, beside settings, result and model.
+_OF_A_RUN = (
+    f"{_RUN}.head",
+    "metrics.jsonl",
+    "released.json",
+    "aborted.json",
+    "personal.json",
+    "private/keys.json",
+    "private/search.json",
+)
 
 
 def verify(
@@ -192,3 +215,82 @@ def _of_owner(own: OwnLedger) -> dict[str, Any]:
         "randomized_weights": len(own.weights),
         "weights_epsilon": own.weights_epsilon(),
     }
+
+
+@dataclass(frozen=True)
+class AllRuns:
+    """All runs below a folder.
+
+    Attributes:
+        runs: folders with a ledger.
+        without_ledger: folders in which a run has left files, and no ledger.
+        promise: of the runs that have one, together.
+    """
+
+    runs: tuple[Path, ...]
+    without_ledger: tuple[Path, ...]
+    promise: Promise
+
+    @property
+    def statement(self) -> str:
+        """Return what they cost, in a line."""
+        if not self.without_ledger:
+            runs = counted(len(self.runs), "run")
+            return f"{runs}, for whoever was in all of them: {self.promise}"
+        first, *others = self.without_ledger
+        more = f" (and {counted(len(others), 'other folder')})" if others else ""
+        return (
+            f"what all runs cost is not known: {first} has files of a run, and no {_RUN}{more}; "
+            "bring it back, or move the folder away if nothing of it was ever seen"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs: no promise where the sum is not known."""
+        return {
+            "runs": [str(run) for run in self.runs],
+            "without_ledger": [str(run) for run in self.without_ledger],
+            "promise": None if self.without_ledger else self.promise.to_json(),
+        }
+
+
+def all_runs(folder: Path) -> AllRuns:
+    """Return all runs below a folder, itself too.
+
+    Raises:
+        InputError: there is no run, or one's files are damaged.
+    """
+    runs, without = [], []
+    for place, _, files in os.walk(folder):
+        if _RUN in files:
+            runs.append(Path(place))
+        elif _has_traces(Path(place)):
+            without.append(Path(place))
+    if not (runs or without):
+        raise InputError(f"{folder}: there is no run below it: no {_RUN}")
+    promise = combined(map(_promise, runs))
+    return AllRuns(tuple(sorted(runs)), tuple(sorted(without)), promise)
+
+
+def _has_traces(folder: Path) -> bool:
+    """Return whether a run of training, a search or ``personalize`` has left something in a
+    folder."""
+    settings, result = (read_json(folder / name) for name in ("config.json", "result.json"))
+    if is_alignment(settings) or is_alignment(result):  # which released nothing itself
+        return False
+    return (
+        "strategy" in settings  # which a model's config.json has not
+        or "search" in settings
+        or "ledger_head" in result
+        or any((folder / name).exists() for name in _OF_A_RUN)
+        or looks_like_ours(folder / "model")
+    )
+
+
+def _promise(run: Path) -> Promise:
+    """Return what a run cost, whether it has ended or not."""
+    if (run / "result.json").exists():
+        return promise_of_run(run)
+    try:
+        return Promise((ReleasedRun.read(run / _RUN),))
+    except (OSError, LedgerError) as error:
+        raise InputError(f"{run}: {first_line(error)}") from None

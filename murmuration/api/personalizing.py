@@ -7,7 +7,6 @@ noise, charged to a ledger.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -194,7 +193,7 @@ def personalize(
     sum_F = _sums(judgements, reward, own, release.tally)
     folder = Path(out)
     try:
-        noisy_F = _released(release, sum_F, folder, judgements.user_ids)
+        noisy_F = _released(release, sum_F, folder)
     except OSError as error:
         raise InputError(f"--out {folder} cannot be written: {first_line(error)}") from None
     measured = release.tally.read(noisy_F, release.std)
@@ -258,21 +257,18 @@ def _sums(judgements: Judgements, reward: RewardModel, own: Own, tally: Any) -> 
     return sum_F
 
 
-def _released(release: Any, sum_F: np.ndarray, folder: Path, user_ids: Sequence[str]) -> np.ndarray:
-    """Return the sums with noise of the operating system, charged before it exists. Users are noted
-    once it was: who is refused takes nobody's place, and until then it counts for everybody."""
+def _released(release: Any, sum_F: np.ndarray, folder: Path) -> np.ndarray:
+    """Return the sums with noise of the operating system, charged before it exists."""
     import numpy as np
 
     from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, LedgerError
     from murmuration.privacy.mechanisms.randomness import Randomness
-    from murmuration.sims.runtimes import people
 
     folder.mkdir(parents=True, exist_ok=True)
     terms = {"adjacency": release.adjacency, "delta": _DELTA, "budget": release.event.epsilon}
     try:
         with Ledger(folder / LEDGER, **terms) as ledger:
             noisy_F = release.release(sum_F, round_=1, ledger=ledger, source=Randomness(None))
-            people.keep(folder, user_ids)
     except BudgetExceeded:
         raise InputError(
             f"--out {folder}: what it may cost is spent; choose another --out"

@@ -81,11 +81,13 @@ def score(
         One score for each response.
 
     Raises:
-        InputError: the model cannot be loaded, there are not as many prompts as responses, or the
-            agent refuses.
+        InputError: the model cannot be loaded, there are not as many prompts as responses, one of
+            them is no text, or the agent refuses.
     """
-    responses = [response] if isinstance(response, str) else list(response)
-    prompts = [prompt] * len(responses) if isinstance(prompt, str) else list(prompt)
+    from murmuration.preference.scoring import is_one
+
+    responses = [response] if is_one(response) else list(response)
+    prompts = [prompt] * len(responses) if is_one(prompt) else list(prompt)
     if len(prompts) != len(responses):
         raise InputError(f"{len(prompts)} prompts and {len(responses)} responses: give one each")
     return _scorer(model, base, judgements, agent, user_id, system).score_batch(prompts, responses)

@@ -204,6 +204,11 @@ class Ledger:
         if caveat not in self._account.terms.caveats:
             self._add({"caveat": str(caveat)})
 
+    def note_published(self) -> None:
+        """Write that what was charged before is published now: of copies of this ledger that both
+        do so, none is an earlier state of the other, and each costs."""
+        self._add({"published": _nonce()})
+
     def lose(self, what: str, *, round_: int) -> None:
         """Note that charges are missing, though what is here fits together.
 

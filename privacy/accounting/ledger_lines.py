@@ -3,6 +3,8 @@
     {"ledger": 3, "adjacency": …, "delta": …, "budget_epsilon": …, "run": …, …}   the first line;
                                                    what it says of the run: ``accounting.terms``
     {"caveat": name}                         one that came up later
+    {"published": nonce}                     what was charged before is about to be published, once:
+                                                   copies of a folder that both do so are two runs
     {"round": …, "covers": …, "attempt": …, "event": …, "replay": …, "nonce": …}   a charge; its
                                                    nonce tells copies of a run that both go on apart
     {"lost": why, "round": …}         it was damaged after so many rounds, and went on all the same
@@ -149,6 +151,8 @@ class Account:
             self.closed = self.spent.copy()
         elif "caveat" in line:
             self.noted.add(printable(line["caveat"]))
+        elif "published" in line:
+            printable(line["published"])
         else:
             charge = Charge(
                 event=events.from_json(line["event"]),

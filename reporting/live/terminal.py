@@ -45,10 +45,11 @@ class Terminal(Console):
 
 
 def print_notes(caught: Iterable[WarningMessage], shown: Collection[str]) -> None:
-    """Print warnings for users to standard error, each once, but for those shown otherwise."""
+    """Print warnings for users to standard error, each once and on one line, which its mark begins,
+    but for those shown otherwise."""
     for text in {str(each.message): None for each in caught if each.category is UserWarning}:
         if text not in shown:
-            Terminal(stderr=True).print(f"note: {text}", markup=False)
+            Terminal(stderr=True).print(f"note: {text}", soft_wrap=True)
 
 
 class Guarded:

@@ -1,6 +1,5 @@
 """``murmuration bench``: how fast it is, as ratios within one run on the machine at hand."""
 
-import json
 from collections.abc import Container, Sequence
 from dataclasses import replace
 from datetime import date
@@ -13,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from murmuration.cli.options import Json, print_json
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.checkpoint import MINILM
 from murmuration.reporting.live.terminal import Terminal
@@ -36,7 +36,6 @@ bench = typer.Typer(
 
 _WIDTH = 120  # of the widest table
 
-_Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON line.")]
 _Quick = Annotated[
     bool, typer.Option("--quick", help="Few repetitions: only to see that it works.")
 ]
@@ -50,7 +49,7 @@ _TrlToo = Annotated[
 
 @bench.command()
 def users(
-    as_json: _Json = False,
+    as_json: Json = False,
     quick: _Quick = False,
     rivals: Annotated[
         bool,
@@ -76,7 +75,7 @@ def users(
 
 @bench.command()
 def rounds(
-    as_json: _Json = False,
+    as_json: Json = False,
     quick: _Quick = False,
     out: Annotated[Path | None, typer.Option(help="Where to write. The plot's file.")] = None,
 ) -> None:
@@ -96,7 +95,7 @@ def rounds(
 
 
 @bench.command()
-def where(as_json: _Json = False, quick: _Quick = False) -> None:
+def where(as_json: Json = False, quick: _Quick = False) -> None:
     """Where the time of a round goes, part by part, through the local runtime."""
     console, about = _begin(as_json)
     rows = []
@@ -115,7 +114,7 @@ def where(as_json: _Json = False, quick: _Quick = False) -> None:
 
 
 @bench.command()
-def accounting(as_json: _Json = False, quick: _Quick = False) -> None:
+def accounting(as_json: Json = False, quick: _Quick = False) -> None:
     """How long it takes to find the noise for a budget, beside dp-accounting."""
     console, about = _begin(as_json)
     rows = []
@@ -130,7 +129,7 @@ def accounting(as_json: _Json = False, quick: _Quick = False) -> None:
 
 
 @bench.command()
-def memory(as_json: _Json = False, quick: _Quick = False) -> None:
+def memory(as_json: Json = False, quick: _Quick = False) -> None:
     """The most memory a whole run takes as the number of users grows: d = 384, cohort 1,000."""
     console, about = _begin(as_json)
     rows = []
@@ -143,7 +142,7 @@ def memory(as_json: _Json = False, quick: _Quick = False) -> None:
 
 
 @bench.command()
-def tastes(as_json: _Json = False, quick: _Quick = False) -> None:
+def tastes(as_json: Json = False, quick: _Quick = False) -> None:
     """Measure users per second with --tastes, beside one reward for all."""
     console, about = _begin(as_json)
     rows = []
@@ -156,7 +155,7 @@ def tastes(as_json: _Json = False, quick: _Quick = False) -> None:
 
 
 @bench.command()
-def board(as_json: _Json = False, quick: _Quick = False) -> None:
+def board(as_json: Json = False, quick: _Quick = False) -> None:
     """Time murmuration rank as voters grow, over reading the file of their votes."""
     console, about = _begin(as_json)
     rows = []
@@ -171,7 +170,7 @@ def board(as_json: _Json = False, quick: _Quick = False) -> None:
 
 @bench.command()
 def features(
-    as_json: _Json = False,
+    as_json: Json = False,
     quick: _Quick = False,
     encoder: Annotated[
         str, typer.Option(help="minilm, or the folder or hub name of an encoder.")
@@ -205,7 +204,7 @@ def _begin(as_json: bool) -> tuple[Console, dict[str, Any]]:
 def _end(as_json: bool, name: str, about: dict[str, Any], **figures: Any) -> None:
     if as_json:
         today = date.today().isoformat()
-        print(json.dumps({"name": name, "machine": about, "date": today, **figures}))
+        print_json({"name": name, "machine": about, "date": today, **figures})
 
 
 def _rivals(rows: list[dict[str, Any]], console: Console) -> dict[str, float]:
@@ -234,7 +233,7 @@ def _rivals(rows: list[dict[str, Any]], console: Console) -> dict[str, float]:
 
 @bench.command()
 def lm(
-    as_json: _Json = False,
+    as_json: Json = False,
     quick: Annotated[
         bool,
         typer.Option("--quick", help="Few repetitions: only to see that it works. And few users."),
@@ -278,7 +277,7 @@ def lm(
 
 @bench.command()
 def states(
-    as_json: _Json = False,
+    as_json: Json = False,
     quick: Annotated[
         bool,
         typer.Option("--quick", help="Few repetitions: only to see that it works. And few users."),
@@ -358,7 +357,7 @@ def states(
 
 @bench.command()
 def writing(
-    as_json: _Json = False,
+    as_json: Json = False,
     quick: _Quick = False,
     base: Annotated[
         str,
@@ -389,7 +388,7 @@ def writing(
 
 @bench.command()
 def align(
-    as_json: _Json = False,
+    as_json: Json = False,
     quick: _Quick = False,
     base: Annotated[
         str,

@@ -1,11 +1,11 @@
 """``murmuration bounds``: what the papers prove about the error of a run of this size."""
 
-import json
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from murmuration.cli.options import Json, print_json
 from murmuration.preference.data.judgements import InputError
 from murmuration.reporting.live.tables import console, table_of
 from murmuration.research.theory.bounds import Bound, Case, all_bounds
@@ -35,9 +35,7 @@ def bounds(
         float, typer.Option(help="Alpha: probability that upper bounds fail.")
     ] = 0.05,
     responses: Annotated[int, typer.Option(help="Most responses of a judgement. K.")] = 2,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as one JSON line.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Evaluate the papers' upper and lower bounds on the error of the reward model.
 
@@ -62,7 +60,7 @@ def bounds(
     rows = all_bounds(case)
     if as_json:
         given = {"kappa": case.kappa, "gamma": case.gamma, "total": case.total}
-        print(json.dumps({**given, "rows": [bound.row() for bound in rows]}))
+        print_json({**given, "rows": [bound.row() for bound in rows]})
         return
     terminal = console()
     terminal.print(_table(rows))

@@ -3,7 +3,6 @@
 An entry computes rows; this file prints them, writes them down and draws the entry's plot.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from murmuration.cli.options import Json, print_json
 from murmuration.preference.data.judgements import InputError
 from murmuration.reporting.live.tables import console, table_of
 from murmuration.research.reproductions.entry import Entry, Reproduction
@@ -39,9 +39,7 @@ def reproduce(
             "examples/ukp_judgements.py makes."
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as one JSON line.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Rerun a figure or table of the papers, or one of our own."""
     from murmuration.research.reproductions.registry import (
@@ -71,7 +69,7 @@ def reproduce(
         result.write(out, name)
         terminal.print(f"written to {out}", markup=False)
     if as_json:
-        print(json.dumps({"name": name, "rows": list(result.rows), **result.extra}))
+        print_json({"name": name, "rows": list(result.rows), **result.extra})
 
 
 def _all(
@@ -98,7 +96,7 @@ def _all(
     failed = [one.name for one in outcomes if one.status == rerun.FAILED]
     terminal.print(f"written to {out / rerun.PAGE}", markup=False)
     if as_json:
-        print(json.dumps({"name": "all", "outcomes": [asdict(one) for one in outcomes]}))
+        print_json({"name": "all", "outcomes": [asdict(one) for one in outcomes]})
     if failed:
         terminal.print(f"failed, and tried again the next time: {', '.join(failed)}", markup=False)
         raise typer.Exit(1)

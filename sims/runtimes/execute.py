@@ -30,10 +30,9 @@ from murmuration.server.result import as_published
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.run_folder import check_free
 from murmuration.server.run_lock import RunInUse, RunLock
-from murmuration.sims.runtimes import people
 from murmuration.sims.runtimes.flower import FlowerRunFailed, run_flower
 from murmuration.sims.runtimes.local import run_local
-from murmuration.sims.runtimes.others_test import EMBEDDED, check_others
+from murmuration.sims.runtimes.others_test import check_others
 from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.ray_grid import run_ray
 from murmuration.sims.runtimes.runtime import Runtime
@@ -100,8 +99,6 @@ def _execute(
             live.stage(Public(f"loading {WORDS[config.task].rows}"))
             forget_changed(config.data)
             nodes = _nodes(config, runtime, users_per_node, note)
-            if not config.resume and (paid := people.paid_before(folder, _people(config))):
-                note(OperatorOnly(paid.sentence(folder.parent)))
             doing = "computing features" if config.task == "reward" else "reading texts"
             live.stage(Public(doing))
             settings = config.to_run_config()
@@ -127,13 +124,10 @@ def _execute(
                 finally:
                     _put_away(log, folder)
             _keep_prompts(config, folder)
-            _keep_people(config, folder)
     except (KeyboardInterrupt, RunAborted, FlowerRunFailed) as error:
         # The command-line library turns the first into exit code 130, without a word.
         ended = "interrupted" if isinstance(error, KeyboardInterrupt) else "aborted"
         begun = (folder / "config.json").exists()
-        with contextlib.suppress(InputError):  # then the run counts for everybody
-            _keep_people(config, folder)
         advice = f"; continue with: murmuration run --resume --out {shlex.quote(str(folder))}"
         if not quiet:
             print(ended + (advice if begun else ""), file=sys.stderr)
@@ -182,26 +176,6 @@ def _keep_prompts(config: RunConfig, folder: Path) -> None:
         raise InputError(
             f"--out {folder}: the prompts that users were shown cannot be recorded: "
             f"{error.strerror}; mend that, and continue with --resume"
-        ) from None
-
-
-def _people(config: RunConfig) -> tuple[str, ...]:
-    """Return whom a run is about, by id; nobody where all of it is made up."""
-    return () if config.data.startswith(EMBEDDED) else _load(config).user_ids
-
-
-def _keep_people(config: RunConfig, folder: Path) -> None:
-    """Note privately whom a run was about, whether it has ended or not, if it was begun; not where
-    users are rows."""
-    if config.one_user_per_row or not (folder / "private").is_dir():
-        return
-    try:
-        with contextlib.suppress(RunInUse), contextlib.closing(RunLock(folder)):
-            people.keep(folder, _people(config))
-    except OSError as error:
-        raise InputError(
-            f"--out {folder}: whom the run was about cannot be recorded: {error.strerror}; mend "
-            "that, and continue with --resume"
         ) from None
 
 

@@ -18,7 +18,7 @@ from murmuration.reporting.promise import details, first_sentence
 from murmuration.reporting.report import write_report
 from murmuration.reporting.run_files import read_json
 from murmuration.server.run_folder import RunFolder
-from murmuration.sims.runtimes import people, shown_prompts
+from murmuration.sims.runtimes.shown_prompts import PLACE
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import promise as guarantee_of
 
@@ -41,6 +41,8 @@ def release(
 ) -> dict[str, Any]:
     """Write the winner of a search, which ran in ``candidate``; its result.
 
+    The ledger is told first: a copy of the folder that ends, too, releases another model.
+
     Args:
         folder: of the search, open.
         candidate: the winner's own folder.
@@ -51,6 +53,7 @@ def release(
     account, _ = read_account(candidate / "ledger.jsonl")
     for caveat in sorted(account.terms.caveats):
         ledger.note(caveat)
+    ledger.note_published()
     theirs = Disclosure.read(_read(candidate))
     spent = ledger.spent().items()
     epsilon, terms = ledger.epsilon(), {"adjacency": ledger.adjacency, "delta": ledger.delta}
@@ -92,9 +95,8 @@ def release(
     )
     _put(candidate / "model", folder.path / "model", model_card(result, about))
     result["weights"] = computed(weights_digest(folder.path / "model"))
-    for place in (shown_prompts.PLACE, people.PLACE):
-        if (candidate / place).exists():
-            shutil.copy(candidate / place, folder.path / place)
+    if (candidate / PLACE).exists():
+        shutil.copy(candidate / PLACE, folder.path / PLACE)
     write_report(folder.path, result, [])
     folder.write_json("result.json", result)
     return dict(result)

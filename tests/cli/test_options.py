@@ -1,17 +1,31 @@
 """Options: one name has one meaning, one option one name, and help is short."""
 
 import collections
+import inspect
+import json
+import math
 import re
+import sys
 
 import click
+import pytest
 
 from murmuration.cli import main
+from murmuration.cli.options import print_json
 
 #: Of options whose type differs between commands: why.
 TYPES_DIFFER = {
     "--delta": "a number; n^-1.1 too, where a command knows the number of users",
     "--judgements": "bench lm measures several numbers, comma-separated",
 }
+#: Commands that print JSON, each by ``print_json`` alone; the fixture ``cli`` parses it strictly.
+PRINT_JSON = {
+    "align", "audit", "base", "bench accounting", "bench align", "bench board", "bench features",
+    "bench lm", "bench memory", "bench rounds", "bench states", "bench tastes", "bench users",
+    "bench where", "bench writing", "bounds", "compare", "export", "ledger", "personalize", "plan",
+    "policies commit", "privatize", "push", "rank", "report", "reproduce", "run", "score", "survey",
+    "synthesize", "tune", "winrate",
+}  # fmt: skip
 #: What types of click's stand for: text with choices or of a path, numbers with limits.
 KINDS = {"choice": "text", "path": "text", "integer range": "integer", "float range": "float"}
 
@@ -85,3 +99,21 @@ def test_help_of_a_task_shows_what_is_about_language_models(cli, monkeypatch):
         assert option not in plain
         assert option in of_task
     assert "--sampling-probability" not in of_task
+
+
+def test_what_is_printed_as_json_is_json(cli, capsys):
+    def strict(text):
+        return json.loads(text, parse_constant=pytest.fail)
+
+    assert {command for command, option in options() if "--json" in option.opts} == PRINT_JSON
+    for name in {command.partition(" ")[0] for command in PRINT_JSON}:
+        (_, command), *_ = commands(name)
+        code = inspect.getsource(sys.modules[inspect.unwrap(command.callback).__module__])
+        assert "print_json(" in code and "json.dumps" not in code, name
+    print_json({"a": [math.inf, (math.nan, 1.5)], "b": {"c": -math.inf}})
+    words = {"a": ["infinite", ["not a number", 1.5]], "b": {"c": "-infinite"}}
+    assert strict(capsys.readouterr().out) == words
+    six = {"rounds": 200, "cohort": 540, "users": 2700, "delta": 1e-5, "noise-multiplier": 1e-4}
+    given = [part for name, value in six.items() for part in (f"--{name}", value)]
+    code, out, _ = cli("plan", *given, "--json")
+    assert code == 0 and strict(out)["epsilon"] == "infinite"

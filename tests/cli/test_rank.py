@@ -49,6 +49,20 @@ def test_not_a_number_is_no_item(cli, files):
     assert call(cli, files, "--on-bad-rows", "skip")[0] == 0
 
 
+def test_what_is_private_exactly_is_labelled_on_every_line(cli, files, caplog, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    with files["--data"].open("a", encoding="utf-8") as file:
+        file.write('{"user_id": "u1", "chosen": "cola", "rejected": "tea"}\n' * 3)
+        file.write('{"user_id": "u1", "chosen": 5, "rejected": "tea"}\n')
+    code, _, lines = call(cli, files, "--on-bad-rows", "skip")
+    assert code == 0
+    (note,) = [line for line in lines if "skipped row" in line]
+    assert note.startswith("note: operator only: 1 skipped row, the first: ")
+    assert note.endswith("must be text, found int 5") and str(files["--data"]) in note
+    (left_out,) = [text for text in caplog.messages if "left out" in text]
+    assert left_out.startswith("operator only: 3 rows are left out, the first: row ")
+
+
 def test_the_best_item_and_a_board_without_a_delta(cli, files):
     options = [part for option in files.items() for part in option]
     code, out, _ = cli("rank", *options, "--epsilon", 1, "--best")

@@ -41,7 +41,7 @@ def test_a_row_that_cannot_be_read_is_that_users_zero(tmp_path, caplog, columns)
     store = host_for(Context(1, 1, settings, RecordDict(), {})).store()
     assert store.judgements.user_ids == ("u",)
     assert store.judgements.counts_U.tolist() == [0]
-    assert "1 rows are left out, the first: " in caplog.text
+    assert "operator only: 1 rows are left out, the first: " in caplog.text
     assert "mine.jsonl:1" in caplog.text
     assert "7654" not in caplog.text
     simulated = {"partition-id": 0, "num-partitions": 1}

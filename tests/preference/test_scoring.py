@@ -1,5 +1,7 @@
 """Strings and chat messages, one or many, as what a model is asked to score."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -57,3 +59,18 @@ def test_what_is_no_text_is_refused():
             wrong([{"role": "user", "content": None}])
     with pytest.raises(InputError, match="a message without text"):
         prompt_text([{"role": "nobody", "content": "a"}])
+
+
+@pytest.mark.parametrize("wrong", [None, math.nan, 5, b"a", ["a"], np.eye(2)])
+def test_a_bad_cell_is_one_line_that_says_which(wrong):
+    with pytest.raises(InputError, match=r"^prompt 2: neither text nor chat messages, but \w+"):
+        scores_of(lengths, ["a", wrong], ["a", "b"])
+    with pytest.raises(InputError, match=r"^response 1: neither text nor chat messages, but \w+"):
+        scores_of(lengths, ["a"], [wrong])
+
+
+@pytest.mark.parametrize("wrong", [None, math.nan, 5, b"a", {"content": "a"}])
+def test_what_is_neither_one_nor_many_is_one_line(wrong):
+    for one in ((wrong, "a"), ("a", wrong), (wrong, ["a"]), (["a"], wrong)):
+        with pytest.raises(InputError, match=r"^neither text nor chat messages, but \w+"):
+            scores_of(lengths, *one)

@@ -8,11 +8,11 @@ import pytest
 
 from murmuration import InputError, RewardModel, personalize
 from murmuration.api import personalizing
+from murmuration.api.ledgers import all_runs
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.mechanisms.tally import STEPS, Tally
-from murmuration.sims.runtimes import people
 
 FEATURES = HashingFeatures(dimension=65)
 
@@ -62,18 +62,14 @@ def test_a_basis_takes_the_place_of_steps_unless_these_are_asked_for(tmp_path, c
     assert by_steps.own == "local steps of 0.3"
 
 
-def test_it_is_in_the_book_of_what_these_people_paid(model, camps, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def test_it_is_in_the_sum_of_all_runs(model, camps, tmp_path):
     personalize(model, camps, 400.0, out=tmp_path / "runs" / "one")
     personalize(model, camps[:160], 200.0, out=tmp_path / "runs" / "two")
-    both, first = people.book(tmp_path / "runs")
-    assert (both.people, first.people) == (20, 20)
-    assert both.promise.epsilon == pytest.approx(600.0, abs=1e-3)
-    assert first.promise.epsilon == pytest.approx(400.0, abs=1e-3)
-    others = [row | {"user_id": f"other {row['user_id']}"} for row in camps]
+    total = all_runs(tmp_path / "runs")
+    assert total.promise.epsilon == pytest.approx(600.0, abs=1e-3)
     with pytest.raises(InputError, match="is spent"):
-        personalize(model, others, 400.0, out=tmp_path / "runs" / "one")
-    assert people.book(tmp_path / "runs") == [both, first]  # and nobody of the others
+        personalize(model, camps, 400.0, out=tmp_path / "runs" / "one")
+    assert all_runs(tmp_path / "runs") == total
 
 
 def test_an_out_that_is_a_file_is_refused_before_anything_is_spent(model, camps, tmp_path):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from murmuration import InputError, Run, train, tune
+from murmuration.api.ledgers import all_runs
 from murmuration.privacy.accounting.ledger import read_account, read_charges
 from murmuration.privacy.accounting.terms import Caveat
 from murmuration.privacy.selection import calibration
@@ -127,7 +128,7 @@ def test_the_winner_has_the_promise_of_the_search_and_nothing_of_the_others(
             assert secret not in shown
     assert "accuracy" not in shown
     private = {path.name for path in (tmp_path / "t" / "private").iterdir()}
-    assert private <= {"lock", "shown.json", "people.json"}
+    assert private <= {"lock", "shown.json"}
     times = {path.stat().st_mtime for path in (tmp_path / "t").rglob("*")}
     assert len(times) == 1  # how long it took tells how many there were
     assert Run.load(tmp_path / "t").result == run.result
@@ -171,9 +172,27 @@ def test_a_search_that_is_interrupted_goes_on_as_the_same(crowd, tmp_path, monke
     assert all(points == drawn[0] for points in drawn)
     assert len(candidates) == 2 * before + 1
     private = {path.name for path in (tmp_path / "b" / "private").iterdir()}
-    assert private <= {"lock", "shown.json", "people.json"}
+    assert private <= {"lock", "shown.json"}
     again = tune(out=tmp_path / "b", resume=True)
     assert again.result == resumed.result and len(candidates) == 2 * before + 1
+
+
+def test_copies_that_both_end_are_two_runs(crowd, tmp_path, monkeypatch):
+    whole = execution.execute
+
+    def copied(config, **more):
+        if not (tmp_path / "runs" / "copy").exists():
+            shutil.copytree(tmp_path / "runs" / "one", tmp_path / "runs" / "copy")
+        return whole(config, **more)
+
+    monkeypatch.setattr(execution, "execute", copied)
+    one = tune(crowd, grid=GRID, out=tmp_path / "runs" / "one", seed=SEED, **SMALL)
+    # Of the copy only the charge is there: it has released nothing.
+    shutil.rmtree(tmp_path / "runs" / "copy" / "private" / "candidates")
+    assert all_runs(tmp_path / "runs").promise.epsilon == one.promise.epsilon
+    two = tune(out=tmp_path / "runs" / "copy", resume=True)
+    both = one.promise.epsilon + two.promise.epsilon
+    assert all_runs(tmp_path / "runs").promise.epsilon == pytest.approx(both)
 
 
 @pytest.mark.parametrize("stop", [None, 2])
