@@ -66,7 +66,8 @@ def data(
     source = about_data.located(source, split, data_config) or source
     rows["columns"] = about_data.renamed(rows["columns"], rows.pop("user_column"))
     if split_users is not None or out is not None:
-        print(written_split(source, split_users, out, rows["columns"], rows["format"] or ""))
+        columns, format, ids = (rows[each] or "" for each in ("columns", "format", "ids"))
+        print(written_split(source, split_users, out, columns, format, ids))
         return
     if convert is not None:
         alone = bool(rows["one_user_per_row"])

@@ -116,19 +116,20 @@ def data(
 
 
 def written_split(
-    source: str, share: float | None, out: Path | None, columns: str, format: str
+    source: str, share: float | None, out: Path | None, columns: str, format: str, ids: str = ""
 ) -> str:
     """Write a source's rows in two files, each user's in one of them; return what is to be said.
 
     Raises:
         InputError: share or folder is missing, or the source cannot be split.
     """
+    from murmuration.preference.data.schema import Schema
     from murmuration.preference.data.splitting import split_users
 
     if share is None or out is None:
         raise InputError("--split-users SHARE and --out DIR belong together")
     mark = _mark_of_rows(source) if format else {}
-    split = split_users(source, share, out, columns, format, mark)
+    split = split_users(source, share, out, columns, format, mark, Schema(ids=ids))
     left_out = f"\n{split.left_out:,} rows name nobody and are in neither" if split.left_out else ""
     return (
         f"{split.train}: {split.train_users:,} users, for --data\n"
@@ -154,7 +155,11 @@ def written_conversion(
     by = "each of a user of its own" if one_user_per_row else f"by {counted(made.users, 'user')}"
     left_out = [f"bad rows, left out: {len(made.bad):,}"] if made.bad else []
     return "\n".join(
-        [f"{made.path}: {counted(made.rows, 'row')}, {by}, for --data", *left_out, *made.bad]
+        [
+            f"{made.path}: {counted(made.rows, 'row')}, {by}, for --data",
+            *left_out,
+            *made.bad[:100],
+        ]
     )
 
 

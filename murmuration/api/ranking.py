@@ -486,8 +486,8 @@ def _read_as(data: Source, by: str | None, given: dict[str, Any]) -> None:
 
 
 def _columns_of_all(source: str) -> list[str]:
-    """Return the columns that all rows have by the head of a table; none where each row names its
-    own, by which one voter would say what others' rows are.
+    """Return the columns in the head of a table; none where rows or several files have their own,
+    by which one voter would say what others' rows are.
 
     Raises:
         InputError: it cannot be read.
@@ -497,6 +497,6 @@ def _columns_of_all(source: str) -> list[str]:
 
     files = files_named(source, isolate=False)
     tables = {".csv", ".parquet", ".arrow"}
-    if ":" in source if files is None else not {file.kind for file in files} <= tables:
-        return []  # a function's rows, or JSON
+    if ":" in source if files is None else [file.kind in tables for file in files] != [True]:
+        return []  # a function's rows, JSON, or a folder of several
     return columns_of(source)

@@ -29,6 +29,7 @@ from murmuration.preference.data.column_meanings import (
     WINNERS,
     Layout,
     layout_of,
+    with_nested,
 )
 from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.formats.reading import Formatted
@@ -128,7 +129,7 @@ def find_declaration(source: str, columns: str, stated: Mapping[str, object]) ->
             more = {each: column for each, column in probable.items() if each not in names}
             reasons.append(f"columns are told by their names: check {_option(more)}")
         columns, names = _option(probable), probable
-    rows = _rows(placed)
+    rows = [with_nested(row, names) for row in _rows(placed)]
     taken = {each: each for each in REQUIRED if not (alone and each == "user_id")} | names
     layouts = [_layout(row, taken) for row in rows]
     tally = _Tally()
@@ -249,7 +250,8 @@ class _Tally:
     def add(self, row: Cells, layout: Layout) -> None:
         """Count a row, whose columns mean what ``layout`` says."""
         columns = layout.columns
-        self.users[str(row.get(columns.get("user_id", "")))] += 1
+        if (user := row.get(columns.get("user_id", ""))) is not None:
+            self.users[str(user)] += 1
         self.flipped += not is_empty(row.get(columns["flip_probability"]))
         if layout.form == "list":
             self._add_list(row, columns)

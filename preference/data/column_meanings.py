@@ -129,6 +129,8 @@ def column_names(columns: Mapping[str, str]) -> dict[str, str]:
                 f"--columns: true in {column!r} says that a response was not liked, and in a label "
                 "that it was: name a column that says what was liked, or turn this one round"
             )
+    if (whose := columns.get("user_id", "user_id")) != "user_id" and whose in FIELDS:
+        raise InputError(f"--columns user_id={whose}: that column is a judgement's own {whose!r}")
     needed = [each for each in REQUIRED if "winner" not in columns or each not in OF_PAIRS]
     names = {each: each for each in needed} | dict(columns)
     if len(set(names.values())) < len(names):

@@ -97,7 +97,7 @@ class ColumnarReader:
         file: IO[bytes],
         kind: str,
         packed: bool,
-        wanted: Collection[str],
+        wanted: Collection[str] | None,
         users: Collection[str] = (),
     ) -> Iterator[tuple[int, Mapping[str, object] | BadRow]]:
         """Yield the rows of an open file, counted from 1, with all columns: the ``wanted`` hold
@@ -107,7 +107,7 @@ class ColumnarReader:
             file: one with a descriptor.
             kind: ``.parquet`` or ``.arrow``.
             packed: whether it is packed with gzip.
-            wanted: names of columns that are decoded.
+            wanted: names of columns that are decoded; None: all.
             users: those of them that may say whose a row is: of a row group that cannot be read,
                 and is one user's, bad rows have these.
 
@@ -115,13 +115,14 @@ class ColumnarReader:
             NotReadable: it is damaged, or becomes more than it may.
         """
         limits = self._budget.decoding(os.fstat(file.fileno()).st_size)
-        request = {"kind": kind, "packed": packed, "wanted": sorted(wanted), **limits}
-        request["users"] = sorted({*users}.intersection(wanted))
+        names_wanted = None if wanted is None else sorted(wanted)
+        request = {"kind": kind, "packed": packed, "wanted": names_wanted, **limits}
+        request["users"] = sorted(users)
         went_well = False
         try:
             answers = self._asked(request, file)
             names = _next(answers, limits["bytes"]).get("columns", [])
-            decoded, number = [name for name in names if name in wanted], 0
+            decoded, number = [n for n in names if wanted is None or n in wanted], 0
             longest = 4 * limits["line"] + 2  # characters of JSON and the line's end
             while isinstance(line := _next(answers, longest), list | None) or "user" in line:
                 number += 1

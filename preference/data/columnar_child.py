@@ -76,7 +76,7 @@ def _parquet(file: IO[bytes], request: dict[str, Any]) -> tuple[list[str], Lines
 
     parquet = pyarrow.parquet.ParquetFile(file)
     names = parquet.schema_arrow.names
-    wanted = [name for name in names if name in request["wanted"]]
+    wanted = [name for name in names if _is_wanted(name, request)]
 
     def cells_of(group: int, columns: list[str]) -> Cells:
         batches = parquet.iter_batches(
@@ -102,7 +102,7 @@ def _parquet(file: IO[bytes], request: dict[str, Any]) -> tuple[list[str], Lines
                     raise
                 user = dict(zip(users, only, strict=True))
                 rest = json.dumps({"user": user}, ensure_ascii=False, default=_other)
-                yield from (rest for _ in range(min(count, _MOST_LOST) - given))
+                yield from (rest for _ in range(max(1, min(count - given, _MOST_LOST))))
 
     return names, lines()
 
@@ -120,7 +120,7 @@ def _arrow(file: IO[bytes], request: dict[str, Any]) -> tuple[list[str], Lines]:
         return kind(file, options=chosen)
 
     names = opened().schema.names
-    places = [at for at, name in enumerate(names) if name in request["wanted"]]
+    places = [at for at, name in enumerate(names) if _is_wanted(name, request)]
     wanted = [names[at] for at in places]
     reader = opened(included_fields=places) if places else opened(included_fields=[0])
     if begins == b"ARROW1":
@@ -152,6 +152,10 @@ def _within(cells: Cells, request: dict[str, Any]) -> Lines:
         if total > request["bytes"]:
             raise OverBudget
         yield line
+
+
+def _is_wanted(name: str, request: dict[str, Any]) -> bool:
+    return request["wanted"] is None or name in request["wanted"]
 
 
 def _check_rows(rows: int, request: dict[str, Any]) -> None:

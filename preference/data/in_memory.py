@@ -88,6 +88,10 @@ def _rows(source: Any, name: str) -> Iterable[object]:
     )
 
 
+def _is_whole(value: Decimal) -> bool:
+    return value.is_finite() and value.adjusted() < 20 and value == value.to_integral_value()
+
+
 def _plain(value: Any) -> object:
     """Return a value of arrays and mappings as JSON has it.
 
@@ -101,6 +105,6 @@ def _plain(value: Any) -> object:
         return dict(value)
     if isinstance(value, UUID):
         return str(value)
-    if isinstance(value, Decimal) and value == value.to_integral_value():
+    if isinstance(value, Decimal) and _is_whole(value):
         return int(value)
     return {"type": type(value).__name__}

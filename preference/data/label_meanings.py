@@ -80,7 +80,8 @@ def _on_scale(label: str, kind: Kind, schema: Schema) -> float:
     except ValueError:
         number = math.nan
     if not (math.isfinite(number) and low <= number <= high):
-        raise BadRow(f"the label {label!r} is not on the scale that is declared")
+        which = f"the label {label!r}" if is_number(label) else "a label that is no number"
+        raise BadRow(f"{which} is not on the scale that is declared")
     if kind == "thumbs" and schema.positive_from:
         return float(number >= float(schema.positive_from))
     above = (number - (low + high) / 2.0) * (-1.0 if schema.falling else 1.0)

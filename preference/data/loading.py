@@ -36,7 +36,6 @@ from typing import IO, Any, TypeGuard, cast
 
 from murmuration.preference.data.cells import (
     exchange,
-    found_kind,
     prompt_cell,
     response_cell,
     shared_words,
@@ -72,6 +71,9 @@ _USERS = frozenset(("user_id", *USER_COLUMNS))
 _KNOWN = KNOWN_COLUMNS | {"text"}
 #: What users have, grouped by user.
 Data = Judgements | UserTexts
+
+#: Columns that are decoded; None: all.
+Wanted = Collection[str] | None
 
 _TOO_MANY = "too many for its size"
 _PART_BYTES = 64  # of memory, that a value of JSON takes at least
@@ -132,7 +134,7 @@ def read_judgements(
         with located_rows(data) as place:  # pyright: ignore[reportArgumentType]
             judgements = load_judgements(place, columns=parse_columns(columns), schema=schema)
     if not judgements.decided:
-        raise InputError("every judgement is a tie: they do not say what is better")
+        raise RowsError("every judgement is a tie: they do not say what is better")
     return judgements
 
 
@@ -211,7 +213,7 @@ def texts_in(source: str, column: str) -> set[str]:
     texts = set()
     for cell in cells:
         if not (cell is None or isinstance(cell, str)):
-            raise InputError(f"{source}: {column} is no text in a row: {found_kind(cell)}")
+            raise RowsError(f"{source}: {column!r} is no text in a row")
         texts.add(cell or "")
     return texts - {""}
 
@@ -298,7 +300,7 @@ def placed_rows(
         InputError: it cannot be read, or is not of that format.
     """
     if not format:
-        return _rows(source, False, columns_of(source))
+        return _rows(source, False, None)
     declared = Schema(format=format, one_user_per_row=one_user_per_row)
     formatted = _formatted(source, columns, declared)
     return formatted.rows(_rows(source, False, formatted.wanted))
@@ -329,15 +331,13 @@ def warning_of(source: str, format: str) -> str:
 
 
 def columns_of(source: str, rows: int = 100) -> list[str]:
-    """Names of the columns in the first rows of a source as of `load_judgements`.
+    """Names of the columns in the first good rows of a source as of `load_judgements`.
 
     Raises:
         InputError: it cannot be read.
     """
-    first = (
-        row for _, _, row in islice(_rows(source, False, ()), rows) if isinstance(row, Mapping)
-    )
-    return list(dict.fromkeys(str(name) for row in first for name in row))
+    first = (row for _, _, row in _rows(source, False, ()) if isinstance(row, Mapping))
+    return list(dict.fromkeys(str(name) for row in islice(first, rows) for name in row))
 
 
 def _is_text(cell: object) -> TypeGuard[str]:
@@ -375,9 +375,8 @@ def _declared_rows(
     isolate = on_bad_rows == "isolate"
     if not schema.format:
         of_covariates = covariate_columns(schema.covariate_names)
-        wanted = _KNOWN.union(map(top_of, columns.values()), of_covariates)
-        user = top_of(columns.get("user_id", ""))
-        return _rows(source, isolate, wanted, user), columns, schema
+        wanted = _KNOWN.union(columns.values(), map(top_of, columns.values()), of_covariates)
+        return _rows(source, isolate, wanted, columns.get("user_id", "")), columns, schema
     form = readable_format(source, schema.format)
     if isolate and not form.isolates:
         raise InputError(
@@ -427,10 +426,10 @@ def _formatted(source: str, columns: Mapping[str, str], schema: Schema) -> Forma
         form = replace(form, also=(*form.also, *form.styles, *sorted(of_covariates)))
     scale = Schema(scale=form.scale).bounds if form.scale and not schema.scale else None
     user = columns.get("user_id", "")
-    return Formatted(form, source, user, schema.one_user_per_row, scale)
+    return Formatted(form, source, user, schema.one_user_per_row, scale, schema.same_id)
 
 
-def _rows(source: str, isolate: bool, wanted: Collection[str], user: str = "") -> Iterator[Placed]:
+def _rows(source: str, isolate: bool, wanted: Wanted, user: str = "") -> Iterator[Placed]:
     """Rows of a source; of Parquet and Arrow what is in the ``wanted`` columns, of which ``user``
     says who judged where it has an unusual name."""
     files = files_named(source, isolate)
@@ -440,14 +439,18 @@ def _rows(source: str, isolate: bool, wanted: Collection[str], user: str = "") -
 
 
 def _rows_of_files(
-    files: Iterable[SourceFile], wanted: Collection[str], user: str, isolate: bool
+    files: Iterable[SourceFile], wanted: Wanted, user: str, isolate: bool
 ) -> Iterator[Placed]:
     """Rows of files, one after the other. Files of a folder may be different people's: to
     ``isolate`` them, a bad row stands for one that cannot be read."""
     with ColumnarReader(BUDGET) as columnar:
         for file in files:
             try:
-                for number, row in _rows_of_file(file, wanted, user, isolate, columnar):
+                rows = _rows_of_file(file, wanted, user, isolate, columnar)
+                apart = file.kind == ".jsonl" and not _is_packed(file.path)
+                if isolate and file.of_folder and not apart:
+                    rows = [*rows]  # all or none of what cannot be split by user
+                for number, row in rows:
                     yield str(file.path), number, row
             except InputError as error:
                 if not (isolate and file.of_folder):
@@ -456,7 +459,11 @@ def _rows_of_files(
 
 
 def _rows_of_file(
-    file: SourceFile, wanted: Collection[str], user: str, isolate: bool, columnar: ColumnarReader
+    file: SourceFile,
+    wanted: Wanted,
+    user: str,
+    isolate: bool,
+    columnar: ColumnarReader,
 ) -> Iterator[tuple[int, Row]]:
     path, kind = file.path, file.kind
     if kind is None:
@@ -471,7 +478,7 @@ def _rows_of_file(
         raise InputError(
             f"{path}: {reason}, so a node does not read it; write the rows as .jsonl or .parquet"
         )
-    packed = path.name.lower().endswith(".gz")
+    packed = _is_packed(path)
     try:
         with path.open("rb") as stream:
             if reader is not None:
@@ -481,7 +488,9 @@ def _rows_of_file(
                 unpacked = cast(IO[bytes], gzip.GzipFile(fileobj=stream)) if packed else stream
                 yield from _READERS[kind](unpacked, most)
             else:
-                yield from columnar.rows(stream, kind, packed, wanted, {user, *_USERS})
+                yield from columnar.rows(
+                    stream, kind, packed, wanted, {user, top_of(user), *_USERS}
+                )
     except NotReadable as error:
         raise RowsError(f"{path}: {error}") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -494,6 +503,10 @@ def _rows_of_file(
         raise InputError(
             f"{path}: cannot be read: {error.strerror or first_line(error)}"
         ) from error
+
+
+def _is_packed(path: Path) -> bool:
+    return path.name.lower().endswith(".gz")
 
 
 def _not_isolated(kind: str, reader: Reader | None) -> str:

@@ -122,7 +122,10 @@ class RowReader:
         if file != self._file:
             self._file, self._read = file, {}
         if self._nested and isinstance(row, Mapping):
-            row = with_nested(row, self._names)
+            try:
+                row = with_nested(row, self._names)
+            except Exception:  # a cell may hold anything
+                return BadRow("a cell that cannot be read")
         user, key = self._known(row)
         judged = self._read.get(key) if key else None
         try:
@@ -242,6 +245,7 @@ def readable_user(row: object, names: Mapping[str, str], schema: Schema = PAIRS)
     if not isinstance(row, Mapping):
         return None
     try:
+        row = with_nested(row, names)
         column = with_user(row, names)["user_id"]
         return schema.same_id(user_cell(row.get(column), column))
     except Exception:  # a cell may hold anything
@@ -256,14 +260,15 @@ _NO_FLIP = {
 
 def _judgement(row: Mapping[str, object], layout: Layout, schema: Schema) -> Row:
     columns = layout.columns
-    if layout.missing:
-        raise missing_columns(row, layout.missing)
+    missing = {each: name for each, name in layout.missing.items() if each != "prompt"}
+    if missing := missing if schema.no_prompt else layout.missing:
+        raise missing_columns(row, missing)
     if schema.covariate_names and layout.form not in ("pair", "sides"):
         raise BadRow("--covariates are of pairs in two columns")
     if layout.form in ("pair", "sides"):
         judged = _pair(row, layout, schema)
     elif layout.form == "list":
-        judged = _listed(row, columns, schema.kind)
+        judged = _listed(row, columns, schema)
     else:
         prompt, response, notes = _rated(row, layout, schema)
         y = thumb(row[columns["label"]], columns["label"], schema)
@@ -288,7 +293,7 @@ def _rated(
     """Prompt and response of a rating, and what is said of them."""
     column = layout.columns["completion"]
     prompt = layout.columns["prompt"] if layout.prompted else None
-    bare = prompt is None or is_empty(row[prompt])
+    bare = prompt is None or is_empty(row.get(prompt))
     if bare and is_plain_text(row[column]):
         if schema.no_prompt:
             return "", response_cell(row[column], column), (NO_PROMPT,)
@@ -302,7 +307,7 @@ def _pair(row: Mapping[str, object], layout: Layout, schema: Schema) -> Row:
     columns = layout.columns
     pair = (columns["chosen"], columns["rejected"])
     prompt = columns["prompt"] if layout.prompted else None
-    lacking = prompt is None or is_empty(row[prompt])
+    lacking = prompt is None or is_empty(row.get(prompt))
     if layout.maybe_prompted and is_plain_text(row[pair[0]]) and not schema.no_prompt:
         raise missing_columns(row, {"prompt": "prompt"})
     asked, first, second = exchange(row, pair, None if lacking else prompt)
@@ -344,7 +349,11 @@ def _won(value: object, column: str, pair: Sequence[str], schema: Schema) -> flo
     try:
         return side_cell(value, column, pair)
     except BadRow:
-        if (label := label_text(value)) in SIDES:
+        label, words = label_text(value), [label_text(column).split() for column in pair]
+        named = [side for side, called in enumerate(words) if label in called]
+        if label in SIDES and len(named) == 1:  # `left`, of a column `left_text`
+            return 1.0 - named[0]
+        if label in SIDES and not {*words[0], *words[1]} & {"left", "right", "first", "second"}:
             return SIDES[label]
         raise
 
@@ -363,10 +372,12 @@ def _covariates(
     return (0.0,) * len(result) if same else result
 
 
-def _listed(row: Mapping[str, object], columns: Mapping[str, str], declared: Kind) -> Row:
+def _listed(row: Mapping[str, object], columns: Mapping[str, str], schema: Schema) -> Row:
     """A row with `responses`, and one of `best`, `ranking` and `scores`."""
     responses = responses_cell(row.get(columns["responses"]), columns["responses"])
-    prompt = prompt_cell(row.get(columns["prompt"]), columns["prompt"])
+    asked, prompt = row.get(columns["prompt"]), ""
+    if not (schema.no_prompt and is_empty(asked)):
+        prompt = prompt_cell(asked, columns["prompt"])
     said = {each: row.get(columns[each]) for each in ("best", "ranking", "scores")}
     said = {each: cell for each, cell in said.items() if not is_empty(cell)}
     if ("best" in said and "ranking" in said) or not said:
@@ -385,11 +396,11 @@ def _listed(row: Mapping[str, object], columns: Mapping[str, str], declared: Kin
         ranks = ranks_cell(said["ranking"], columns["ranking"], len(responses))
     else:
         scores = scores_cell(said["scores"], columns["scores"], len(responses))
-        if declared == "pairs" and len(responses) == 2:
+        if schema.kind == "pairs" and len(responses) == 2:
             first, second = responses if scores[0] >= scores[1] else responses[::-1]
             tie = scores[0] == scores[1] or first == second
             return Row("", prompt, (first, second), 0.5 if tie else 1.0, "pairs", None)
-        ranks = [-score for score in scores] if declared == "ranking" else []
+        ranks = [-score for score in scores] if schema.kind == "ranking" else []
         best = [place for place, score in enumerate(scores) if score == max(scores)]
     if ranks:  # the lowest first; what ties stays in its order, and is counted
         order = sorted(range(len(ranks)), key=ranks.__getitem__)

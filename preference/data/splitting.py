@@ -12,6 +12,7 @@ from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.formats.registry import recognised_format
 from murmuration.preference.data.loading import columns_of, parse_columns, placed_rows
 from murmuration.preference.data.rows import readable_user
+from murmuration.preference.data.schema import PAIRS, Schema
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,14 @@ def split_users(
     columns: str = "",
     format: str = "",
     mark: Mapping[str, str] = MappingProxyType({}),
+    schema: Schema = PAIRS,
 ) -> Split:
     """Write the rows of a share of the users to `test.jsonl`, those of the others to `train.jsonl`.
 
     On which side a user is follows from their id alone: the same again, whatever else the source
     holds. A row that names no user is in neither file.
-    Rows of a ``format`` are written in our form, and each with a ``mark``.
+    Rows of a ``format`` are written in our form, and each with a ``mark``. Which ids are one user's
+    the ``schema`` says.
 
     Raises:
         InputError: the source cannot be read, one side would be empty, or a file is there already.
@@ -62,7 +65,7 @@ def split_users(
     lines: tuple[list[str], list[str]] = [], []
     left_out = 0
     for _, _, row in placed_rows(source, stated, format):
-        user = readable_user(row, names)
+        user = readable_user(row, names, schema)
         if user is None or not isinstance(row, Mapping):
             left_out += 1
             continue

@@ -16,6 +16,7 @@ import torch
 
 from murmuration.client.app import app as client_app
 from murmuration.client.store import forget_changed, load
+from murmuration.preference.data.errors import RowsError
 from murmuration.preference.data.judgements import InputError, OnBadRows
 from murmuration.preference.data.loading import Data
 from murmuration.preference.features import embeddings
@@ -197,7 +198,7 @@ def check_data(config: RunConfig, data: Data) -> None:
     """InputError, before anything is charged, for data that a simulation cannot be of."""
     thumbs = config.kind == "thumbs"
     if config.task == "reward" and not (thumbs or data.decided):
-        raise InputError(f"{config.data}: every judgement is a tie, there is nothing to learn")
+        raise RowsError(f"{config.data}: every judgement is a tie, there is nothing to learn")
     check_others(config, data)
 
 

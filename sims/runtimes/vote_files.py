@@ -5,9 +5,9 @@ SHA-256 of each, in its order. What a voter may still add follows from what they
 of them are compared each time, and one that was changed ends the board. Votes whose release was not
 charged have told nothing to anybody: they are dropped, and others can come in their place.
 
-What a row says can depend on others: on what labels there are, or on ratings that it makes pairs
-with. So `private/votes-read.json` has the SHA-256 of what the votes of each period were read as.
-Ratings are refused, and so are new votes beside which former ones would be read in another way.
+What a voter's row counts for can depend on their other rows: the last vote on a statement counts.
+So `private/votes-read.json` has the SHA-256 of what the votes of each period were read as, and new
+votes beside which former ones would be read in another way are refused.
 """
 
 import hashlib

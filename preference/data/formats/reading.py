@@ -8,7 +8,7 @@ Decisions:
   several rows: 7, 7.0 and the text `7.0` are one user.
 - A record of several annotators that cannot be split, and a broken public text, refuse the whole
   source, whether bad rows are skipped or not: this tells its owner one bit, and changes no row.
-- No reason quotes a cell.
+- No reason quotes a cell, but numbers.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +16,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from murmuration.preference.data.cells import is_empty, user_cell
-from murmuration.preference.data.column_meanings import USER_COLUMNS, missing_columns, with_user
+from murmuration.preference.data.column_meanings import (
+    USER_COLUMNS,
+    missing_columns,
+    top_of,
+    with_nested,
+    with_user,
+)
 from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.formats.format import (
     Cells,
@@ -44,6 +50,7 @@ class Formatted:
             does.
         alone: whether each row counts as a user of its own.
         scale: of labels, where the format alone declares it: what is not on it is a bad row.
+        same_id: returns an id in the spelling of all that are declared to be one user's.
 
     Raises:
         InputError: no column of the format says who judged, and none is stated.
@@ -54,6 +61,7 @@ class Formatted:
     user_column: str = ""
     alone: bool = False
     scale: tuple[float, float] | None = None
+    same_id: Callable[[str], str] = str
 
     def __post_init__(self) -> None:
         if self.form.nobody and not (self.user_column or self.alone):
@@ -66,7 +74,9 @@ class Formatted:
     @property
     def wanted(self) -> frozenset[str]:
         """Return the columns that are read."""
-        return self.form.columns.union(USER_COLUMNS, ("user_id", self.user_column))
+        return self.form.columns.union(
+            USER_COLUMNS, ("user_id", self.user_column, top_of(self.user_column))
+        )
 
     def rows(self, placed: Iterable[Placed]) -> Iterator[Placed]:
         """Yield the rows that are made of these; what is no row stays as it is.
@@ -99,6 +109,8 @@ class Formatted:
         remembered: dict[tuple[object, ...], list[Row]] = {}
         for place, number, row in placed:
             if type(row) is not dict and not isinstance(row, Mapping):  # the first takes no time
+                if isinstance(row, BadRow) and row.cells is not None:
+                    row = self._with_user(row.cells, row)
                 yield place, number, row
                 continue
             present = tuple(row)
@@ -158,7 +170,7 @@ class Formatted:
             if not self.alone:
                 if is_empty(who):
                     raise BadRow("an answer does not say who gave it")
-                user = user_cell(who, self.user_column or "user_id")
+                user = self.same_id(user_cell(who, self.user_column or "user_id"))
             if isinstance(shown, BadRow):
                 raise BadRow(str(shown))
             row = self._on_scale(reads.judgement(shown, answer))
@@ -274,10 +286,11 @@ class Formatted:
             return row
         stated = {"user_id": self.user_column or "user_id"}
         try:
+            original = with_nested(original, stated)
             column = with_user(original, stated)["user_id"]
             if column not in original:
                 raise missing_columns(original, stated)
-            user = user_cell(original[column], column)
+            user = self.same_id(user_cell(original[column], column))
         except Exception as error:  # a cell may hold anything
             return row if isinstance(row, BadRow) else self._reason(error)
         if isinstance(row, BadRow):
