@@ -19,7 +19,6 @@ import torch
 from flwr.app import Message
 from scipy import special
 
-from murmuration.audits.selection.exponential import audit_choice
 from murmuration.audits.faults import Fault
 from murmuration.audits.gaussian import (
     audit_allocated,
@@ -36,9 +35,10 @@ from murmuration.audits.hold_out import CANARY, Attack, audit_hold_out
 from murmuration.audits.labels import label_scores
 from murmuration.audits.pipeline import CLIP, Watching
 from murmuration.audits.policy_pipeline import audit_policy
+from murmuration.audits.selection.exponential import audit_choice
 from murmuration.audits.selection.stopping import audit_stopping
-from murmuration.audits.survey import audit_survey
 from murmuration.audits.selection.threshold import audit_threshold
+from murmuration.audits.survey import audit_survey
 from murmuration.audits.trials import both_sides
 from murmuration.audits.votes import (
     LAYOUT,
