@@ -26,9 +26,9 @@ COMBINATIONS = [
     for source in SOURCES
     if is_possible(declared, source)
 ]
-PART = 120  # of the cases, one is taken every day
+PART = 190  # of the cases, one is taken every day
 #: Cases that there are at least: of a day, and of all.
-DAILY, WHOLE = 1_500, 190_000
+DAILY, WHOLE = 1_000, 190_000
 
 #: Lines that a JSON array is no longer one with; a file that is one text holds all or nothing.
 NO_ARRAY = {
@@ -36,6 +36,8 @@ NO_ARRAY = {
     "a line of brackets", "a line of objects", "two objects in a line", "a line of no words",
     "a mark of byte order in a line", "a comma behind a line", "a line of digits",
 }  # fmt: skip
+#: Lines with another number of cells: beside rows of several lines, one may hold an open quote.
+NO_ROW_OF_CSV = NO_ARRAY | {"rows of rows", "rows that are no objects", "blanks around a line"}
 #: Rows that make a file of lines look like an array, where one comes first.
 LIKE_AN_ARRAY = {"rows of rows", "a line of brackets"}
 #: By kinds of sources, the hostile users by whom the whole may be refused.
@@ -43,8 +45,8 @@ MAY_REFUSE = {
     "a JSON array": NO_ARRAY,
     "JSON of lines": LIKE_AN_ARRAY,
     "files of many kinds": LIKE_AN_ARRAY | {"a deep cell", "deep texts"},
-    "CSV": {"an open quote"},
-    "CSV, more columns": {"an open quote"},
+    "CSV": NO_ROW_OF_CSV,
+    "CSV, more columns": NO_ROW_OF_CSV,
     "Parquet, more columns": {"a deep cell", "deep texts"},  # deeper than Parquet goes
 }
 
@@ -95,7 +97,7 @@ def test_a_drawn_stranger_changes_nothing(tmp_path, child, declared, source):
 @pytest.mark.parametrize(("declared", "source"), COMBINATIONS)
 def test_no_stranger_changes_anything(tmp_path, child, declared, source):
     counted = compare(Reading(declared, source, tmp_path, child), STRANGERS)
-    assert counted["read"] > counted.total() / 2
+    assert counted["read"] > counted.total() * 0.6
 
 
 def test_there_are_as_many_cases_as_stated(tmp_path):
