@@ -113,7 +113,7 @@ def test_the_best_of_several(privatize, places, write_rows):
 def test_pairs_of_single_ratings_tell_the_ratings(privatize, write_rows):
     both = [("x", True), ("y", False)]
     rows = [{"user_id": "a", "prompt": "p", "completion": c, "label": up} for c, up in both]
-    refused(privatize(write_rows(rows)), "tells what the ratings were")
+    refused(privatize(write_rows(rows)), "which pairs ratings make tells what they were")
 
 
 def test_a_second_run_gives_the_same_bytes(privatize, places, write_rows, make_rows, tmp_path):
@@ -310,11 +310,11 @@ def test_an_export_is_randomized_in_our_form(privatize, places, write_rows, make
 
 
 def test_labels_that_are_numbers_are_read_by_their_scale(privatize, places, write_rows):
+    both = {"response_a": "x", "response_b": "y"}
     rows = [
-        {"user_id": f"u{n}", "response_a": "x", "response_b": "y", "winner": (-2, 1)[n % 2]}
-        for n in range(40)
+        {"user_id": f"u{n}", "prompt": "p", **both, "winner": (-2, 1)[n % 2]} for n in range(40)
     ]
-    refused(privatize(write_rows(rows)), "--scale")
+    refused(privatize(write_rows(rows)), "'winner' must name the side")
     code, _, lines = privatize(write_rows(rows), scale="-2..2")
     assert code == 0, lines
     assert len(read(places["out"])) == 40

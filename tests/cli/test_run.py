@@ -436,7 +436,7 @@ def test_one_user_who_owns_half_of_the_rows(cli, write, tmp_path):
     path, out = write(map(json.dumps, rows)), tmp_path / "run"
     code, _, told = cli("run", "--data", path, *FEW, "--out", out)
     assert code == 2
-    assert "pass --kind top-1 --responses 4" in told[-1]
+    assert "pass --kind top-1 --responses 2" in told[-1]
     options = ("--kind", "top-1", "--responses", 4, "--model", "plackett-luce")
     code, _, told = cli("run", "--data", path, *options, *FEW, "--out", out)
     assert code == 0

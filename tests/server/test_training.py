@@ -190,7 +190,7 @@ def test_a_model_that_does_not_suit_the_judgements_is_refused(config, of_four):
 
 
 def test_judgements_that_are_not_as_declared_are_refused(config, crowd_of_four, of_four):
-    with pytest.raises(InputError, match=r"are declared: pass --kind .* --responses 4"):
+    with pytest.raises(InputError, match=r"are declared: pass --kind .* --responses 2"):
         run(replace(config, data=crowd_of_four), nodes=3)
     with pytest.raises(InputError, match="2 are declared as the most: raise --responses"):
         run(replace(config, data=crowd_of_four, **{**of_four, "responses": 2}), nodes=3)

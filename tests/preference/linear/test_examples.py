@@ -173,7 +173,11 @@ def test_thumbs_are_the_features_themselves():
     features = HashingFeatures(dimension=17)
     rows = [
         {"user_id": user, "prompt": "p", "completion": text, "label": label}
-        for user, text, label in [("a", "one", 1), ("b", "two words", 0), ("a", "two words", 1)]
+        for user, text, label in [
+            ("a", "one", True),
+            ("b", "two words", False),
+            ("a", "two words", True),
+        ]
     ]
     judgements = Judgements.from_rows(rows, schema=Schema("thumbs"))
     found = pair_examples(judgements, features)

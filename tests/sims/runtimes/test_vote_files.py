@@ -117,11 +117,9 @@ def test_pairs_of_single_ratings_are_in_no_week(tmp_path):
     ratings = [
         {"user_id": f"u{n}", "completion": item, "label": liked}
         for n in range(40)
-        for item, liked in (("a", 1), ("b", 0))
+        for item, liked in (("a", True), ("b", False))
     ]
-    with pytest.raises(
-        InputError, match=r"ratings of single items become others|of single ratings"
-    ):
+    with pytest.raises(InputError, match="which pairs ratings make tells what they were"):
         rank(ratings, ITEMS, out=tmp_path / "board", **BUDGET)
     assert not (tmp_path / "board").exists()
 
@@ -137,9 +135,8 @@ def test_rows_of_a_week_cannot_become_unreadable(tmp_path):
 
     rank([vote(f"u{n}", "left") for n in range(40)], ITEMS, out=tmp_path / "other", **BUDGET)
     later = [vote(f"v{n}", "response_a") for n in range(1200)] + [vote("x", "first")]
-    with pytest.raises(InputError, match=r"0001.jsonl:1: 'winner' must name the side"):
-        rank(later, continued=tmp_path / "other")
-    assert charges(tmp_path / "other") == [(1, 0)]
+    rank(later, continued=tmp_path / "other")
+    assert len(charges(tmp_path / "other")) == 2
 
 
 def test_a_week_without_votes_is_a_release_too(board):
@@ -265,7 +262,7 @@ RATINGS = [
 
 def test_ratings_of_single_items_make_no_board_that_goes_on(tmp_path):
     """A rating that comes later would make pairs with earlier ones."""
-    with pytest.raises(InputError, match=r"takes votes that compare items|of single ratings"):
+    with pytest.raises(InputError, match="which pairs ratings make tells what they were"):
         rank(RATINGS, ITEMS, out=tmp_path / "board", **BUDGET)
     assert not (tmp_path / "board").exists()
 
