@@ -33,6 +33,9 @@ BUNDLED = (
     "strategies/**/*.py",
 )
 
+#: The package's folder: in a clone it has a link to each room.
+_PACKAGE = Path(__file__).parents[2]
+
 Setting = bool | int | float | str
 
 
@@ -82,12 +85,24 @@ def write_bundle(
     return directory
 
 
+def write_package(directory: Path) -> Path:
+    """Write the whole package below `directory` (created; must be empty) and return it.
+
+    Workers of Ray import from it whatever the driver gives them to do, and never from a package
+    that is installed where they are: it comes first there, so nothing of it may be left out. Its
+    version is in the `pyproject.toml` beside it.
+    """
+    write_bundle(directory, {})
+    unread = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(_PACKAGE, directory / "murmuration", ignore=unread, dirs_exist_ok=True)
+    return directory
+
+
 def _own_files() -> Iterator[tuple[Path, Path]]:
     """Our files, and where they lie in a wheel."""
-    package = Path(__file__).parents[2]
     for pattern in BUNDLED:
-        for file in sorted(package.glob(pattern)):
-            yield file, Path("murmuration") / file.relative_to(package)
+        for file in sorted(_PACKAGE.glob(pattern)):
+            yield file, Path("murmuration") / file.relative_to(_PACKAGE)
 
 
 def _app_files(folder: Path) -> Iterator[tuple[Path, Path]]:

@@ -4,6 +4,7 @@ Ray is imported when a run needs it.
 """
 
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -14,12 +15,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.sims.runtimes.app_bundle import write_bundle
+from murmuration.sims.runtimes.app_bundle import write_package
 
 _PATIENCE = 10.0  # seconds for a cluster to answer, or for its last process to end
 _SOCKETS = 107 - len("/r/session_2026-01-01_00-00-00_000000_0000000/sockets/plasma_store")
+
+
+class WorkerFailed(RuntimeError):
+    """A worker that raised, or died; one line that names it."""
+
+
+def worker_failed(ray_error: Exception) -> WorkerFailed:
+    """Return in one line what ``ray.get`` raised for a worker: Ray's text has both tracebacks."""
+    text = str(ray_error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    why = lines[-1] if lines else type(ray_error).__name__
+    places = (re.search(rf"\b{name}[=:] ?([\w.:]+)", text) for name in ("pid", "ip"))
+    process, machine = (place[1] if place else "?" for place in places)
+    return WorkerFailed(f"a worker failed (process {process} on {machine}): {why}")
 
 
 @dataclass(frozen=True)
@@ -70,27 +86,42 @@ def cluster() -> Iterator[Any]:
         yield ray
         return
     quiet = {"log_to_driver": False, "logging_level": "error"}
-    address, in_job = os.environ.get("RAY_ADDRESS"), "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ
+    address, in_job = os.environ.get("RAY_ADDRESS", ""), "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ
+    address = "" if address == "local" else address
+    if address and not in_job:
+        _check_address(address)
     with _own_folder() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             if in_job:  # the job's working directory holds the code
                 ray.init(**quiet)
-            elif address is None:
+            elif not address:
                 # Logs tell of every task; below /tmp/ray anybody could read them, for ever. Ray
                 # opens the folder that it is given to all: it lies in one that nobody else enters.
                 inner = str(folder / "r")
                 ray.init(address="local", include_dashboard=False, _temp_dir=inner, **quiet)
             else:
-                _check_answers(address)
-                bundle = write_bundle(folder / "app", {})
-                try:
-                    ray.init(address=address, runtime_env={"working_dir": str(bundle)}, **quiet)
-                except ConnectionError as error:
-                    raise InputError(f"RAY_ADDRESS={address}: no cluster there ({error})") from None
+                package = write_package(folder / "package")
+                _connect(ray, address, runtime_env={"working_dir": str(package)}, **quiet)
             yield ray
         finally:
             ray.shutdown()
+
+
+def _connect(ray: Any, address: str, **settings: Any) -> None:
+    """Connect Ray to a cluster.
+
+    Raises:
+        InputError: there is none, or one that refuses us: another version, or another token.
+    """
+    try:
+        ray.init(address=address, **settings)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        why = " ".join(str(error).split())
+        raise InputError(
+            f"RAY_ADDRESS={address}: no cluster there to work on; if it has a token, set "
+            f"RAY_AUTH_MODE=token ({why})"
+        ) from None
 
 
 @contextmanager
@@ -111,15 +142,33 @@ def _own_folder() -> Iterator[Path]:
                 time.sleep(0.1)
 
 
-def _check_answers(address: str) -> None:
-    """InputError unless somebody listens there: Ray would try for many minutes."""
+def _check_address(address: str) -> None:
+    """Refuse an address where no cluster answers: Ray would try for many minutes.
+
+    Raises:
+        InputError: it says no port, or the job server or nobody listens there.
+    """
+    if address == "auto" or address.startswith("ray://"):
+        return  # Ray looks itself
+    wrong = f"RAY_ADDRESS={address}:"
+    url = urlsplit(address if "//" in address else f"//{address}")
+    name = url.hostname or "HOST"
+    meant = f"{f'[{name}]' if ':' in name else name}:6379, as `ray start --head` prints it"
+    if url.scheme in ("http", "https"):
+        raise InputError(f"{wrong} that is the job server's address; the cluster's is {meant}")
     host, colon, port = address.rpartition(":")
-    if not (host and colon and port.isdecimal()) or "/" in host:
-        return  # a word that Ray knows, such as auto
+    if not (host and colon and port.isdecimal()) or url.scheme:
+        raise InputError(f"{wrong} must be HOST:PORT, such as {meant}")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE) as server:
+            server.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            answer = server.recv(5)
+    except ConnectionResetError:
+        return  # so may a cluster answer what is not its protocol
     except (OSError, OverflowError) as error:
-        raise InputError(f"RAY_ADDRESS={address}: no cluster there ({error})") from None
+        raise InputError(f"{wrong} no cluster there ({error})") from None
+    if answer == b"HTTP/":
+        raise InputError(f"{wrong} a web server answers, such as Ray's job server; give {meant}")
 
 
 def workers_of(ray: Any, workers: Workers) -> int:

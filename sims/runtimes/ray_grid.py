@@ -32,7 +32,13 @@ from murmuration.sims.runtimes.local import (
     serve,
     set_task_identity,
 )
-from murmuration.sims.runtimes.ray_cluster import Workers, cluster, with_gpus, workers_of
+from murmuration.sims.runtimes.ray_cluster import (
+    Workers,
+    cluster,
+    with_gpus,
+    worker_failed,
+    workers_of,
+)
 
 _WAIT = 1.0  # seconds until the server looks whether its patience is at an end
 SILENCE = 15.0  # seconds of waiting for the cluster without a word
@@ -43,6 +49,10 @@ class RayGrid(InProcessGrid):
     """Nodes 1 … ``nodes``, spread over workers in equal shares of consecutive nodes.
 
     ``node_config`` of a node is as in ``sims.runtimes.local``. ``judgements`` are everybody's.
+
+    Raises:
+        InputError: there is not room for the workers.
+        WorkerFailed: a worker could not begin.
     """
 
     def __init__(
@@ -81,8 +91,12 @@ class RayGrid(InProcessGrid):
             written = ray.cloudpickle.dumps(part)
             worker = actor.remote(client_app, written, first, users, mine, nodes, settings, workers)
             self._workers.update((node, worker) for node in mine)
-        # Here, so that what is wrong with a cluster shows before the first question.
-        begun = [worker.process.remote() for worker in set(self._workers.values())]
+        # Here, so that what is wrong with a cluster shows before the first question, and once: of
+        # what it tries again Ray prints tracebacks.
+        begun = [
+            worker.process.options(max_task_retries=0).remote()
+            for worker in set(self._workers.values())
+        ]
         there, missing = ray.wait(begun, num_returns=len(begun), timeout=SILENCE)
         if missing:
             _log.warning(
@@ -90,7 +104,10 @@ class RayGrid(InProcessGrid):
                 len(there),
                 len(begun),
             )
-        ray.get(begun)
+        try:
+            ray.get(begun)
+        except ray.exceptions.RayError as error:
+            raise worker_failed(error) from error
 
     def get_node_ids(self) -> Iterable[int]:
         """All node ids."""
@@ -140,7 +157,7 @@ class RayGrid(InProcessGrid):
         try:
             content, raised = self._ray.get(reply)
         except self._ray.exceptions.RayError as error:
-            content, raised = None, f"{type(error).__name__}: {error}"
+            content, raised = None, str(worker_failed(error))
         if content is None:
             return Message(Error(code=RAISED, reason=raised), reply_to=message)
         return Message(content, reply_to=message)
@@ -172,6 +189,7 @@ class _Worker:
         if not workers.gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""  # what was not asked for is left to others
         set_task_identity()
+        self._place = f"worker process {os.getpid()} on {ray.util.get_node_ip_address()}"
         judgements: Data = ray.get(cloudpickle.loads(part))
         self._client_app, self._contexts = client_app, {}
         for node in mine:
@@ -196,7 +214,7 @@ class _Worker:
         try:
             return self._client_app(message, self._contexts[node]).content, ""
         except Exception as error:
-            return None, f"{type(error).__name__}: {error}"
+            return None, f"{self._place}: {type(error).__name__}: {error}"
 
 
 def run_ray(
@@ -214,6 +232,7 @@ def run_ray(
 
     Raises:
         InputError: no cluster, or one without room for the workers.
+        WorkerFailed: a worker could not begin.
     """
     with cluster() as ray:
         users = len(judgements.user_ids)

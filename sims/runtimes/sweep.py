@@ -20,7 +20,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import LedgerInUse
 from murmuration.server.run_lock import RunInUse
 from murmuration.sims.runtimes.execute import execute
-from murmuration.sims.runtimes.ray_cluster import cluster, machines
+from murmuration.sims.runtimes.ray_cluster import cluster, machines, worker_failed
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
 
@@ -80,6 +80,7 @@ def side_by_side(
     Raises:
         InputError: no cluster, or one whose machines do not share the folders of the runs or have
             too few processors.
+        WorkerFailed: a run raised what no run should.
     """
     left = enumerate(configs)
     if (first := next(left, None)) is None:
@@ -110,11 +111,15 @@ def side_by_side(
 
 
 def _ended(ray: Any, task: Any) -> Outcome:
-    """The outcome of a task that has ended; what a run raises passes through."""
+    """The outcome of a task that has ended.
+
+    Raises:
+        WorkerFailed: the run raised what no run should.
+    """
     try:
         return ray.get(task)
-    except ray.exceptions.RayTaskError:
-        raise
+    except ray.exceptions.RayTaskError as error:
+        raise worker_failed(error) from error
     except ray.exceptions.RayError as error:  # died, out of memory, its machine is gone, …
         return Failed(f"its worker was lost ({type(error).__name__}: {first_line(error)})")
 
@@ -146,7 +151,12 @@ def _outcome(config: RunConfig) -> Outcome:
 
 
 def _check_shared(ray: Any, folder: Path) -> None:
-    """Every machine of the cluster must see what is written here."""
+    """Every machine of the cluster must see what is written here.
+
+    Raises:
+        InputError: one does not.
+        WorkerFailed: one cannot begin.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     probe = folder / f".probe-{uuid4().hex}"
     probe.write_text("", encoding="utf-8")
@@ -159,7 +169,11 @@ def _check_shared(ray: Any, folder: Path) -> None:
             )
             seen[node["NodeManagerAddress"]] = task.options(scheduling_strategy=here).remote(probe)
         for address, result in seen.items():
-            if not ray.get(result):
+            try:
+                there = ray.get(result)
+            except ray.exceptions.RayError as error:
+                raise worker_failed(error) from error
+            if not there:
                 raise InputError(
                     f"{folder} is not there on the cluster's machine {address}: --out must lie on "
                     "a file system that all machines share"

@@ -14,6 +14,7 @@ SLOW = (pytest.mark.slow, pytest.mark.timeout(3600))
 QUICK: set[str] = set()
 #: Pages that are typed elsewhere, by what.
 ELSEWHERE = {
+    "docs/how-to/cluster.md": "tests/sims/test_documented_cluster.py",
     "docs/how-to/deploying.md": "tests/sims/test_documented_deployment.py",
     "docs/how-to/exports.md": "tests/docs/test_exports.py",
     **{f"docs/tutorials/{page.name}": "tests/docs/test_tutorials.py"

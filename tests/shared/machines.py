@@ -2,6 +2,7 @@
 
 They share this machine's network, and take ports that are free, or are namespaces of the kernel's:
 then each has a network, processes, /etc, /run and /var/lib of its own, and nothing of it is left.
+Machines of a Ray cluster are raylets.
 """
 
 import os
@@ -10,17 +11,22 @@ import secrets
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-from walks import Step, environment, missing, steps
+from deployment import free_ports
+from walks import ROOT, Step, environment, missing, steps
 
 #: By this variable processes of a walk are known again.
 _MARK = "MURMURATION_TEST_WALK"
 _SECONDS = 600.0  # for a block
+_RAY_SECONDS = 120.0  # until a machine of a Ray cluster has started, or has ended
+#: How a cluster is started.
+CLUSTERS = ROOT / "docs" / "how-to" / "cluster.md"
 #: Files of its own; Python is where other accounts reach it, were it in root's home.
 _PREPARE = """\
 set -e
@@ -218,3 +224,77 @@ def may_make_namespaces() -> str:
         check=False,
     )
     return "" if tried.returncode == 0 else f"the kernel refuses them: {tried.stderr.strip()}"
+
+
+def typed_on(machine: str) -> list[Step]:
+    """The blocks of the page that are typed on a machine, in their order."""
+    return [step for step in steps(CLUSTERS.read_text("utf-8")) if machine in step.machines]
+
+
+@contextmanager
+def ray_cluster(*cpus: int) -> Iterator[dict[str, str]]:
+    """Start a first machine and others with so many processors each; the variables of whoever uses
+    the cluster.
+
+    Each machine has a home of its own, where its folders are: two that share one unpack the same
+    code over each other.
+    """
+    port, client_port = free_ports(2)
+    place = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # short: sockets lie in it
+    token, head = (step.body for step in typed_on("first")[:2])
+    (join,) = (step.body for step in typed_on("second"))
+    address, key = f"127.0.0.1:{port}", place / "0" / "h" / ".ray" / "auth_token"
+    machines = []
+    try:
+        for number, count in enumerate(cpus):
+            home = place / str(number) / "h"
+            home.mkdir(parents=True)
+            variables = environment(home)
+            del variables["PYTHONPATH"]  # the code comes with the run
+            if number == 0:
+                subprocess.run(["bash", "-ec", token], env=variables, check=True)
+                body = head.replace("--port 6379", f"--port {port}")
+                body = body.replace("--block", f"--block --ray-client-server-port {client_port}")
+            else:
+                (home / ".ray").mkdir(mode=0o700)
+                shutil.copy(key, home / ".ray")
+                body = join.replace("10.0.0.1:6379", address)
+            small = f"--block --num-cpus {count} --object-store-memory 100000000"
+            body = body.replace("--block", small)
+            machines.append(_start_ray(body, variables, home.parent / "printed"))
+        yield {
+            "RAY_ADDRESS": address,
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(key),
+        }
+    finally:
+        for machine in reversed(machines):
+            end_ray(machine)
+        shutil.rmtree(place)
+
+
+def _start_ray(body: str, variables: dict[str, str], printed: Path) -> psutil.Process:
+    """Type ``ray start --block``; its process, once it has begun."""
+    with printed.open("wb") as file:
+        machine = psutil.Popen(
+            ["bash", "-c", f"exec env {body}"], env=variables, stdin=subprocess.DEVNULL,
+            stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    deadline = time.monotonic() + _RAY_SECONDS
+    while b"Ray runtime started" not in printed.read_bytes():
+        if machine.poll() is not None or time.monotonic() > deadline:
+            end_ray(machine)
+            raise AssertionError(printed.read_text(errors="replace"))
+        time.sleep(0.1)
+    return machine
+
+
+def end_ray(machine: psutil.Process) -> None:
+    """End a machine as Ctrl-C does, and what is left of it by its number."""
+    processes = [machine, *machine.children(recursive=True)] if machine.is_running() else [machine]
+    if machine.is_running():
+        machine.terminate()
+    _, left = psutil.wait_procs(processes, timeout=20)
+    for process in left:
+        process.kill()
+    psutil.wait_procs(left, timeout=_RAY_SECONDS)

@@ -2,6 +2,7 @@
 
 import io
 import math
+import os
 import tomllib
 import zipfile
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import murmuration
 from murmuration.reporting.jinja import TEMPLATES
-from murmuration.sims.runtimes.app_bundle import BUNDLED, write_bundle
+from murmuration.sims.runtimes.app_bundle import BUNDLED, write_bundle, write_package
 
 
 def read_config(directory):
@@ -38,6 +39,21 @@ def test_our_own_packages_are_copied_and_nothing_else(tmp_path):
     assert rooms.isdisjoint({"alignment", "audits", "cli", "deploy", "research"})
     for name, file in expected.items():
         assert (app / name).read_bytes() == file.read_bytes()
+
+
+def test_a_package_for_workers_lacks_nothing(tmp_path):
+    top = Path(murmuration.__file__).parent
+    wanted = {
+        (Path("murmuration") / Path(folder).relative_to(top) / name).as_posix()
+        for folder, _, names in os.walk(top, followlinks=True)
+        for name in names
+        if Path(folder).name != "__pycache__"
+    }
+    package = write_package(tmp_path / "package")
+    written = {file.relative_to(package).as_posix() for file in package.rglob("*")}
+    assert wanted <= written
+    assert {"murmuration/sims/runtimes/ray_grid.py", "pyproject.toml"} <= written
+    assert not any("__pycache__" in name for name in written)
 
 
 def test_flower_carries_every_template_that_a_report_or_a_card_is_made_of(tmp_path):

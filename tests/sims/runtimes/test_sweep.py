@@ -13,6 +13,7 @@ import pytest
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import LedgerInUse
 from murmuration.sims.runtimes import sweep
+from murmuration.sims.runtimes.ray_cluster import WorkerFailed
 from murmuration.sims.runtimes.sweep import Failed, on_cluster, one_by_one, side_by_side
 from murmuration.strategies import registry
 from murmuration.strategies.spec import NodeHalf, clip_norm
@@ -182,12 +183,14 @@ def test_whatever_ends_a_worker_fails_its_run(ray, monkeypatch, name):
     assert name in failed.why and "second" not in failed.why
 
 
-def test_what_a_run_raises_passes_through(ray, config):
+def test_what_a_run_raises_is_one_line_that_names_the_worker(ray, config):
     def run(one):
         raise ZeroDivisionError("raised")
 
-    with pytest.raises(ZeroDivisionError, match="raised"):
+    line = r"^a worker failed \(process \d+ on [\d.]+\): ZeroDivisionError: raised$"
+    with pytest.raises(WorkerFailed, match=line) as failure:
         [*side_by_side(run, [named(config, "r")], retries=0)]
+    assert isinstance(failure.value.__cause__, ZeroDivisionError)
 
 
 @pytest.mark.slow
