@@ -231,3 +231,45 @@ def test_a_child_that_cannot_start_is_said(tmp_path, monkeypatch):
         rows = reader.rows(stream, ".parquet", False, {"user_id"})
         with pytest.raises(NotReadable, match="what decodes it broke off"):
             next(rows)
+
+
+@pytest.mark.parametrize("read", [0, 7, 999, 1_000, 5_000])
+def test_a_row_group_that_breaks_off_has_a_bad_row(monkeypatch, read):
+    """Of one that was damaged behind its first thousand rows the rest was lost without a word."""
+    whole = columnar_child._cells
+
+    def breaks_off(batches, columns, request):
+        rows = list(whole(batches, columns, request))
+        mine = len(columns) > 1 and len(rows) > len(OTHERS)
+        yield from rows[:read] if mine else rows
+        if mine:
+            raise OSError("damaged")
+
+    monkeypatch.setattr(columnar_child, "_cells", breaks_off)
+    content = io.BytesIO(groups(hostile("x", 6_000), OTHERS))
+    request = {"kind": ".parquet", "packed": False, "wanted": None, "users": ["user_id"]}
+    answer = map(json.loads, columnar_child.answer(content, request | FileBudget().decoding(0)))
+    _, *rows, end = answer
+    lost = [row for row in rows if isinstance(row, dict)]
+    assert (end["end"], len(rows) - len(lost)) == ("whole", read + len(OTHERS))
+    assert lost and all(row == {"user": {"user_id": "eve"}} for row in lost)
+
+
+@pytest.mark.parametrize("columns", [{"user_id": "user.id"}, None])
+def test_columns_that_are_called_with_a_dot_are_read(tmp_path, columns):
+    """As `json_normalize` of pandas calls them; and of a group that is lost, whose it was."""
+    name = "user.id" if columns else "user_id"
+    (tmp_path / "a.parquet").write_bytes(groups(OTHERS, name=name))
+    read = load_judgements(str(tmp_path / "a.parquet"), columns=columns)
+    assert len(read.user_ids) == 9
+
+
+@pytest.mark.parametrize("end", ["cut", "bomb"])
+def test_at_a_node_a_file_of_several_users_is_read_whole_or_not_at_all(tmp_path, monkeypatch, end):
+    monkeypatch.setattr(loading, "BUDGET", replace(SMALL, least_bytes=2**16))
+    lines = "".join(json.dumps(row) + "\n" for row in OTHERS).encode()
+    packed = gzip.compress(lines + (b" " * 2**20 if end == "bomb" else b""))
+    (tmp_path / "a.jsonl.gz").write_bytes(packed[:-9] if end == "cut" else packed)
+    (tmp_path / "b.jsonl").write_text(json.dumps({**ROWS[0], "user_id": "own file"}))
+    read = load_judgements(str(tmp_path), on_bad_rows="isolate")
+    assert (read.user_ids, read.left_out) == (("own file",), 1)

@@ -89,9 +89,10 @@ def test_ids_of_data_bases_are_read():
     with located_rows([{**GOOD, "user_id": each} for each in ids]) as place:
         read = load_judgements(place)
     assert read.user_ids == (str(UUID(int=7)), "7") and read.counts_U.tolist() == [1, 3]
-    rows = [GOOD, {**GOOD, "user_id": Decimal("7.5")}]
-    with pytest.raises(InputError, match=r"^data, row 2: 'user_id'"), located_rows(rows) as place:
-        load_judgements(place)
+    for odd in ("7.5", "Infinity", "sNaN", "1E+999999999"):
+        rows = [GOOD, {**GOOD, "user_id": Decimal(odd)}]
+        with pytest.raises(InputError, match=r"^data, row 2: 'user_id'"), located_rows(rows) as at:
+            load_judgements(at)
 
 
 def test_a_missing_id_makes_no_two_people_one():

@@ -563,3 +563,26 @@ def test_ids_that_differ_in_capitals_are_one_user_where_that_is_declared():
     assert (read.user_ids, read.counts_U.tolist()) == (("ann", "strasse"), [3, 2])
     with pytest.raises(InputError, match="--ids must be casefold"):
         Schema(ids="lower")
+
+
+@pytest.mark.parametrize("field", ["label", "tie", "prompt"])
+def test_who_judged_is_in_a_column_of_its_own(field):
+    with pytest.raises(InputError, match=f"--columns user_id={field}"):
+        Judgements.from_rows([KTO], columns={"user_id": field})
+
+
+@pytest.mark.parametrize("kind", ["top-1", "ranking"])
+def test_lists_without_a_prompt_where_that_is_declared(kind):
+    said = {"best": 1} if kind == "top-1" else {"ranking": [2, 1]}
+    row = {"user_id": "u", "responses": ["a", "b"], **said}
+    with pytest.raises(InputError, match="no column 'prompt'"):
+        Judgements.from_rows([row], schema=Schema(kind, 2))
+    read = Judgements.from_rows([row], schema=Schema(kind, 2, no_prompt=True))
+    assert (read.prompts, read.responses) == ([""], [("b", "a")])
+
+
+@pytest.mark.parametrize(("winner", "first"), [("left", "l"), ("right", "r")])
+def test_a_side_is_the_column_that_is_called_so_wherever_it_stands(winner, first):
+    columns = {"response_a": "right_text", "response_b": "left_text"}
+    row = {"user_id": "u", "prompt": "p", "right_text": "r", "left_text": "l", "winner": winner}
+    assert Judgements.from_rows([row], columns=columns).responses[0][0] == first
