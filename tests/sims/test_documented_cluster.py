@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from machines import CLUSTERS, ray_cluster, typed_on
@@ -53,6 +55,17 @@ def test_the_run_of_the_page_has_the_weights_of_one_process(two_machines, shared
     models = [shared / name / "model" / "model.safetensors" for name in ("run", "here")]
     assert models[0].read_bytes() == models[1].read_bytes()
     assert load_file(models[0])["theta_D"].any()
+
+
+def test_only_its_account_enters_what_a_machine_writes(two_machines):
+    """Ray opens its own folders to all."""
+    key = Path(two_machines["RAY_AUTH_TOKEN_PATH"])
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    for machine in ("0", "1"):
+        folder = key.parents[3] / machine / "h" / ".ray"
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert list((folder / "cluster").glob("session_*/sockets/raylet*"))
+        assert list((folder / "cluster").glob("session_*/logs/raylet*"))
 
 
 _RAISES = """
