@@ -27,6 +27,7 @@ from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.kinds.linear import LinearModel
 from murmuration.preference.reward import RewardModel
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import DELTA, Measured, Scores, Target, Task, derived
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
@@ -167,6 +168,7 @@ TARGETS = {
     "pipeline:reader": Target(
         "whole runs of uls, from the file on, with and without the most disturbing hostile user",
         audit_reader,
+        adjacencies=frozenset((Adjacency.ADD_REMOVE,)),
         trials=200,
         epsilon=1.0,
     )

@@ -81,7 +81,7 @@ def _on_scale(label: str, kind: Kind, schema: Schema) -> float:
         number = math.nan
     if not (math.isfinite(number) and low <= number <= high):
         which = f"the label {label!r}" if is_number(label) else "a label that is no number"
-        raise BadRow(f"{which} is not on the scale that is declared")
+        raise BadRow(f"{which} is not on the scale {schema.scale}: pass --scale if it is another")
     if kind == "thumbs" and schema.positive_from:
         return float(number >= float(schema.positive_from))
     above = (number - (low + high) / 2.0) * (-1.0 if schema.falling else 1.0)

@@ -424,9 +424,8 @@ def _formatted(source: str, columns: Mapping[str, str], schema: Schema) -> Forma
         raise InputError(f"--format {form.name} tells of no covariates: leave out --covariates")
     if of_covariates:
         form = replace(form, also=(*form.also, *form.styles, *sorted(of_covariates)))
-    scale = Schema(scale=form.scale).bounds if form.scale and not schema.scale else None
     user = columns.get("user_id", "")
-    return Formatted(form, source, user, schema.one_user_per_row, scale, schema.same_id)
+    return Formatted(form, source, user, schema.one_user_per_row, schema.same_id)
 
 
 def _rows(source: str, isolate: bool, wanted: Wanted, user: str = "") -> Iterator[Placed]:

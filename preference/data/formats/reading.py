@@ -49,7 +49,6 @@ class Formatted:
         user_column: in which it stands who judged, where that is stated; empty: where it usually
             does.
         alone: whether each row counts as a user of its own.
-        scale: of labels, where the format alone declares it: what is not on it is a bad row.
         same_id: returns an id in the spelling of all that are declared to be one user's.
 
     Raises:
@@ -60,7 +59,6 @@ class Formatted:
     source: str
     user_column: str = ""
     alone: bool = False
-    scale: tuple[float, float] | None = None
     same_id: Callable[[str], str] = str
 
     def __post_init__(self) -> None:
@@ -134,7 +132,7 @@ class Formatted:
                 if key and lasting and len(remembered) < _MOST_REMEMBERED:
                     remembered[key] = made
             for each in made:
-                yield place, number, self._with_user(row, self._on_scale(each))
+                yield place, number, self._with_user(row, each)
 
     def _records(self, reads: SharedRecords, placed: Iterable[Placed]) -> Iterator[Placed]:
         for place, number, row in placed:
@@ -173,7 +171,7 @@ class Formatted:
                 user = self.same_id(user_cell(who, self.user_column or "user_id"))
             if isinstance(shown, BadRow):
                 raise BadRow(str(shown))
-            row = self._on_scale(reads.judgement(shown, answer))
+            row = reads.judgement(shown, answer)
             if not isinstance(row, BadRow):
                 return row if user is None else {**row, "user_id": user}
             reason = row
@@ -188,7 +186,6 @@ class Formatted:
         for user, mine in users.items():
             made = reads.judgements(texts, [row for _, _, row in mine])
             for at, row in self._readable(made, lambda reason: (0, reason)):
-                row = self._on_scale(row)
                 if isinstance(row, BadRow):
                     row.user_id = None if self.alone else user
                 else:
@@ -242,7 +239,7 @@ class Formatted:
         except Exception as error:  # a cell may hold anything
             raise InputError(f"{self.source}: {self._reason(error)}") from None
         for at, row in made:
-            yield *rows[at][:2], self._with_user(rows[at][2], self._on_scale(row))
+            yield *rows[at][:2], self._with_user(rows[at][2], row)
 
     def _cells(self, row: Cells) -> Cells:
         return {name: row[name] for name in row if name in self.form.columns}
@@ -268,15 +265,6 @@ class Formatted:
             return error
         kind = type(error).__name__
         return BadRow(f"a cell that --format {self.form.name} cannot read ({kind})")
-
-    def _on_scale(self, row: Row) -> Row:
-        if self.scale is None or isinstance(row, BadRow):
-            return row
-        low, high = self.scale
-        label = row.get("label")
-        if isinstance(label, float) and not low <= label <= high:
-            return BadRow(f"a label that is not on the scale {low:g}..{high:g}: pass --scale")
-        return row
 
     def _with_user(self, original: Cells, row: Row) -> Row:
         """Return a row with who judged, read from the row that it was made of; also a bad one."""
