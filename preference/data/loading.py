@@ -213,7 +213,7 @@ def texts_in(source: str, column: str) -> set[str]:
     texts = set()
     for cell in cells:
         if not (cell is None or isinstance(cell, str)):
-            raise RowsError(f"{source}: {column!r} is no text in a row")
+            raise RowsError(f"{source}: {column} is no text in a row")
         texts.add(cell or "")
     return texts - {""}
 
