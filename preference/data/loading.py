@@ -16,6 +16,7 @@ Decisions:
   endless is that row's alone, and so is a cell of Parquet. Of some files this cannot be had, as
   they are one text: a JSON array, CSV (an open quote swallows what follows), what is packed. Such a
   file is read whole or refused: one bit, about all in it, to whoever holds it and to nobody else.
+  Of CSV it shows only where a row no longer fits: quotes are trusted to be its writer's.
   Where several people's rows must be kept apart, arrays and CSV are not read (``isolate``).
 """
 

@@ -350,8 +350,8 @@ def test_a_prompt_in_one_row_decides_nothing_about_another():
     """Each row is read by itself, wherever it stands."""
     bare = {"user_id": "a", "chosen": "I like a", "rejected": "I like b"}
     for on_bad_rows in ("refuse", "skip", "isolate"):
-        found = Judgements.from_rows([bare, bare | {"prompt": "p"}], on_bad_rows=on_bad_rows)
-        assert found.prompts == ["I like", "p"]
+        read = Judgements.from_rows([bare, bare | {"prompt": "p"}], on_bad_rows=on_bad_rows)
+        assert read.prompts == ["I like", "p"]
 
 
 @pytest.mark.parametrize("cell", [LONG, json.dumps(LONG), FOLLOWED])

@@ -573,8 +573,8 @@ def test_who_judged_is_in_a_column_of_its_own(field):
 
 @pytest.mark.parametrize("kind", ["top-1", "ranking"])
 def test_lists_without_a_prompt_where_that_is_declared(kind):
-    said = {"best": 1} if kind == "top-1" else {"ranking": [2, 1]}
-    row = {"user_id": "u", "responses": ["a", "b"], **said}
+    label = {"best": 1} if kind == "top-1" else {"ranking": [2, 1]}
+    row = {"user_id": "u", "responses": ["a", "b"], **label}
     with pytest.raises(InputError, match="no column 'prompt'"):
         Judgements.from_rows([row], schema=Schema(kind, 2))
     read = Judgements.from_rows([row], schema=Schema(kind, 2, no_prompt=True))
