@@ -127,6 +127,7 @@ class ItemVotes(ArrayExamples):
             judgements=int(decided_U.sum()),
             chance=0.5,
             share_U=share_U,
+            judged_U=decided_U[there_U],
         )
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
