@@ -22,7 +22,7 @@ from murmuration.preference.data.loading import Data
 from murmuration.preference.features import embeddings
 from murmuration.privacy.disclosure import OperatorOnly, Public
 from murmuration.reporting.facts import WORDS
-from murmuration.reporting.figures import counted, duration, share_text
+from murmuration.reporting.figures import counted, duration
 from murmuration.reporting.live.live_view import LiveView
 from murmuration.reporting.live.progress import RoundProgress
 from murmuration.reporting.run_files import former_nodes
@@ -146,10 +146,9 @@ def _pace(live: LiveView) -> Iterator[None]:
     try:
         yield
         read = embeddings.pace.since(before)
-        if all_texts := read.texts + read.kept:
-            new = f"{read.rate} in {duration(read.seconds)}; " if read.texts else ""
-            kept = share_text(read.kept / all_texts)
-            live.note(OperatorOnly(f"features: {new}{kept} were known from before"))
+        if read.texts:
+            took = duration(read.seconds)
+            live.note(OperatorOnly(f"features: {read.texts:,} texts read in {took}, {read.rate}"))
     finally:
         embeddings.log.removeHandler(told)
 
