@@ -70,7 +70,7 @@ def privatize(
     as_json: Json = False,
     **rows: Any,
 ) -> None:
-    """Randomize the labels of judgements, once and for all, and record how likely each is false.
+    """Randomize the labels of judgements, once and for all.
 
     The file can be trained on like any other, as `murmuration run --labels randomized`: losses take
     the flip probabilities from it. Running this again with the same state gives the same answers.

@@ -100,7 +100,7 @@ def rank(
     as_json: Annotated[bool, typer.Option("--json", help=JSON, rich_help_panel=OUTPUT)] = False,
     **given: Any,
 ) -> None:
-    """Rank items by people's votes, so that no voter can be read out of the board.
+    """Rank items by people's votes, with privacy for each voter.
 
     Items (and categories) are public lists; responses of votes are items. Everybody takes part
     once. One noisy sum is released, from which the board, its intervals and its page are computed.

@@ -71,10 +71,11 @@ def run(
     run_name: RunName = None,
     **given: Any,
 ) -> None:
-    """Train a private reward model in simulation, or a language model with --task.
+    """Train a private reward model, or a language model with --task.
 
-    Writes a folder with config, ledger, metrics, model, plots and report. A run that was
-    interrupted continues with --resume --out FOLDER; other options need not be repeated.
+    Trains in simulation, and writes a folder with config, ledger, metrics, model, plots and report.
+    A run that was interrupted continues with --resume --out FOLDER; other options need not be
+    repeated. `murmuration train` is the same command.
 
     Shown are the options that most runs need. `--strategy NAME --help` or `--task NAME --help`
     adds those of a strategy or task, `--help-all` all there are.

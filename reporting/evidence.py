@@ -14,7 +14,6 @@ from murmuration.privacy import attack_bounds
 from murmuration.privacy.promise import delta_text, epsilon_text
 from murmuration.reporting.spent import sure_at_most
 
-
 #: The one rule by which a run costs less than its training.
 _HOLD_OUT = (
     "the training alone counts everybody as trained on; a secret coin held some out, and that none "

@@ -55,7 +55,7 @@ def personalize(
     as_json: Json = False,
     **rows: Any,
 ) -> None:
-    """Measure what users gain by rewards of their own, made of a trained model, with noise.
+    """Measure what users gain by rewards of their own.
 
     Half of a user's judgements make their own reward, and the other half is predicted; then the
     other way round. How often the crowd's reward is right and what users gain, those who lose by it

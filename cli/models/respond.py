@@ -31,7 +31,7 @@ def respond(
         ),
     ],
     prompt: Annotated[
-        str | None, typer.Option(help="The prompt: what is written to it is printed.")
+        str | None, typer.Option(help="The prompt. What is written to it is printed.")
     ] = None,
     prompts: Annotated[str, typer.Option(help=f"{PROMPTS} With --out.", show_default=False)] = "",
     out: Annotated[

@@ -69,10 +69,10 @@ def compare(
     as_json: Json = False,
     **rows: Any,
 ) -> None:
-    """Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error bars.
+    """Run strategies at equal privacy: a table and a plot.
 
-    If it is interrupted, the same command continues it. Strategies without a guarantee under the
-    adjacency are listed as refused.
+    Equal are epsilon, delta and adjacency; the plot has error bars. If it is interrupted, the same
+    command continues it. Strategies without a guarantee under the adjacency are listed as refused.
     """
     try:
         budgets = [float(value) for value in epsilon.split(",")]

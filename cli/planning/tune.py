@@ -63,7 +63,7 @@ def tune(
     data_config: about_data.DataConfig = None,
     **given: Any,
 ) -> None:
-    """Choose settings privately, within one epsilon: train candidates, release the best.
+    """Choose settings privately, within one epsilon.
 
     A secret random number of candidates is trained, each with a setting drawn from --grid, and
     scored by its noisy held-out accuracy. The best one's model is released and nothing of the

@@ -184,7 +184,9 @@ def summary(result: Mapping[str, Any]) -> RenderableType:
         padding=(1, 2),
         expand=False,
     )
-    prompt, first, second = _EMBEDDED if run["test"].startswith("murmuration.population:") else _OTHERS
+    prompt, first, second = (
+        _EMBEDDED if run["test"].startswith("murmuration.population:") else _OTHERS
+    )
     command = (
         f"murmuration score {shlex.quote(str(out / 'model'))} --prompt '{prompt}' \\\n"
         f"  --response '{first}' --response '{second}'"

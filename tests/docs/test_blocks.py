@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 import pytest
 
-from murmuration.cli.main import COMMANDS, imported
+from murmuration.cli.commands import COMMANDS, imported
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"]
