@@ -47,6 +47,15 @@ _SETTINGS = frozenset(
 
 def rank(
     *,
+    items_public: Annotated[
+        bool,
+        typer.Option(
+            "--items-public",
+            help="Declare that all models that votes name in model_a and model_b are public, "
+            "whoever voted on them: they are the items, and --items is left out.",
+            rich_help_panel=DATA,
+        ),
+    ] = False,
     by: Annotated[
         str | None,
         typer.Option(
@@ -121,10 +130,13 @@ def rank(
             raise InputError("--best chooses one item: leave out --by")
         if best and continued:
             raise InputError("--best chooses one item, once: leave out --continue")
+        if best and items_public:
+            raise InputError("--best needs --items: leave out --items-public")
         if best:
             ranking = boards.best_item(data, items, **where, **given)
         else:
-            ranking = boards.rank(data, items, by=by, continued=continued, **where, **given)
+            given |= {"items_public": items_public, "by": by, "continued": continued}
+            ranking = boards.rank(data, items, **where, **given)
     print_notes(notes, ranking.run.result["warnings"])
     if as_json:
         print_json(ranking.to_json())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from murmuration.api.rows import Source
 from murmuration.api.training import train
-from murmuration.preference.data.loading import public_texts
+from murmuration.preference.data.loading import public_texts, texts_in
 from murmuration.preference.data.rows import NO_PROMPT, InputError
 from murmuration.preference.features.items import clean_name, read_names
 from murmuration.sims.runtimes.runtime import Runtime
@@ -133,6 +133,7 @@ def rank(
     data: Source | None = None,
     items: str | os.PathLike[str] | Sequence[str] | None = None,
     *,
+    items_public: bool = False,
     by: str | None = None,
     categories: str | os.PathLike[str] | Sequence[str] | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -166,6 +167,8 @@ def rank(
             arena.
         items: What is voted on, a public list: names, a file with one a line, or a ``.json`` file.
             Of a Polis conversation (``format="polis"``) its statements, where nothing else is said.
+        items_public: Declare that everything that votes name in the columns model_a and model_b of
+            a file is public, whoever voted on it: these are the items then. Without ``items``.
         by: The column that says the category of a vote, with ``categories``: a board for each.
         categories: The public list of categories, written like ``items``.
         out: Folder for the run and the board; without it one of its own below ``runs``.
@@ -200,6 +203,10 @@ def rank(
     }
     if categories is not None:
         given["categories"] = categories
+    if items_public:
+        if items is not None or resume or continued is not None:
+            raise InputError("--items-public is for a new board without --items: leave it out")
+        items = _named_models(data)
     if continued is not None:
         if resume or out is not None:
             raise InputError("--continue names the folder of the board: leave out --out, --resume")
@@ -288,6 +295,21 @@ def best_item(
     return BestItem(run, best["item"], best["gap_at_most_in_19_of_20"])
 
 
+def _named_models(data: Source | None) -> list[str]:
+    """Return all models that votes between models name, in the order of the alphabet.
+
+    Raises:
+        InputError: the votes are in no file, or not between models.
+    """
+    if not isinstance(data, str | os.PathLike):
+        raise InputError("--items-public reads the models of a file of votes: name it with --data")
+    columns = (*_MODELS, "model_a_name", "model_b_name")
+    names = {clean_name(each) for column in columns for each in texts_in(os.fspath(data), column)}
+    if not names:
+        raise InputError(f"{data}: no columns model_a and model_b, of which --items-public speaks")
+    return sorted(names)
+
+
 def _leave_out_delta(given: dict[str, Any]) -> None:
     """Take a delta of 0 from settings: strategies without a delta promise it by themselves, and
     what a ledger composes them with has the usual one."""
@@ -330,7 +352,7 @@ def _run(
 
         data, items = EMBEDDED, Arena().names
     if data is None or items is None:
-        missing = "--items, the public list of what is voted on" if data else "--data, the votes"
+        missing = "--data, the votes" if data is None else _NO_ITEMS
         raise InputError(f"a board needs {missing}; without both there is the embedded arena")
     _check_categories(by, given.get("categories"))
     if given.get("kind", "pairs") == "pairs":
@@ -405,6 +427,10 @@ def _check_goes_on(folder: Path) -> None:
         )
 
 
+_NO_ITEMS = (
+    "--items, the public list of what is voted on (or --items-public, where all models that "
+    "model_a and model_b name are public)"
+)
 #: What is ranked where nothing is named.
 EMBEDDED = "murmuration.population:arena"
 
