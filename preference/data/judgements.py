@@ -365,6 +365,10 @@ def rows_of(
     return chosen_S, start_S, rows
 
 
+#: Why a row of language models is left out.
+DOES_NOT_FIT = "a response that does not fit into the context: raise --max-tokens"
+
+
 class LeftOut:
     """Rows that cannot be used: refused, or left out and counted.
 

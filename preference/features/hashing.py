@@ -126,8 +126,9 @@ def finite_features(
 
 def usable_features(
     feature_map: FeatureMap, prompts: Sequence[str], responses: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Features (R, D) float32, and of which texts there are any, (R,) bool; zeros of the others.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features (R, D) float32, zeros where there are none; of which texts there are any, (R,) bool;
+    which the feature map can take, (R,) bool.
 
     A feature map that cannot take every text says by a method ``fits`` which it can.
 
@@ -143,7 +144,7 @@ def usable_features(
     phi_RD[taken] = phi_TD
     usable_R = fits_R & np.isfinite(phi_RD).all(axis=1)
     phi_RD[~usable_R] = 0.0
-    return phi_RD, usable_R
+    return phi_RD, usable_R, fits_R
 
 
 def _features(
