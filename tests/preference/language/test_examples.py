@@ -8,7 +8,7 @@ import torch
 from language_models import model_on
 from torch.nn.functional import logsigmoid
 
-from murmuration.preference.data.judgements import DOES_NOT_FIT, InputError, Judgements, LeftOut
+from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.language.base.network import LanguageBase
@@ -773,7 +773,8 @@ def test_a_response_that_does_not_fit_names_its_row(make_token_examples, make_ro
     data, left_out = Judgements.from_rows(rows), LeftOut("isolate")
     found = token_examples(data, base, left_out)
     assert found.counts_U.tolist() == [1]
-    assert left_out.reasons == [f"row 2: {DOES_NOT_FIT}"]
+    (reason,) = left_out.reasons
+    assert reason.startswith("row 2: a response of ") and "does not fit" in reason
     assert torch.equal(
         found.tokens.ids, token_examples(Judgements.from_rows(rows[:1]), base).tokens.ids
     )
