@@ -16,8 +16,8 @@ from murmuration.reporting.spent import sure_at_most
 
 #: The one rule by which a run costs less than its training.
 _HOLD_OUT = (
-    "the training alone counts everybody as trained on; a secret coin held some out, and that none "
-    "can tell who lowers what can be learnt of each"
+    "the training alone counts every user as trained on; a secret coin held some of them out, and "
+    "nobody can tell whom"
 )
 
 

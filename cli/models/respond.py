@@ -118,6 +118,6 @@ def _print_responses(
     writer = writer_of(model, server, system)
     (responses,) = write_samples(writer, [prompt], samples, sampling, seed)
     for response in responses:
-        Terminal(highlight=False).print(response, markup=False, soft_wrap=True)
+        Terminal(highlight=False).print(response, soft_wrap=True)
     if text := cut_off_text(writer.cut_off, samples, sampling):
         Terminal(stderr=True, highlight=False).print(text, style="dim")
