@@ -80,7 +80,6 @@ def compare(
         raise InputError(f"--epsilons {epsilon!r}: numbers separated by commas") from None
     settings: dict[str, Any] = {
         "model": model,
-        "columns": about_data.renamed(rows.pop("columns"), rows.pop("user_column")) or None,
         **rows,
         "delta": delta,
         "adjacency": adjacency.value,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
 from murmuration.api.quiet import quiet_libraries
-from murmuration.api.rows import write_rows
+from murmuration.api.rows import rows_written
 from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.rows import InputError
 
@@ -84,23 +84,23 @@ def compare(
     base = config_of(sources, folder.absolute(), settings)
     if folder.is_file() or (_entries(folder) and not (folder / "runs").is_dir()):
         raise InputError(f"--out {folder} holds something else; choose another folder")
-    write_rows(sources, folder, again=(folder / "runs").exists())
-    folder.mkdir(parents=True, exist_ok=True)
-    with RunsProgress() if progress else nullcontext() as shown:
+    with rows_written(sources, folder, again=(folder / "runs").exists()):
+        folder.mkdir(parents=True, exist_ok=True)
+        with RunsProgress() if progress else nullcontext() as shown:
 
-        def run_all(configs: Sequence[RunConfig], on_run: OnRun) -> list[Outcome]:
-            if shown:
-                shown.begin(len(configs))
-            if runtime == "ray":
-                return on_cluster(configs, on_run, cpus_per_run)
-            return one_by_one(configs, on_run)
+            def run_all(configs: Sequence[RunConfig], on_run: OnRun) -> list[Outcome]:
+                if shown:
+                    shown.begin(len(configs))
+                if runtime == "ray":
+                    return on_cluster(configs, on_run, cpus_per_run)
+                return one_by_one(configs, on_run)
 
-        on_run = shown or (lambda name: None)
-        cells = compare_configs(base, names, budgets, seeds, folder, on_run, run_all)
-    adjacency = Adjacency(base.adjacency)
-    composed = composed_epsilon(cells, adjacency, base.delta)
-    write(cells, composed, base, folder)
-    return StrategyComparison(folder, cells, adjacency, base.delta, composed)
+            on_run = shown or (lambda name: None)
+            cells = compare_configs(base, names, budgets, seeds, folder, on_run, run_all)
+        adjacency = Adjacency(base.adjacency)
+        composed = composed_epsilon(cells, adjacency, base.delta)
+        write(cells, composed, base, folder)
+        return StrategyComparison(folder, cells, adjacency, base.delta, composed)
 
 
 def _entries(folder: Path) -> set[str]:
