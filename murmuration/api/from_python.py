@@ -62,7 +62,10 @@ _WORDS = {
     "runtime": ("local", "flower", "ray"),
 }
 
-_RESUMING = re.compile(r"murmuration (\w+) --resume --out (\S+)")
+#: A command, and one of its options with its value.
+_CALL = re.compile(r"murmuration (\w+)((?: --[a-z-]+(?: (?:[\dA-Z.'~]|\S*/)\S*)?)+)")
+_NUMBER = re.compile(r"\d+(\.\d+)?(e-?\d+)?")
+_PART = re.compile(r"--([a-z-]+)(?: (?!--)(\S+))?")
 #: A whole command of a shell, which stays one.
 _COMMAND = r"(?:murmuration \w+|pip install|ray start)(?: (?:--[a-z]|[A-Z\d./<'])\S*)+"
 _NAMES = r"--columns \w+=\w+(?:[.,=]\w+)*"
@@ -74,12 +77,20 @@ _SPELLED = re.compile(rf"(?<![\w'\"-])(?:{_COMMAND}|{_NAMES}|{_GRID}|{_OPTION})"
 def in_python(text: str) -> str:
     """Return a text about options as one about arguments: ``--user-column NAME`` becomes
     ``user_column="NAME"``. Commands that Python has no function for stay commands."""
-    text = _RESUMING.sub(lambda found: _resumed(*found.groups()), text)
-    return _SPELLED.sub(lambda found: _argument(found.group()), text)
+    text = _CALL.sub(lambda call: _call(call.group(), *call.groups()), text)
+    return _SPELLED.sub(lambda part: _argument(part.group()), text)
 
 
-def _resumed(command: str, folder: str) -> str:
-    return f"murmuration.{_FUNCTIONS.get(command, command)}(out={folder!r}, resume=True)"
+def _call(command: str, name: str, options: str) -> str:
+    """Return the call that a command is; the command, where it is none."""
+    arguments = []
+    for option, value in _PART.findall(options):
+        field = DECLARED.get(option.replace("-", "_"))
+        if field is None or not (value or field.default is False):
+            return command
+        shown = value if _NUMBER.fullmatch(value) else repr(value.strip("'"))
+        arguments.append(f"{field.name}={shown if value else True}")
+    return f"murmuration.{_FUNCTIONS.get(name, name)}({', '.join(arguments)})"
 
 
 def _argument(spelled: str) -> str:
@@ -99,9 +110,9 @@ def _argument(spelled: str) -> str:
         return f"{argument}=True{space}{value}"
     if argument != name and not argument.isidentifier():
         return argument if value.isupper() else f"{argument}{space}{value}"
-    if re.fullmatch(r"\d+(\.\d+)?(e-?\d+)?", value):
+    if _NUMBER.fullmatch(value):
         return f"{argument}={value}"
-    if value and value in _values(name) or re.fullmatch(r"[A-Z]{2,}\S*|n\^\S+|\d\S*", value):
+    if (value and value in _values(name)) or re.fullmatch(r"[A-Z]{2,}\S*|n\^\S+|\d\S*", value):
         return f'{argument}="{value}"'
     return f"{argument}{space}{value}"
 

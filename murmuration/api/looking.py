@@ -107,7 +107,9 @@ def data(
     }
     declared = {name: value for name, value in options.items() if value is not None}
     with located_rows(source) as place:
-        summary = look_at(place, write_columns(columns, user_column), declared, epsilon, data_public)
+        summary = look_at(
+            place, write_columns(columns, user_column), declared, epsilon, data_public
+        )
         warning = warning_of(place, summary.schema.format)
     if warning:
         judgements = summary.judgements

@@ -122,7 +122,7 @@ BAD["itself"]["more"]["again"] = BAD["itself"]
 @pytest.mark.parametrize("what", BAD)
 def test_a_bad_row_is_refused_by_its_number_or_left_out_by_itself(what, crowd, tmp_path):
     rows = rows_of(crowd)
-    with pytest.raises(InputError, match="^data, row 6: "):
+    with pytest.raises(InputError, match=r"^data, row 6: "):
         train([*rows[:5], BAD[what], *rows[5:]], out=tmp_path / "r", **SMALL)
     assert not (tmp_path / "r").exists()
     some = train([*rows[:5], BAD[what], *rows[5:]], out=tmp_path / "s", on_bad_rows="skip", **SMALL)
