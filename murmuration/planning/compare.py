@@ -26,6 +26,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.ledger import read_spent
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.promise import delta_text
 from murmuration.reporting.live.tables import as_text
 from murmuration.sims.runtimes.execute import check_begins
 from murmuration.sims.runtimes.sweep import Failed, OnRun, Outcome, one_by_one
@@ -165,7 +166,7 @@ class StrategyComparison(Sequence[Cell]):
             if seeds == 1
             else f"mean ± standard deviation over {seeds} seeds"
         )
-        promised = f"δ = {self.delta:g}"
+        promised = f"δ = {delta_text(self.delta)}"
         if len(self.promises) == 1:
             promised += f" under {self.promises[0]}"
         elif self.promises:
@@ -199,7 +200,9 @@ class StrategyComparison(Sequence[Cell]):
 
     def __rich__(self) -> Group:
         headings, *lines = self.table()
-        table = Table(*headings, title=self.caption)
+        table = Table(title=self.caption)
+        for heading in headings:
+            table.add_column(heading, overflow="fold")
         for cell, line in zip(self.cells, lines, strict=True):
             table.add_row(*line, style="bold red" if cell.failed else "")
         below = [self.together] if self.together else []
@@ -221,9 +224,8 @@ class StrategyComparison(Sequence[Cell]):
         for axes, promise in zip(panels, promises, strict=True):
             _panel(axes, self.cells, promise)
         panels[0].set_ylabel("held-out accuracy")
-        figure.suptitle(
-            self.caption.replace("±", "and"), x=0.01, ha="left", fontsize="medium", color="0.25"
-        )
+        caption = self.caption.replace("mean ±", "bars and bands:").replace("±", "bars and bands:")
+        figure.suptitle(caption, x=0.01, ha="left", fontsize="medium", color="0.25")
         named = {
             label: handle
             for axes in panels
