@@ -39,7 +39,7 @@ def compare(
         >>> pair = {"prompt": "What now?", "chosen": "Save it.", "rejected": "Bet on it."}
         >>> rows = [{"user_id": f"user {n}", **pair} for n in range(200)]
         >>> comparison = compare(
-        ...     epsilon=[1.0], out="runs/side-by-side", data=rows, rounds=2, seeds=1
+        ...     epsilon=[1.0], out="runs/side-by-side", data=rows, users=160, rounds=2, seeds=1
         ... )
         >>> [(cell.strategy, cell.epsilon) for cell in comparison]
         [('uls', 1.0), ('nonprivate', None)]

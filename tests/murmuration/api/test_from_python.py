@@ -159,7 +159,7 @@ def test_bad_rows_are_named_by_argument_and_number(function, what, tmp_path):
     rows = [*good(3), BAD_ROWS[what], *good(3)]
     error, text = seen_by(lambda: CALLS[function](rows, tmp_path / "r"))
     assert isinstance(error, InputError)
-    assert re.match(r"(data|test), row \d: ", str(error)), text
+    assert re.match(r"(uls: )?(data|test), row \d: ", str(error)), text
     if function not in ("rank", "best_item", "survey"):  # these have items, or read no prompt
         assert ", row 4: " in str(error)
     assert not re.search(r"--[a-z]|jsonl|/tmp|tmp", text), text

@@ -77,7 +77,7 @@ def test_an_interrupted_comparison_goes_on_with_what_is_there(base, tmp_path, mo
 def test_a_comparison_goes_on_with_its_own_settings_alone(base, tmp_path):
     compare(base, ["uls"], [0.5], 1, tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(InputError, match="^uls: .*--rounds was 3"):
+    with pytest.raises(InputError, match=r"^uls: .*--rounds was 3"):
         compare(replace(base, rounds=4), ["nonprivate", "uls"], [0.5], 2, tmp_path)
     assert sorted(tmp_path.rglob("*")) == before
 
