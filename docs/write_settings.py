@@ -15,12 +15,12 @@ from typing import Any
 
 import tomli_w
 
-from murmuration.api.from_python import USER_COLUMN
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies import registry
 from murmuration.strategies.config import SETTINGS, RunConfig
 from murmuration.strategies.settings.catalogue import panel_of
 from murmuration.strategies.settings.declaration import PANELS, about, option
+from murmuration.strategies.settings.from_python import USER_COLUMN
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, PYPROJECT = ROOT / "docs" / "reference" / "settings.md", ROOT / "pyproject.toml"

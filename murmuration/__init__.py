@@ -140,7 +140,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_PLACES[name]), name)
     if isfunction(value):
-        from murmuration.api.from_python import for_python
+        from murmuration.strategies.settings.from_python import for_python
 
         value = for_python(value)
     globals()[name] = value

@@ -131,11 +131,8 @@ def plan(
     With --optimize: for the group size and the cohort that a compute budget is best spent on.
     """
     given = {name: value for name, value in locals().items() if name not in ("as_json", "rows")}
-    from murmuration.preference.data.loading import write_columns
-
-    columns = write_columns(rows.pop("columns"), rows.pop("user_column")) or None
-    located = about_data.located(public, given.pop("split"), given.pop("data_config"))
-    numbers = solve_plan(**{**given, **rows, "columns": columns, "public": located})
+    given["public"] = about_data.located(public, given.pop("split"), given.pop("data_config"))
+    numbers = solve_plan(**given, **rows)
     if as_json:
         print_json(numbers)
     elif optimize:

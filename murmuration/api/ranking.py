@@ -11,13 +11,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from murmuration.api.from_python import warn
 from murmuration.api.rows import Source, with_columns
 from murmuration.api.training import train
 from murmuration.preference.data.loading import parse_columns, public_texts, write_columns
 from murmuration.preference.data.rows import NO_PROMPT, InputError
 from murmuration.preference.features.items import clean_name, read_names
 from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.strategies.settings.from_python import warn
 from murmuration.strategies.settings.privacy import is_zero
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from murmuration.api.from_python import warn
 from murmuration.api.quiet import quiet_libraries
 from murmuration.api.rows import rows_written
 from murmuration.api.run import Run
 from murmuration.preference.data.in_memory import Source, with_rows
 from murmuration.preference.data.rows import InputError
 from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.strategies.settings.from_python import warn
 
 if TYPE_CHECKING:
     from murmuration.api.settings import RunSettings

@@ -76,8 +76,8 @@ class Cell:
     def accuracy(self) -> tuple[float, float | None] | None:
         """Return the mean over seeds and the standard deviation; of one seed its accuracy and
         standard error. None where it was not measured."""
-        told = [result["heldout_accuracy"] for result in self.results]
-        accuracies = [accuracy for accuracy in told if accuracy is not None]
+        measured = [result["heldout_accuracy"] for result in self.results]
+        accuracies = [accuracy for accuracy in measured if accuracy is not None]
         if not accuracies:
             return None
         several = len(accuracies) > 1
@@ -265,7 +265,7 @@ class StrategyComparison(Sequence[Cell]):
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Planned:
     """One strategy at one epsilon, to be run: ``label`` is as it was asked for."""
 
     label: str
@@ -290,10 +290,10 @@ def compare(
     Raises:
         InputError: strategies that cannot run so, a line for each; then nothing was run.
     """
-    asked = _checked(base, strategies, epsilons, seeds, out)
-    outcomes = iter(run_all([config for each in asked for config in each.configs], on_run))
+    planned = _checked(base, strategies, epsilons, seeds, out)
+    outcomes = iter(run_all([config for each in planned for config in each.configs], on_run))
     cells = []
-    for each in asked:
+    for each in planned:
         ended = [next(outcomes) for _ in each.configs]
         whys = [one.why if isinstance(one, Failed) else str(one) for one in ended
                 if not isinstance(one, dict)]  # fmt: skip
@@ -305,13 +305,13 @@ def compare(
 
 def _checked(
     base: RunConfig, labels: Sequence[str], epsilons: Sequence[float], seeds: int, out: Path
-) -> list[_Asked]:
+) -> list[_Planned]:
     """Return all that is to be run, which can be.
 
     Raises:
         InputError: what cannot.
     """
-    asked: list[_Asked] = []
+    planned: list[_Planned] = []
     refused: dict[str, list[str]] = {}
     for label in labels:
         try:
@@ -325,8 +325,8 @@ def _checked(
         whys: dict[str, list[str]] = {}
         for epsilon in targets:
             try:
-                asked.append(
-                    _Asked(label, epsilon, _configs(base, changes, label, epsilon, seeds, out))
+                planned.append(
+                    _Planned(label, epsilon, _configs(base, changes, label, epsilon, seeds, out))
                 )
             except InputError as error:
                 whys.setdefault(str(error), []).append(f"{epsilon:g}" if epsilon else "")
@@ -343,7 +343,7 @@ def _checked(
         lines += _own_adjacencies(base, labels)
         first = "nothing was run, because not all can be:"
         raise InputError(lines[0] if len(lines) == 1 else "\n  ".join([first, *lines]))
-    return asked
+    return planned
 
 
 def _changes(label: str, adjacency: str) -> dict[str, Any]:
@@ -454,9 +454,9 @@ def _panel(axes: Axes, cells: Sequence[Cell], promise: str) -> None:
     for place, name in enumerate(names):
         aside = 1.0 + 0.025 * (place - len(names) / 2)  # so that equals do not hide each other
         mine = [cell for cell in cells if (cell.strategy, cell.promise) == (name, promise)]
-        told = [(cell.epsilon, *cell.accuracy) for cell in mine if cell.epsilon and cell.accuracy]
-        if told:
-            epsilons, means, errors = zip(*told, strict=True)
+        points = [(cell.epsilon, *cell.accuracy) for cell in mine if cell.epsilon and cell.accuracy]
+        if points:
+            epsilons, means, errors = zip(*points, strict=True)
             axes.errorbar(
                 [epsilon * aside for epsilon in epsilons],
                 means,

@@ -16,12 +16,12 @@ from matplotlib.figure import Figure
 
 import murmuration
 from murmuration import Run, compare, plan, train
-from murmuration.api.from_python import in_python
 from murmuration.planning.compare import Cell
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import LedgerError
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.strategies.settings.from_python import in_python
 
 SMALL = {"epsilon": 0.5, "delta": 1e-3, "rounds": 3, "cohort": 10, "seed": 1}
 

@@ -12,9 +12,9 @@ import pandas
 import pytest
 
 import murmuration as mm
-from murmuration.api.from_python import in_python
 from murmuration.preference.data.rows import InputError
 from murmuration.strategies.settings.catalogue import DECLARED, of_simulations
+from murmuration.strategies.settings.from_python import in_python
 
 SMALL = {"epsilon": 0.5, "delta": 1e-3, "rounds": 2, "cohort": 10, "seed": 1}
 PAIR = {"prompt": "What now?", "chosen": "Save it.", "rejected": "Bet on it."}

@@ -206,6 +206,6 @@ def _listed(settings: Iterable[Field[Any]]) -> str:
     return "\n\n".join("\n".join([f"{panel}:", *lines]) for panel, lines in panels.items())
 
 
-def _line(name: str, default: str, said: str) -> list[str]:
-    text = in_python(said if "[default" in said else f"{said} [default: {default}]")
+def _line(name: str, default: str, help_: str) -> list[str]:
+    text = in_python(help_ if "[default" in help_ else f"{help_} [default: {default}]")
     return textwrap.wrap(f"{name}: {text}", 100, initial_indent=4 * " ", subsequent_indent=8 * " ")
