@@ -101,14 +101,14 @@ def train(
         InputError, ValueError, BudgetExceeded: settings that cannot be used; one line.
         RunAborted: nodes failed, or were not there; the run can be resumed.
     """
-    with begun(config, grid, folder, model, lineage) as (context, built, ledger, checkpoint):
+    asked = config
+    with begun(asked, grid, folder, model, lineage) as (config, context, built, ledger, checkpoint):
         if (coins := context.hold_out) and not ledger.spent()[coins.coins]:
             ledger.charge(coins.coins, round_=0, covers="hold-out assignment")
-        if not config.timeout:
+        if not asked.timeout:
             entries = context.participants.registry.entries.values()
             measured = [entry.tried.seconds for entry in entries if entry.tried.seconds]
-            built.strategy.timeout = _probed(context.config, folder, built, model, measured)
-        config = context.config
+            built.strategy.timeout = _probed(config, folder, built, model, measured)
         pace = _rounds(config, grid, folder, built, ledger, test, checkpoint, on_metrics)
         _check_learnt(built, config)
         theta_D = built.strategy.optimizer.result_D
@@ -130,8 +130,8 @@ def train(
 @contextmanager
 def begun(
     config: RunConfig, grid: Grid, folder: RunDirectory, model: Model, lineage: Promise
-) -> Iterator[tuple[RunContext, BuiltStrategy, Ledger, Checkpoint | None]]:
-    """Yield what a run begins with, up to where it would charge its rounds; the ledger is open
+) -> Iterator[tuple[RunConfig, RunContext, BuiltStrategy, Ledger, Checkpoint | None]]:
+    """Yield what a run begins with, its settings resolved, up to where it would charge its rounds; the ledger is open
     until the end.
 
     Args and Raises: as of ``train``.
@@ -180,7 +180,7 @@ def begun(
         if done < (built.release or config.rounds):
             check_refusals(grid, built.strategy, done + 1)
         folder.settle(built.charges)
-        yield context, built, ledger, checkpoint
+        yield config, context, built, ledger, checkpoint
 
 
 def _check_dimension(checkpoint: Checkpoint | None, dimension: int) -> None:

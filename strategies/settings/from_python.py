@@ -125,7 +125,7 @@ def _values(name: str) -> tuple[str, ...]:
     if name == "adjacency":
         return tuple(Adjacency)
     field = DECLARED.get(name)
-    choices = () if field is None else (*about(field).choices, field.default)
+    choices = () if field is None else (*about(field).choices, str(field.default))
     return (*choices, *_WORDS.get(name, ()))
 
 
