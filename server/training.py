@@ -131,8 +131,8 @@ def train(
 def begun(
     config: RunConfig, grid: Grid, folder: RunDirectory, model: Model, lineage: Promise
 ) -> Iterator[tuple[RunConfig, RunContext, BuiltStrategy, Ledger, Checkpoint | None]]:
-    """Yield what a run begins with, its settings resolved, up to where it would charge its rounds; the ledger is open
-    until the end.
+    """Yield what a run begins with, its settings resolved, up to where it would charge its rounds;
+    the ledger is open until the end.
 
     Args and Raises: as of ``train``.
     """
