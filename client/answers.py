@@ -68,9 +68,10 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
     """Return whom this node hosts; numbers of judgements only if the server says they are public.
 
     Computes features and looks whether the run is about what this node's judgements are declared to
-    be, so that what does not fit shows before the first round. Nothing here depends on what users
-    have: who has nothing that can be used is hosted all the same. A language model that nodes are
-    not going to train is not loaded for it: lengths of texts need its tokens alone.
+    be, so that what does not fit shows before the first round. A language model that nodes are not
+    going to train is not loaded for it: lengths of texts need its tokens alone. Nothing that a
+    deployed node says depends on what users have: who has nothing that can be used is hosted all
+    the same.
     """
     request = content.config_records["registry"]
     store = host.store()
@@ -93,6 +94,7 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
         counts_U=store.judgements.counts_U if request["counts"] else None,
         randomized=randomized(store.judgements),
         tried=tried,
+        usable=None if store.place < 0 else int(examples.counts_U.sum()),
     )
     return messages.registry_reply(entry)
 

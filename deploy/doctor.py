@@ -22,6 +22,7 @@ from murmuration.deploy.commands import EXECUTOR_SECRET, STATE_FILE
 from murmuration.deploy.handed_over import SETTINGS
 from murmuration.deploy.init import REGISTRATION, deployed_address
 from murmuration.deploy.outsider import REFUSED, RUNTIME, tried, tried_as
+from murmuration.deploy.proxies import way_around
 from murmuration.deploy.register import public_keys
 from murmuration.preference.data.judgements import InputError
 from murmuration.server.registration import read_registration
@@ -130,6 +131,8 @@ def _certificate(address: str, server: Path) -> Finding:
         shown = server_certificate(address, server / "ca.crt")
     except InputError as error:
         return Finding("SuperLink", False, str(error))
+    if around := way_around(address):
+        return Finding("SuperLink", False, around)
     left = days_left(shown)
     return Finding("SuperLink", left > 0, f"{address} answers; certificate has {left} days left")
 

@@ -24,8 +24,9 @@ from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest, StopRunReq
 from flwr.supercore.control import ControlHttpClient
 
 from murmuration.deploy import commands
-from murmuration.deploy.init import CONNECTION, REGISTRATION
+from murmuration.deploy.init import CONNECTION, REGISTRATION, deployed_address
 from murmuration.deploy.processes import environment_of
+from murmuration.deploy.proxies import way_around
 from murmuration.deploy.terms import RUN, usual_run, with_usual
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.items import is_listed, read_names
@@ -186,9 +187,8 @@ def submit(server: Path, app: Path) -> int:
     done = flwr(server, "run", str(app), CONNECTION, "--format", "json")
     result = re.search(r'"run-id":\s*"?(\d+)"?', done.stdout)
     if not result:
-        raise InputError(
-            f"`flwr run` refused the app: {(done.stdout + done.stderr).strip()[-500:]}"
-        )
+        why = way_around(deployed_address(server)) or (done.stdout + done.stderr).strip()[-500:]
+        raise InputError(f"`flwr run` refused the app: {why}")
     return int(result[1])
 
 

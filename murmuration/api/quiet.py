@@ -8,6 +8,8 @@ SLEEPING = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "4"}
 #: How often a thread of GNU's OpenMP, torch's on Linux, looks for work before it sleeps: for some
 #: tenth of a millisecond.
 LOOKING = {"GOMP_SPINCOUNT": "10000"}
+#: This machine, as programs on it call each other.
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def quiet_libraries(*, threads_sleep: bool = True) -> None:
@@ -24,6 +26,14 @@ def quiet_libraries(*, threads_sleep: bool = True) -> None:
         **(SLEEPING if threads_sleep else {}),
     }.items():
         os.environ.setdefault(name, value)
+    for name in (
+        "no_proxy",
+        "NO_PROXY",
+    ):  # our own servers of this machine are never asked by proxy
+        others = os.environ.get(name, "")
+        missing = [host for host in LOOPBACK if host not in others.split(",")]
+        if others != "*":
+            os.environ[name] = ",".join([others, *missing] if others else missing)
     # Flower sets the level of its log when it is imported, which may be later; a filter stays.
     logging.getLogger("flwr").addFilter(_is_error)
 

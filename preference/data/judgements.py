@@ -388,6 +388,18 @@ class LeftOut:
         if len(self.reasons) < _MOST_TOLD:
             self.reasons.append(message)
 
+    def rows_of_texts(self, reasons_T: Sequence[str], text_JK: np.ndarray) -> np.ndarray:
+        """Take the judgements on a text of which there is a reason; which are kept, (J,) bool.
+
+        ``text_JK`` says which texts a judgement is on; −1 is the last, which is none.
+        """
+        bad_T = np.array([bool(reason) for reason in reasons_T])
+        bad_J = np.asarray(bad_T[text_JK].any(axis=1))
+        for row in np.flatnonzero(bad_J).tolist():
+            reason = next(reasons_T[text] for text in text_JK[row] if bad_T[text])
+            self.add(f"row {row + 1}", BadRow(reason))
+        return ~bad_J
+
     def add_all(self, kept_R: np.ndarray, reason: str) -> None:
         """Those of some rows, (R,) bool, that are not kept, for one reason."""
         for row in np.flatnonzero(~kept_R).tolist():

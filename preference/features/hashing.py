@@ -126,24 +126,25 @@ def finite_features(
 
 def usable_features(
     feature_map: FeatureMap, prompts: Sequence[str], responses: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Features (R, D) float32, and of which texts there are any, (R,) bool; zeros of the others.
+) -> tuple[np.ndarray, list[str]]:
+    """Features (R, D) float32, and why there are none of a text; "" where there are. Those of the
+    others are zeros.
 
-    A feature map that cannot take every text says by a method ``fits`` which it can.
+    A feature map that cannot take every text says by a method ``unreadable`` why.
 
     Raises:
         InputError: the shape is not (R, D), which no text decides.
     """
-    fits = getattr(feature_map, "fits", None)
-    fits_R = np.ones(len(responses), dtype=bool) if fits is None else fits(prompts, responses)
-    taken = np.flatnonzero(fits_R).tolist()
+    unreadable = getattr(feature_map, "unreadable", None)
+    reasons = [""] * len(responses) if unreadable is None else unreadable(prompts, responses)
+    taken = [text for text, reason in enumerate(reasons) if not reason]
     given = [prompts[text] for text in taken], [responses[text] for text in taken]
     phi_TD = _features(feature_map, *given)
     phi_RD = np.zeros((len(responses), feature_map.dimension), dtype=np.float32)
     phi_RD[taken] = phi_TD
-    usable_R = fits_R & np.isfinite(phi_RD).all(axis=1)
-    phi_RD[~usable_R] = 0.0
-    return phi_RD, usable_R
+    for text in np.flatnonzero(~np.isfinite(phi_RD).all(axis=1)).tolist():
+        reasons[text], phi_RD[text] = "a text with NaN or infinite features", 0.0
+    return phi_RD, reasons
 
 
 def _features(

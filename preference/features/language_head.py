@@ -61,6 +61,10 @@ class LanguageHead:
         """Return which texts the model can read, (R,) bool."""
         return self.base.texts.fits(prompts, responses)
 
+    def unreadable(self, prompts: Sequence[str], responses: Sequence[str]) -> list[str]:
+        """Return why the model cannot read each text; "" where it can."""
+        return self.base.texts.unreadable(prompts, responses)
+
     @cached_property
     def _embeddings(self) -> Embeddings:
         base, is_mean = self.base, self.base.settings.head_pooling == "mean"

@@ -591,10 +591,12 @@ def token_examples(
     """
     text_JK, prompts, responses, first_row_T = distinct_texts(judgements, uses_prompt=True)
     if left_out is not None:
-        fits_T = np.append(base.texts.fits(prompts, responses, ended=ended), True)  # last: no text
-        kept_J = np.asarray(fits_T[text_JK].all(axis=1))
-        if not kept_J.all():
-            left_out.add_all(kept_J, "a response that does not fit into the context")
+        reasons_T = [
+            *base.texts.unreadable(prompts, responses, ended=ended),
+            "",
+        ]  # the last: no text
+        if any(reasons_T):
+            kept_J = left_out.rows_of_texts(reasons_T, text_JK)
             return token_examples(judgements.keep(kept_J), base, ended=ended)
     there_JW = text_JK[:, 1:] >= 0
     return TokenExamples(

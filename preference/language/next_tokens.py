@@ -209,10 +209,9 @@ def responses(
                 first_row_T.append(row)
     prompts, texts = [prompt for prompt, _ in index], [text for _, text in index]
     if left_out is not None:
-        fits_T = np.append(base.texts.fits(prompts, texts, ended=True), True)  # the last: no text
-        kept_J = np.asarray(fits_T[text_JK].all(axis=1))
-        if not kept_J.all():
-            left_out.add_all(kept_J, "a response that does not fit into the context")
+        reasons_T = [*base.texts.unreadable(prompts, texts, ended=True), ""]  # the last: no text
+        if any(reasons_T):
+            kept_J = left_out.rows_of_texts(reasons_T, text_JK)
             return responses(judgements.keep(kept_J), base)
     return NextTokens(
         base=base,

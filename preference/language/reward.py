@@ -230,8 +230,8 @@ class _AsFeatures:
     def dimension(self) -> int:
         return 1 + len(self.reward.tastes_VH)
 
-    def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        return self.reward.fits(prompts, responses)
+    def unreadable(self, prompts: Sequence[str], responses: Sequence[str]) -> list[str]:
+        return self.reward._base.texts.unreadable(prompts, responses)
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         return self.reward.rows_each(prompts, responses).astype(np.float32)

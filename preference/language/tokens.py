@@ -7,13 +7,19 @@ of texts between its special tokens; any other reads the prompt, an empty line a
 end of text is added: models learn to forget at it what stood before, and the reward is read off the
 last token. Only where next tokens are learnt is an end written, and learnt. Where it all is longer
 than the context, tokens are cut from the front of the prompt. A response is never cut: one that
-does not fit is an error, because a judgement about a text that the model did not see would teach it
-something else. A text by itself is cut into windows.
+does not fit, or of which a chat template drops a part, is an error, because a judgement about a
+text that the model did not see would teach it something else. A text by itself is cut into windows.
+
+What somebody writes is text and never control: where it holds what a chat template marks turns
+with, it is an error, too; where there is no template, special tokens are read as the characters
+that they are spelled with. A template reads nothing but the messages: its clock stands still, and
+its dice begin anew with each exchange (`confined.tokenizer_child`).
 
 Legend: T texts (a prompt with a response), R of them in a batch, L tokens of the longest.
 """
 
 import os
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,13 +32,20 @@ import torch
 from murmuration.preference.data.cells import asked_turns, system_turn
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.mapped_rows import gathered
-from murmuration.preference.language.confined.tokenizer import parts, serialized
+from murmuration.preference.language.confined.tokenizer import (
+    control_tokens,
+    parts,
+    serialized,
+    written,
+)
 from murmuration.preference.language.row_cache import RowCache, key_of, named_folder
 
 _BETWEEN = "\n\n"  # prompt and response, where no template says
 _AT_A_TIME = 4096  # texts that are looked up, and those that are missing computed
 _PART = 2**18  # tokens that are put together
-_FORMAT = "murmuration tokens 2"
+_FORMAT = "murmuration tokens 3"
+#: What templates write between turns that is no special token: [INST], <<SYS>>, <|user|> and such.
+_MARK = re.compile(r"\[/?[A-Z][A-Z_]+\]|<</?[A-Z]+>>|<\|[^\s|>]+\|>|</?[a-z]+(?:_[a-z]+)+>")
 
 
 @contextmanager
@@ -120,6 +133,8 @@ class TextTokens:
         self.pairs = tokenizer.cls_token_id is not None and tokenizer.sep_token_id is not None
         self.chat = bool(getattr(tokenizer, "chat_template", None)) and not self.pairs
         self._saved = serialized(tokenizer)
+        marks = _MARK.findall(str(tokenizer.chat_template)) if self.chat else ()
+        self._control = tuple({*marks, *control_tokens(tokenizer)}) if self.chat else ()
         self._before, self._between, self._after = self._special()
         if system:
             self._check_system()
@@ -140,10 +155,12 @@ class TextTokens:
             InputError: a response does not fit into the context.
         """
         heads, tails = (self._exchanges if self.chat else self._plain)(prompts, responses)
+        for text, reason in enumerate(self._misread(prompts, responses, tails)):
+            if reason:
+                raise InputError(f"row {(text if rows is None else rows[text]) + 1}: {reason}")
         after, most = self._last(ended), self._most(ended)
         second_T, cut_T = np.zeros(len(heads), np.int64), np.zeros(len(heads), bool)
-        split = getattr(self.tokenizer, "split_special_tokens", False)
-        around = (self._before, self._between, after, self.limit, split, self._saved)
+        around = (self._before, self._between, after, self.limit, self.chat, self._saved)
         around += (self.system,) if self.system else ()
         key = key_of(_FORMAT, [repr(around)])
         cache = RowCache(named_folder() if self._saved else None, key, "tokens")
@@ -155,18 +172,14 @@ class TextTokens:
                 room = most - len(tail)
                 if room < 0:
                     row = text if rows is None else rows[text]
-                    raise InputError(
-                        f"row {row + 1}: a response of {len(tail)} tokens does not fit into the "
-                        f"{most} that are read of a text; shorten it, raise "
-                        "--max-tokens, or choose a --base with a longer context"
-                    )
+                    raise InputError(f"row {row + 1}: {_too_long(len(tail), most)}")
                 is_cut = len(head) > room
                 seen = head[len(head) - room :] if is_cut else head
                 second = len(self._before) + len(seen) + len(self._between)
                 ids = [*self._before, *seen, *self._between, *tail, *after]
                 yield [is_cut, second, *ids]
 
-        def written() -> Iterator[list[int]]:
+        def rows_of_texts() -> Iterator[list[int]]:
             for at in range(0, len(heads), _AT_A_TIME):
                 places = range(at, min(at + _AT_A_TIME, len(heads)))
                 names = [
@@ -184,7 +197,7 @@ class TextTokens:
                     cut_T[t], second_T[t] = row[:2]
                     yield row[2:]
 
-        ids, start_T = _joined(written())
+        ids, start_T = _joined(rows_of_texts())
         return Tokens(ids, start_T, second_T, int(cut_T.sum()))
 
     def whole(self, prompts: Sequence[str], responses: Sequence[str]) -> list[str]:
@@ -195,10 +208,39 @@ class TextTokens:
     def fits(
         self, prompts: Sequence[str], responses: Sequence[str], *, ended: bool = False
     ) -> np.ndarray:
-        """Return which responses fit into the context, (T,) bool."""
+        """Return which texts can be read, (T,) bool."""
+        reasons_T = self.unreadable(prompts, responses, ended=ended)
+        return np.array([not reason for reason in reasons_T], dtype=bool)
+
+    def unreadable(
+        self, prompts: Sequence[str], responses: Sequence[str], *, ended: bool = False
+    ) -> list[str]:
+        """Return why each of T texts cannot be read; "" where it can."""
         _, tails = (self._exchanges if self.chat else self._plain)(prompts, responses)
-        most = self._most(ended)
-        return np.array([len(tail) <= most for tail in self._ids(tails)], dtype=bool)
+        most, reasons_T = self._most(ended), self._misread(prompts, responses, tails)
+        for text, ids in enumerate(self._ids(tails)):
+            if len(ids) > most:
+                reasons_T[text] = _too_long(len(ids), most)
+        return reasons_T
+
+    def _misread(
+        self, prompts: Sequence[str], responses: Sequence[str], tails: Sequence[str]
+    ) -> list[str]:
+        """Return why the model would read something else than each of T texts, whatever its length;
+        ``tails`` is what is written of the responses."""
+        if not self.chat:
+            return [""] * len(tails)
+        return [
+            next(
+                (
+                    f"a text with {mark}, by which the base's chat template tells turns apart"
+                    for mark in self._control
+                    if mark in prompt or mark in response
+                ),
+                "" if response.strip() in tail else _DROPPED,
+            )
+            for prompt, response, tail in zip(prompts, responses, tails, strict=True)
+        ]
 
     def openings(self, prompts: Sequence[str], room: int) -> list[list[int]]:
         """Tokens of each prompt up to where a response begins; cut in front where it and ``room``
@@ -248,14 +290,14 @@ class TextTokens:
             raise InputError("--max-tokens must be at least 2 for a token to follow on another")
         windows_R = np.zeros(len(texts), dtype=np.int64)
 
-        def written() -> Iterator[list[int]]:
+        def cut() -> Iterator[list[int]]:
             for row, ids in enumerate(self._ids(texts, special=True)):
                 ids = [*ids, *self._end(ids)]
                 for at in range(0, len(ids) - 1, self.limit - 1):
                     windows_R[row] += 1
                     yield ids[at : at + self.limit]
 
-        ids, start_T = _joined(written())
+        ids, start_T = _joined(cut())
         return Tokens(ids, start_T, np.ones(len(start_T) - 1, np.int64), 0), windows_R
 
     def _end(self, written: Sequence[int]) -> list[int]:
@@ -268,7 +310,12 @@ class TextTokens:
         for first, end in parts([len(text) for text in texts]):
             some = list(texts[first:end])
             with unbroken():
-                result = self.tokenizer(some, add_special_tokens=special, verbose=False)
+                result = self.tokenizer(
+                    some,
+                    add_special_tokens=special,
+                    split_special_tokens=not self.chat,
+                    verbose=False,
+                )
             yield from result["input_ids"]
 
     def _plain(
@@ -299,15 +346,14 @@ class TextTokens:
         Where a template takes no such turns (many have none of the system, or want them to
         alternate), the prompt is one message of the user with names before its turns.
         """
-        write = self.tokenizer.apply_chat_template
         answer = {"role": "assistant", "content": response}
         turns = asked_turns(prompt)
         system = system_turn(turns, self.system)
         alone = [*system, {"role": "user", "content": prompt}]
         for given in ([*system, *turns], alone):
             try:
-                head = write(given, tokenize=False, add_generation_prompt=True)
-                return head, write([*given, answer], tokenize=False)
+                head = written(self.tokenizer, given, invites=True)
+                return head, written(self.tokenizer, [*given, answer], invites=False)
             except Exception:  # of a template's own making
                 if given == alone:
                     raise
@@ -350,6 +396,16 @@ class TextTokens:
         (whole,) = self.tokenizer(["a"])["input_ids"]
         before, after = _around(whole, first)
         return before, [], after
+
+
+_DROPPED = "a response of which the base's chat template drops a part, such as thoughts"
+
+
+def _too_long(tokens: int, most: int) -> str:
+    return (
+        f"a response of {tokens} tokens does not fit into the {most} that are read of a text; "
+        "shorten it, raise --max-tokens, or choose a --base with a longer context"
+    )
 
 
 def _joined(texts: Iterable[Sequence[int]]) -> tuple[torch.Tensor, np.ndarray]:

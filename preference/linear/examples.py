@@ -221,7 +221,7 @@ def pairs_with_texts(
         order_R = order_R[there_R[order_R]]
         sides.append((text_R[order_R], order_R, sign))
     chunk = _chunk(feature_map.dimension)
-    usable_T = np.ones(len(responses) + 1, dtype=bool)  # the last: no text
+    reasons_T = [""] * (len(responses) + 1)  # the last: no text
 
     def add_features(x_RD: torch.Tensor) -> None:
         for low in range(0, len(responses), chunk):
@@ -230,7 +230,7 @@ def pairs_with_texts(
             if left_out is None:
                 phi = finite_features(feature_map, *given, rows=first_row_T[low:high])
             else:
-                phi, usable_T[low:high] = usable_features(feature_map, *given)
+                phi, reasons_T[low:high] = usable_features(feature_map, *given)
             phi_TD = torch.from_numpy(phi)
             for text_R, order_R, sign in sides:
                 first, last = np.searchsorted(text_R, (low, high))
@@ -242,9 +242,8 @@ def pairs_with_texts(
 
     rows = len(judgements) * width
     x_RD = filled_rows(rows, feature_map.dimension, torch.float32, add_features)
-    kept_J = np.asarray(usable_T[text_JK].all(axis=1))
-    if left_out is not None and not kept_J.all():
-        left_out.add_all(kept_J, "a text without features, or with NaN or infinite ones")
+    if left_out is not None and any(reasons_T):
+        kept_J = left_out.rows_of_texts(reasons_T, text_JK)
         judgements, there_R = judgements.keep(kept_J), there_R[np.repeat(kept_J, width)]
         text_JK = text_JK[kept_J]
         x_RD = _selected(x_RD, torch.from_numpy(np.flatnonzero(np.repeat(kept_J, width))))

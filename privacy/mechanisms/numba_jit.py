@@ -3,7 +3,7 @@
 Compiled code is kept on disk, beside its source or in the user's cache folder, so that only the
 first process waits for the compiler. A service with a read-only installation and no home has
 neither, and numba would refuse to define the function at all; there every process compiles anew.
-``NUMBA_CACHE_DIR`` names another folder.
+``NUMBA_CACHE_DIR`` names another folder. What a power failure cut off there is compiled anew.
 
 Numba itself is imported at the first call: who only plans a run computes nothing with it.
 """
@@ -11,6 +11,7 @@ Numba itself is imported at the first call: who only plans a run computes nothin
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -30,11 +31,27 @@ class Kernel:
     def dispatcher(self) -> Any:
         """Numba's own object, which compiles once for each list of types of arguments."""
         import numba
+        from numba.core.caching import FunctionCache
 
-        try:
-            return numba.njit(nogil=True, cache=True, **self._options)(self._function)
-        except RuntimeError:  # "cannot cache function": no folder can be written
-            return numba.njit(nogil=True, **self._options)(self._function)
+        class Cache(FunctionCache):
+            """Compiled code on disk, which is forgotten where it cannot be read."""
+
+            def load_overload(self, *signature: Any) -> Any:
+                try:
+                    return super().load_overload(*signature)
+                except Exception:  # unpickling what was cut off or damaged may raise anything
+                    with suppress(OSError):
+                        self.flush()
+                    return None
+
+            def save_overload(self, *compiled: Any) -> None:
+                with suppress(OSError):  # a full disk, say
+                    super().save_overload(*compiled)
+
+        dispatcher: Any = numba.njit(nogil=True, **self._options)(self._function)
+        with suppress(RuntimeError):  # "cannot cache function": no folder can be written
+            dispatcher._cache = Cache(self._function)
+        return dispatcher
 
     @property
     def _numba_type_(self) -> Any:

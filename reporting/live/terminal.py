@@ -8,6 +8,7 @@ tables and bars, which need control characters of their own (``Terminal``).
 
 import sys
 from collections.abc import Collection, Iterable
+from io import TextIOWrapper
 from typing import IO, Any
 from warnings import WarningMessage
 
@@ -80,8 +81,11 @@ class Guarded:
 
 
 def guard_streams() -> None:
-    """From now on standard output and error escape what is written to them, to the end."""
+    """From now on standard output and error escape what is written to them, to the end; also what
+    their encoding does not have."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, Guarded):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
             setattr(sys, name, Guarded(stream))

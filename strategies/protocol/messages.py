@@ -102,7 +102,8 @@ class RegistryEntry:
     ``places`` (0: the node knows of no others); ``keys_U`` are salted
     64-bit names of its users, to notice one hosted twice; ``counts_U`` their numbers of
     judgements, where those are public; ``randomized`` says whether any of its labels went through
-    randomized response before they came to it; ``tried`` what it found of a language model.
+    randomized response before they came to it; ``tried`` what it found of a language model;
+    ``usable``, in a simulation alone, how many of its rows features could be made of.
     """
 
     place: int
@@ -111,6 +112,7 @@ class RegistryEntry:
     randomized: bool = False
     places: int = 0
     tried: DeviceProbe = DeviceProbe()
+    usable: int | None = None
 
 
 def outgoing(
@@ -160,6 +162,8 @@ def registry_reply(entry: RegistryEntry) -> RecordDict:
             "seconds": entry.tried.seconds,
         }
     )
+    if entry.usable is not None:
+        about["usable"] = entry.usable
     return RecordDict({"registry": about, "users": ArrayRecord(arrays)})
 
 
@@ -170,6 +174,7 @@ def read_registry(content: RecordDict) -> RegistryEntry:
         place, places = about["place"], about.get("places", 0)
         randomized = about.get("randomized", False) is True
         tried = DeviceProbe(about.get("tokens", 0), float(about.get("seconds", 0.0)))  # type: ignore[arg-type]
+        usable = about.get("usable")
         keys_U = decoded(arrays["keys"])
         counts_U = decoded(arrays["counts"]) if "counts" in arrays else None
     except Exception as error:  # another machine's bytes can fail to decode in any way
@@ -178,9 +183,10 @@ def read_registry(content: RecordDict) -> RegistryEntry:
     fits = fits and keys_U.ndim == 1 and keys_U.dtype == np.uint64
     fits = fits and type(tried.tokens) is int and 0 <= tried.tokens <= _MOST_TOKENS
     fits = fits and 0.0 <= tried.seconds < math.inf
+    fits = fits and (usable is None or type(usable) is int)
     if not (fits and isinstance(place, int) and isinstance(places, int)):
         raise MalformedReply("the registry answer has the wrong shape")
-    return RegistryEntry(place, keys_U, counts_U, randomized, places, tried)
+    return RegistryEntry(place, keys_U, counts_U, randomized, places, tried, usable)
 
 
 @dataclass(frozen=True, eq=False)

@@ -187,6 +187,10 @@ class Registry:
                 "no users: none of the nodes hosts anybody, or anybody whom it is registered for; "
                 "check --data"
             )
+        if all(entries[node].usable == 0 for node in nodes):
+            raise RegistryError(
+                "nothing to learn from: every row of --data was left out, for the reason said above"
+            )
         keys_N = np.concatenate([entries[node].keys_U for node in nodes])
         now_N = np.repeat([node in now for node in nodes], sizes)
         _, inverse_N = np.unique(keys_N, return_inverse=True)

@@ -31,6 +31,7 @@ import numpy as np
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.checkpoint import folder_of
+from murmuration.preference.language.confined import tokenizer_child
 
 #: Seconds of a processor for loading and all that comes, and for each character and text besides.
 #: A large vocabulary takes 2 to load; templates take 0.1 ms a text, and a tokenizer written in
@@ -100,6 +101,27 @@ def serialized(tokenizer: Any) -> str:
     return fast.to_str() if fast is not None else ""
 
 
+def control_tokens(tokenizer: Any) -> Sequence[str]:
+    """Return a tokenizer's tokens that say what a text is, and are no text."""
+    if isinstance(tokenizer, ConfinedTokenizer):
+        return tokenizer.control_tokens
+    return tokenizer_child.control_tokens(tokenizer)
+
+
+def written(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, invites: bool) -> str:
+    """Return messages as a chat template writes them, which reads nothing else.
+
+    ``invites``: with an invitation to answer at the end.
+
+    Raises:
+        InputError: a confined one took more than it may, or takes no such messages.
+        Exception: what a template raises by itself, of many types.
+    """
+    if isinstance(tokenizer, ConfinedTokenizer):
+        return tokenizer.exchange(messages, add_generation_prompt=invites)
+    return tokenizer_child.written(tokenizer, messages, add_generation_prompt=invites)
+
+
 class ConfinedTokenizer:
     """The tokenizer of a folder, in a process that lives as long as this object.
 
@@ -134,7 +156,7 @@ class ConfinedTokenizer:
         self.special_tokens_map: Mapping[str, str] = about["special_tokens_map"]
         self.all_special_ids: Sequence[int] = about["all_special_ids"]
         self.chat_template: str | Mapping[str, str] | None = about["chat_template"]
-        self.split_special_tokens: bool = about["split_special_tokens"]
+        self.control_tokens: Sequence[str] = about["control_tokens"]
         self.model_max_length: int = about["model_max_length"]
         self.pad_token_id: int | None = about["pad_token_id"]
         self.eos_token_id: int | None = about["eos_token_id"]
@@ -182,8 +204,8 @@ class ConfinedTokenizer:
                 result.setdefault(name, []).extend(rows)
         return result
 
-    def apply_chat_template(self, messages: Sequence[Mapping[str, str]], **options: Any) -> str:
-        """Return the messages as the chat template writes them.
+    def exchange(self, messages: Sequence[Mapping[str, str]], **options: Any) -> str:
+        """Return what `written` does.
 
         Raises:
             InputError: it took more than it may, or takes no such messages.

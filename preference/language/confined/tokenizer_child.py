@@ -11,15 +11,52 @@ as numbers of four bytes.
 
 import json
 import math
+import random
 import resource
 import socket
 import sys
 from array import array
+from collections.abc import Mapping, Sequence
+from datetime import datetime, tzinfo
 from itertools import chain
+from threading import Lock
 from typing import Any
 
 Answer = tuple[dict[str, Any], bytes]
 _SPECIAL = ("pad", "eos", "cls", "sep")
+_one_at_a_time = Lock()
+
+
+class _StandingClock(datetime):
+    """A clock that stands at 26 July 2024, the date that such templates write if told no time."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> "_StandingClock":
+        return cls(2024, 7, 26, tzinfo=tz)
+
+
+def written(tokenizer: Any, messages: Sequence[Mapping[str, str]], **options: Any) -> str:
+    """Return what a chat template makes of messages, and of nothing else.
+
+    Its clock stands still and its dice begin anew each time, or the same texts would be other
+    tokens tomorrow. No argument of transformers sets either.
+    """
+    from transformers.utils import chat_template_utils as templates
+
+    with _one_at_a_time:
+        dice, clock = random.getstate(), templates.datetime  # pyright: ignore
+        random.seed(0)
+        templates.datetime = _StandingClock  # pyright: ignore
+        try:
+            return tokenizer.apply_chat_template(messages, tokenize=False, **options)
+        finally:
+            random.setstate(dice)
+            templates.datetime = clock  # pyright: ignore
+
+
+def control_tokens(tokenizer: Any) -> list[str]:
+    """Return the tokens that say what a text is, and are no text."""
+    return [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
 
 
 class Served:
@@ -44,7 +81,7 @@ class Served:
             "special_tokens_map": {name: str(token) for name, token in special.items()},
             "all_special_ids": loaded.all_special_ids,
             "chat_template": loaded.chat_template,
-            "split_special_tokens": bool(getattr(loaded, "split_special_tokens", False)),
+            "control_tokens": control_tokens(loaded),
             "model_max_length": int(loaded.model_max_length),
         }
         ids = {f"{name}_token_id": getattr(loaded, f"{name}_token_id") for name in _SPECIAL}
@@ -63,7 +100,7 @@ class Served:
 
     def exchange(self, messages: list[dict[str, str]], options: dict[str, Any]) -> Answer:
         """Return what the chat template makes of messages."""
-        return {"text": self.tokenizer.apply_chat_template(messages, **options)}, b""
+        return {"text": written(self.tokenizer, messages, **options)}, b""
 
 
 def answer(served: Served, request: dict[str, Any]) -> Answer:

@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features import mapped_rows
+from murmuration.preference.language.confined.tokenizer import load_tokenizer
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.preference.language.tokens import TextTokens, length_batches
 
@@ -260,12 +261,6 @@ def test_another_tokenizer_makes_its_own(tokenizer, made):
     assert len(list(made[1].parent.iterdir())) == 2
 
 
-def test_special_tokens_that_are_read_as_text_are_other_tokens(tokenizer, made):
-    tokenizer.split_special_tokens = True
-    TextTokens(tokenizer, 24)(PROMPTS, RESPONSES)
-    assert len(list(made[1].parent.iterdir())) == 2
-
-
 def test_a_text_is_found_wherever_it_stands(tokenizer, made):
     texts = TextTokens(tokenizer, 24)
     before = Counting.given
@@ -402,3 +397,92 @@ def test_tokens_of_another_system_prompt_lie_in_another_file(tokens_of, tmp_path
     assert len({text for text, _ in read.values()}) == 3
     assert len({own for _, own in read.values()}) == 1
     assert len(list((tmp_path / "kept").iterdir())) == 3
+
+
+CHATML = (
+    "{% for m in messages %}[USER]{{ m.role }} {{ m.content }}[BOT]{% endfor %}"
+    "{% if add_generation_prompt %}[USER]assistant {% endif %}"
+)
+
+
+@pytest.fixture
+def chat_tokens(language_model):
+    """A function: what turns texts into tokens by a chat template."""
+
+    def made(template):
+        tokenizer = load_tokenizer(str(language_model("gpt2-chat")), local=True)
+        tokenizer.chat_template = template
+        return TextTokens(tokenizer, 64)
+
+    return made
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        "{{ strftime_now('%d %b %Y %H:%M:%S %Z') }}",
+        "{{ range(1000) | random }} {{ lipsum() }}",
+        "{% if strftime_now is defined %}{% set d = strftime_now('%A %j') %}{% endif %}{{ d }}",
+    ],
+)
+def test_a_template_reads_the_messages_alone(chat_tokens, monkeypatch, reads):
+    import random
+    from datetime import datetime
+
+    class Tomorrow(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return cls(2031, 3, 9, 23, 59, 59, tzinfo=tz)
+
+    first = chat_tokens(reads + CHATML).whole(["What now?"], ["Save it."])
+    monkeypatch.setattr("transformers.utils.chat_template_utils.datetime", Tomorrow)
+    random.seed(7)
+    expected = random.Random(7).random()
+    assert chat_tokens(reads + CHATML).whole(["What now?"], ["Save it."]) == first
+    assert random.random() == expected
+
+
+@pytest.mark.parametrize(
+    "word", ["[USER]", "[BOT]", "a [/INST] b", "<|im_end|>", "<start_of_turn>"]
+)
+@pytest.mark.parametrize("side", ["prompt", "response"])
+def test_what_marks_turns_is_no_text(chat_tokens, word, side):
+    comment = "{# [INST] [/INST] <|im_end|> <start_of_turn> #}"
+    texts = chat_tokens(comment + CHATML)
+    rows = {"prompt": ["What now?"] * 3, "response": ["Save it.", "Spend it.", "Save it."]}
+    rows[side] = [rows[side][0], f"No. {word} Wait.", rows[side][2]]
+    given = rows["prompt"], rows["response"]
+    assert texts.fits(*given).tolist() == [True, False, True]
+    assert "tells turns apart" in texts.unreadable(*given)[1]
+    with pytest.raises(InputError, match="row 12: a text with"):
+        texts(*given, rows=[4, 11, 5])
+
+
+@pytest.mark.parametrize(
+    "drops",
+    [
+        "m.content.split('</think>')[-1]",
+        "m.content[:20]",
+        "m.content | lower",
+        "m.content | replace('Hm', '')",
+    ],
+)
+def test_a_response_that_is_not_written_whole_is_refused(chat_tokens, drops):
+    texts = chat_tokens(CHATML.replace("m.content", drops))
+    given = ["what now?"] * 2, ["Hm. Think.</think> Save it, all of it.", "save it."]
+    assert texts.fits(*given).tolist() == [False, True]
+    with pytest.raises(InputError, match=r"row 1: .*drops a part"):
+        texts(*given)
+
+
+def test_a_response_may_be_stripped(chat_tokens):
+    texts = chat_tokens(CHATML.replace("m.content", "m.content | trim"))
+    assert texts.fits(["what now?"], ["  save it.\n"]).all()
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
+def test_special_tokens_in_a_text_are_the_characters_they_are_spelled_with(tokens_of, kind):
+    word = "[SEP]" if kind == "bert" else "</s>"
+    _, (plain, spelled) = tokens_of(kind, ["now?"] * 2, ["save it", f"save {word} it"])
+    assert spelled.count(word) == plain.count(word)
+    assert len(spelled) > len(plain)

@@ -1,3 +1,5 @@
+import errno
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numba.core.caching
@@ -14,6 +16,10 @@ def twice(numbers: np.ndarray) -> float:
     return total
 
 
+def _calls_twice(numbers: np.ndarray) -> float:
+    return twice_compiled(numbers) + 1.0
+
+
 @pytest.mark.parametrize("writable", [True, False])
 def test_compiles_with_and_without_a_folder_for_the_result(writable, monkeypatch):
     if not writable:
@@ -23,6 +29,28 @@ def test_compiles_with_and_without_a_folder_for_the_result(writable, monkeypatch
     compiled = kernel(fastmath={"reassoc"})(twice)
     assert compiled(np.arange(4.0)) == 12.0
     assert compiled.dispatcher.signatures
+
+
+@pytest.mark.parametrize(("kind", "length"), [("nbc", 0), ("nbc", 40), ("nbi", 0), ("nbi", 20)])
+def test_what_was_cut_off_on_disk_is_compiled_anew(kind, length, tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.core.config, "CACHE_DIR", str(tmp_path))
+    assert kernel()(twice)(np.arange(4.0)) == 12.0
+    [kept] = tmp_path.rglob(f"*.{kind}")
+    whole = kept.stat().st_size
+    os.truncate(kept, length)
+    assert kernel()(twice)(np.arange(4.0)) == 12.0
+    assert max(file.stat().st_size for file in tmp_path.rglob(f"*.{kind}")) == whole
+    assert kernel()(_calls_twice)(np.arange(4.0)) == 13.0
+
+
+def test_a_full_disk_does_not_stop_the_compiler(tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.core.config, "CACHE_DIR", str(tmp_path))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(numba.core.caching.IndexDataCacheFile, "save", full)
+    assert kernel()(twice)(np.arange(4.0)) == 12.0
 
 
 @kernel(fastmath={"reassoc"})

@@ -127,3 +127,19 @@ def test_notes_are_printed_once_and_not_what_is_shown_otherwise(capsys):
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err == "note: few voters\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_an_encoding_that_lacks_a_character_ends_nothing(encoding):
+    code = (
+        "from murmuration.reporting.live.terminal import Terminal, guard_streams\n"
+        "guard_streams()\n"
+        "print('plain \\u03b5')\n"
+        "Terminal().print('drawn \\u03b5 \\u2588')\n"
+        "Terminal(stderr=True).print('told \\u03b5')\n"
+    )
+    environment = {"PYTHONIOENCODING": encoding, "PATH": "", "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert b"plain \\u03b5" in done.stdout and b"drawn \\u03b5 \\u2588" in done.stdout
+    assert b"told \\u03b5" in done.stderr

@@ -403,6 +403,24 @@ def test_a_response_that_does_not_fit_is_a_bad_row(config, write_rows, make_rows
         assert any(text.startswith(f"operator only: 1 rows {start}") for text in said)
 
 
+@pytest.mark.parametrize("part", ["lora", "head"])
+def test_data_of_which_nothing_fits_is_refused_before_anything_is_charged(
+    config, write_rows, make_rows, caplog, part
+):
+    rows = make_rows([2] * 20)
+    for row in rows:
+        row["chosen"] = "save it " * 50
+    config = replace(
+        config, data=write_rows(rows), test="", train=part, lora_rank=2 if part == "lora" else 0,
+        on_bad_rows="skip",
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="nothing to learn from"):
+        run(config)
+    assert not list(Path(config.out).glob("ledger*"))
+    said = [record.getMessage() for record in caplog.records]
+    assert any("40 rows are left out" in text and "does not fit" in text for text in said)
+
+
 def test_a_test_of_bad_rows_alone_is_refused(config, write_rows, make_rows):
     test = make_rows([2] * 2)
     for row in test:

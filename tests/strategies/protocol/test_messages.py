@@ -47,6 +47,15 @@ def test_a_registration_says_whether_labels_were_randomized():
     assert messages.read_registry(told).randomized is False
 
 
+@pytest.mark.parametrize("usable", [None, 0, 7])
+def test_a_registration_of_a_simulation_says_how_many_rows_are_of_use(usable):
+    told = messages.registry_reply(RegistryEntry(0, KEYS, None, usable=usable))
+    assert messages.read_registry(told).usable == usable
+    told.config_records["registry"]["usable"] = 0.5
+    with pytest.raises(MalformedReply, match="wrong shape"):
+        messages.read_registry(told)
+
+
 def test_a_registration_says_what_was_found_of_a_language_model():
     told = messages.registry_reply(RegistryEntry(0, KEYS, None, tried=DeviceProbe(512, 0.5)))
     assert messages.read_registry(told).tried == DeviceProbe(512, 0.5)

@@ -396,3 +396,11 @@ def test_labels_of_one_node_that_were_randomized_show():
     clean, coins = RegistryEntry(0, keys, None), RegistryEntry(1, keys + 9, None, randomized=True)
     assert not Registry.of({1: clean}).randomized
     assert Registry.of({1: clean, 2: coins}).randomized
+
+
+def test_a_simulation_of_which_no_row_can_be_used_is_refused():
+    some = np.arange(3, dtype=np.uint64)
+    none, few = (RegistryEntry(0, some + n, None, usable=n) for n in (0, 9))
+    assert len(Registry.of({1: none, 2: few})) == 6
+    with pytest.raises(RegistryError, match="nothing to learn from"):
+        Registry.of({1: none})

@@ -23,7 +23,9 @@ from murmuration.preference.language.confined import tokenizer as module
 from murmuration.preference.language.confined.tokenizer import (
     ConfinedTokenizer,
     confined,
+    control_tokens,
     load_tokenizer,
+    written,
 )
 from murmuration.preference.language.loading import contents_of
 from murmuration.preference.language.policy_class import Policy
@@ -266,3 +268,16 @@ def test_a_class_of_policies_is_confined_where_one_is_loaded_later(language_mode
     assert isinstance(other.policy(0).tokenizer, ConfinedTokenizer)
     one, two = (each.scores([np.ones(1)], ["What now?"], ["Save it."]) for each in (usual, other))
     assert one.tobytes() == two.tobytes()
+
+
+def test_a_chat_template_has_the_same_standing_clock_in_its_own_process(language_model, tmp_path):
+    plain = load_tokenizer(str(language_model("gpt2-chat")), local=True)
+    plain.chat_template = "{{ strftime_now('%d %b %Y') }} {{ lipsum() }}" + plain.chat_template
+    plain.save_pretrained(tmp_path)
+    with confined():
+        alone = load_tokenizer(str(tmp_path), local=True)
+    messages = [{"role": "user", "content": "What now?"}]
+    text = written(plain, messages, invites=True)
+    assert text.startswith("26 Jul 2024 ")
+    assert written(alone, messages, invites=True) == text
+    assert {*control_tokens(alone)} == {*control_tokens(plain)} >= {"[USER]", "[BOT]"}
