@@ -75,9 +75,9 @@ def compare(
 ) -> None:
     """Run strategies at equal privacy: a table and a plot.
 
-    Equal are epsilon, delta and adjacency. All are checked before any is run: what cannot be compared
-    so is refused, a line for each. If it is interrupted, the same command continues it. Runs have
-    public seeds: compare on public or synthetic data.
+    Equal are epsilon, delta and adjacency. All are checked before any is run: what cannot be
+    compared so is refused, a line for each. If it is interrupted, the same command continues it.
+    Runs have public seeds: compare on public or synthetic data.
     """
     try:
         budgets = [float(value) for value in epsilon.split(",")]
