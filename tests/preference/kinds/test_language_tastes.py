@@ -318,7 +318,7 @@ def test_what_is_exported_has_the_basis(saved, language_model, tmp_path):
 def test_one_reward_for_all_has_none_of_ones_own(language_model, tmp_path):
     plain = base_of({"kind": "language-model", "path": language_model("gpt2"), "rank": 2})
     plain.save(tmp_path / "m", np.zeros(plain.dimension, np.float32), "btl")
-    with pytest.raises(InputError, match="one reward for all: train it with tastes"):
+    with pytest.raises(InputError, match="one reward for all: train it with --tastes"):
         RewardModel.load(tmp_path / "m").personal([*pairs([2])])
     with pytest.raises(InputError, match="train it with tastes=2 or more"):
         personalize(tmp_path / "m", [*pairs([2])], 1.0, out=tmp_path / "p")
