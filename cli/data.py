@@ -63,8 +63,10 @@ def data(
     printed is exact, for your eyes only, and kept nowhere (--features keeps its texts' features, as
     a run does). It ends with a `murmuration run` command.
     """
+    from murmuration.preference.data.loading import write_columns
+
     source = about_data.located(source, split, data_config) or source
-    rows["columns"] = about_data.renamed(rows["columns"], rows.pop("user_column"))
+    rows["columns"] = write_columns(rows["columns"], rows.pop("user_column"))
     if split_users is not None or out is not None:
         columns, format, ids = (rows[each] or "" for each in ("columns", "format", "ids"))
         print(written_split(source, split_users, out, columns, format, ids))

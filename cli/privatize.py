@@ -88,9 +88,8 @@ def privatize(
         level="item" if level == "item" else "user",
         cap=cap,
         delta=delta,
-        columns=about_data.renamed(rows.pop("columns"), rows.pop("user_column")),
         on_bad_rows="skip" if on_bad_rows == "skip" else "refuse",
-        **rows,
+        **{**rows, "columns": rows["columns"] or ""},
     )
     for note in written.notes:
         console(stderr=as_json).print(on_terminal(OperatorOnly(note)), markup=False, soft_wrap=True)

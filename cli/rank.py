@@ -120,7 +120,7 @@ def rank(
     given["delta"] = delta
     given = {name: value for name, value in given.items() if value is not None}
     if user_column is not None:
-        given["columns"] = about_data.renamed(given.get("columns"), user_column)
+        given["user_column"] = user_column
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", UserWarning)
         where = {"runtime": runtime, "users_per_node": users_per_node, "progress": True}

@@ -61,6 +61,8 @@ def personalize(
     other way round. How often the crowd's reward is right and what users gain, those who lose by it
     included, is one release, charged to a ledger of its own.
     """
+    from murmuration.preference.data.loading import write_columns
+
     if data is None or epsilon is None or out is None:
         raise InputError("personalize needs --data, --epsilon and --out")
     result = personalize_model(
@@ -71,7 +73,7 @@ def personalize(
         step=step,
         adjacency=adjacency.value,
         base=base,
-        columns=about_data.renamed(rows.pop("columns"), rows.pop("user_column")),
+        columns=write_columns(rows.pop("columns"), rows.pop("user_column")),
         on_bad_rows="skip" if on_bad_rows == "skip" else "refuse",
         **rows,
     )

@@ -132,9 +132,8 @@ def plan(
     cohort that a compute budget is best spent on.
     """
     given = {name: value for name, value in locals().items() if name not in ("as_json", "rows")}
-    columns = about_data.renamed(rows.pop("columns"), rows.pop("user_column")) or None
-    located = about_data.located(public, given.pop("split"), given.pop("data_config"))
-    numbers = solve_plan(**{**given, **rows, "columns": columns, "public": located})
+    given["public"] = about_data.located(public, given.pop("split"), given.pop("data_config"))
+    numbers = solve_plan(**given, **rows)
     if as_json:
         print_json(numbers)
     elif optimize:

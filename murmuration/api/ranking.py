@@ -11,12 +11,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from murmuration.api.rows import Source
+from murmuration.api.rows import Source, with_columns
 from murmuration.api.training import train
-from murmuration.preference.data.loading import public_texts, texts_in
+from murmuration.preference.data.loading import (
+    parse_columns,
+    public_texts,
+    texts_in,
+    write_columns,
+)
 from murmuration.preference.data.rows import NO_PROMPT, InputError
 from murmuration.preference.features.items import clean_name, read_names
 from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.strategies.settings.from_python import warn
 from murmuration.strategies.settings.privacy import is_zero
 
 if TYPE_CHECKING:
@@ -190,7 +196,7 @@ def rank(
             list.
         RunAborted: a node failed.
     """
-    given: dict[str, Any] = {"strategy": _STRATEGY, **settings}
+    given: dict[str, Any] = {"strategy": _STRATEGY, **with_columns(settings)}
     if given["strategy"] not in (_STRATEGY, _PURE):
         raise InputError("a board is made by --strategy ranking: leave out --strategy")
     if given["strategy"] == _PURE or is_zero(given.get("delta")):
@@ -282,7 +288,7 @@ def best_item(
     Raises:
         InputError, RunAborted: as of ``rank``.
     """
-    given: dict[str, Any] = {**settings, "strategy": _BEST}
+    given: dict[str, Any] = {**with_columns(settings), "strategy": _BEST}
     if is_zero(given.get("delta")):
         _leave_out_delta(given)
     running: dict[str, Any] = {
@@ -410,7 +416,7 @@ def _trained(data: Source | None, **given: Any) -> Run:
             if note.category is not UserWarning:
                 warnings.warn_explicit(note.message, note.category, note.filename, note.lineno)
             elif NO_PROMPT not in str(note.message):  # votes have none
-                warnings.warn(str(note.message), stacklevel=4)
+                warn(str(note.message))
 
 
 def _check_goes_on(folder: Path) -> None:
@@ -493,9 +499,7 @@ def _check_categories(by: str | None, categories: object) -> None:
 def _read_as(data: Source, by: str | None, given: dict[str, Any]) -> None:
     """Add to settings how votes are read: votes between models, and which column is the
     category."""
-    from murmuration.preference.data.loading import parse_columns
-
-    named = parse_columns(str(given.get("columns") or ""))
+    named = parse_columns(given.get("columns") or "")
     fields = {*named} - {"user_id", "prompt"}
     located = isinstance(data, str | os.PathLike)
     if located and not given.get("format") and not fields:
@@ -508,7 +512,7 @@ def _read_as(data: Source, by: str | None, given: dict[str, Any]) -> None:
         named["prompt"] = by
         given["no_prompt"] = False
     if named:
-        given["columns"] = ",".join(f"{field}={column}" for field, column in named.items())
+        given["columns"] = write_columns(named)
 
 
 def _columns_of_all(source: str) -> list[str]:

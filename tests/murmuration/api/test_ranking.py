@@ -97,15 +97,15 @@ def test_rankings_are_votes(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"items": None}, "needs --items, the public list"),
-        ({"data": None}, "needs --data, the votes"),
-        ({"by": "topic"}, "--by topic needs --categories"),
-        ({"categories": ["x"]}, "--categories needs --by"),
-        ({"strategy": "uls"}, "leave out --strategy"),
+        ({"items": None}, "needs items, the public list"),
+        ({"data": None}, "needs data, the votes"),
+        ({"by": "topic"}, "by topic needs categories"),
+        ({"categories": ["x"]}, "categories needs by"),
+        ({"strategy": "uls"}, "leave out strategy"),
         ({"items": ["A", "a"]}, "looks like 'A'"),
-        ({"items": ["b", "c"]}, "'a' is not in --items"),
-        ({"items": ["A", "b"]}, "'a' is not in --items, and 'A' is"),
-        ({"items_public": True}, "without --items"),
+        ({"items": ["b", "c"]}, "'a' is not in items"),
+        ({"items": ["A", "b"]}, "'a' is not in items, and 'A' is"),
+        ({"items_public": True}, "without items"),
         ({"items": None, "items_public": True}, "reads the models of a file"),
     ],
 )
@@ -205,5 +205,5 @@ def test_a_polis_conversation_is_ranked_as_it_is(tmp_path):
     assert board.items == tuple(texts)
     assert [board.items[place] for place in board.order] == texts
     assert ranking.release.pairing == "voters"
-    with pytest.raises(InputError, match="--pairing voters"):
+    with pytest.raises(InputError, match='pairing="voters"'):
         best_item(tmp_path / "polis", format="polis", out=tmp_path / "b")
