@@ -13,7 +13,7 @@ import pytest
 
 from murmuration.preference.choices import TASKS
 from murmuration.preference.data import loading, sources
-from murmuration.preference.data.columnar import FileBudget
+from murmuration.preference.data.files.columnar import FileBudget
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import (
     load_data,

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from murmuration.preference.data import columnar, columnar_child, loading
-from murmuration.preference.data.columnar import ColumnarReader, FileBudget, NotReadable
+from murmuration.preference.data import loading
+from murmuration.preference.data.files import columnar, columnar_child
+from murmuration.preference.data.files.columnar import ColumnarReader, FileBudget, NotReadable
 from murmuration.preference.data.loading import columns_of, load_data, load_judgements
 from murmuration.preference.data.rows import InputError
 
