@@ -30,8 +30,11 @@ def rows_of_object(whole: Mapping[str, object], columns: Collection[str]) -> lis
     if whole.keys() == {"columns", "index", "data"}:
         return _split(whole["columns"], whole["data"])
     cells = [*whole.values()]
-    if cells and all(isinstance(cell, Mapping) for cell in cells):
-        return _by_label({name: cell for name, cell in whole.items() if isinstance(cell, Mapping)})
+    if all(map(str.isdecimal, whole)):
+        return cells
+    labelled = {name: cell for name, cell in whole.items() if isinstance(cell, Mapping)}
+    if len(labelled) == len(cells):
+        return _by_label(labelled)
     lists = {name: cell for name, cell in whole.items() if isinstance(cell, list)}
     rows = [name for name in lists if name not in columns]
     if len(rows) == 1 == len(lists):
@@ -55,13 +58,12 @@ def _split(names: object, rows: object) -> list[object]:
     ]
 
 
-def _by_label(parts: Mapping[str, Mapping[str, object]]) -> list[object]:
-    """Rows by their numbers, or columns of cells by the numbers of their rows."""
-    if all(name.isdecimal() for name in parts):
-        return [*parts.values()]
-    labels = dict.fromkeys(label for cells in parts.values() for label in cells)
-    if not all(label.isdecimal() for label in labels):
+def _by_label(columns: Mapping[str, Mapping[str, object]]) -> list[object]:
+    """Return the rows of columns whose cells have the rows' numbers."""
+    numbers = dict.fromkeys(number for cells in columns.values() for number in cells)
+    if not all(map(str.isdecimal, numbers)):
         raise ValueError(f"it is one object of objects without numbers for rows: {_WRITE}")
     return [
-        {name: cells[label] for name, cells in parts.items() if label in cells} for label in labels
+        {name: cells[number] for name, cells in columns.items() if number in cells}
+        for number in numbers
     ]
