@@ -95,10 +95,11 @@ _CALLS = ("tool_calls", "function_call")
 #: Where a mapping keeps a list of messages.
 _OF_LISTS = ("messages", "conversations", "conversation")
 _OPENS = ("[", "{", "(", "array(")
-#: The beginning of messages that a program printed, whatever follows.
-_PRINTED = re.compile(r"""(?:array\()?[\[(]*\s*(?:\w{0,40}Message\w{0,40}\(|\{\s*['"])""")
-_PRINTED_ROLE = re.compile(r"""['"](?:role|from)['"]\s*:|\brole=""")
-_PRINTED_CONTENT = re.compile(r"""['"](?:content|value|parts)['"]\s*:|\bcontent=""")
+#: How messages begin that a program printed, and what stands in them; of others than Python, too.
+_PRINTED = re.compile(r"""(?:array\()?[\[(]*\s*(?:\w{1,40}\(|\{\s*['":]?\w)""")
+_PRINTED_ROLE = re.compile(r"""\b(?:role|from)['"]?\s*[:=]""")
+_PRINTED_CONTENT = re.compile(r"""\b(?:content|value|parts)['"]?\s*[:=]""")
+_OF_JAVASCRIPT = "[object Object]"
 _NAME = "|".join(_NAMES.values())
 _TURN = re.compile(rf"\n\n({_NAME}): ?")
 _PLAIN = re.compile(rf"\n\n( *)(?=(?:{_NAME}):)")
@@ -554,19 +555,21 @@ def _messages(value: object, column: str) -> list[Message] | None:
     if not value.lstrip().startswith(_OPENS):
         return None
     listed = _listed(written_value(value))
-    if listed and (_is_message(listed[0]) or "role" in listed[0]):
+    several = value.lstrip().startswith("[")
+    if listed and (_is_message(listed[0]) or (several and "role" in listed[0])):
         return [_message(item, column) for item in listed]
-    if (
-        listed is None
-        and _PRINTED.match(value.lstrip())
-        and _PRINTED_ROLE.search(value)
-        and _PRINTED_CONTENT.search(value)
-    ):
+    if value.lstrip().startswith(_OF_JAVASCRIPT) or (listed is None and _may_be_messages(value)):
         raise BadRow(
-            f"{column!r} looks like messages that Python printed, and cannot be read: write the "
-            "file with to_json, or to_parquet"
+            f"{column!r} looks like messages that Python or another program printed, and cannot be "
+            "read: write the file as JSON, in Python with to_json"
         )
     return None  # a text that happens to be JSON
+
+
+def _may_be_messages(text: str) -> bool:
+    """Return whether a text may be messages that a program printed."""
+    parts = _PRINTED_ROLE, _PRINTED_CONTENT
+    return bool(_PRINTED.match(text.lstrip())) and all(part.search(text) for part in parts)
 
 
 def _listed(value: object) -> Sequence[Mapping[str, object]] | None:
@@ -581,7 +584,10 @@ def _listed(value: object) -> Sequence[Mapping[str, object]] | None:
 
 
 def _is_message(item: Mapping[str, object]) -> bool:
-    return any(who in item and what in item for who, what in _OF_MESSAGES)
+    """Return whether a mapping is a message, and no other thing that is from somebody."""
+    if "from" in item and "value" in item:
+        return str(item["from"]).lower() in (*_ROLE_OF, *_CALLS)
+    return "role" in item and any(name in item for name in ("content", "parts", *_CALLS))
 
 
 def _message(item: object, column: str) -> Message:

@@ -332,13 +332,22 @@ def test_pairs_in_every_form(form, cells):
             "role must be one of",
         ),
         *(
-            ({"prompt": "p", "chosen": text, "rejected": "y"}, "Python printed.*to_json")
+            (
+                {"prompt": "p", "chosen": text, "rejected": "y"},
+                "like messages that .*to_json",
+            )
             for text in (
                 str([answer("x")])[:-2],
                 f"[{answer('x')}, ..., {answer('y')}]",
                 "[{'at': datetime.date(2024, 1, 1), 'role': 'user', 'content': 'x'}]",
                 "[ChatCompletionMessage(content='x', role='assistant', refusal=None)]",
                 f"{answer('x')}\n{answer('y')}",
+                "[Row(content='x', role='assistant')]",  # Spark
+                "[{'role': assistant, 'content': What?}]",  # DuckDB
+                "[ { role: 'assistant', content: 'x' } ]",  # Node
+                '[{"role"=>"assistant", "content"=>"x"}]',  # Ruby
+                '[{:role=>"assistant", :content=>"x"}]',
+                "[object Object],[object Object]",
                 "[" * 30 + str(answer("x")) + "]" * 30,
             )
         ),
@@ -372,6 +381,7 @@ def test_texts_that_happen_to_be_json_stay_texts():
     assert (found.prompt, *found.responses) == ('["a"]', '[{"a": 1}]', "[no")
     for text in (
         *('{"answer": 3}', "{'answer': 3}", "['a' 'b']", "[{'a': 1}]", "{", "(see above)"),
+        *('{"role": "admin", "name": "Ann"}', '[{"from": "0x1", "to": "0x2", "value": 3}]'),
         *("[1] Role: 'role': is what", '{"from": "a", "to": "b"}', "array(", "Message"),
     ):
         found = parse_row(row | {"prompt": text, "chosen": text}, NAMES)
