@@ -293,6 +293,14 @@ _TEXTS: dict[str, Hostile] = {
     "a system prompt": _texts(lambda t: [{"role": "system", "content": "Be odd."}, *_chat(t)]),
     "conversations": _texts(lambda text: _chat(text)),
     "conversations as text": _texts(lambda text: json.dumps(_chat(text))),
+    "conversations that Python printed": _texts(lambda text: repr(_chat(text))),
+    "conversations that numpy printed": _texts(lambda t: repr(_chat(t)).replace("}, {", "} {")),
+    "half of a conversation that Python printed": _texts(lambda text: repr(_chat(text))[:-3]),
+    "one message alone": _texts(lambda text: _chat(text)[-1]),
+    "conversations inside of an object": _texts(lambda text: {"messages": _chat(text)}),
+    "turns from others": _texts(lambda text: [{"from": "gpt", "value": text}]),
+    "turns that call tools": _texts(lambda text: [{**_chat(text)[-1], "tool_calls": [text]}]),
+    "brackets without end": _texts(lambda text: "[{'role': " * 5_000 + text),
     "conversations of parts": _texts(
         lambda text: [{"role": "user", "content": [{"type": "text", "text": text}]}]
     ),
@@ -342,6 +350,11 @@ _IDS: dict[str, Hostile] = {
     "an id of a lone surrogate": _spelled(lambda who: f"{who}{_LONE}"),
     "an id of a thousand letters": _spelled(lambda who: f"{who}" * 1_000),
     "an id that is minus zero": _spelled(lambda who: -0.0),
+    "an id by powers of ten": _spelled(lambda who: "1.23457E+09"),
+    "an id that is nothing in words": _spelled(lambda who: "nan"),
+    "an id that is a date": _spelled(lambda who: "2024-03-01"),
+    "an id that Python printed": _spelled(lambda who: repr([who])),
+    "an id with zeros before it": _spelled(lambda who: "007"),
     "another id in each row": lambda rows: [
         each
         for place, row in enumerate(rows)

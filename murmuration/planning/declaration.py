@@ -8,6 +8,7 @@ operator alone, to be checked and typed.
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from murmuration.preference.data.cells import (
@@ -21,6 +22,7 @@ from murmuration.preference.data.cells import (
     shared_words,
     shortened,
     side_cell,
+    user_cell,
 )
 from murmuration.preference.data.column_meanings import (
     PROMPT_COLUMNS,
@@ -247,8 +249,8 @@ class _Tally:
     def add(self, row: Cells, layout: Layout) -> None:
         """Count a row, whose columns mean what ``layout`` says."""
         columns = layout.columns
-        if (user := row.get(columns.get("user_id", ""))) is not None:
-            self.users[str(user)] += 1
+        with suppress(BadRow):
+            self.users[user_cell(row.get(columns.get("user_id", "")), "user_id")] += 1
         self.flipped += not is_empty(row.get(columns["flip_probability"]))
         if layout.form == "list":
             self._add_list(row, columns)
@@ -285,7 +287,8 @@ class _Tally:
         if prompt is not None and not is_empty(row.get(prompt)):
             self.prompted += 1
         elif layout.form == "rating":
-            self.bare_ratings += is_plain_text(row.get(layout.columns["completion"]))
+            with suppress(BadRow):
+                self.bare_ratings += is_plain_text(row.get(layout.columns["completion"]), "")
         else:
             pair = layout.columns["chosen"], layout.columns["rejected"]
             try:

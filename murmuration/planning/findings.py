@@ -4,12 +4,14 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 
 from murmuration.planning import advice
 from murmuration.planning.declaration import Declaration
 from murmuration.planning.usual_noise import usual_noise
-from murmuration.preference.data.cells import is_empty, label_text, shortened
+from murmuration.preference.data.cells import is_empty, label_text, shortened, user_cell
+from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.judgements import Judgements
 from murmuration.reporting.figures import counted
 
@@ -47,9 +49,9 @@ def _ids(declaration: Declaration) -> list[str]:
     written = set[str]()
     for row, layout in zip(declaration.rows, declaration.layouts, strict=True):
         cell = row.get(layout.columns.get("user_id", "user_id")) if layout is not None else None
-        if isinstance(cell, str) and cell.strip():
-            # Blanks around an id, and how accents are written, make no other user.
-            written.add(unicodedata.normalize("NFC", cell.strip()))
+        if isinstance(cell, str):
+            with suppress(BadRow):
+                written.add(user_cell(cell, "user_id"))
     alike: dict[str, list[str]] = {}
     for name in sorted(written):
         plain = unicodedata.normalize("NFKC", name).casefold()

@@ -6,19 +6,23 @@ otherwise count one person as many by characters that nobody sees. So an id is t
 (RFC 8264), by its profile for nicknames (RFC 8266, case preserved), leaves it as it is: no
 controls, no invisible or unassigned characters, no marks of direction, no compatibility forms, no
 blanks but single spaces inside. The profile lets pass what fonts show as nothing; `_BLANK` lists
-it. Latin letters beside Cyrillic or Greek ones are refused, too. Not caught: upper and lower case,
-which may be two people, and ids that are of another script as a whole.
+it. Latin letters beside Cyrillic or Greek ones are refused, too, and so is what programs write in
+the place of an id, or make of one: `nan`, `True`, 1.23E+09, a date, a text in quotes. Not caught:
+upper and lower case, which may be two people, and ids that are of another script as a whole.
 
-Conversations: inside, a prompt is always one string. A conversation of several turns is written
-with a name before each, as in hh-rlhf (`\n\nHuman: …\n\nAssistant: …\n\nHuman: …`), and
-`messages_of` gives the messages back exactly: where a message itself holds what looks like the
-beginning of a turn, that is written with one blank more. So features, hashes, caches, written files
-and what goes over the network need nothing but strings, and a chat template still gets the turns. A
-single message of a user is just its text: the same prompt, whether it came as a string or as a
-list. Where no prompt is given, it is what `chosen` and `rejected` share in front, as in TRL.
+Conversations: messages are mappings of `role` and `content`, or of `from` and `value`; a list of
+them, one alone, or a mapping that holds the list; also as text that writes these down
+(`preference.data.written`). Tools that a turn calls are not read.
+
+Inside, a prompt is always one string. A conversation of several turns is written with a name before
+each, as in hh-rlhf (`\n\nHuman: …\n\nAssistant: …\n\nHuman: …`), and `messages_of` gives the
+messages back exactly: where a message itself holds what looks like the beginning of a turn, that is
+written with one blank more. So features, hashes, caches, written files and what goes over the
+network need nothing but strings, and a chat template still gets the turns. A single message of a
+user is just its text: the same prompt, whether it came as a string or as a list. Where no prompt is
+given, it is what `chosen` and `rejected` share in front, as in TRL.
 """
 
-import json
 import math
 import os
 import re
@@ -26,18 +30,43 @@ import unicodedata
 from collections.abc import Mapping, Sequence, Sized
 from functools import lru_cache
 from numbers import Integral, Real
+from typing import cast
 
 import numpy as np
 from precis_i18n import get_profile
 
 from murmuration.preference.choices import MOST_RESPONSES
 from murmuration.preference.data.errors import BadRow as BadRow
+from murmuration.preference.data.files.columnar_child import NOT_OF_JSON
+from murmuration.preference.data.written import written_value
 
 #: What says that neither of two responses won.
 TIES = ("tie", "tie (bothbad)", "both", "bothbad", "both_bad", "neither")
 #: Characters of an id.
 MOST_CHARACTERS = 1_000
-_WHOLE = re.compile(r"(-?\d+)\.0+")  # what was a whole number among others that were none
+#: A whole number, perhaps one that stood among others that were none.
+_WHOLE = re.compile(r"(-?[0-9]+)(?:\.0*)?")
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_MONTH = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
+#: What programs write where an id was, or was none, by what it is.
+_NO_IDS = {
+    "nothing, as programs write it": (
+        "nan|NaN|NAN|NaT|NA|N/A|n/a|#N/A|<NA>|None|none|null|NULL|nil|undefined|[+-]?inf"
+    ),
+    "a truth value": "true|false|True|False|TRUE|FALSE",
+    "a number by powers of ten, which may have lost digits": (
+        "[+-]?[0-9]+(?:[.,][0-9]*)?[eE][+-][0-9]+"
+    ),
+    "a date": (
+        "[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[ T][0-9:.Z+-]+)?"
+        "|[0-9]{1,2}/[0-9]{1,2}/[0-9]+"
+        rf"|[0-9]{{1,2}}-(?:{_MONTH})(?:-[0-9]+)?|(?:{_MONTH})-[0-9]{{2}}"
+    ),
+    "a text in quotes, or a list": (
+        r"""=?(?:[\w.]*\()?b?(['"]).*\1,?\)?|'[0-9]+|[\[({]['"0-9].*[\])}]"""
+    ),
+}
+_NO_ID = {reason: re.compile(pattern) for reason, pattern in _NO_IDS.items()}
 _ASCII = re.compile(r"[!-~]+(?: [!-~]+)*")
 _NICKNAME = get_profile("NicknameCasePreserved")
 #: Symbols that are drawn as nothing: braille blank, a note without a head, a filler, an object;
@@ -50,6 +79,27 @@ Message = dict[str, str]
 
 _NAMES = {"system": "System", "user": "Human", "assistant": "Assistant", "tool": "Tool"}
 _ROLES = {name: role for role, name in _NAMES.items()}
+#: Whose a turn is, by the words of others.
+_ROLE_OF = {role: role for role in _NAMES} | {
+    "developer": "system",
+    "human": "user",
+    "gpt": "assistant",
+    "chatgpt": "assistant",
+    "model": "assistant",
+    "function": "tool",
+    "observation": "tool",
+}
+#: Under which names a message keeps whose it is, and what it says.
+_OF_MESSAGES = (("role", "content"), ("from", "value"), ("role", "parts"))
+_CALLS = ("tool_calls", "function_call")
+#: Where a mapping keeps a list of messages.
+_OF_LISTS = ("messages", "conversations", "conversation")
+_OPENS = ("[", "{", "(", "array(")
+#: How messages begin that a program printed, and what stands in them; of others than Python, too.
+_PRINTED = re.compile(r"""(?:array\()?[\[(]*\s*(?:\w{1,40}\(|\{\s*['":]?\w)""")
+_PRINTED_ROLE = re.compile(r"""\b(?:role|from)['"]?\s*[:=]""")
+_PRINTED_CONTENT = re.compile(r"""\b(?:content|value|parts)['"]?\s*[:=]""")
+_OF_JAVASCRIPT = "[object Object]"
 _NAME = "|".join(_NAMES.values())
 _TURN = re.compile(rf"\n\n({_NAME}): ?")
 _PLAIN = re.compile(rf"\n\n( *)(?=(?:{_NAME}):)")
@@ -193,12 +243,9 @@ def responses_cell(value: object, column: str) -> list[str]:
 
 
 def list_cell(value: object) -> list[object] | None:
-    """A list, also one written as JSON; None if it is no list."""
+    """A list, also one that a text writes down (`preference.data.written`); None if it is none."""
     if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
+        value = written_value(value)
     if isinstance(value, np.ndarray):
         value = value.tolist()
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else None
@@ -210,6 +257,9 @@ def found_kind(value: object) -> str:
     if value is None:
         return "nothing"
     kind = type(value).__name__
+    if isinstance(value, Mapping) and [*value] == [NOT_OF_JSON]:
+        kind = str(value[NOT_OF_JSON])
+        return kind if kind.isidentifier() and len(kind) < 40 else "a value of another type"
     if isinstance(value, Sized):
         return f"{kind} of length {len(value)}"
     return f"{kind} {shortened(repr(value), 40)}" if isinstance(value, Real) else kind
@@ -269,11 +319,12 @@ def _whole(value: object) -> int | None:
 def user_cell(value: object, column: str) -> str:
     """Return a user's id as text, without blanks around it and in composed form (NFC).
 
-    Numbers become ids by their value, also those that text spells so: 7, 7.0 and "7.0" are the
-    user `7`. Of a number with more digits than a float holds, the last are lost: it names nobody.
+    Numbers become ids by their value, also those that text spells so: 7, 7.0, "7.0" and "007" are
+    the user `7`; a UUID is one in small letters. Of a number with more digits than a float holds,
+    the last are lost: it names nobody.
 
     Raises:
-        BadRow: it is none, or may look like another.
+        BadRow: it is none, may look like another, or is what a program made of one.
     """
     if isinstance(value, Integral) and not isinstance(value, (bool, np.bool_)):
         return str(int(value))
@@ -288,12 +339,15 @@ def user_cell(value: object, column: str) -> str:
             )
         return str(int(number)) if number.is_integer() else repr(number)
     name = text_cell(value, column).strip()
-    if whole := _WHOLE.fullmatch(name):
-        return user_cell(float(name) if len(name) > 17 else int(whole[1]), column)
-    if _ASCII.fullmatch(name) and len(name) <= MOST_CHARACTERS:
-        return name
     if len(name) > MOST_CHARACTERS:
         raise BadRow(f"{column!r} is longer than {MOST_CHARACTERS:,} characters")
+    if whole := _WHOLE.fullmatch(name):
+        return user_cell(float(name) if "." in name[17:] else int(whole[1]), column)
+    for reason, pattern in _NO_ID.items():
+        if pattern.fullmatch(name):
+            raise BadRow(f"{column!r} is no user id: it is {reason}; write ids as plain text")
+    if _ASCII.fullmatch(name):
+        return name.lower() if _UUID.fullmatch(name) else name
     name = unicodedata.normalize("NFC", name)
     if reason := _refused(name):
         raise BadRow(f"{column!r} is no user id: {reason}; found {found_kind(value)}")
@@ -421,9 +475,10 @@ def rated_exchange(row: Mapping[str, object], column: str, prompt: str | None) -
     return prompt_cell(row[prompt], prompt), response_cell(row[column], column)
 
 
-def is_plain_text(value: object) -> bool:
-    """Return whether a response is plain text, and no conversation."""
-    return isinstance(value, str) and not value.lstrip().startswith(("Human:", "["))
+def is_plain_text(value: object, column: str) -> bool:
+    """Return whether a response is plain text, and no conversation; BadRow for a broken one."""
+    named = isinstance(value, str) and value.lstrip().startswith("Human:")
+    return isinstance(value, str) and not named and _messages(value, column) is None
 
 
 def _shared_turns(
@@ -489,33 +544,75 @@ def _turn(message: Message) -> str:
 
 
 def _messages(value: object, column: str) -> list[Message] | None:
-    """A list of messages, also one written as JSON; None for anything else.
+    """The messages of a cell, also of one that writes them down; None for anything else.
 
-    BadRow for a list in which something is no message that can be read.
+    BadRow for a list in which something is no message that can be read, and for a text that may be
+    one of messages and cannot be read.
     """
-    if isinstance(value, str) and not value.lstrip().startswith("["):
+    if not isinstance(value, str):
+        listed = _listed(value)
+        return [_message(item, column) for item in listed] if listed else None
+    if not value.lstrip().startswith(_OPENS):
         return None
-    result = list_cell(value)
-    if not result or not isinstance(result[0], Mapping):
-        return None
-    if isinstance(value, str) and "role" not in result[0]:
-        return None  # a text that happens to be JSON
-    return [_message(item, column) for item in result]
+    listed = _listed(written_value(value))
+    several = value.lstrip().startswith("[")
+    if listed and (_is_message(listed[0]) or (several and "role" in listed[0])):
+        return [_message(item, column) for item in listed]
+    if value.lstrip().startswith(_OF_JAVASCRIPT) or (listed is None and _may_be_messages(value)):
+        raise BadRow(
+            f"{column!r} looks like messages that Python or another program printed, and cannot be "
+            "read: write the file as JSON, in Python with to_json"
+        )
+    return None  # a text that happens to be JSON
+
+
+def _may_be_messages(text: str) -> bool:
+    """Return whether a text may be messages that a program printed."""
+    parts = _PRINTED_ROLE, _PRINTED_CONTENT
+    return bool(_PRINTED.match(text.lstrip())) and all(part.search(text) for part in parts)
+
+
+def _listed(value: object) -> Sequence[Mapping[str, object]] | None:
+    """A list of mappings, one alone, or what a mapping holds as messages; None for anything
+    else."""
+    if isinstance(value, Mapping):
+        held = next((value[name] for name in _OF_LISTS if name in value), None)
+        value = [value] if held is None or _is_message(value) else held
+    listed = None if isinstance(value, str) else list_cell(value)
+    there = listed and isinstance(listed[0], Mapping)
+    return cast(Sequence[Mapping[str, object]], listed) if there else None
+
+
+def _is_message(item: Mapping[str, object]) -> bool:
+    """Return whether a mapping is a message, and no other thing that is from somebody."""
+    if "from" in item and "value" in item:
+        return str(item["from"]).lower() in (*_ROLE_OF, *_CALLS)
+    return "role" in item and any(name in item for name in ("content", "parts", *_CALLS))
 
 
 def _message(item: object, column: str) -> Message:
-    if not isinstance(item, Mapping) or "role" not in item or "content" not in item:
+    mapping = item if isinstance(item, Mapping) else {}
+    if any(mapping.get(name) for name in _CALLS) or mapping.get("from") in _CALLS:
         raise BadRow(
-            f"{column!r} must be text, or a list of messages with 'role' and 'content'; a message "
-            f"is {found_kind(item)}"
+            f"{column!r}: a turn calls tools, of which nothing is read: write what was called as "
+            "its content, or leave the row out"
         )
-    role = "system" if item["role"] == "developer" else item["role"]
-    if role not in _NAMES:
+    there = [
+        (mapping[who], mapping[what]) for who, what in _OF_MESSAGES if {who, what} <= {*mapping}
+    ]
+    said = next((each for each in there if each[1] is not None), there[0] if there else None)
+    if said is None:
         raise BadRow(
-            f"{column!r}: a message's role must be one of {', '.join(_NAMES)}; found "
-            f"{found_kind(role)}"
+            f"{column!r} must be text, or a list of messages with 'role' and 'content' (or 'from' "
+            f"and 'value'); a message is {found_kind(item)}"
         )
-    return {"role": str(role), "content": _content(item["content"], column)}
+    role = _ROLE_OF.get(said[0].lower()) if isinstance(said[0], str) else None
+    if role is None:
+        raise BadRow(
+            f"{column!r}: a message's role must be one of {', '.join(_ROLE_OF)}; found "
+            f"{found_kind(said[0])}"
+        )
+    return {"role": role, "content": _content(said[1], column)}
 
 
 def _content(value: object, column: str) -> str:

@@ -10,7 +10,6 @@ between models, what annotation tools write. The two sides are told by the ends 
 names (`a` and `b`, `0` and `1`, `1` and `2`).
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +17,7 @@ from typing import Literal
 
 from murmuration.preference.data.cells import label_text, shortened
 from murmuration.preference.data.errors import BadRow, InputError
+from murmuration.preference.data.written import written_value
 
 REQUIRED = ("user_id", "prompt", "chosen", "rejected")
 #: The fields of a row that says which of two responses won, as `--columns` names them.
@@ -61,7 +61,17 @@ USER_COLUMNS = (
     "raterParticipantId",
 )
 #: What may be a prompt under another name: where one is there, none is made of shared words.
-PROMPT_COLUMNS = ("question", "instruction", "query", "input", "context", "post", "messages")
+PROMPT_COLUMNS = (
+    "question",
+    "instruction",
+    "query",
+    "input",
+    "context",
+    "post",
+    "messages",
+    "conversations",
+    "conversation",
+)
 RANKING_COLUMNS = ("ranking", "ranks", "rank")
 #: Where a response stands that was liked or not, as `label` says.
 RATED_COLUMNS = ("completion", "response", "messages")
@@ -211,10 +221,7 @@ def _inner(cell: object, name: str) -> object:
     """Return what stands there; None where nothing does."""
     for part in name.split("."):
         if isinstance(cell, str):  # as CSV holds what is nested
-            try:
-                cell = json.loads(cell)
-            except (ValueError, RecursionError):
-                return None
+            cell = written_value(cell)
         if isinstance(cell, Mapping):
             cell = cell.get(part)
         elif isinstance(cell, Sequence) and not isinstance(cell, str) and part.isdecimal():

@@ -7,12 +7,11 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Protocol
-from uuid import UUID
 
 from murmuration.preference.data.errors import InputError, reword
+from murmuration.preference.data.files.columnar_child import json_value
 
 
 class DataFrame(Protocol):
@@ -107,23 +106,9 @@ def _rows(source: Any, name: str) -> Iterable[object]:
     )
 
 
-def _is_whole(value: Decimal) -> bool:
-    return value.is_finite() and value.adjusted() < 20 and value == value.to_integral_value()
-
-
 def _plain(value: Any) -> object:
-    """Return a value of arrays and mappings as JSON has it.
-
-    A UUID is its text and a whole Decimal its number. Of anything else JSON has nothing: what
-    stands in its place is no text, number or truth value, so that a row which needs it is refused,
-    as a row with another wrong value is.
-    """
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, Decimal) and _is_whole(value):
-        return int(value)
-    return {"type": type(value).__name__}
+    """Return a value of arrays and mappings as JSON has it."""
+    if hasattr(value, "tolist") and getattr(value, "dtype", None) is not None:
+        # Of a time in nanoseconds that would be a number.
+        return json_value(value) if value.dtype.kind in "mM" else value.tolist()
+    return dict(value) if isinstance(value, Mapping) else json_value(value)

@@ -9,6 +9,7 @@ Decisions:
   about a row can be found with an editor. Parquet, Arrow and arrays count rows instead.
 - A folder is all its files of known kinds in the order of their names, whatever the others are
   called; users may span files. Shards of one split are read where the split is named.
+- A `.json` file may be one object that holds the rows (`preference.data.files.json_objects`).
 - Whole files that cannot be read (missing, truncated, not of the kind their name says) are refused:
   setting aside is for rows. Of a folder at a node (``isolate``) only they are left out: where each
   user has a file, a broken one is that user's zero.
@@ -33,18 +34,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, TypeGuard, cast
+from typing import IO, TypeGuard, cast
 
 from murmuration.preference.data.cells import (
     exchange,
     prompt_cell,
+    rated_exchange,
     response_cell,
     shared_words,
 )
 from murmuration.preference.data.column_meanings import KNOWN_COLUMNS, USER_COLUMNS, top_of
-from murmuration.preference.data.columnar import ColumnarReader, FileBudget, NotReadable
 from murmuration.preference.data.covariates import covariate_columns
 from murmuration.preference.data.errors import BadRow, InputError, RowsError, first_line
+from murmuration.preference.data.files.columnar import ColumnarReader, FileBudget, NotReadable
+from murmuration.preference.data.files.json_objects import rows_of_object
 from murmuration.preference.data.formats.format import Format, WholeSource
 from murmuration.preference.data.formats.reading import Formatted
 from murmuration.preference.data.formats.registry import format_named
@@ -77,6 +80,7 @@ Data = Judgements | UserTexts
 Wanted = Collection[str] | None
 
 _TOO_MANY = "too many for its size"
+_LARGEST_OBJECT = 2**30  # bytes of a file that is one object, where it is not packed
 _PART_BYTES = 64  # of memory, that a value of JSON takes at least
 
 
@@ -90,12 +94,12 @@ def load_judgements(
     """Judgements from a source, grouped by user.
 
     Args:
-        source: a `.jsonl`, `.csv`, `.parquet`, `.arrow` or `.json` file (an array, or lines), each
-            also with `.gz`; a folder of such files, or one that `datasets` saved;
-            `package.module:function`, called without arguments, that gives an iterable of mappings;
-            or the name of a data set on the Hugging Face hub. Of the last and of folders a split
-            and a configuration may be named (`preference.data.sources`). What exists here as a
-            path is a path.
+        source: a `.jsonl`, `.csv`, `.parquet`, `.arrow` or `.json` file (an array, an object that
+            holds the rows, or lines), each also with `.gz`; a folder of such files, or one that
+            `datasets` saved; `package.module:function`, called without arguments, that gives an
+            iterable of mappings; or the name of a data set on the Hugging Face hub. Of the last and
+            of folders a split and a configuration may be named (`preference.data.sources`). What
+            exists here as a path is a path.
         columns: field → column, for the fields of `preference.data.column_meanings.FIELDS`.
         on_bad_rows: `refuse` the whole source at its first bad row, or `skip`: leave bad rows out,
             as the result's `set_aside` says; `isolate`, for nodes, does so even if nothing is left,
@@ -258,40 +262,29 @@ def _scorable(row: Mapping[str, object] | BadRow) -> tuple[str, dict[str, str]]:
 def load_demonstrations(source: str) -> Iterator[tuple[str, str]]:
     """A prompt and how it should be answered, of each row of a source as of `load_judgements`.
 
-    A row has `prompt` and `response` (or `completion`) that are text, or `messages` as chats are
-    written down, the last of them the assistant's. What stands before it is the prompt, as in
-    `preference.data.cells`.
+    A row has `prompt` and `response` (or `completion`), or `messages` as chats are written down,
+    the last of them the assistant's, each in all forms of `preference.data.cells`. What stands
+    before the last message is the prompt.
 
     Raises:
         InputError: it cannot be read, or a row is none of these or has nothing to learn (names the
             line).
     """
     for place, number, row in _rows(source, False, _KNOWN):
-        result = _demonstration(row) if isinstance(row, Mapping) else None
-        if result is None or not all(_is_text(text) and text.strip() for text in result):
+        try:
+            if isinstance(row, BadRow) or not isinstance(row, Mapping):
+                raise BadRow("it is none")
+            if "messages" in row:
+                yield rated_exchange(row, "messages", None)
+            else:
+                answer = "response" if "response" in row else "completion"
+                yield rated_exchange(row, answer, "prompt")
+        except (BadRow, KeyError) as reason:
             raise InputError(
                 f"{place}: line {number} needs a `prompt` and a `response` (or `completion`) that "
                 "are text, or `messages` of which the last is the assistant's"
-            )
-        yield result
-
-
-def _demonstration(row: Mapping[str, object]) -> tuple[Any, Any] | None:
-    """Prompt and answer of a row, whatever they are; None if it has none."""
-    if "messages" not in row:
-        return row.get("prompt"), row.get("response", row.get("completion"))
-    said = row["messages"]
-    if not isinstance(said, list) or len(said) < 2:
-        return None
-    if not all(isinstance(each, Mapping) and _is_text(each.get("content")) for each in said):
-        return None
-    *before, last = said
-    if last.get("role") != "assistant":
-        return None
-    try:
-        return prompt_cell(before, "messages"), last["content"]
-    except BadRow:
-        return None
+                + (f": {reason}" if isinstance(reason, BadRow) else "")
+            ) from None
 
 
 def placed_rows(
@@ -602,7 +595,8 @@ def _row_of(line: bytes) -> Row:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        return BadRow(f"broken JSON: {first_line(error)}{_undecodable(line)}")
+        opened = ": each line is a row; jq -c . writes them so" if text.strip() in "[{" else ""
+        return BadRow(f"broken JSON: {first_line(error)}{_undecodable(line)}{opened}")
 
 
 def _undecodable(line: bytes) -> str:
@@ -655,13 +649,23 @@ class _NoRows(ValueError):
 
 
 def _json(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
-    """An array of rows, which is held as a whole, or lines as in JSONL."""
+    """An array of rows or an object that holds them, which are held as a whole, or lines as in
+    JSONL."""
     first = stream.read(1)
     while first.isspace() or first in (b"\xef", b"\xbb", b"\xbf"):
         first = stream.read(1)
     stream.seek(0)
     if first != b"[":
-        yield from _jsonl(stream, most)
+        whole = _only_object(stream, most) if first == b"{" else None
+        stream.seek(0)
+        if whole is None:
+            yield from _jsonl(stream, most)
+            return
+        try:
+            rows = rows_of_object(whole, _KNOWN)
+        except ValueError as error:
+            raise _NoRows(str(error)) from error
+        yield from cast(Iterable[tuple[int, Row]], enumerate(rows, start=1))
         return
     text = stream.read(-1 if most is None else most + 1)
     _check_size(len(text) if most is None else max(len(text), _PART_BYTES * _parts(text)), most)
@@ -670,6 +674,41 @@ def _json(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
     except (ValueError, RecursionError) as error:
         raise _NoRows(first_line(error)) from error
     yield from enumerate(rows, start=1)
+
+
+def _only_object(stream: IO[bytes], most: int | None) -> Mapping[str, object] | None:
+    """Return the object that a whole file is; None where it is of lines.
+
+    One of several lines, of which any is an object, is a file of lines: nobody's broken line may
+    join others' to one object.
+    """
+    lines = _lines(stream, most)
+    if _is_object(next(lines)) and any(line.strip() for line in lines):
+        return None
+    stream.seek(0)
+    limit = _LARGEST_OBJECT if most is None else most
+    text = stream.read(limit + 1).removeprefix(codecs.BOM_UTF8)
+    if len(text) > limit or (most is not None and _PART_BYTES * _parts(text) > most):
+        return None
+    written = [line for line in text.splitlines() if line.strip()]
+    if len(written) > 1 and any(map(_is_object, written)):
+        return None
+    try:
+        whole = json.loads(text.decode())
+    except (ValueError, RecursionError):
+        return None
+    return whole if isinstance(whole, Mapping) else None
+
+
+def _is_object(line: bytes) -> bool:
+    """Return whether a line is an object that holds anything, by itself."""
+    line = line.removeprefix(codecs.BOM_UTF8).strip()
+    if not (line.startswith(b"{") and line.endswith(b"}")):
+        return False
+    try:
+        return bool(json.loads(line))
+    except (ValueError, RecursionError):
+        return False
 
 
 _SEPARATOR_LINE = re.compile(rb"sep=([,;\t|])\s*", re.IGNORECASE)

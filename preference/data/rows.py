@@ -294,7 +294,7 @@ def _rated(
     column = layout.columns["completion"]
     prompt = layout.columns["prompt"] if layout.prompted else None
     bare = prompt is None or is_empty(row.get(prompt))
-    if bare and is_plain_text(row[column]):
+    if bare and is_plain_text(row[column], column):
         if schema.no_prompt:
             return "", response_cell(row[column], column), (NO_PROMPT,)
         if layout.maybe_prompted:
@@ -308,7 +308,7 @@ def _pair(row: Mapping[str, object], layout: Layout, schema: Schema) -> Row:
     pair = (columns["chosen"], columns["rejected"])
     prompt = columns["prompt"] if layout.prompted else None
     lacking = prompt is None or is_empty(row.get(prompt))
-    if layout.maybe_prompted and is_plain_text(row[pair[0]]) and not schema.no_prompt:
+    if layout.maybe_prompted and is_plain_text(row[pair[0]], pair[0]) and not schema.no_prompt:
         raise missing_columns(row, {"prompt": "prompt"})
     asked, first, second = exchange(row, pair, None if lacking else prompt)
     notes = (SHARED_TURNS,) if prompt is None else ()

@@ -27,8 +27,8 @@ import torch
 from murmuration.audits.hostile_users import AS_ANOTHER, HOSTILE, renamed
 from murmuration.preference.data import loading
 from murmuration.preference.data.column_meanings import USER_COLUMNS
-from murmuration.preference.data.columnar import ColumnarReader
 from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.files.columnar import ColumnarReader
 from murmuration.preference.data.formats.registry import FORMATS
 from murmuration.preference.data.in_memory import located_rows
 from murmuration.preference.data.judgements import Judgements, LeftOut

@@ -78,7 +78,7 @@ def sides():
 FILES = {
     capitals: ["ids that differ only in case, spaces or Unicode form: 122 ids are 120 without",
                "--ids casefold"],
-    letters: ["ids that differ only in case, spaces or Unicode form: 122 ids are 120 without"],
+    letters: ["ids that differ only in case, spaces or Unicode form: 121 ids are 120 without"],
     repeated: ["duplicates: 7 of 247 rows"],
     deleted: ["one answer to many prompts: '[deleted]' in 12 of 240 judgements"],
     few: ["few people: 30 users. A delta of 1 / 30 = 0.033 would allow to publish one of them",

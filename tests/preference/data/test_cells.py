@@ -2,6 +2,8 @@
 
 import json
 import math
+import uuid
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -113,7 +115,9 @@ def test_names_pass_as_they_are(name):
 
 @pytest.mark.parametrize(
     ("value", "name"),
-    [(7, "7"), (7.0, "7"), ("7", "7"), (np.int64(7), "7"), (np.float32(7.5), "7.5"), ("007", "007"),
+    [(7, "7"), (7.0, "7"), ("7", "7"), (np.int64(7), "7"), (np.float32(7.5), "7.5"), ("007", "7"),
+     ("7.", "7"), ("-0.0", "0"), ("9" * 30, "9" * 30), ("0" * 20 + "7.0", "7"), ("٧", "٧"),
+     ("９", None), ("9" * 20 + ".0", None), ("9" * 5_000, None),
      (True, None), (math.nan, None), ("", None), ("\u200b", None), ("٧\u200f", None)],
 )  # fmt: skip
 def test_numbers_are_ids_by_their_value(value, name):
@@ -122,6 +126,31 @@ def test_numbers_are_ids_by_their_value(value, name):
         return
     with pytest.raises(BadRow, match="'user_id'"):
         user_cell(value, "user_id")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1e+18", "1.23457E+09", "1,23E+09", "5E-05", "nan", "NaN", "NA", "None", "null", "<NA>", "inf",
+     "True", "false", "2024-03-01", "2024-03-01 00:00:00", "2024-03-01T00:00:00Z", "3/1/2024",
+     "1-Mar", "1-Mar-24", "Mar-01", "'007", '="007"', '"u1"', "'u1'", "b'u1'", "['u1']", '["u1"]',
+     "('u1',)", "{'id': 'u1'}", "UUID('1')", "np.str_('u1')"],
+)  # fmt: skip
+def test_what_programs_make_of_ids_is_nobody(text):
+    with pytest.raises(BadRow, match=r"'user_id' is no user id: it is .*write ids as plain text"):
+        user_cell(f" {text}", "user_id")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1e5", "12E3", "Nat", "Null", "Inf", "[deleted]", "'t Hooft", "3-1", "1.2.3.4", "Mar-1"],
+)
+def test_what_only_resembles_them_is_an_id(text):
+    assert user_cell(text, "user_id") == text
+
+
+def test_a_uuid_is_one_in_either_case():
+    name = str(uuid.UUID(int=2**128 - 1))
+    assert user_cell(name.upper(), "user_id") == user_cell(name, "user_id") == name
 
 
 def test_upper_case_and_whole_scripts_are_not_caught():
@@ -159,6 +188,44 @@ def answer(text):
     return {"role": "assistant", "content": text}
 
 
+def of_objects(messages):
+    array = np.empty(len(messages), dtype=object)
+    array[:] = messages
+    return array
+
+
+def shared_gpt(messages):
+    names = {"user": "human", "assistant": "gpt"}
+    return [{"from": names[each["role"]], "value": each["content"]} for each in messages]
+
+
+def in_parts(messages, key="content"):
+    return [{"role": m["role"], key: [{"type": "text", "text": m["content"]}]} for m in messages]
+
+
+#: How messages are written into one cell.
+WRITTEN = {
+    "as they are": list,
+    "an array": of_objects,
+    "in an object": lambda messages: {"messages": messages, "model": "m"},
+    "one alone": lambda messages: messages[0] if len(messages) == 1 else messages,
+    "other names": shared_gpt,
+    "in parts": in_parts,
+    "as of Gemini": lambda messages: in_parts(messages, "parts"),
+    "with what is not read": lambda ms: [m | {"tool_calls": None, "name": "n"} for m in ms],
+    "JSON": json.dumps,
+    "JSON, one alone": lambda ms: json.dumps(WRITTEN["one alone"](ms), indent=2),
+    "JSON, in an object": lambda messages: json.dumps({"messages": messages}),
+    "JSON, other names": lambda messages: json.dumps(shared_gpt(messages)),
+    "Python": repr,
+    "Python, one alone": lambda messages: repr(WRITTEN["one alone"](messages)),
+    "Python, in an object": lambda messages: f" { ({'conversations': messages}) }",
+    "Python, other names": lambda messages: str(shared_gpt(messages)),
+    "Python, a tuple": lambda messages: repr(tuple(messages)),
+    "numpy": lambda messages: str(of_objects(messages)),
+    "numpy, whole": lambda messages: repr(of_objects(messages)),
+    "numpy, in parts": lambda messages: str(of_objects(in_parts(messages))),
+}
 FORMS = {
     "implicit prompt, messages": (
         {"chosen": [*ASKED, answer("Blue.")], "rejected": [*ASKED, answer("Green.")]},
@@ -214,11 +281,10 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("cells", ["as they are", "JSON, as in CSV"])
+@pytest.mark.parametrize("cells", WRITTEN)
 def test_pairs_in_every_form(form, cells):
     row, prompt = FORMS[form]
-    if cells == "JSON, as in CSV":
-        row = {k: json.dumps(v) if isinstance(v, list) else v for k, v in row.items()}
+    row = {k: WRITTEN[cells](v) if isinstance(v, list) else v for k, v in row.items()}
     found = parse_row({"user_id": "u", **row}, NAMES)
     assert (found.prompt, found.responses, found.y) == (prompt, ("Blue.", "Green."), 1.0)
 
@@ -250,6 +316,41 @@ def test_pairs_in_every_form(form, cells):
             "content of a message must be text",
         ),
         ({"prompt": [], "chosen": "x", "rejected": "y"}, "'prompt' must be text"),
+        ({"prompt": "p", "chosen": [answer("x") | {"tool_calls": [{}]}], "rejected": "y"}, "tools"),
+        (
+            {"prompt": "p", "chosen": str([answer(None) | {"tool_calls": [1]}]), "rejected": "y"},
+            "'chosen': a turn calls tools",
+        ),
+        (
+            {"prompt": "p", "chosen": [{"from": "function_call", "value": "f"}], "rejected": "y"},
+            "calls tools",
+        ),
+        ({"prompt": "p", "chosen": [answer(None)], "rejected": "y"}, "must be text, found nothing"),
+        ({"prompt": "p", "chosen": {"text": "x"}, "rejected": "y"}, "'role' and 'content'"),
+        (
+            {"prompt": "p", "chosen": str([{"role": "bot", "content": "x"}]), "rejected": "y"},
+            "role must be one of",
+        ),
+        *(
+            (
+                {"prompt": "p", "chosen": text, "rejected": "y"},
+                "like messages that .*to_json",
+            )
+            for text in (
+                str([answer("x")])[:-2],
+                f"[{answer('x')}, ..., {answer('y')}]",
+                "[{'at': datetime.date(2024, 1, 1), 'role': 'user', 'content': 'x'}]",
+                "[ChatCompletionMessage(content='x', role='assistant', refusal=None)]",
+                f"{answer('x')}\n{answer('y')}",
+                "[Row(content='x', role='assistant')]",  # Spark
+                "[{'role': assistant, 'content': What?}]",  # DuckDB
+                "[ { role: 'assistant', content: 'x' } ]",  # Node
+                '[{"role"=>"assistant", "content"=>"x"}]',  # Ruby
+                '[{:role=>"assistant", :content=>"x"}]',
+                "[object Object],[object Object]",
+                "[" * 30 + str(answer("x")) + "]" * 30,
+            )
+        ),
     ],
 )
 def test_what_is_no_pair(row, reason):
@@ -278,6 +379,21 @@ def test_texts_that_happen_to_be_json_stay_texts():
     row = {"user_id": "u", "prompt": '["a"]', "chosen": '[{"a": 1}]', "rejected": "[no"}
     found = parse_row(row, NAMES)
     assert (found.prompt, *found.responses) == ('["a"]', '[{"a": 1}]', "[no")
+    for text in (
+        *('{"answer": 3}', "{'answer': 3}", "['a' 'b']", "[{'a': 1}]", "{", "(see above)"),
+        *('{"role": "admin", "name": "Ann"}', '[{"from": "0x1", "to": "0x2", "value": 3}]'),
+        *("[1] Role: 'role': is what", '{"from": "a", "to": "b"}', "array(", "Message"),
+    ):
+        found = parse_row(row | {"prompt": text, "chosen": text}, NAMES)
+        assert (found.prompt, found.responses[0]) == (text, text)
+
+
+def test_texts_that_are_no_messages_take_no_time():
+    """Each of these takes minutes where a pattern looks at it again from every place."""
+    for part in (" ", "(", "[", "Message", "'role' ", "'", "1", "array("):
+        for text in (part * (100_000 // len(part)), "{'" + part * (100_000 // len(part))):
+            with suppress(BadRow):
+                prompt_cell(text, "prompt")
 
 
 def test_parts_of_text_are_joined_and_invitations_dropped():

@@ -1,13 +1,16 @@
 """Rows in memory on their way: nothing of them stands in what is said of them."""
 
 import traceback
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from uuid import UUID
 
+import numpy as np
 import pytest
 
 from murmuration import InputError, RewardModel, train
+from murmuration.preference.data.files.columnar_child import NOT_OF_JSON
 from murmuration.preference.data.in_memory import located_rows
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import load_judgements
@@ -93,6 +96,35 @@ def test_ids_of_data_bases_are_read():
         rows = [GOOD, {**GOOD, "user_id": Decimal(odd)}]
         with pytest.raises(InputError, match=r"^data, row 2: 'user_id'"), located_rows(rows) as at:
             load_judgements(at)
+
+
+@pytest.mark.parametrize(
+    ("odd", "kind"),
+    [
+        (datetime(2024, 1, 1), "datetime"),
+        (np.datetime64(1, "ns"), "datetime64"),
+        (b"u1", "bytes"),
+        ({1, 2}, "set"),
+        (Decimal("7.5"), "Decimal"),
+    ],
+)
+def test_an_odd_cell_is_named_by_its_row_and_type(odd, kind):
+    for place in ({"user_id": odd}, {"chosen": odd}):
+        with (
+            pytest.raises(InputError, match=rf"^data, row 2: .* {kind}$"),
+            located_rows([GOOD, {**GOOD, **place}]) as at,
+        ):
+            load_judgements(at)
+
+
+@pytest.mark.parametrize("words", ["My own words.", "w" * 50, ["w"]])
+def test_nobody_writes_words_as_a_type(words):
+    rows = [{**GOOD, "user_id": {NOT_OF_JSON: words}}]
+    with (
+        pytest.raises(InputError, match=r"found a value of another type$"),
+        located_rows(rows) as at,
+    ):
+        load_judgements(at)
 
 
 def test_a_missing_id_makes_no_two_people_one():

@@ -13,7 +13,7 @@ import pytest
 
 from murmuration.preference.choices import TASKS
 from murmuration.preference.data import loading, sources
-from murmuration.preference.data.columnar import FileBudget
+from murmuration.preference.data.files.columnar import FileBudget
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import (
     load_data,
@@ -80,7 +80,8 @@ SHOWN = {"user_id": "b", "prompt": "p", "responses": ["x", "y, z", "w"]}
 @pytest.mark.parametrize("kind", KINDS)
 def test_judgements_over_several_responses_in_every_kind_of_file(write, kind):
     def listed(row):
-        return {k: json.dumps(v) if kind == "csv" else v for k, v in row.items()}
+        inside = kind == "csv"
+        return {k: json.dumps(v) if inside and k != "user_id" else v for k, v in row.items()}
 
     best = [{**SHOWN, "best": [1]}, {**SHOWN, "best": [0, 2], "user_id": "a"}]
     path = write(f"best.{kind}", KINDS[kind]([listed(row) for row in best]))

@@ -2,7 +2,7 @@
 
 A few kilobytes of such a file can stand for gigabytes, in the decoder itself, which knows no limit.
 So it works in this process, which has one, and only the columns that are wanted are decoded. What
-comes out is JSON, which the parent reads (`preference.data.columnar`).
+comes out is JSON, which the parent reads (`preference.data.files.columnar`).
 Nothing but the standard library and pyarrow is imported: the paths where that lies are named.
 
 A request is JSON that comes with a file's descriptor. The answer is lines of JSON: the names of all
@@ -22,8 +22,12 @@ import socket
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
 from typing import IO, Any
+from uuid import UUID
 
+#: Names the type of a value that stands in no JSON.
+NOT_OF_JSON = "a value of type"
 _BATCH = 256  # rows that are decoded at a time
 _MOST_LOST = 1_000  # rows of a group that cannot be read, of which its user is told
 Cells = Iterator[list[Any] | None]
@@ -66,9 +70,21 @@ def _why(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].strip()[:500]
 
 
-def _other(value: object) -> dict[str, str]:
-    """Return what stands for a value that JSON has not: no field takes it."""
-    return {type(value).__name__: repr(value)[:40]}
+def _is_whole(value: Decimal) -> bool:
+    return value.is_finite() and value.adjusted() < 20 and value == value.to_integral_value()
+
+
+def json_value(value: object) -> object:
+    """Return what stands in JSON for a value that it has not.
+
+    A UUID is its text and a whole Decimal its number. Of anything else its type is told, in what no
+    field takes: a row that needs it is refused, as a row with another wrong value is.
+    """
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, Decimal) and _is_whole(value):
+        return int(value)
+    return {NOT_OF_JSON: type(value).__name__}
 
 
 def _parquet(file: IO[bytes], request: dict[str, Any]) -> tuple[list[str], Lines]:
@@ -101,7 +117,7 @@ def _parquet(file: IO[bytes], request: dict[str, Any]) -> tuple[list[str], Lines
                 if only is None or any(row != only for row in cells_of(group, users)):
                     raise
                 user = dict(zip(users, only, strict=True))
-                rest = json.dumps({"user": user}, ensure_ascii=False, default=_other)
+                rest = json.dumps({"user": user}, ensure_ascii=False, default=json_value)
                 yield from (rest for _ in range(max(1, min(count - given, _MOST_LOST))))
 
     return names, lines()
@@ -145,7 +161,7 @@ def _within(cells: Cells, request: dict[str, Any]) -> Lines:
     """
     total = 0
     for row in cells:
-        line = None if row is None else json.dumps(row, ensure_ascii=False, default=_other)
+        line = None if row is None else json.dumps(row, ensure_ascii=False, default=json_value)
         if line is not None and len(line) > request["line"]:
             line = None
         total += len(line or "") + request["row"]

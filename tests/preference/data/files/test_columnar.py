@@ -6,14 +6,16 @@ import io
 import json
 import subprocess
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from murmuration.preference.data import columnar, columnar_child, loading
-from murmuration.preference.data.columnar import ColumnarReader, FileBudget, NotReadable
+from murmuration.preference.data import loading
+from murmuration.preference.data.files import columnar, columnar_child
+from murmuration.preference.data.files.columnar import ColumnarReader, FileBudget, NotReadable
 from murmuration.preference.data.loading import columns_of, load_data, load_judgements
 from murmuration.preference.data.rows import InputError
 
@@ -47,6 +49,24 @@ def arrow(rows, kind=pa.ipc.new_file, **options):
     with kind(out, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         writer.write_table(table)
     return out.getvalue()
+
+
+def test_ids_are_read_as_those_in_memory(tmp_path):
+    """Data bases give whole numbers as decimals; a date is nobody."""
+    for ids, names in (
+        (pa.array([Decimal(7), Decimal(8), Decimal(7)], pa.decimal128(38, 0)), ("7", "8")),
+        (pa.array([Decimal("7.00"), Decimal("8.5"), None], pa.decimal128(10, 2)), ("7",)),
+        (pa.array([2**63, 7, 7], pa.uint64()), (str(2**63), "7")),
+        (pa.array([7.0, None, 2.0**53]), ("7",)),
+        (pa.array([True, False, True]), ()),
+        (pa.array([1, 2, 3], pa.date32()), ()),
+        (pa.array([1, 2, 3], pa.timestamp("ns")), ()),
+        (pa.array([b"u1", b"u2", b"u3"]), ()),
+    ):
+        table = pa.Table.from_pylist(ROWS).set_column(0, "user_id", ids)
+        pq.write_table(table, tmp_path / "rows.parquet")
+        read = load_judgements(str(tmp_path / "rows.parquet"), on_bad_rows="isolate")
+        assert read.user_ids == names, ids.type
 
 
 FORMS = {

@@ -1,8 +1,8 @@
 """Rows of Parquet and Arrow files, from a process that may take only so much.
 
 Nothing that such a file says of what it becomes can be believed, so it is decoded in a child with
-limits of memory, time, bytes and rows (`preference.data.columnar_child`). Columns that no field
-could be read from are not decoded at all. One child reads all files of a folder.
+limits of memory, time, bytes and rows (`preference.data.files.columnar_child`). Columns that no
+field could be read from are not decoded at all. One child reads all files of a folder.
 """
 
 import json

@@ -1,0 +1,1 @@
+"""Kinds of files whose rows are not one a line."""
