@@ -203,11 +203,12 @@ def with_nested(row: Mapping[str, object], names: Mapping[str, str]) -> Mapping[
     """Return a row with the cells that are named by where they stand inside of others: `user.id`,
     `candidates.0.content`. What is not there holds nothing."""
     nested = {column for column in names.values() if "." in column and column not in row}
-    return {**row, **{column: _inner(row, column) for column in nested}}
+    return {**row, **{column: inner_cell(row, column) for column in nested}}
 
 
-def _inner(cell: object, name: str) -> object:
-    """Return what stands there; None where nothing does."""
+def inner_cell(cell: object, name: str) -> object:
+    """Return what stands inside of a cell, under names with dots between them, or at places in
+    lists (-1 is the last); None where nothing does."""
     for part in name.split("."):
         if isinstance(cell, str):  # as CSV holds what is nested
             try:
@@ -218,6 +219,8 @@ def _inner(cell: object, name: str) -> object:
             cell = cell.get(part)
         elif isinstance(cell, Sequence) and not isinstance(cell, str) and part.isdecimal():
             cell = cell[int(part)] if int(part) < len(cell) else None
+        elif isinstance(cell, Sequence) and not isinstance(cell, str) and part == "-1":
+            cell = cell[-1] if cell else None
         else:
             return None
     return cell

@@ -3,7 +3,8 @@
 A vote is 1 (agree), -1 (disagree) or 0 (pass) on a statement, which both files number. Statements
 are public: rows that name no voter have them, and a row that names one is that voter's alone.
 Somebody's last vote on a statement is the one that counts. All are about one prompt, so statements
-that a person agreed with are paired with those that they disagreed with. The data base of Polis has
+that a person agreed with are paired with those that they disagreed with. A statement that a
+moderator rejected is left out, with the votes on it. The data base of Polis has
 the signs the other way round, and nothing in a vote tells.
 """
 
@@ -19,6 +20,7 @@ from murmuration.preference.data.formats.format import (
     PublicTexts,
     prefers_first,
 )
+from murmuration.preference.data.formats.marks import Mark
 
 PROMPT = "Do you agree?"
 _LABELS = {1.0: "agree", -1.0: "disagree", 0.0: "pass"}
@@ -89,5 +91,6 @@ POLIS = Format(
     reads=PublicTexts(("comment-id", "comment-body"), statement, votes),
     example=example,
     also=("timestamp", "agrees", "disagrees"),
+    marks=(Mark("moderated", (-1,), "a moderator rejected it"),),
     warning=signs,
 )
