@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 _STRATEGY, _PURE = "ranking", "laplace-ranking"
 _BEST = "best-item"
 #: What a source of votes between models is read as, where nothing else is said.
-_MODELS = ("model_a", "model_b")
-_MODEL_COLUMNS = {"response_a": "model_a", "response_b": "model_b", "winner": "winner"}
+_MODELS = (("model_a", "model_b"), ("model_a_name", "model_b_name"))
 
 
 @dataclass(frozen=True)
@@ -473,10 +472,8 @@ def _read_as(data: Source, by: str | None, given: dict[str, Any]) -> None:
     fields = {*named} - {"user_id", "prompt"}
     located = isinstance(data, str | os.PathLike)
     if located and not given.get("format") and not fields:
-        there = _columns_of_all(os.fspath(data))
-        if {*_MODELS} <= {*there} and by and "winner" in there:
-            named |= _MODEL_COLUMNS
-        elif {*_MODELS} <= {*there} or {"model_a_name", "model_b_name"} <= {*there}:
+        there = {*_columns_of_all(os.fspath(data))}
+        if any(there.issuperset(both) for both in _MODELS):
             given["format"] = "arena-models"
     if by:
         named["prompt"] = by

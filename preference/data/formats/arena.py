@@ -197,5 +197,6 @@ ARENA_MODELS = Format(
     also=("both_equal",),
     marks=_MARKS,
     unmistakable=False,
+    categories=True,
     styles=tuple(column for both in _ANSWERS for column in both),
 )

@@ -103,6 +103,8 @@ class Format:
         unmistakable: whether the columns alone tell that it is this one.
         nobody: why no column says who judged, where that is so.
         scale: of labels that are numbers, where none is declared.
+        categories: whether `--columns prompt=NAME` may name a column that says of each row in which
+            category it is, in the place of a prompt.
         styles: columns of which covariates are made, and which are read only where any are
             declared; the rows that it yields then hold these by `chosen` and `rejected`.
         warning: returns what the owner of rows should know of them all together, or nothing. Only a
@@ -118,6 +120,7 @@ class Format:
     unmistakable: bool = True
     nobody: str = ""
     scale: str = ""
+    categories: bool = False
     styles: tuple[str, ...] = ()
     warning: Callable[[Iterable[Cells]], str] | None = None
 

@@ -51,6 +51,8 @@ class Formatted:
         source: names the whole.
         user_column: in which it stands who judged, where that is stated; empty: where it usually
             does.
+        category_column: in which the category of a row stands, of which its prompt is made; empty:
+            the format's own prompt stays.
         alone: whether each row counts as a user of its own.
         same_id: returns an id in the spelling of all that are declared to be one user's.
 
@@ -61,6 +63,7 @@ class Formatted:
     form: Format
     source: str
     user_column: str = ""
+    category_column: str = ""
     alone: bool = False
     same_id: Callable[[str], str] = str
 
@@ -75,9 +78,8 @@ class Formatted:
     @property
     def wanted(self) -> frozenset[str]:
         """Return the columns that are read."""
-        return self.form.columns.union(
-            USER_COLUMNS, ("user_id", self.user_column, top_of(self.user_column))
-        )
+        named = ("user_id", self.user_column, top_of(self.user_column), self.category_column)
+        return self.form.columns.union(USER_COLUMNS, named)
 
     def rows(self, placed: Iterable[Placed]) -> Iterator[Placed]:
         """Yield the rows that are made of these; what is no row stays as it is.
@@ -150,7 +152,7 @@ class Formatted:
                 if key and lasting and len(remembered) < _MOST_REMEMBERED:
                     remembered[key] = made
             for each in made:
-                yield place, number, self._with_user(row, each)
+                yield place, number, self._with_user(row, self._with_category(row, each))
 
     def _records(self, reads: SharedRecords, placed: Iterable[Placed]) -> Iterator[Placed]:
         for place, number, row in placed:
@@ -305,6 +307,14 @@ class Formatted:
             return error
         kind = type(error).__name__
         return BadRow(f"a cell that --format {self.form.name} cannot read ({kind})")
+
+    def _with_category(self, original: Cells, row: Row) -> Row:
+        """Return a row with the category that is named in the one that it was made of."""
+        if not self.category_column or isinstance(row, BadRow):
+            return row
+        if self.category_column not in original:
+            return self._lacking([self.category_column])
+        return {**row, "prompt": original[self.category_column]}
 
     def _with_user(self, original: Cells, row: Row) -> Row:
         """Return a row with who judged, read from the row that it was made of; also a bad one."""
