@@ -4,7 +4,6 @@ Every run keeps its own folder, so a comparison that was interrupted continues w
 A strategy without a guarantee under the adjacency is listed as refused, never quietly replaced.
 """
 
-import json
 import math
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +23,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.ledger import read_spent
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.strict_json import strict_json
 from murmuration.reporting.live.tables import as_text
 from murmuration.sims.runtimes.sweep import Failed, OnRun, Outcome, one_by_one
 from murmuration.strategies import registry
@@ -302,5 +302,5 @@ def write(cells: Sequence[Cell], composed: float, base: RunConfig, out: Path) ->
         "compare on public or synthetic data, and run the winner without a seed.",
     ]
     (out / "report.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (out / "rows.json").write_text(json.dumps({"rows": rows}, indent=2) + "\n", encoding="utf-8")
+    (out / "rows.json").write_text(strict_json({"rows": rows}, indent=2) + "\n", encoding="utf-8")
     plot(cells).savefig(out / "comparison.png", dpi=160)

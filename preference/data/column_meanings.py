@@ -314,6 +314,11 @@ def missing_columns(row: Mapping[str, object], missing: Mapping[str, str]) -> Ba
             "--one-user-per-row counts each row as a user of its own, and then protects single "
             "rows only, not people who have several"
         )
+    if {"model_a", "model_b"} <= {*row}:
+        return BadRow(
+            f"votes between models; the columns are: {there}. --format arena-models compares the "
+            "models, and --format arena what they said"
+        )
     wanted = ", ".join(map(repr, missing.values()))
     example = ",".join(f"{each}=NAME" for each in missing)
     sided = ""

@@ -1,7 +1,6 @@
 """Rows of a source in files of ours: in two, each user's in one of them, or converted in one."""
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from murmuration.preference.data.formats.registry import recognised_format
 from murmuration.preference.data.loading import columns_of, parse_columns, placed_rows
 from murmuration.preference.data.rows import counted, readable_user
 from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.privacy.strict_json import strict_json
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def convert(
 
 
 def _line(row: Mapping[str, object], mark: Mapping[str, str]) -> str:
-    return json.dumps({**row, **mark}, default=str) + "\n"
+    return strict_json({**row, **mark}, default=str) + "\n"
 
 
 def _write(path: Path, lines: list[str]) -> None:

@@ -98,14 +98,11 @@ def strengths(
     if not np.isfinite(pairs_KK).all() or pairs_KK.min() < 0 or pairs_KK.diagonal().any():
         raise ValueError("the table of pairs must be finite, not negative, with an empty diagonal")
     exposure_K = pairs_KK.sum(axis=1)
-    votes = pairs_KK.sum() / 2
-    if ties is not None:  # of the votes, those that net scores leave
-        decided = np.minimum(np.abs(net_K), exposure_K).sum() / 2
-        ties = min(ties, _MOST_TIES * (votes - decided))
-    ties = ties if ties is not None and ties > 0 else None
     net_K = net_K - net_K.mean()  # what is common to all moves no difference between them
     for _ in range(_MOST_RETREATS):
-        fitted = _newton(net_K, pairs_KK, ties, ridge)
+        undecided = (exposure_K - np.minimum(np.abs(net_K), exposure_K)).sum() / 2
+        tied = None if ties is None else min(ties, _MOST_TIES * undecided)
+        fitted = _newton(net_K, pairs_KK, tied if tied is not None and tied > 0 else None, ridge)
         fitted_K = (pairs_KK * fitted.margin_KK).sum(axis=1)
         share = _possible_share(net_K, fitted_K, fitted.theta_K, pairs_KK)
         if share == 1.0:

@@ -51,7 +51,32 @@ def statement(row: Cells) -> tuple[str, object]:
     return _number(row["comment-id"]), row["comment-body"]
 
 
-def signs(rows: Iterable[Cells]) -> str:
+def warning(rows: Iterable[Cells]) -> str:
+    """Return what is odd of votes and statements together, if anything is."""
+    rows = [*rows]
+    return " ".join(each for each in (_signs(rows), _without_votes(rows)) if each)
+
+
+def _without_votes(rows: Sequence[Cells]) -> str:
+    """Return how many statements have no vote, or were not looked at by a moderator, if any."""
+    voted = {_number(row.get("comment-id")) for row in rows if not is_empty(row.get("vote"))}
+    statements = [
+        row
+        for row in rows
+        if not is_empty(row.get("comment-body")) and number_cell(row.get("moderated")) != -1.0
+    ]
+    unseen = sum(_number(row.get("comment-id")) not in voted for row in statements)
+    unread = sum(number_cell(row.get("moderated")) == 0.0 for row in statements)
+    if not unseen:
+        return ""
+    return (
+        f"statements without any vote: {unseen:,} of {len(statements):,} (no moderator has looked "
+        f"at {unread:,}): a board has all of them, as which ones it has must not tell of votes; "
+        "--items names those that it should have"
+    )
+
+
+def _signs(rows: Iterable[Cells]) -> str:
     """Return that most votes contradict `agrees` and `disagrees` of the statements, if they do."""
     balance: dict[str, float] = {}
     cast: defaultdict[str, float] = defaultdict(float)
@@ -92,5 +117,5 @@ POLIS = Format(
     example=example,
     also=("timestamp", "agrees", "disagrees"),
     marks=(Mark("moderated", (-1,), "a moderator rejected it"),),
-    warning=signs,
+    warning=warning,
 )
