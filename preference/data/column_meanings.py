@@ -57,6 +57,7 @@ USER_COLUMNS = (
     "visitor_id",
     "voter_id",
     "voter-id",
+    "voter_email",
     "raterParticipantId",
 )
 #: What may be a prompt under another name: where one is there, none is made of shared words.
@@ -314,7 +315,7 @@ def missing_columns(row: Mapping[str, object], missing: Mapping[str, str]) -> Ba
             "--one-user-per-row counts each row as a user of its own, and then protects single "
             "rows only, not people who have several"
         )
-    if {"model_a", "model_b"} <= {*row}:
+    if "chosen" in missing and {"model_a", "model_b"} <= {*row}:
         return BadRow(
             f"votes between models; the columns are: {there}. --format arena-models compares the "
             "models, and --format arena what they said"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from murmuration.preference.ranking.bradley_terry import (
     ELO_MEAN,
@@ -173,7 +173,7 @@ class Board:
 
 def _z(outside: float) -> float:
     """Return how many standard deviations are exceeded, on both sides, with this probability."""
-    return float(stats.norm.isf(outside / 2))
+    return -float(special.ndtri(outside / 2))
 
 
 _Z = _z(1.0 - CONFIDENCE)

@@ -50,58 +50,86 @@ ENTRIES = {
     "accuracy-by-users": Entry(
         "accuracy by number of users and ε, beside no privacy and the length baseline",
         accuracy_by_users.reproduced,
+        quick_minutes=0.2,
     ),
     "aup-tables": Entry(
-        "Tables 1 and 2 of AUP-RLHF: in which unit they are, and what one accountant makes of them",
+        "in which unit they are, and what one accountant makes of them",
         of_rows(aup_tables.aup_tables, lambda rows: aup_tables.REMARKS, aup_tables.plot),
+        paper="A: Tables 1, 2",
+        quick_minutes=0.1,
     ),
     "aup-kwise": Entry(
-        "Theorem 5 of A: how the error of a reward from rankings goes with K",
+        "how the error of a reward from rankings goes with K",
         of_rows(aup_kwise.aup_kwise, aup_kwise.remarks, aup_kwise.plot),
+        paper="A: Theorem 5",
+        quick_minutes=0.6,
+        minutes=5,
     ),
     "btl-compare": Entry(
         "error of the strategies on synthetic judgements at equal ε, beside a tuned grid",
         btl_compare.reproduced,
+        paper="A: Algorithm 4",
+        quick_minutes=1.1,
     ),
     "group-cohort": Entry(
         "which group size and cohort for a compute budget: Estimate-and-Double and its rivals",
         of_rows(group_cohort.group_cohort, group_cohort.remarks, group_cohort.plot),
+        paper="U: Algorithm 3; Figures 11, 12, 13",
+        quick_minutes=0.4,
+        minutes=15,
     ),
     "pessimism": Entry(
         "greedy and pessimistic policies on a linear bandit, from labels protected in three ways",
         of_rows(pessimism.pessimism, pessimism.remarks, pessimism.plot),
+        quick_minutes=0.2,
     ),
     "hostile-users": Entry(
         "what a share of hostile users does to a model, beside what clipping and medians leave",
         hostile_users.reproduced,
+        quick_minutes=0.2,
     ),
     "uls-conjecture": Entry(
         "does sampling examples need at most K times the noise of sampling users?",
         of_rows(conjecture.uls_conjecture, conjecture.remarks),
+        paper="U: Conjecture 1; Lemma 1",
+        quick_minutes=0.1,
     ),
     "uls-accounting": Entry(
-        "Figure 1 of U: what sampling examples costs a user, tightly and as a black box",
+        "what sampling examples costs a user, tightly and as a black box",
         of_rows(accounting.accounting, accounting.remarks, accounting.plot),
+        paper="U: Theorem 1; Figure 1",
     ),
     "uls-variance": Entry(
-        "Figures 2 and 6 of U: variance of noise of ELS and ULS at equal compute",
+        "variance of noise of ELS and ULS at equal compute",
         of_rows(variance.variance, variance.remarks, variance.plot),
+        paper="U: Figures 2, 6",
     ),
     "uls-mean": Entry(
-        "Figure 7 of U: a mean estimated by sampled examples or users, best of one sweep for each",
+        "a mean estimated by sampled examples or users, best of one sweep for each",
         of_rows(mean_estimation.mean_estimation, mean_estimation.remarks, mean_estimation.plot),
+        paper="U: Figure 7",
+        quick_minutes=0.2,
+        minutes=6,
     ),
     "uls-lm": Entry(
-        "Figures 3 to 5, 14 and 15 of U: a language model by ELS and ULS at equal compute",
+        "a language model by ELS and ULS at equal compute",
         of_rows(language_model.language_model, language_model.remarks, language_model.plot),
+        paper="U: Figures 3, 4, 5, 14, 15",
+        quick_minutes=0.4,
     ),
     "uls-median": Entry(
-        "Figures 9 and 10 of U: the loss of ELS against group size, and whether the median suits",
+        "the loss of ELS against group size, and whether the median suits",
         of_rows(median_rule.median_rule, median_rule.remarks, median_rule.plot),
+        paper="U: Figures 9, 10",
+        quick_minutes=0.6,
+        minutes=46,
     ),
     "uls-personal": Entry(
-        "Figure 16 of U: models of ELS and ULS, tuned on half of each user's judgements",
+        "models of ELS and ULS, tuned on half of each user's judgements",
         of_rows(personal.personal, personal.remarks, personal.plot),
+        paper="U: Figure 16",
+        quick_minutes=0.3,
+        minutes=4,
     ),
     "uls-sampling": Entry(
         "coins, allocation, a cap, correlated noise: noise for the same promise, and accuracy",
@@ -115,18 +143,23 @@ ENTRIES = {
     "label-dp-fig1": Entry(
         "error against n behind randomized response, in the middle, and without privacy",
         of_rows(figure_1.label_dp_fig1, figure_1.remarks, figure_1.plot),
+        paper="L: Algorithm 1; Theorem 4.1; Figure 1",
+        minutes=8,
     ),
     "label-dp-bounds": Entry(
         "exponents of n, d and ε in the error, beside those of L's Theorems 3.1 to 5.3",
         of_rows(rates.label_dp_bounds, rates.remarks, rates.plot),
+        paper="L: Theorems 3.1, 3.2, 4.2, 4.5, 5.1, 5.3, D.3; Corollaries 4.3, 5.4",
     ),
     "label-dp-choices": Entry(
         "choices among K responses behind randomized response: error against n, K and ε",
         of_rows(choices.label_dp_choices, choices.remarks, choices.plot),
+        paper="L: Theorem C.2",
     ),
     "rr-vs-m": Entry(
         "many judgements of each user: randomized response against ULS and AUP, at equal ε",
         of_rows(rr_vs_m.rr_vs_m, rr_vs_m.remarks, rr_vs_m.plot),
+        paper="A: Theorem 1",
     ),
     "ctl-ltc-linear": Entry(
         "labels corrupted before or after they are randomized: square loss against log losses",
@@ -139,6 +172,7 @@ ENTRIES = {
             square_chipo_rates.remarks,
             square_chipo_rates.plot,
         ),
+        paper="S: Algorithm 1; Theorems 3.5, C.1",
     ),
     "chipo-toy": Entry(
         "DPO and χPO where some responses are hardly ever judged, on a problem with a known best",
@@ -147,22 +181,28 @@ ENTRIES = {
     "chipo-cdp": Entry(
         "the exponential mechanism over policies: what it misses against n and ε, at two levels",
         of_rows(chipo_cdp.chipo_cdp, chipo_cdp.remarks, chipo_cdp.plot),
+        paper="S: Algorithm 2; Theorem 3.7",
     ),
     "chipo-selfplay": Entry(
         "self-play on preferences that go in circles, from protected judgements: the duality gap",
         of_rows(chipo_selfplay.chipo_selfplay, chipo_selfplay.remarks, chipo_selfplay.plot),
+        paper="S: Algorithm 3; Theorems 4.4, D.3",
     ),
     "chipo-selfplay-lm": Entry(
         "the same by a small model that writes, beside iterative DPO and losses for rewards",
         of_rows(selfplay_written.selfplay_written, selfplay_written.remarks, selfplay_written.plot),
+        minutes=54,
     ),
     "finance-ctl-ltc": Entry(
         "a policy that writes, from labels corrupted before or after they are randomized",
         of_rows(finance_ctl_ltc.finance_ctl_ltc, finance_ctl_ltc.remarks, finance_ctl_ltc.plot),
+        paper="S: Table 1",
+        minutes=25,
     ),
     "label-private-policies": Entry(
         "policies from randomized labels, by four losses: how often their answers win, against ε",
         of_rows(label_private.label_private, label_private.remarks, label_private.plot),
+        minutes=25,
     ),
     "ranking": Entry(
         "boards from votes on items of known strengths: users, votes or answers protected, or none",
@@ -171,22 +211,27 @@ ENTRIES = {
     "aup-accuracy": Entry(
         "AUP-RLHF's two settings: how often private rewards are right about others, at equal ε",
         of_rows(accuracies.accuracies, accuracies.remarks),
+        paper="A: Algorithm 1",
     ),
     "aup-time": Entry(
-        "Table 6 of AUP-RLHF: how long a step of each strategy takes, as ratios",
+        "how long a step of each strategy takes, as ratios",
         step_times.step_times,
+        paper="A: Table 6",
     ),
     "aup-m": Entry(
-        "Table 7 of AUP-RLHF: more judgements of each user, and reward over KL divergence",
+        "more judgements of each user, and reward over KL divergence",
         judgements_each.judgements_each,
+        paper="A: Table 7",
     ),
     "aup-imdb": Entry(
-        "Figures 1, 3 and 4 of AUP-RLHF: reward against KL divergence, at equal ε",
+        "reward against KL divergence, at equal ε",
         frontier.frontier,
+        paper="A: Table 5; Figures 1, 3, 4",
     ),
     "aup-tldr": Entry(
-        "Figures 2, 5 and 6 of AUP-RLHF: how often answers win by private rewards, at equal ε",
+        "how often answers win by private rewards, at equal ε",
         wins.wins,
+        paper="A: Figures 2, 5, 6",
     ),
     "head-states": Entry(
         "which layer of a frozen language model a reward should read, and how: people's judgements",
@@ -226,5 +271,6 @@ ENTRIES = {
     "synthetic-preferences": Entry(
         "pairs that a private reward labelled, beside true judgements: labels, heads, policies",
         of_rows(synthetic_pairs.synthetic_pairs, synthetic_pairs.remarks),
+        minutes=9,
     ),
 }
