@@ -308,7 +308,7 @@ def _named_models(data: Source | None) -> list[str]:
     """
     if not isinstance(data, str | os.PathLike):
         raise InputError("--items-public reads the models of a file of votes: name it with --data")
-    columns = (*_MODELS, "model_a_name", "model_b_name")
+    columns = [column for both in _MODELS for column in both]
     names = {clean_name(each) for column in columns for each in texts_in(os.fspath(data), column)}
     if not names:
         raise InputError(f"{data}: no columns model_a and model_b, of which --items-public speaks")
