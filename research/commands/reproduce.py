@@ -27,7 +27,11 @@ def reproduce(
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List what there is.")] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Few repetitions: direction only, no verdict.")
+        bool,
+        typer.Option(
+            "--quick",
+            help="Few repetitions: only to see that it works. Direction only: no verdict.",
+        ),
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Where to write. Folder for the rows and the plot.")

@@ -135,31 +135,37 @@ ENTRIES = {
         "coins, allocation, a cap, correlated noise: noise for the same promise, and accuracy",
         samplings.samplings,
         samplings.of_people,
+        quick_minutes=0.9,
     ),
     "membership": Entry(
         "which users were trained on: two attacks on reward models, beside what ε allows",
         membership.reproduced,
+        quick_minutes=0.1,
     ),
     "label-dp-fig1": Entry(
         "error against n behind randomized response, in the middle, and without privacy",
         of_rows(figure_1.label_dp_fig1, figure_1.remarks, figure_1.plot),
         paper="L: Algorithm 1; Theorem 4.1; Figure 1",
+        quick_minutes=0.2,
         minutes=8,
     ),
     "label-dp-bounds": Entry(
         "exponents of n, d and ε in the error, beside those of L's Theorems 3.1 to 5.3",
         of_rows(rates.label_dp_bounds, rates.remarks, rates.plot),
         paper="L: Theorems 3.1, 3.2, 4.2, 4.5, 5.1, 5.3, D.3; Corollaries 4.3, 5.4",
+        quick_minutes=0.2,
     ),
     "label-dp-choices": Entry(
         "choices among K responses behind randomized response: error against n, K and ε",
         of_rows(choices.label_dp_choices, choices.remarks, choices.plot),
         paper="L: Theorem C.2",
+        quick_minutes=0.2,
     ),
     "rr-vs-m": Entry(
         "many judgements of each user: randomized response against ULS and AUP, at equal ε",
         of_rows(rr_vs_m.rr_vs_m, rr_vs_m.remarks, rr_vs_m.plot),
         paper="A: Theorem 1",
+        quick_minutes=0.2,
     ),
     "ctl-ltc-linear": Entry(
         "labels corrupted before or after they are randomized: square loss against log losses",
@@ -173,35 +179,42 @@ ENTRIES = {
             square_chipo_rates.plot,
         ),
         paper="S: Algorithm 1; Theorems 3.5, C.1",
+        quick_minutes=0.2,
     ),
     "chipo-toy": Entry(
         "DPO and χPO where some responses are hardly ever judged, on a problem with a known best",
         of_rows(chipo_toy.chipo_toy, chipo_toy.remarks, chipo_toy.plot),
+        quick_minutes=0.1,
     ),
     "chipo-cdp": Entry(
         "the exponential mechanism over policies: what it misses against n and ε, at two levels",
         of_rows(chipo_cdp.chipo_cdp, chipo_cdp.remarks, chipo_cdp.plot),
         paper="S: Algorithm 2; Theorem 3.7",
+        quick_minutes=0.1,
     ),
     "chipo-selfplay": Entry(
         "self-play on preferences that go in circles, from protected judgements: the duality gap",
         of_rows(chipo_selfplay.chipo_selfplay, chipo_selfplay.remarks, chipo_selfplay.plot),
         paper="S: Algorithm 3; Theorems 4.4, D.3",
+        quick_minutes=0.3,
     ),
     "chipo-selfplay-lm": Entry(
         "the same by a small model that writes, beside iterative DPO and losses for rewards",
         of_rows(selfplay_written.selfplay_written, selfplay_written.remarks, selfplay_written.plot),
+        quick_minutes=1.0,
         minutes=54,
     ),
     "finance-ctl-ltc": Entry(
         "a policy that writes, from labels corrupted before or after they are randomized",
         of_rows(finance_ctl_ltc.finance_ctl_ltc, finance_ctl_ltc.remarks, finance_ctl_ltc.plot),
         paper="S: Table 1",
+        quick_minutes=1.0,
         minutes=25,
     ),
     "label-private-policies": Entry(
         "policies from randomized labels, by four losses: how often their answers win, against ε",
         of_rows(label_private.label_private, label_private.remarks, label_private.plot),
+        quick_minutes=1.3,
         minutes=25,
     ),
     "ranking": Entry(
@@ -212,6 +225,7 @@ ENTRIES = {
         "AUP-RLHF's two settings: how often private rewards are right about others, at equal ε",
         of_rows(accuracies.accuracies, accuracies.remarks),
         paper="A: Algorithm 1",
+        quick_minutes=0.4,
     ),
     "aup-time": Entry(
         "how long a step of each strategy takes, as ratios",
@@ -222,46 +236,55 @@ ENTRIES = {
         "more judgements of each user, and reward over KL divergence",
         judgements_each.judgements_each,
         paper="A: Table 7",
+        quick_minutes=0.8,
     ),
     "aup-imdb": Entry(
         "reward against KL divergence, at equal ε",
         frontier.frontier,
         paper="A: Table 5; Figures 1, 3, 4",
+        quick_minutes=0.9,
     ),
     "aup-tldr": Entry(
         "how often answers win by private rewards, at equal ε",
         wins.wins,
         paper="A: Figures 2, 5, 6",
+        quick_minutes=0.9,
     ),
     "head-states": Entry(
         "which layer of a frozen language model a reward should read, and how: people's judgements",
         head_states.head_states,
         head_states.of_people,
+        quick_minutes=0.3,
     ),
     "arguments": Entry(
         "rewards of real people's judgements, and what SmolLM2's arguments gain by them",
         arguments.arguments,
         arguments.of_people,
+        quick_minutes=1.7,
     ),
     "argument-policies": Entry(
         "SmolLM2 that learns from people's judgements to argue: DPO, Square-χPO and align",
         argument_policies.argument_policies,
         argument_policies.of_people,
+        quick_minutes=0.7,
     ),
     "lora-rewards": Entry(
         "rewards of real people's judgements by LoRA in SmolLM2's last layers",
         lora_rewards.lora_rewards,
         lora_rewards.of_people,
+        quick_minutes=0.3,
     ),
     "lora-layers": Entry(
         "in how many of a language model's last layers LoRA should learn: people's judgements",
         lora_layers.lora_layers,
         lora_layers.of_people,
+        quick_minutes=0.2,
     ),
     "rivals": Entry(
         "strategies ranked on real people's judgements: one tuning budget each, and intervals",
         real_people.quick_or_not,
         real_people.of_people,
+        quick_minutes=0.2,
     ),
     "tastes": Entry(
         "how well known tastes are found; with --data, one reward, local steps, groups and tastes",
@@ -271,6 +294,7 @@ ENTRIES = {
     "synthetic-preferences": Entry(
         "pairs that a private reward labelled, beside true judgements: labels, heads, policies",
         of_rows(synthetic_pairs.synthetic_pairs, synthetic_pairs.remarks),
+        quick_minutes=0.7,
         minutes=9,
     ),
 }
