@@ -171,7 +171,8 @@ def rank(
             names its own (JSON), by ``format="arena-models"``. Without data and items the embedded
             arena.
         items: What is voted on, a public list: names, a file with one a line, or a ``.json`` file.
-            Of a Polis conversation (``format="polis"``) its statements, where nothing else is said.
+            Of a Polis conversation (``format="polis"``) its statements but those that moderators
+            rejected, where nothing else is said.
         items_public: Declare that everything that votes name in the columns model_a and model_b of
             a file is public, whoever voted on it: these are the items then. Without ``items``.
         by: The column that says the category of a vote, with ``categories``: a board for each.
