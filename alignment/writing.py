@@ -13,6 +13,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from murmuration.preference.data.rows import InputError
+from murmuration.privacy.strict_json import strict_json
 
 
 @contextmanager
@@ -27,7 +28,7 @@ def writing(place: Path | str) -> Iterator[None]:
 
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     """Return rows as JSON, a line each."""
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+    return "".join(strict_json(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
 def read_lines(file: Path) -> list[dict[str, Any]]:

@@ -5,14 +5,13 @@ and what a command adds stands behind it.
 """
 
 import inspect
-import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import click
 import typer
 
+from murmuration.privacy.strict_json import strict_json
 from murmuration.reporting.live.tracker_names import CHOICES
 from murmuration.strategies.settings.declaration import OUTPUT, about, declared
 from murmuration.strategies.settings.run import Settings
@@ -105,16 +104,5 @@ def add_parameters(
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one line of JSON, which has no word for what is not finite."""
-    print(json.dumps(_finite(value), allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    """Return a value with strings in the place of numbers that JSON cannot hold."""
-    if isinstance(value, Mapping):
-        return {name: _finite(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "not a number" if math.isnan(value) else "infinite" if value > 0 else "-infinite"
-    return value
+    """Print a value as one line of JSON."""
+    print(strict_json(value))

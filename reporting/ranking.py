@@ -70,7 +70,9 @@ def table(boards: Sequence[Board]) -> str:
     """Return boards as CSV: a line for each item, from the strongest."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(["board", "item", "rank_best", "rank_worst", "elo", "elo_low", "elo_high"])
+    writer.writerow(
+        ["board", "item", "rank_best", "rank_worst", "elo", "elo_low", "elo_high", "voted_on"]
+    )
     for board in boards:
         for row in in_numbers(board)["items"]:
             names = [_no_formula(board.name), _no_formula(row["item"])]
@@ -116,9 +118,11 @@ def in_numbers(board: Board) -> dict[str, Any]:
                 "elo": round(float(elo_K[k]), 2),
                 "elo_low": round(float(elo_K[k] - error_K[k]), 2),
                 "elo_high": round(float(elo_K[k] + error_K[k]), 2),
+                "voted_on": bool(board.voted_K[k]),
             }
             for k in order
         ],
+        "impossible": list(board.impossible),
         "wins": wins,
     }
 
@@ -217,6 +221,7 @@ class Line:
     low: float
     place: float
     high: float
+    voted: bool
 
 
 @dataclass(frozen=True)
@@ -270,6 +275,7 @@ def _shown(board: Board, noise: Noise) -> Shown:
                 low=place(float(elo_K[k] - error_K[k])),
                 place=place(float(elo_K[k])),
                 high=place(float(elo_K[k] + error_K[k])),
+                voted=bool(board.voted_K[k]),
             )
             for k in order
         ],

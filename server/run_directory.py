@@ -41,6 +41,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Disclosure, Public, Released, disclosed
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.strict_json import strict_json
 from murmuration.reporting.run_files import (
     HEAD,
     PRIVATE_LOG,
@@ -406,7 +407,7 @@ class RunDirectory(RunFolder):
     def log_private(self, line: Mapping[str, object]) -> None:
         """Append to the log that is not for release."""
         with (self.path / PRIVATE_LOG).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(strict_json(line) + "\n")
 
     def note_head(self, round_: int) -> None:
         """Note in the private log how long the ledger is after a round (0: before the first)."""

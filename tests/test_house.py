@@ -82,6 +82,7 @@ ARROWS = {
         "privacy.extensions",  # what other packages bring, of which events are one kind
         "privacy.mechanisms.numba_jit",
         "privacy.mechanisms.parallel",
+        "privacy.strict_json",  # what is written for every reader
     ),
     "strategies": ("preference", "privacy"),
     "reporting": ("strategies", "preference", "privacy"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from murmuration.api.quiet import quiet_libraries
 from murmuration.preference.data.rows import InputError
+from murmuration.privacy.strict_json import strict_json
 
 if TYPE_CHECKING:
     from murmuration.alignment.comparisons.comparison import Comparison, Side
@@ -182,6 +182,6 @@ def _write(out: Path, comparison: Comparison) -> None:
 
     try:
         replace_file(out / PAGE, page(comparison).encode())
-        replace_file(out / RESULT, json.dumps(comparison.result, indent=2).encode() + b"\n")
+        replace_file(out / RESULT, strict_json(comparison.result, indent=2).encode() + b"\n")
     except OSError as error:
         raise InputError(f"--out {out} cannot be written: {error.strerror}") from None

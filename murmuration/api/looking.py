@@ -136,12 +136,13 @@ def written_split(
         raise InputError("--split-users SHARE and --out DIR belong together")
     mark = _mark_of_rows(source) if format else {}
     split = split_users(source, share, out, columns, format, mark, Schema(ids=ids))
-    left_out = f"\n{split.left_out:,} rows name nobody and are in neither" if split.left_out else ""
+    left_out = [f"{split.left_out:,} rows name nobody and are in neither"] if split.left_out else []
+    not_written = "".join(f"\n{each}" for each in (*left_out, *split.taken_out))
     return (
         f"{split.train}: {split.train_users:,} users, for --data\n"
         f"{split.test}: {split.test_users:,} users, for --test, which declares them public: "
         "figures on them are exact, and no epsilon covers these people. To protect them too, leave "
-        f"--test out: --heldout holds users out of the whole file{left_out}"
+        f"--test out: --heldout holds users out of the whole file{not_written}"
     )
 
 
@@ -163,6 +164,7 @@ def written_conversion(
     return "\n".join(
         [
             f"{made.path}: {counted(made.rows, 'row')}, {by}, for --data",
+            *made.taken_out,
             *left_out,
             *made.bad[:100],
         ]

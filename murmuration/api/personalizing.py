@@ -15,6 +15,7 @@ from murmuration.api.quiet import quiet_libraries
 from murmuration.api.run import Run, model_folder
 from murmuration.preference.data.in_memory import Source, located_rows
 from murmuration.preference.data.rows import InputError
+from murmuration.privacy.strict_json import strict_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -279,10 +280,9 @@ def _released(release: Any, sum_F: np.ndarray, folder: Path) -> np.ndarray:
 
 
 def _write(result: Personalized, replace_file: Any) -> None:
-    import json
 
     from murmuration.reporting import plots
 
     figures = result.to_json()
-    replace_file(result.path / RESULT, (json.dumps(figures, indent=2) + "\n").encode())
+    replace_file(result.path / RESULT, (strict_json(figures, indent=2) + "\n").encode())
     replace_file(result.path / PLOT, plots.users_plot(figures, []))

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 _STRATEGY, _PURE = "ranking", "laplace-ranking"
 _BEST = "best-item"
 #: What a source of votes between models is read as, where nothing else is said.
-_MODELS = ("model_a", "model_b")
-_MODEL_COLUMNS = {"response_a": "model_a", "response_b": "model_b", "winner": "winner"}
+_MODELS = (("model_a", "model_b"), ("model_a_name", "model_b_name"))
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,8 @@ def rank(
             names its own (JSON), by ``format="arena-models"``. Without data and items the embedded
             arena.
         items: What is voted on, a public list: names, a file with one a line, or a ``.json`` file.
-            Of a Polis conversation (``format="polis"``) its statements, where nothing else is said.
+            Of a Polis conversation (``format="polis"``) its statements but those that moderators
+            rejected, where nothing else is said.
         items_public: Declare that everything that votes name in the columns model_a and model_b of
             a file is public, whoever voted on it: these are the items then. Without ``items``.
         by: The column that says the category of a vote, with ``categories``: a board for each.
@@ -309,7 +309,7 @@ def _named_models(data: Source | None) -> list[str]:
     """
     if not isinstance(data, str | os.PathLike):
         raise InputError("--items-public reads the models of a file of votes: name it with --data")
-    columns = (*_MODELS, "model_a_name", "model_b_name")
+    columns = [column for both in _MODELS for column in both]
     names = {clean_name(each) for column in columns for each in texts_in(os.fspath(data), column)}
     if not names:
         raise InputError(f"{data}: no columns model_a and model_b, of which --items-public speaks")
@@ -503,10 +503,8 @@ def _read_as(data: Source, by: str | None, given: dict[str, Any]) -> None:
     fields = {*named} - {"user_id", "prompt"}
     located = isinstance(data, str | os.PathLike)
     if located and not given.get("format") and not fields:
-        there = _columns_of_all(os.fspath(data))
-        if {*_MODELS} <= {*there} and by and "winner" in there:
-            named |= _MODEL_COLUMNS
-        elif {*_MODELS} <= {*there} or {"model_a_name", "model_b_name"} <= {*there}:
+        there = {*_columns_of_all(os.fspath(data))}
+        if any(there.issuperset(both) for both in _MODELS):
             given["format"] = "arena-models"
     if by:
         named["prompt"] = by

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from murmuration.api.quiet import quiet_libraries
 from murmuration.api.run import Run, model_folder
 from murmuration.preference.data.rows import InputError
+from murmuration.privacy.strict_json import strict_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -231,4 +232,4 @@ def _scored_lines(
             else:
                 row["score"] = by_name["response"]
             scored.rows += 1
-            yield json.dumps(row, ensure_ascii=False) + "\n"
+            yield strict_json(row, ensure_ascii=False) + "\n"

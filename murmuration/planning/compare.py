@@ -5,7 +5,6 @@ What cannot be run is refused before anything is: for all strategies at once, no
 replaced or left out.
 """
 
-import json
 import math
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +26,7 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.ledger import read_spent
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.promise import delta_text
+from murmuration.privacy.strict_json import strict_json
 from murmuration.reporting.live.tables import as_text
 from murmuration.sims.runtimes.execute import check_begins
 from murmuration.sims.runtimes.sweep import Failed, OnRun, Outcome, one_by_one
@@ -246,7 +246,7 @@ class StrategyComparison(Sequence[Cell]):
         page += [f"| {' | '.join(line)} |" for line in table]
         page += ["", self.together] if self.together else []
         (self.path / "report.md").write_text("\n".join(page) + "\n", encoding="utf-8")
-        rows = json.dumps({"rows": [cell.row() for cell in self.cells]}, indent=2)
+        rows = strict_json({"rows": [cell.row() for cell in self.cells]}, indent=2)
         (self.path / "rows.json").write_text(rows + "\n", encoding="utf-8")
         self.plot().savefig(self.path / "comparison.png", dpi=160)
 

@@ -124,7 +124,7 @@ def find_declaration(source: str, columns: str, stated: Mapping[str, object]) ->
     form = readable_format(source, str(declared["format"])) if declared.get("format") else None
     placed = raw
     if form is not None:
-        placed = [*Formatted(form, source, names.get("user_id", ""), alone).rows(raw)]
+        placed = [*Formatted(form, source, names.get("user_id", ""), alone=alone).rows(raw)]
         names = {}
     else:
         probable = _names_of(header, names, alone)

@@ -20,11 +20,12 @@ _OFTEN = 0.01  # of all judgements: an answer to several prompts that more have
 _LEAST = 5  # times
 _PROMPTS = 3
 _MARK = re.compile(
-    r"(is|was|has)_.+|.*(delet|remov|reject|hidden|flag|discard|spam|banned|moderat|exclu|invalid"
-    r"|duplicate|draft|skip|ignor).*|status|state|valid|active|test"
+    r"(is|was|has)_.+|.*(delet|remov|reject|hidden|hide|flag|discard|spam|banned|moderat|exclu"
+    r"|invalid|duplicate|dedup|copy_of|supersed|replaced|tombstone|withdrawn|retract|archived"
+    r"|cancel|anony|blind|draft|skip|ignor).*|status|state|valid|active|approved|accepted|test"
 )
 _MOST_VALUES = 4  # of a mark that are shown
-_MOST_MARK = 12  # values: with more it is no mark
+_MOST_MARK = 12  # values: with more it is a mark only where others have none
 
 
 def findings(
@@ -126,9 +127,11 @@ def _marks(rows: Sequence[Mapping[str, object]], unused: Sequence[str]) -> list[
     for column in unused:
         if not _MARK.fullmatch(re.sub(r"[\s-]+", "_", column.strip().lower())):
             continue
-        cells = (row[column] for row in rows if column in row)
+        cells = [row.get(column) for row in rows]
         values = Counter("" if is_empty(cell) else label_text(cell) for cell in cells)
-        if 1 < len(values) <= _MOST_MARK:
+        if len(values) > _MOST_MARK:  # ids or times of what was taken out, beside nothing
+            values = Counter("" if is_empty(cell) else "something" for cell in cells)
+        if len(values) > 1:
             lines.append(
                 f"the column {column!r} is not used, and may mark rows: {_values(values)}: take "
                 "out those that should not count"

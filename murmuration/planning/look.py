@@ -44,7 +44,8 @@ def look_at(
     judgements, schema = _read(source, declaration)
     header = columns_of(source)
     taken = _taken(header, columns, declaration, schema)
-    unused = [column for column in header if column not in taken.values()]
+    columns_of_all = dict.fromkeys(str(column) for row in declaration.raw for column in row)
+    unused = [column for column in columns_of_all if column not in taken.values()]
     return DataSummary(
         source=source,
         renamed=declaration.columns,

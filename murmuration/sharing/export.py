@@ -35,6 +35,7 @@ from murmuration.privacy.accounting.chained_record import head_path
 from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.accounting.terms import Unit
 from murmuration.privacy.promise import Promise
+from murmuration.privacy.strict_json import strict_json
 from murmuration.reporting.card_head import amended, hub_name, loading
 from murmuration.reporting.promise import (
     Details,
@@ -354,4 +355,4 @@ _NOT_WHOLE = "this folder holds these, and needs the base"
 
 
 def _write_json(file: Path, content: Mapping[str, Any]) -> None:
-    file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    file.write_text(strict_json(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -214,11 +214,12 @@ def with_nested(row: Mapping[str, object], names: Mapping[str, str]) -> Mapping[
     """Return a row with the cells that are named by where they stand inside of others: `user.id`,
     `candidates.0.content`. What is not there holds nothing."""
     nested = {column for column in names.values() if "." in column and column not in row}
-    return {**row, **{column: _inner(row, column) for column in nested}}
+    return {**row, **{column: inner_cell(row, column) for column in nested}}
 
 
-def _inner(cell: object, name: str) -> object:
-    """Return what stands there; None where nothing does."""
+def inner_cell(cell: object, name: str) -> object:
+    """Return what stands inside of a cell, under names with dots between them, or at places in
+    lists (-1 is the last); None where nothing does."""
     for part in name.split("."):
         if isinstance(cell, str):  # as CSV holds what is nested
             cell = written_value(cell)
@@ -226,6 +227,8 @@ def _inner(cell: object, name: str) -> object:
             cell = cell.get(part)
         elif isinstance(cell, Sequence) and not isinstance(cell, str) and part.isdecimal():
             cell = cell[int(part)] if int(part) < len(cell) else None
+        elif isinstance(cell, Sequence) and not isinstance(cell, str) and part == "-1":
+            cell = cell[-1] if cell else None
         else:
             return None
     return cell
@@ -318,6 +321,11 @@ def missing_columns(row: Mapping[str, object], missing: Mapping[str, str]) -> Ba
             "is promised to: name the column with --user-column NAME. If there is none, "
             "--one-user-per-row counts each row as a user of its own, and then protects single "
             "rows only, not people who have several"
+        )
+    if "chosen" in missing and {"model_a", "model_b"} <= {*row}:
+        return BadRow(
+            f"votes between models; the columns are: {there}. --format arena-models compares the "
+            "models, and --format arena what they said"
         )
     wanted = ", ".join(map(repr, missing.values()))
     example = ",".join(f"{each}=NAME" for each in missing)

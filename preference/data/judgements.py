@@ -12,6 +12,8 @@ Decisions:
   others.
 - How labels came about travels with them (`LabelChannel`), so that a loss takes its flip rate from
   the data.
+- What its own system took out does not count, whether bad rows are refused or not; how much that
+  was is said. Its user stays.
 - A bad row is refused with its place, or left out; it is never repaired. Where it is left out, its
   user stays, with what else they have: whose rows are good decides about nobody else's.
 
@@ -28,6 +30,7 @@ from typing import Any, Literal, NoReturn, Self, get_args
 import numpy as np
 
 from murmuration.preference.data.errors import RowsError
+from murmuration.preference.data.formats.marks import TakenOut
 from murmuration.preference.data.judgement_row import Row
 from murmuration.preference.data.ratings import Paired, pair_up
 from murmuration.preference.data.rows import NEITHER, BadRow, InputError, Kind, RowReader, counted
@@ -295,7 +298,10 @@ class Judgements:
             # Who names no file stands in the first.
             read = reader.read(row, file if len(files) > 1 else "")
             if isinstance(read, BadRow):
-                left_out.add(f"{file}:{line}", read)
+                if isinstance(read, TakenOut):
+                    notes[str(read)] += 1
+                else:
+                    left_out.add(f"{file}:{line}", read)
                 if read.user_id is not None:
                     result.setdefault(read.user_id, [])
                 continue
@@ -309,7 +315,8 @@ class Judgements:
                 if judged.notes:
                     notes.update(judged.notes)
         rows_read = sum(map(len, result.values()))
-        left_out.check(rows_read, f"{source}: no judgements: there are no rows")
+        nothing = "; ".join(counted(notes)) or "there are no rows"
+        left_out.check(rows_read, f"{source}: no judgements: {nothing}")
         paired = Paired()
         if schema.kind == "pairs":
             result, paired = pair_up(result, schema.max_judgements)

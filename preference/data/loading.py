@@ -446,18 +446,25 @@ def _formatted(source: str, columns: Mapping[str, str], schema: Schema) -> Forma
         InputError: the format is unknown, or does not go with what else is declared.
     """
     form = format_named(schema.format)
-    if others := {*columns} - {"user_id"}:
+    named = {"user_id", "prompt"} if form.categories else {"user_id"}
+    if others := {*columns} - named:
         raise InputError(
-            f"--format {form.name} knows its columns: --columns may name user_id alone, not "
-            f"{', '.join(sorted(others))}"
+            f"--format {form.name} knows its columns: --columns may name "
+            f"{' and '.join(sorted(named))} alone, not {', '.join(sorted(others))}"
         )
     of_covariates = covariate_columns(schema.covariate_names)
     if of_covariates and not form.styles:
         raise InputError(f"--format {form.name} tells of no covariates: leave out --covariates")
     if of_covariates:
         form = replace(form, also=(*form.also, *form.styles, *sorted(of_covariates)))
-    user = columns.get("user_id", "")
-    return Formatted(form, source, user, schema.one_user_per_row, schema.same_id)
+    return Formatted(
+        form,
+        source,
+        user_column=columns.get("user_id", ""),
+        category_column=columns.get("prompt", ""),
+        alone=schema.one_user_per_row,
+        same_id=schema.same_id,
+    )
 
 
 def _rows(source: str, isolate: bool, wanted: Wanted, user: str = "") -> Iterator[Placed]:

@@ -1,7 +1,7 @@
 """Rows of a source in files of ours: in two, each user's in one of them, or converted in one."""
 
 import hashlib
-import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,32 +9,37 @@ from types import MappingProxyType
 
 from murmuration.preference.data.column_meanings import REQUIRED
 from murmuration.preference.data.errors import BadRow, InputError
+from murmuration.preference.data.formats.marks import TakenOut
 from murmuration.preference.data.formats.registry import recognised_format
 from murmuration.preference.data.loading import columns_of, parse_columns, placed_rows
-from murmuration.preference.data.rows import readable_user
+from murmuration.preference.data.rows import counted, readable_user
 from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.privacy.strict_json import strict_json
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """A written conversion: its file, its rows and users, and why rows of the export are not in it,
-    each with its place."""
+    """A written conversion: its file, its rows and users, why rows of the export are bad, each with
+    its place, and how many were taken out by their own system, and why."""
 
     path: Path
     rows: int
     users: int
     bad: tuple[str, ...]
+    taken_out: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Split:
-    """A written split: its two files, how many users each has, and how many rows name no user."""
+    """A written split: its two files, how many users each has, how many rows name no user, and how
+    many were taken out by their own system, and why."""
 
     train: Path
     test: Path
     train_users: int
     test_users: int
     left_out: int
+    taken_out: tuple[str, ...]
 
 
 def split_users(
@@ -63,8 +68,11 @@ def split_users(
     train, test = out / "train.jsonl", out / "test.jsonl"
     users: tuple[set[str], set[str]] = set(), set()
     lines: tuple[list[str], list[str]] = [], []
-    left_out = 0
+    left_out, taken_out = 0, Counter[str]()
     for _, _, row in placed_rows(source, stated, format):
+        if isinstance(row, TakenOut):
+            taken_out[str(row)] += 1
+            continue
         user = readable_user(row, names, schema)
         if user is None or not isinstance(row, Mapping):
             left_out += 1
@@ -80,7 +88,7 @@ def split_users(
         )
     for path, of_side in zip((train, test), lines, strict=True):
         _write(path, of_side)
-    return Split(train, test, len(users[0]), len(users[1]), left_out)
+    return Split(train, test, len(users[0]), len(users[1]), left_out, counted(taken_out))
 
 
 def convert(
@@ -111,22 +119,26 @@ def convert(
     lines: list[str] = []
     users: set[str] = set()
     bad: list[str] = []
+    taken_out = Counter[str]()
     for place, number, row in placed_rows(source, parse_columns(columns), format, one_user_per_row):
         user = readable_user(row, {"user_id": "user_id"})
         if isinstance(row, Mapping) and (user or one_user_per_row):
             users.add(user or str(len(lines)))
             lines.append(_line(row, mark))
+        elif isinstance(row, TakenOut):
+            taken_out[str(row)] += 1
         else:
             reason = row if isinstance(row, BadRow) else "it is no object that says who judged"
             bad.append(f"{place}:{number}: {reason}")
     if not lines:
-        raise InputError(bad[0] if bad else f"{source}: no judgements: there are no rows")
+        nothing = "; ".join(counted(taken_out)) or "there are no rows"
+        raise InputError(bad[0] if bad else f"{source}: no judgements: {nothing}")
     _write(path, lines)
-    return Conversion(path, len(lines), len(users), tuple(bad))
+    return Conversion(path, len(lines), len(users), tuple(bad), counted(taken_out))
 
 
 def _line(row: Mapping[str, object], mark: Mapping[str, str]) -> str:
-    return json.dumps({**row, **mark}, default=str) + "\n"
+    return strict_json({**row, **mark}, default=str) + "\n"
 
 
 def _write(path: Path, lines: list[str]) -> None:

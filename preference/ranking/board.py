@@ -32,6 +32,8 @@ from murmuration.preference.ranking.release import RankingRelease
 CONFIDENCE = 0.95
 #: Fewer ties than this multiple of their noise are taken for none.
 _TIES_BEYOND_NOISE = 2.0
+#: Of boards whose pairs were drawn as declared, those that are said to be impossible.
+_FALSE_ALARMS = 1e-3
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,10 @@ class Board:
         votes, voters: how many, with noise.
         sway: by how many points the net scores of one voter can move an item at most, to first
             order.
+        impossible: items that won, or lost, more votes net than they can have been in if pairs came
+            up as declared. Then the model of the strengths is wrong, and nobody is told apart.
+        voted_K: whether an item was in more votes than noise makes; pairs that are drawn alike are
+            known to be voted on.
         effects: of covariates; strengths are those of answers in which these are alike.
     """
 
@@ -103,6 +109,8 @@ class Board:
     votes: float
     voters: float
     sway: float
+    impossible: tuple[str, ...]
+    voted_K: np.ndarray
     effects: tuple[Effect, ...] = ()
 
     @property
@@ -123,6 +131,8 @@ class Board:
     @cached_property
     def better_KK(self) -> np.ndarray:
         """Return whether the item of the row is better beyond doubt, at 95 % for all pairs."""
+        if self.impossible:
+            return np.zeros_like(self.covariance_KK, dtype=bool)
         return told_apart(self.scores_K, self.covariance_KK, CONFIDENCE)
 
     @property
@@ -161,7 +171,12 @@ class Board:
         )
 
 
-_Z = -float(special.ndtri((1 - CONFIDENCE) / 2))
+def _z(outside: float) -> float:
+    """Return how many standard deviations are exceeded, on both sides, with this probability."""
+    return -float(special.ndtri(outside / 2))
+
+
+_Z = _z(1.0 - CONFIDENCE)
 #: The covariate of an answer that has twice as much: (2 − 1)/(2 + 1).
 _TWICE = 1.0 / 3.0
 
@@ -203,8 +218,35 @@ def fit_board(release: RankingRelease) -> Board:
         * release.clip_norm
         / 2
         * float(np.linalg.norm(response_KE[:, :items], axis=1).max()),
+        impossible=_impossible(release, votes),
+        voted_K=_voted(release),
         effects=effects,
     )
+
+
+def _impossible(release: RankingRelease, votes: float) -> tuple[str, ...]:
+    """Return items that won, or lost, more votes net than they were in, were all pairs voted on
+    alike; by chance and noise none is, but in one of a thousand boards."""
+    if release.pairing != "public":
+        return ()
+    items = len(release.items)
+    share = 2.0 / items  # of all votes, that an item is in
+    # Votes of one voter may all be on one pair; their squares are noisy, too.
+    together = max((float(release.squares_B[0]) + release.noise.squares) / votes, 1.0)
+    by_chance = votes * share * (1.0 - share) * together
+    by_noise = release.noise.net**2 + (share * release.noise.votes) ** 2
+    most = share * votes + _z(_FALSE_ALARMS / items) * math.sqrt(by_chance + by_noise)
+    net_K = np.abs(release.net_BK[0])
+    return tuple(name for name, net in zip(release.items, net_K, strict=True) if net > most)
+
+
+def _voted(release: RankingRelease) -> np.ndarray:
+    """Return whether each item was in more votes than noise makes, (K,)."""
+    items = len(release.items)
+    if release.pairing == "public":
+        return np.ones(items, dtype=bool)
+    noise = release.noise.pair_counts * math.sqrt(items - 1)
+    return release.exposure_BKK[0].sum(axis=1) > _z(1.0 - CONFIDENCE) * noise
 
 
 def _dispersion(release: RankingRelease, votes: float) -> float:

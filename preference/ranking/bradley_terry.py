@@ -11,7 +11,9 @@ Terry's (Azari Soufiani, Chen, Parkes and Xia, full and top-k breaking).
 
 The negative log-likelihood is convex as long as no count is negative, so tables are projected first
 (``denoised``). A small ridge, a normal prior of θ and log ν, keeps the strengths of what never
-lost finite, and of net scores that noise pushed beyond what votes can give.
+lost finite. Net scores can be what no votes can give: noise moved them, or pairs were voted on that
+are not in the table. The likelihood then has no bound but the ridge, along which strengths would
+grow in proportion to what is too much; so net scores are first taken back to what votes can give.
 
 Legend: K items.
 """
@@ -31,6 +33,8 @@ _TOLERANCE = 1e-9
 _MOST_STEPS = 200
 _MOST_TIES = 0.99
 _MOST_LOG_TIE = 500.0
+#: How often net scores are taken back; once is enough where it leaves the order of the items.
+_MOST_RETREATS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +81,8 @@ def strengths(
     """Return the strengths that make sums of votes likeliest.
 
     Args:
-        net_K: wins minus losses of each item; what noise took beyond all votes
-            won, or lost, counts as that.
+        net_K: wins minus losses of each item; what no votes on these pairs can give counts as far
+            as some can.
         pairs_KK: how often each pair was voted on, ties included: symmetric, not negative, nothing
             on the diagonal.
         ridge: positive; added to the negative log-likelihood is ridge · (‖θ‖² + log² ν)/2.
@@ -94,11 +98,36 @@ def strengths(
     if not np.isfinite(pairs_KK).all() or pairs_KK.min() < 0 or pairs_KK.diagonal().any():
         raise ValueError("the table of pairs must be finite, not negative, with an empty diagonal")
     exposure_K = pairs_KK.sum(axis=1)
-    net_K = np.clip(net_K, -exposure_K, exposure_K)
-    votes = pairs_KK.sum() / 2
-    if ties is not None:  # of the votes, those that net scores leave
-        ties = min(ties, _MOST_TIES * (votes - np.abs(net_K).sum() / 2))
-    return _newton(net_K, pairs_KK, ties if ties is not None and ties > 0 else None, ridge)
+    net_K = net_K - net_K.mean()  # what is common to all moves no difference between them
+    for _ in range(_MOST_RETREATS):
+        undecided = (exposure_K - np.minimum(np.abs(net_K), exposure_K)).sum() / 2
+        tied = None if ties is None else min(ties, _MOST_TIES * undecided)
+        fitted = _newton(net_K, pairs_KK, tied if tied is not None and tied > 0 else None, ridge)
+        fitted_K = (pairs_KK * fitted.margin_KK).sum(axis=1)
+        share = _possible_share(net_K, fitted_K, fitted.theta_K, pairs_KK)
+        if share == 1.0:
+            break
+        net_K = fitted_K + share * (net_K - fitted_K)
+    return fitted
+
+
+def _possible_share(
+    net_K: np.ndarray, fitted_K: np.ndarray, theta_K: np.ndarray, pairs_KK: np.ndarray
+) -> float:
+    """Return how far net scores can be followed, from those that a model expects, without leaving
+    what votes can give: 1 where they can be reached.
+
+    Some items together can win no more from the others than there are votes between the two. It is
+    looked at for the strongest one, two, … by ``theta_K``: along these grows what is too much.
+    """
+    order = np.argsort(-theta_K, kind="stable")
+    among_K = pairs_KK[np.ix_(order, order)].cumsum(axis=0).cumsum(axis=1).diagonal()
+    most_K = pairs_KK.sum(axis=1)[order].cumsum() - among_K
+    wanted_K, reached_K = net_K[order].cumsum(), fitted_K[order].cumsum()
+    beyond_K = wanted_K > most_K + _TOLERANCE * pairs_KK.sum()
+    beyond_K[-1] = False  # all items together win nothing
+    room_K = np.maximum(most_K - reached_K, 0.0)[beyond_K]
+    return float((room_K / (wanted_K - reached_K)[beyond_K]).min(initial=1.0))
 
 
 def denoised(pairs_KK: np.ndarray, votes: float, std: float) -> tuple[np.ndarray, float]:
@@ -147,7 +176,6 @@ def curvature(fitted: Strengths, pairs_KK: np.ndarray) -> np.ndarray:
 
 def _newton(net_K: np.ndarray, pairs_KK: np.ndarray, ties: float | None, ridge: float) -> Strengths:
     items = len(net_K)
-    net_K = net_K - net_K.mean()  # what is common to all moves no difference between them
 
     def at(point: np.ndarray) -> Strengths:
         return Strengths(point[:items], 0.0 if ties is None else math.exp(point[items]))

@@ -309,7 +309,8 @@ def rewrite(path: Path, payloads: Iterable[Mapping[str, Any]]) -> None:
 def _line(payload: Mapping[str, Any], before: Head) -> tuple[bytes, Head]:
     """A line's bytes, and the head after it."""
     index = before.index + 1
-    data = (json.dumps({"index": index, "before": before.hash, **payload}) + "\n").encode()
+    line = {"index": index, "before": before.hash, **payload}
+    data = (json.dumps(line, allow_nan=False) + "\n").encode()
     return data, Head(index, hashlib.sha256(data).hexdigest())
 
 

@@ -30,6 +30,7 @@ from scipy import stats
 
 from murmuration.preference.ranking.bradley_terry import ELO_PER_UNIT, Strengths, strengths
 from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.strict_json import strict_json
 
 _QUESTION = "Which of the two is better?"
 #: Expected votes that the truth is fitted to; as many as make the ridge vanish.
@@ -230,4 +231,4 @@ def write_arena(directory: str | Path, arena: Arena) -> None:
         "tie": round(fitted.tie, 6),
         "arena": parameters,
     }
-    replace_file(directory / "truth.json", json.dumps(truth, indent=2).encode() + b"\n")
+    replace_file(directory / "truth.json", strict_json(truth, indent=2).encode() + b"\n")

@@ -34,6 +34,7 @@ from pathlib import Path
 import numpy as np
 
 from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.strict_json import strict_json
 from murmuration.sims.population.topics import LIVING_TOPICS, MONEY_TOPICS, UNSEEN_TOPICS, Topic
 from murmuration.sims.population.wording import AXES, MAX_DRAWS, Answer, Axes, Draws, exchange
 
@@ -310,7 +311,7 @@ def write(directory: str | Path, population: Population) -> None:
         replace_file(directory / f"{split}.jsonl.gz", packed.getvalue())
         reached[split] = asdict(attainable(judgements))
     truth = population.truth() | {"attainable": reached}
-    replace_file(directory / "truth.json", json.dumps(truth, indent=2).encode() + b"\n")
+    replace_file(directory / "truth.json", strict_json(truth, indent=2).encode() + b"\n")
 
 
 def _split_topics(split: str) -> tuple[Topic, ...]:

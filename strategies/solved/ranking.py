@@ -307,6 +307,16 @@ class Ranking(SumStrategy):
             return super().notes()
         votes = self.votes()
         boards = [fit_board(votes.board(place)) for place in range(len(votes.boards))]
+        impossible = dict.fromkeys(name for board in boards for name in board.impossible)
+        if impossible:
+            return [
+                *super().notes(),
+                f"THE PAIRS WERE NOT DRAWN ALIKE, as --pairing {votes.pairing} declares: net, "
+                f"{', '.join(impossible)} won or lost more votes than they can have been in, so "
+                "the strengths are wrong, and nobody is told apart. With --pairing voters the "
+                "counts of pairs are released, too; that is another release, with an epsilon of "
+                "its own.",
+            ]
         if any(board.better_KK.any() for board in boards):
             return super().notes()
         return [

@@ -111,7 +111,7 @@ def test_any_name_leaves_the_page_and_the_table_whole(name: str) -> None:
     tags = Elements(page([board], one, RESULT)).tags
     assert tags == Elements(page([fit_board(plain.board(0))], plain, RESULT)).tags
     rows = list(csv.reader(io.StringIO(table([board]), newline="")))
-    assert len(rows) == 6 and {len(row) for row in rows} == {7}
+    assert len(rows) == 6 and {len(row) for row in rows} == {8}
     assert {name, f"'{name}"} & {row[1] for row in rows}
 
 

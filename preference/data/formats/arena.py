@@ -6,6 +6,7 @@ them.
 The winner is a side (`model_a`, `tie (bothbad)`), one of three columns of ones and zeros, or the
 name of a model, which must be that of exactly one of the two. System prompts are not shown to who
 votes; where the two conversations have different ones, or only one has one, both are left out.
+Votes that were given when the names of the models were shown are left out, and copies.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from murmuration.preference.data.formats.format import (
     prefers_first,
     side,
 )
+from murmuration.preference.data.formats.marks import Mark
 
 #: The prompt where models are what is compared.
 QUESTION = "Which model is better?"
@@ -165,6 +167,10 @@ def example_of_models(user: str, number: int) -> Sequence[Cells]:
     return [{**row, "words_a": number, "words_b": 3}]
 
 
+_MARKS = (
+    Mark("anony", (False,), "the models' names were shown"),
+    Mark("dedup_tag.sampled", (False,), "it is one copy too many of a frequent prompt"),
+)
 ARENA = Format(
     "arena",
     forms=(
@@ -177,6 +183,7 @@ ARENA = Format(
     reads=OwnRows(rows),
     example=example,
     also=("both_equal",),
+    marks=_MARKS,
 )
 ARENA_MODELS = Format(
     "arena-models",
@@ -188,6 +195,8 @@ ARENA_MODELS = Format(
     reads=OwnRows(models),
     example=example_of_models,
     also=("both_equal",),
+    marks=_MARKS,
     unmistakable=False,
+    categories=True,
     styles=tuple(column for both in _ANSWERS for column in both),
 )

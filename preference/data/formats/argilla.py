@@ -22,6 +22,7 @@ from murmuration.preference.data.formats.format import (
     first_of,
     prefers_first,
 )
+from murmuration.preference.data.formats.marks import Mark
 
 _PROMPTS = ("prompt", *PROMPT_COLUMNS)
 #: The prompt and the responses of a record.
@@ -30,9 +31,9 @@ _NUMBERED = re.compile(r"( ?\d+| [a-z])$")  # of names as `label_text` writes th
 
 
 def answers(row: Cells) -> Iterator[tuple[object, list[Any]]]:
-    """Yield each annotator with the answers that they submitted, to all questions."""
+    """Yield each annotator with their answers to all questions."""
     by_annotator: dict[object, tuple[object, list[Any]]] = {}
-    for place, (who, given) in enumerate(_submitted(row["responses"])):
+    for place, (who, given) in enumerate(_given(row["responses"])):
         name: object = place  # of nobody that could be read
         with suppress(BadRow):
             name = user_cell(who, "user_id")
@@ -40,9 +41,9 @@ def answers(row: Cells) -> Iterator[tuple[object, list[Any]]]:
     yield from (each for each in by_annotator.values() if each[1])
 
 
-def _submitted(responses: object) -> Iterator[tuple[object, list[Any]]]:
-    """Yield who gave answers that are neither drafts nor discarded, and the answers: version 1
-    keeps them by annotator, version 2 by question."""
+def _given(responses: object) -> Iterator[tuple[object, list[Any]]]:
+    """Yield who gave answers, and the answers: version 1 keeps them by annotator, version 2 by
+    question."""
     by_question = isinstance(responses, Mapping)
     for given in responses.values() if by_question else [responses]:
         listed = [] if given is None else list_cell(given)
@@ -51,7 +52,7 @@ def _submitted(responses: object) -> Iterator[tuple[object, list[Any]]]:
         for each in listed:
             if not isinstance(each, Mapping):
                 yield None, [each]
-            elif each.get("status", "submitted") == "submitted":
+            else:
                 values = None if by_question else each.get("values")
                 whole = [*values.values()] if isinstance(values, Mapping) else [each]
                 yield each.get("user_id"), whole
@@ -154,4 +155,15 @@ ARGILLA = Format(
     forms=(("fields", "responses"),),
     reads=SharedRecords(answers, shown, judgement),
     example=example,
+    marks=(
+        Mark("status", ("discarded",), "its record was discarded"),
+        *(
+            Mark(f"{answers}.status", (status,), reason)
+            for answers in ("responses.*", "responses.*.*")
+            for status, reason in (
+                ("discarded", "its annotator discarded it"),
+                ("draft", "it is a draft"),
+            )
+        ),
+    ),
 )

@@ -17,6 +17,7 @@ from zlib import crc32
 
 from murmuration.preference.data.cells import TIES, flag_cell, is_empty, label_text
 from murmuration.preference.data.errors import BadRow
+from murmuration.preference.data.formats.marks import Mark
 
 #: A row of an export, or one of ours, with fields as in ``preference.data.column_meanings.FIELDS``.
 Cells = Mapping[str, object]
@@ -85,7 +86,7 @@ class Format:
     """Declare how a system's export is read.
 
     Its functions yield or return rows in our form, and yield or raise a ``BadRow`` that says what
-    is wrong with one, and quotes nothing of it. They get the cells of ``columns`` alone. Who judged
+    is wrong with one, and quotes nothing of it. They get the cells of ``cells`` alone. Who judged
     is read from the row that a row was made of, unless this has a ``user_id`` of its own.
 
     Attributes:
@@ -96,9 +97,14 @@ class Format:
             answer alone, whose texts depend on n and on no user; of public texts theirs, too. By
             it a format is in the tests of what others' rows can change.
         also: other columns that are read where they are there.
+        marks: by which the system says that a record does not count. Such records are left out
+            before anything else is read, and counted; the functions need not know of them. What is
+            about a public text that is left out is left out, too.
         unmistakable: whether the columns alone tell that it is this one.
         nobody: why no column says who judged, where that is so.
         scale: of labels that are numbers, where none is declared.
+        categories: whether `--columns prompt=NAME` may name a column that says of each row in which
+            category it is, in the place of a prompt.
         styles: columns of which covariates are made, and which are read only where any are
             declared; the rows that it yields then hold these by `chosen` and `rejected`.
         warning: returns what the owner of rows should know of them all together, or nothing. Only a
@@ -110,9 +116,11 @@ class Format:
     reads: OwnRows | SharedRecords | PublicTexts | WholeSource
     example: Callable[[str, int], Sequence[Cells]]
     also: tuple[str, ...] = ()
+    marks: tuple[Mark, ...] = ()
     unmistakable: bool = True
     nobody: str = ""
     scale: str = ""
+    categories: bool = False
     styles: tuple[str, ...] = ()
     warning: Callable[[Iterable[Cells]], str] | None = None
 
@@ -133,9 +141,14 @@ class Format:
         return (*self.forms, *([self.reads.columns] if isinstance(self.reads, PublicTexts) else ()))
 
     @property
+    def cells(self) -> frozenset[str]:
+        """Return the columns whose cells its functions get."""
+        return frozenset(self.also).union(*self.all_forms)
+
+    @property
     def columns(self) -> frozenset[str]:
         """Return all columns that are read, but those of users."""
-        return frozenset(self.also).union(*self.all_forms)
+        return self.cells.union(mark.top for mark in self.marks)
 
     def missing(self, columns: Collection[str]) -> tuple[str, ...]:
         """Return what is missing of the set of columns to which least is; nothing, if one is

@@ -1,6 +1,7 @@
 """Comparisons of two texts (left or right), or ratings of one, as Label Studio exports its tasks.
 
-A task is several annotators', so no node reads it. Annotations that were cancelled are none.
+A task is several annotators', so no node reads it. Annotations that were cancelled, or rejected by
+a reviewer, are left out.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from murmuration.preference.data.formats.format import (
     prefers_first,
     side,
 )
+from murmuration.preference.data.formats.marks import Mark
 
 _PROMPTS = ("prompt", "question", "instruction", "text")
 _PAIRS = (
@@ -37,15 +39,13 @@ Shown = tuple[object, Mapping[str, object]]
 
 
 def annotations(row: Cells) -> Iterator[tuple[object, object]]:
-    """Yield who made each annotation that was not cancelled, and the annotation."""
+    """Yield who made each annotation, and the annotation."""
     given = list_cell(row["annotations"])
     if given is None:
         raise BadRow("'annotations' is no list")
     for annotation in given:
         who = None
         if isinstance(annotation, Mapping):
-            if annotation.get("was_cancelled"):
-                continue
             who = annotation.get("completed_by")
             who = who.get("id", who.get("email")) if isinstance(who, Mapping) else who
         yield who, annotation
@@ -107,4 +107,10 @@ LABEL_STUDIO = Format(
     forms=(("id", "data", "annotations"),),
     reads=SharedRecords(annotations, shown, judgement),
     example=example,
+    marks=(
+        Mark("annotations.*.was_cancelled", (True,), "its annotator skipped the task"),
+        Mark("annotations.*.last_action", ("skipped",), "its annotator skipped the task"),
+        Mark("annotations.*.last_action", ("rejected",), "a reviewer rejected it"),
+        Mark("annotations.*.reviews.-1.accepted", (False,), "a reviewer rejected it"),
+    ),
 )

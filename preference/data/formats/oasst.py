@@ -19,6 +19,7 @@ from murmuration.preference.data.formats.format import (
     example_texts,
     prefers_first,
 )
+from murmuration.preference.data.formats.marks import Mark
 
 _ROLES = {"prompter": "user", "assistant": "assistant"}
 
@@ -92,6 +93,12 @@ OASST = Format(
     forms=(("message_id", "parent_id", "role", "text", "rank"),),
     reads=WholeSource(rankings),
     example=example,
+    marks=(
+        Mark("deleted", (True,), "it was deleted"),
+        Mark("review_result", (False,), "reviewers rejected it"),
+        Mark("tree_state", ("halted_by_moderator",), "a moderator stopped its conversation"),
+        Mark("tree_state", ("aborted_low_grade",), "its conversation was rejected"),
+    ),
     nobody="a rank is what several people's rankings were merged to, and they are not named "
     "(--user-column user_id takes those who wrote what was replied to)",
 )

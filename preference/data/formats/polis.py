@@ -3,7 +3,8 @@
 A vote is 1 (agree), -1 (disagree) or 0 (pass) on a statement, which both files number. Statements
 are public: rows that name no voter have them, and a row that names one is that voter's alone.
 Somebody's last vote on a statement is the one that counts. All are about one prompt, so statements
-that a person agreed with are paired with those that they disagreed with. The data base of Polis has
+that a person agreed with are paired with those that they disagreed with. A statement that a
+moderator rejected is left out, with the votes on it. The data base of Polis has
 the signs the other way round, and nothing in a vote tells.
 """
 
@@ -19,6 +20,7 @@ from murmuration.preference.data.formats.format import (
     PublicTexts,
     prefers_first,
 )
+from murmuration.preference.data.formats.marks import Mark
 
 PROMPT = "Do you agree?"
 _LABELS = {1.0: "agree", -1.0: "disagree", 0.0: "pass"}
@@ -49,7 +51,32 @@ def statement(row: Cells) -> tuple[str, object]:
     return _number(row["comment-id"]), row["comment-body"]
 
 
-def signs(rows: Iterable[Cells]) -> str:
+def warning(rows: Iterable[Cells]) -> str:
+    """Return what is odd of votes and statements together, if anything is."""
+    rows = [*rows]
+    return " ".join(each for each in (_signs(rows), _without_votes(rows)) if each)
+
+
+def _without_votes(rows: Sequence[Cells]) -> str:
+    """Return how many statements have no vote, or were not looked at by a moderator, if any."""
+    voted = {_number(row.get("comment-id")) for row in rows if not is_empty(row.get("vote"))}
+    statements = [
+        row
+        for row in rows
+        if not is_empty(row.get("comment-body")) and number_cell(row.get("moderated")) != -1.0
+    ]
+    unseen = sum(_number(row.get("comment-id")) not in voted for row in statements)
+    unread = sum(number_cell(row.get("moderated")) == 0.0 for row in statements)
+    if not unseen:
+        return ""
+    return (
+        f"statements without any vote: {unseen:,} of {len(statements):,} (no moderator has looked "
+        f"at {unread:,}): a board has all of them, as which ones it has must not tell of votes; "
+        "--items names those that it should have"
+    )
+
+
+def _signs(rows: Iterable[Cells]) -> str:
     """Return that most votes contradict `agrees` and `disagrees` of the statements, if they do."""
     balance: dict[str, float] = {}
     cast: defaultdict[str, float] = defaultdict(float)
@@ -89,5 +116,6 @@ POLIS = Format(
     reads=PublicTexts(("comment-id", "comment-body"), statement, votes),
     example=example,
     also=("timestamp", "agrees", "disagrees"),
-    warning=signs,
+    marks=(Mark("moderated", (-1,), "a moderator rejected it"),),
+    warning=warning,
 )

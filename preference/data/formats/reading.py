@@ -6,6 +6,8 @@ Decisions:
   So a row that is not of the form is a bad row, the first one, too.
 - Who judged is read by one rule (`preference.data.cells.user_cell`) before anything is made of
   several rows: 7, 7.0 and the text `7.0` are one user.
+- What the export's own system took out (`preference.data.formats.marks`) is no bad row: it is left
+  out and counted, and so are judgements about a public text that was taken out.
 - A record of several annotators that cannot be split, and a broken public text, refuse the whole
   source, whether bad rows are skipped or not: this tells its owner one bit, and changes no row.
 - No reason quotes a cell, but numbers.
@@ -32,6 +34,7 @@ from murmuration.preference.data.formats.format import (
     SharedRecords,
     WholeSource,
 )
+from murmuration.preference.data.formats.marks import Mark, TakenOut, without_marked
 from murmuration.preference.data.sources import Placed, Row
 
 _Made = TypeVar("_Made")
@@ -48,6 +51,8 @@ class Formatted:
         source: names the whole.
         user_column: in which it stands who judged, where that is stated; empty: where it usually
             does.
+        category_column: in which the category of a row stands, of which its prompt is made; empty:
+            the format's own prompt stays.
         alone: whether each row counts as a user of its own.
         same_id: returns an id in the spelling of all that are declared to be one user's.
 
@@ -58,6 +63,7 @@ class Formatted:
     form: Format
     source: str
     user_column: str = ""
+    category_column: str = ""
     alone: bool = False
     same_id: Callable[[str], str] = str
 
@@ -72,9 +78,8 @@ class Formatted:
     @property
     def wanted(self) -> frozenset[str]:
         """Return the columns that are read."""
-        return self.form.columns.union(
-            USER_COLUMNS, ("user_id", self.user_column, top_of(self.user_column))
-        )
+        named = ("user_id", self.user_column, top_of(self.user_column), self.category_column)
+        return self.form.columns.union(USER_COLUMNS, named)
 
     def rows(self, placed: Iterable[Placed]) -> Iterator[Placed]:
         """Yield the rows that are made of these; what is no row stays as it is.
@@ -94,16 +99,20 @@ class Formatted:
                 return self._whole_source(reads, placed)
 
     def public_texts(self, placed: Iterable[Placed]) -> list[object]:
-        """Return the public texts among rows, in their order; none, of a format without them.
+        """Return the public texts among rows, in their order, but for those that are taken out;
+        none, of a format without them.
 
         Raises:
             InputError: one is broken, or there are none.
         """
         reads = self.form.reads
-        return [*self._divided(reads, placed)[0].values()] if isinstance(reads, PublicTexts) else []
+        if not isinstance(reads, PublicTexts):
+            return []
+        texts = self._divided(reads, placed)[0].values()
+        return [text for text in texts if not isinstance(text, TakenOut)]
 
     def _own_rows(self, reads: OwnRows, placed: Iterable[Placed]) -> Iterator[Placed]:
-        layouts: dict[tuple[str, ...], tuple[str, ...]] = {}
+        layouts: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[Mark, ...]]] = {}
         remembered: dict[tuple[object, ...], list[Row]] = {}
         for place, number, row in placed:
             if type(row) is not dict and not isinstance(row, Mapping):  # the first takes no time
@@ -112,14 +121,25 @@ class Formatted:
                 yield place, number, row
                 continue
             present = tuple(row)
-            names = layouts.get(present)
-            if names is None:
+            layout = layouts.get(present)
+            if layout is None:
                 if missing := self.form.missing(row):
                     yield place, number, self._with_user(row, self._lacking(missing))
                     continue
-                names = tuple(name for name in present if name in self.form.columns)
+                layout = (
+                    tuple(name for name in present if name in self.form.cells),
+                    tuple(mark for mark in self.form.marks if mark.top in row),
+                )
                 if len(layouts) < _MOST_REMEMBERED:
-                    layouts[present] = names
+                    layouts[present] = layout
+            names, marks = layout
+            if marks:
+                left, reasons = without_marked(row, marks)
+                for reason in reasons:
+                    yield place, number, self._with_user(row, reason)
+                if left is None:
+                    continue
+                row = left
             cells = [row[name] for name in names]
             # A format sees no other columns, so these cells say all that it makes of them; those
             # that are no text may be equal and not the same, as 1 and True are.
@@ -132,14 +152,18 @@ class Formatted:
                 if key and lasting and len(remembered) < _MOST_REMEMBERED:
                     remembered[key] = made
             for each in made:
-                yield place, number, self._with_user(row, each)
+                yield place, number, self._with_user(row, self._with_category(row, each))
 
     def _records(self, reads: SharedRecords, placed: Iterable[Placed]) -> Iterator[Placed]:
         for place, number, row in placed:
             try:
                 if not isinstance(row, Mapping):
                     raise row if isinstance(row, BadRow) else BadRow("it is no object")
-                cells = self._cells(row)
+                left, reasons = without_marked(row, self.form.marks)
+                yield from ((place, number, reason) for reason in reasons)
+                if left is None:
+                    continue
+                row, cells = left, self._cells(left)
                 answers = [*reads.answers(cells)]
             except Exception as error:  # a cell may hold anything
                 missing = isinstance(row, Mapping) and self.form.missing(row)
@@ -186,6 +210,9 @@ class Formatted:
         for user, mine in users.items():
             made = reads.judgements(texts, [row for _, _, row in mine])
             for at, row in self._readable(made, lambda reason: (0, reason)):
+                if isinstance(row, Mapping):
+                    taken = [cell for cell in row.values() if isinstance(cell, TakenOut)]
+                    row = TakenOut(taken[0].because, " with what it is about") if taken else row
                 if isinstance(row, BadRow):
                     row.user_id = None if self.alone else user
                 else:
@@ -195,21 +222,31 @@ class Formatted:
     def _divided(
         self, reads: PublicTexts, placed: Iterable[Placed]
     ) -> tuple[dict[str, object], dict[str, list[tuple[str, int, Cells]]], list[Placed]]:
-        """Return the public texts by id, the rows of each user, and what is neither."""
+        """Return the public texts by id, or why they are taken out; the rows of each user; and what
+        is neither."""
         texts: dict[str, object] = {}
+        taken_out: dict[str, object] = {}
         users: dict[str, list[tuple[str, int, Cells]]] = {}
         bad: list[Placed] = []
         for at, (place, number, row) in enumerate(placed):
             if not isinstance(row, Mapping):
                 bad.append((place, number, row))
-            elif {*reads.columns} <= {*row} and not self._names_somebody(row):
+                continue
+            left, reasons = without_marked(row, self.form.marks)
+            row = row if left is None else left
+            is_public = {*reads.columns} <= {*row} and not self._names_somebody(row)
+            for reason in reasons:
+                bad.append((place, number, reason if is_public else self._with_user(row, reason)))
+            if is_public:
                 try:
                     name, text = reads.text(self._cells(row))
-                    if texts.setdefault(name, text) != text:
+                    if left is None:
+                        taken_out[name] = reasons[-1]
+                    elif texts.setdefault(name, text) != text:
                         raise BadRow("two public texts have this id")
                 except Exception as error:  # a cell may hold anything
                     raise InputError(f"{place}:{number}: {self._reason(error)}") from None
-            else:
+            elif left is not None:
                 missing = self.form.missing(row)
                 named = self._with_user(row, self._lacking(missing) if missing else {})
                 if isinstance(named, BadRow):
@@ -217,6 +254,7 @@ class Formatted:
                 else:
                     mine = users.setdefault(str(named.get("user_id", at)), [])
                     mine.append((place, number, self._cells(row)))
+        texts |= taken_out
         if not texts:
             raise InputError(f"{self.source}: {self._lacking(reads.columns)}")
         return texts, users, bad
@@ -233,7 +271,11 @@ class Formatted:
             elif missing := self.form.missing(row):
                 yield place, number, self._with_user(row, self._lacking(missing))
             else:
-                rows.append((place, number, row))
+                left, reasons = without_marked(row, self.form.marks)
+                for reason in reasons:
+                    yield place, number, self._with_user(row, reason)
+                if left is not None:
+                    rows.append((place, number, left))
         try:
             made = [*reads.judgements([self._cells(row) for _, _, row in rows])]
         except Exception as error:  # a cell may hold anything
@@ -242,7 +284,7 @@ class Formatted:
             yield *rows[at][:2], self._with_user(rows[at][2], row)
 
     def _cells(self, row: Cells) -> Cells:
-        return {name: row[name] for name in row if name in self.form.columns}
+        return {name: row[name] for name in row if name in self.form.cells}
 
     def _readable(
         self, made: Iterable[_Made], unreadable: Callable[[BadRow], _Made]
@@ -265,6 +307,14 @@ class Formatted:
             return error
         kind = type(error).__name__
         return BadRow(f"a cell that --format {self.form.name} cannot read ({kind})")
+
+    def _with_category(self, original: Cells, row: Row) -> Row:
+        """Return a row with the category that is named in the one that it was made of."""
+        if not self.category_column or isinstance(row, BadRow):
+            return row
+        if self.category_column not in original:
+            return self._lacking([self.category_column])
+        return {**row, "prompt": original[self.category_column]}
 
     def _with_user(self, original: Cells, row: Row) -> Row:
         """Return a row with who judged, read from the row that it was made of; also a bad one."""

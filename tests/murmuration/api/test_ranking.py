@@ -48,9 +48,12 @@ def test_votes_between_models_are_recognised(tmp_path, by):
     path = tmp_path / "arena.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
-        table.writerow(["judge", "model_a", "model_b", "winner", "language", "response_a"])
-        table.writerows([f"j{n}", "m1", "m2", "model_b", "de", "…"] for n in range(60))
-        table.writerows([f"j{n}", "m2", "m1", "tie (bothbad)", "de", "…"] for n in range(20))
+        head = ["judge", "model_a", "model_b", "winner", "language", "response_a", "anony"]
+        table.writerow(head)
+        table.writerows([f"j{n}", "m1", "m2", "model_b", "de", "…", "True"] for n in range(60))
+        table.writerows([f"j{n}", "m2", "m1", "tie (bothbad)", "de", "…", ""] for n in range(20))
+        # Given when the names were shown: none of these counts.
+        table.writerows([f"k{n}", "m1", "m2", "model_a", "de", "…", "False"] for n in range(90))
     ranking = rank(
         path, ["m1", "m2"], by=by, categories=["de"] if by else None, out=tmp_path / "r", **BUDGET
     )
@@ -176,13 +179,20 @@ def conversation(folder):
     texts = ["More trams", "More parks", "More parking"]
     with (folder / "comments.csv").open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
-        table.writerow(["timestamp", "comment-id", "agrees", "disagrees", "comment-body"])
-        table.writerows([1, place, 40 - 20 * place, 20 * place, t] for place, t in enumerate(texts))
+        table.writerow(
+            ["timestamp", "comment-id", "agrees", "disagrees", "moderated", "comment-body"]
+        )
+        table.writerows(
+            [1, place, 40 - 20 * place, 20 * place, place % 2, text]
+            for place, text in enumerate(texts)
+        )
+        table.writerow([1, 3, 40, 0, -1, "More me, of 5 Sample Street"])
     with (folder / "votes.csv").open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
         table.writerow(["timestamp", "comment-id", "voter-id", "vote"])
         for voter in range(40):
             table.writerows([2, place, voter, 1 - 2 * (place > voter % 2)] for place in range(3))
+            table.writerow([2, 3, voter, 1])
     return texts
 
 
@@ -203,6 +213,7 @@ def test_a_polis_conversation_is_ranked_as_it_is(tmp_path):
     ranking = rank(tmp_path / "polis", format="polis", out=tmp_path / "r", **more)
     board = ranking.board
     assert board.items == tuple(texts)
+    assert "More me" not in (tmp_path / "r" / "board.html").read_text(encoding="utf-8")
     assert [board.items[place] for place in board.order] == texts
     assert ranking.release.pairing == "voters"
     with pytest.raises(InputError, match='pairing="voters"'):

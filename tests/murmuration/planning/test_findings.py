@@ -163,6 +163,27 @@ def test_marks_of_an_export_are_seen_too(written):
     assert "'flagged'" in line and "'true' in 30" in line
 
 
+@pytest.mark.parametrize(
+    ("column", "cells", "shown"),
+    [("deleted_at", [None, *range(40)], "'something' in 117, nothing in 3"),
+     ("superseded_by", ["", *range(99)], "'something' in 118, nothing in 2"),
+     ("Tombstone", [False, True], "'false' in 60, 'true' in 60"),
+     ("anony", [1, 0, 0], "'0' in 80, '1' in 40"),
+     ("Duplicate of", ["", "", "r7"], "nothing in 80, 'r7' in 40")],
+)  # fmt: skip
+def test_what_may_say_that_a_row_does_not_count_is_listed(written, column, cells, shown):
+    rows = [pair(n) | {column: cells[n % len(cells)]} for n in range(120)]
+    found = [line for line in look_at(written(rows), "", {}).findings if "may mark rows" in line]
+    assert len(found) == 1 and repr(column) in found[0] and shown in found[0]
+
+
+def test_a_mark_that_late_rows_alone_have_is_listed(written):
+    """Where it is false, JSON leaves it out; the look at columns ended after a hundred rows."""
+    rows = [pair(n) | ({"removed": True} if n == 119 else {}) for n in range(120)]
+    found = [line for line in look_at(written(rows), "", {}).findings if "may mark rows" in line]
+    assert len(found) == 1 and "nothing in 119, 'true' in 1" in found[0]
+
+
 def test_ten_times_as_many_people_have_about_a_tenth_of_the_noise():
     assert usual_noise(20, 3.0).of_average == pytest.approx(
         10 * usual_noise(200, 3.0).of_average, rel=0.3

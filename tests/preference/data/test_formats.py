@@ -20,7 +20,7 @@ from murmuration.preference.data.formats.format import (
     pair,
 )
 from murmuration.preference.data.formats.registry import FORMATS, format_named, recognised_format
-from murmuration.preference.data.loading import load_data, load_judgements
+from murmuration.preference.data.loading import load_data, load_judgements, public_texts
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.sources import READERS
 from murmuration.preference.data.splitting import convert, split_users
@@ -542,6 +542,18 @@ def test_signs_of_polis_are_for_a_look_alone(tmp_path):
     assert "contradict" in warning
     path.write_text("".join(json.dumps(row) + "\n" for row in [*STATEMENTS, *rows[-2:]]))
     assert not any("agree" in note for note in data(str(path)).judgements.notes)
+
+
+def test_a_look_counts_the_statements_that_nobody_voted_on(tmp_path):
+    """Which ones a board has must not tell of votes, so they stay on it."""
+    new = {"comment-id": 2, "comment-body": "New", "agrees": 0, "disagrees": 0, "moderated": 0}
+    gone = {**new, "comment-id": 3, "moderated": -1}
+    path = tmp_path / "rows.jsonl"
+    rows = [*STATEMENTS, new, gone, *votes(("10", 0, 1), ("10", 1, -1))]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (note,) = (note for note in data(str(path)).judgements.notes if "without any vote" in note)
+    assert "1 of 3 (no moderator has looked at 1)" in note and SECRET not in note
+    assert "New" in public_texts(str(path), "", "polis")
 
 
 def test_polis_needs_both_files(read):

@@ -67,6 +67,15 @@ def test_what_cannot_be_split(tmp_path):
         split_users(path, 0.5, tmp_path / "out", "user_id=who")
 
 
+def test_what_is_written_is_json_whatever_was_read(tmp_path):
+    rows_ = [{"who": f"u{n}", "prompt": "p", "chosen": "a", "rejected": "b"} for n in range(40)]
+    rows_ = [{**row, "score": float("nan"), "other": [float("-inf")]} for row in rows_]
+    split = split_users(written(tmp_path / "all.jsonl", rows_), 0.5, tmp_path / "o", "user_id=who")
+    for path in (split.train, split.test):
+        for line in path.read_text().splitlines():
+            assert json.loads(line, parse_constant=pytest.fail)["other"] == ["-infinite"]
+
+
 def test_users_that_are_declared_to_be_one_are_on_one_side(tmp_path):
     """16 of 40 people had rows in both files."""
     pair = {"prompt": "p", "chosen": "a", "rejected": "b"}

@@ -1,5 +1,7 @@
 """Boards from releases: right where votes say enough, finite and modest where they say nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -74,6 +76,56 @@ def test_one_voter_moves_nothing_by_more_than_is_said() -> None:
         moved_K = np.abs(fit_board(after).elo_K - board.elo_K)
         assert moved_K.max() < 1.05 * board.sway
     assert moved_K.max() > 0.3 * board.sway
+
+
+def swept(pairing: str, noise: float, seed: int = 0) -> RankingRelease:
+    """Return the release of 600 votes, all of which `red` is in, and wins."""
+    layout = VoteLayout(items=4, cap=1, pairing=pairing)  # type: ignore[arg-type]
+    exact = layout.read(np.zeros(layout.size))
+    exact["net_BK"] = np.array([[600.0, -200.0, -200.0, -200.0]])
+    exact["variance_BK"] = np.array([[600.0, 200.0, 200.0, 200.0]])
+    exact["votes_B"] = exact["squares_B"] = exact["voters_B"] = np.array([600.0])
+    if pairing == "voters":
+        exact["pair_counts_BKK"] = np.zeros((1, 4, 4))
+        exact["pair_counts_BKK"][0, 0, 1:] = exact["pair_counts_BKK"][0, 1:, 0] = 200.0
+    drawn = layout.read(noise * np.random.default_rng(seed).standard_normal(layout.size))
+    return RankingRelease(
+        items=("red", "north", "south", "blue"),
+        boards=("",),
+        pairing=pairing,  # type: ignore[arg-type]
+        noise=layout.noise(noise),
+        cap=1,
+        clip_norm=layout.clip_norm,
+        **{n: value if value is None else value + drawn[n] for n, value in exact.items()},
+    )
+
+
+@pytest.mark.parametrize("noise", [0.0, 5.0])
+def test_more_wins_than_meetings_are_said_and_tell_nobody_apart(noise: float) -> None:
+    board = fit_board(swept("public", noise))
+    assert board.impossible == ("red",)
+    assert not board.better_KK.any()
+    chosen = fit_board(swept("voters", noise))
+    assert chosen.impossible == ()
+    for each in (board, chosen):
+        assert np.abs(each.elo_K - 1000).max() < 1200
+
+
+def test_pairs_that_are_drawn_alike_are_not_said_to_be_impossible() -> None:
+    for seed in range(5):
+        for epsilon in (None, 0.3, 3.0):
+            arena = Arena(voters=200, items=10, seed=seed)
+            assert fit_board(released(arena, epsilon, seed=seed)).impossible == ()
+
+
+def test_an_item_that_nobody_voted_on_is_marked() -> None:
+    release_ = swept("voters", 2.0)
+    net_BK, counts_BKK = release_.net_BK.copy(), release_.pair_counts_BKK.copy()  # type: ignore[union-attr]
+    net_BK[0, 3], counts_BKK[0, 3], counts_BKK[0, :, 3] = 1.0, 1.0, 1.0
+    counts_BKK[0, 3, 3] = 0.0
+    board = fit_board(replace(release_, net_BK=net_BK, pair_counts_BKK=counts_BKK))
+    assert board.voted_K.tolist() == [True, True, True, False]
+    assert fit_board(swept("public", 2.0)).voted_K.all()
 
 
 @settings(max_examples=40, deadline=None)

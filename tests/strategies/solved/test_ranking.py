@@ -244,6 +244,24 @@ def test_a_board_that_noise_made_says_that_nothing_was_learnt(board):
 
 
 @pytest.mark.usefixtures("quick_runs")
+def test_more_wins_than_meetings_are_said_with_the_way_out(board, tmp_path):
+    """In every vote is one item; by --pairing public it is in half of them."""
+    path = tmp_path / "swept.jsonl"
+    rows = (
+        {"user_id": f"u{n}", "prompt": "x", "chosen": "a", "rejected": "bcd"[n % 3]}
+        for n in range(60)
+    )
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    swept = {"data": str(path), "seed": 3, "epsilon": 200.0}
+    _, result = board(**swept)
+    (said,) = [text for text in result["warnings"] if "NOT DRAWN ALIKE" in text]
+    assert "--pairing voters" in said and "a won or lost" in said
+    assert not any("NOTHING WAS LEARNT" in text for text in result["warnings"])
+    _, chosen = board(**swept, pairing="voters")
+    assert not any("NOT DRAWN ALIKE" in text for text in chosen["warnings"])
+
+
+@pytest.mark.usefixtures("quick_runs")
 def test_what_is_held_alike_is_in_the_same_release_and_costs_the_same(board):
     """Here the better item always has the longer answer: nobody can tell which of the two it is."""
     without, plain = board(seed=3, epsilon=200.0)
