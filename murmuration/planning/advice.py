@@ -23,10 +23,11 @@ FEW, SOME = 2_000, 8_000
 #: Delta is at most this part of 1 / users, and at most the default.
 _DELTA_SHARE, _MOST_DELTA = 10, 5
 #: Scripts, by Unicode's names, of which the vocabulary of minilm (bert-base-uncased) has the
-#: letters. Of Chinese it has 244 characters, of Thai 15, and a word with another one is nothing.
+#: letters. Of Chinese it has 244 characters, of Thai 15 letters, of kana half; a word with another
+#: one is lost whole.
 _OF_MINILM = frozenset(
     ("Arabic", "Armenian", "Bengali", "Cyrillic", "Devanagari", "Greek", "Hangul", "Hebrew",
-     "Hiragana", "Katakana", "Latin", NO_LETTERS)
+     "Latin", NO_LETTERS)
 )  # fmt: skip
 #: Scripts with vowel signs, which hashing takes for the end of a word.
 _CUT_BY_HASHING = frozenset(
@@ -68,11 +69,12 @@ def reading(scripts: Mapping[str, int]) -> list[str]:
     ``scripts`` says how many texts are in which script; of a few nothing is said.
     """
     often = {script for script, count in scripts.items() if count > _RARE * sum(scripts.values())}
-    unread = "{}: take a multilingual encoder that was made for it, by --features PATH-OR-NAME"
+    encoder = "a multilingual encoder that was made for it, by --features PATH-OR-NAME"
     lines = {
         "hashing takes each letter of {} for a word": often & WITHOUT_BLANKS,
-        f"hashing cuts words at the vowel signs of {unread}": often & _CUT_BY_HASHING,
-        f"minilm's vocabulary lacks nearly all letters of {unread}": often - _OF_MINILM,
+        f"hashing cuts words at the vowel signs of {{}}: take {encoder}": often & _CUT_BY_HASHING,
+        f"minilm has few letters of {{}}, and loses words: take hashing, or {encoder}": often
+        - _OF_MINILM,
         "of texts with {} hashing reads numbers and length alone": often & {NO_LETTERS},
     }
     return [line.format(", ".join(sorted(named))) for line, named in lines.items() if named]

@@ -111,7 +111,7 @@ def test_rows_without_a_person_are_called_out(cli, crowd, here):
 def test_features_are_in_the_command_where_they_can_be_used(cli, crowd, monkeypatch):
     assert "--features" not in advised(cli("data", crowd)[1])
     chosen = Features("hashing:64", "a trial")
-    monkeypatch.setattr(advice, "features_for", lambda people, epsilon: chosen)
+    monkeypatch.setattr(advice, "features_for", lambda people, epsilon, scripts: chosen)
     monkeypatch.setattr(advice, "works", lambda features: True)
     words = advised(cli("data", crowd)[1])
     assert words[words.index("--features") + 1] == "hashing:64"
