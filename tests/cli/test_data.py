@@ -1,6 +1,7 @@
 """The look at one's own data: what it says, and that the command it ends with works."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -88,6 +89,18 @@ def test_odd_columns_and_broken_rows(cli, crowd, here):
     words = advised(out)
     assert words[words.index("--on-bad-rows") + 1] == "skip"
     assert runs(cli, words)["users"] == 40
+
+
+def test_texts_without_blanks_have_words(cli, here, monkeypatch):
+    monkeypatch.setattr(advice, "works", lambda features: True)
+    row = {"prompt": "怎么办？", "chosen": "先存起来再等一等。", "rejected": "全部花掉。"}
+    rows = [{"user_id": f"u{number // 3}", **row} for number in range(60)]
+    (here / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    out = cli("data", "rows.jsonl")[1]
+    assert re.search(r"the longer response +100\.0 %", out)
+    assert "0.0 % are between responses of nearly equal length" in out
+    assert "hashing takes each letter of Cjk for a word" in out and "minilm has few" in out
+    assert "minilm" not in advised(out)
 
 
 def test_one_user_who_owns_half_the_rows_is_named(cli, crowd, here):
