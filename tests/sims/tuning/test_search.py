@@ -322,7 +322,7 @@ def test_a_search_of_an_earlier_version_is_refused(crowd, tmp_path, monkeypatch,
     path = out / "private" / "search.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **former}))
     ledger = (out / "ledger.jsonl").read_bytes()
-    with pytest.raises(InputError, match=r"earlier version.* begin again with another --out"):
+    with pytest.raises(InputError, match=r"earlier version.* begin again with another out"):
         tune(out=out, resume=True)
     assert (out / "ledger.jsonl").read_bytes() == ledger
 
@@ -343,23 +343,23 @@ def test_a_candidate_that_costs_more_than_was_charged_ends_the_search(crowd, tmp
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"strategy": "els"}, "els cannot be searched"),
-        ({"strategy": "adaptive"}, "adaptive cannot be searched"),
-        ({"strategy": "nonprivate"}, "nonprivate cannot be searched"),
-        ({"sampling": "allocation"}, "--sampling poisson"),
-        ({"sampling": "truncated-poisson", "adjacency": "zero-out"}, "--sampling poisson"),
-        ({"noise_correlation": "banded"}, "--noise-correlation none"),
-        ({"adjacency": "replace"}, "replace cannot be searched"),
+        ({"strategy": "els"}, 'strategy="els" cannot be searched'),
+        ({"strategy": "adaptive"}, 'strategy="adaptive" cannot be searched'),
+        ({"strategy": "nonprivate"}, 'strategy="nonprivate" cannot be searched'),
+        ({"sampling": "allocation"}, 'sampling="poisson"'),
+        ({"sampling": "truncated-poisson", "adjacency": "zero-out"}, 'sampling="poisson"'),
+        ({"noise_correlation": "banded"}, 'noise_correlation="none"'),
+        ({"adjacency": "replace"}, 'adjacency="replace" cannot be searched'),
         ({"exact_heldout": True}, "a score that is private"),
         ({"heldout": 0.0}, "a score that is private"),
         ({"task": "sft", "base": "x"}, "."),
         ({"noise": "distributed", "secure_aggregation": True}, "."),
         ({"clip_norm": 0.3}, "beside the grid"),
-        ({"expected_runs": 1.0}, "--expected-runs"),
-        ({"eta": -1.0}, "--eta"),
+        ({"expected_runs": 1.0}, "expected_runs"),
+        ({"eta": -1.0}, "eta"),
         ({"grid": {"rounds": [0, 2]}}, "."),
-        ({"grid": {"strategy": ["uls", "els"]}}, "els cannot be searched"),
-        ({"grid": None}, "--grid"),
+        ({"grid": {"strategy": ["uls", "els"]}}, 'strategy="els" cannot be searched'),
+        ({"grid": None}, "grid"),
         ({"epsilon": 0.001, "expected_runs": 300.0, "delta": 1e-9}, "."),
     ],
 )
