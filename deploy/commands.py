@@ -6,8 +6,7 @@ import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
-from murmuration.api.quiet import LOOPBACK
-from murmuration.client.isolated import OFFLINE, python
+from murmuration.client.isolated import LOOPBACK, OFFLINE, python
 
 #: Variables of a SuperNode and its executor; the server's programs have one more.
 NODE_ENVIRONMENT = {

@@ -127,7 +127,7 @@ def arena(tmp_path):
 
 
 def test_models_are_items_where_that_is_declared_and_never_else(arena, tmp_path):
-    with pytest.raises(InputError, match="--items-public"):
+    with pytest.raises(InputError, match="items_public"):
         rank(arena, out=tmp_path / "r", **BUDGET)
     assert not (tmp_path / "r").exists()
     ranking = rank(arena, items_public=True, out=tmp_path / "r", **BUDGET)
@@ -139,7 +139,7 @@ def test_models_are_items_where_that_is_declared_and_never_else(arena, tmp_path)
 
 
 def test_a_vote_on_no_item_is_named_by_its_line(arena, tmp_path):
-    with pytest.raises(InputError, match=r"arena\.csv:62: the item 'llama' is not in --items"):
+    with pytest.raises(InputError, match=r"arena\.csv:62: the item 'llama' is not in items"):
         rank(arena, ["gpt", "claude"], out=tmp_path / "r", **BUDGET)
 
 
