@@ -18,6 +18,7 @@ import torch
 from murmuration.alignment.likelihoods import AnswerLikelihoods
 from murmuration.alignment.rewards import AnswerReward, Scores
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features.words import words_of
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.generation import (
     NotFiniteError,
@@ -172,7 +173,7 @@ class Evaluator:
             truth=truth,
             truth_error=error,
             unreadable=unreadable,
-            words=float(np.mean([len(answer.split()) for answer in answers])),
+            words=float(np.mean([len(words_of(answer)) for answer in answers])),
             cut_off=cut_off / len(answers),
         )
 

@@ -37,6 +37,7 @@ import numpy as np
 from murmuration.alignment.iterates import Disagreement, Iterates
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import FeatureMap
+from murmuration.preference.features.words import words_of
 from murmuration.preference.language.reward import SavedReward
 from murmuration.preference.reward import RewardModel
 
@@ -233,7 +234,7 @@ class GuardedReward:
 
 def _log_words(texts: Sequence[str]) -> np.ndarray:
     """log(number of words), of none as of one, (R,)."""
-    return np.log([max(1, len(text.split())) for text in texts])
+    return np.log([max(1, len(words_of(text))) for text in texts])
 
 
 class _Unusual:

@@ -16,6 +16,7 @@ import numpy as np
 
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.escaping import get_logger
+from murmuration.preference.features.words import words_of
 
 _log = get_logger("murmuration")
 
@@ -77,7 +78,7 @@ def baselines(
     if not decided:
         return result
     asked = [_in_order(judgements, row) for row in decided]
-    words = [np.array([len(text.split()) for text in each.responses]) for each in asked]
+    words = [np.array([len(words_of(text)) for text in each.responses]) for each in asked]
     result["longer_wins"] = float(np.mean([_right(of_K) for of_K in words]))
     if score is None:
         return result

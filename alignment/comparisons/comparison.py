@@ -26,6 +26,7 @@ from murmuration.alignment.pool import writer_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_responses, texts_in
 from murmuration.preference.data.sources import first_line
+from murmuration.preference.features.words import words_of
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood, load_next_token
 from murmuration.reporting.provenance import without_folders
@@ -37,7 +38,6 @@ from murmuration.server.lineage import (
     mark_of_served,
 )
 from murmuration.sims.population.win_rate import Estimate, wilson
-from murmuration.sims.population.wording import WORD
 
 FORMAT = "murmuration-comparison-1"
 _FILE = re.compile(r".*\.jsonl(\.gz)?", re.IGNORECASE | re.DOTALL)
@@ -351,7 +351,7 @@ def _longer(side: Side, other: Side) -> np.ndarray:
 
 def _figures(side: Side, judge: Judge, prompts: Sequence[str], writer: str) -> dict[str, Any]:
     answers = [*chain.from_iterable(side.answers_TN)]
-    words = [sum(word[0].isalnum() for word in WORD.findall(answer)) for answer in answers]
+    words = [len(words_of(answer)) for answer in answers]
     result = {"model": side.model, "words": float(np.mean(words))}
     result["cut_off"] = None if side.cut_off is None else side.cut_off / len(answers)
     result["promise"] = promise_told(side.model, writer)

@@ -8,6 +8,7 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from murmuration.planning.feature_time import FeatureTime
 from murmuration.planning.usual_noise import usual_noise
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.schema import Schema
+from murmuration.preference.features.words import words_of
 from murmuration.preference.models import MODELS
 from murmuration.reporting.figures import counted
 from murmuration.reporting.live.tables import as_text, table_of
@@ -120,7 +122,7 @@ class DataSummary:
             parts.append("--chosen-from-data")
         if self.judgements.left_out and self.few_left_out:
             parts.append("--on-bad-rows skip")
-        advised = advice.features_for(users, self.epsilon).name
+        advised = advice.features_for(users, self.epsilon, self._written_in[0]).name
         features = self.features.features if self.features else advised
         if features != Settings.features and (self.features or advice.works(features)):
             parts.append(f"--features {features}")
@@ -241,12 +243,16 @@ class DataSummary:
         return Group(table_of(rows, headings), Text(near))
 
     def _languages(self) -> Text:
-        scripts, languages = judgement_statistics.written_in(self.judgements)
+        scripts, languages = self._written_in
         lines = [f"script, by most letters: {_parts(scripts)}"]
         if languages:
             words = _parts(languages)
             lines.append(f"language of texts in Latin letters, by frequent words: {words}")
-        return Text("\n".join(lines))
+        return Text("\n".join([*lines, *advice.reading(scripts)]))
+
+    @cached_property
+    def _written_in(self) -> tuple[Counter[str], Counter[str]]:
+        return judgement_statistics.written_in(self.judgements)
 
     def _refused(self) -> Text:
         left_out = self.judgements.left_out
@@ -288,7 +294,7 @@ class DataSummary:
         rows = []
         for epsilon in sorted({1.0, 3.0, 8.0, self.epsilon}):
             noise = usual_noise(users, epsilon)
-            features = advice.features_for(users, epsilon)
+            features = advice.features_for(users, epsilon, self._written_in[0])
             rows.append(
                 {
                     "epsilon": f"{epsilon:g}",
@@ -306,7 +312,7 @@ class DataSummary:
         prompts, responses = self.judgements.prompts, self.judgements.responses
         texts = {(p, r) for p, several in zip(prompts, responses, strict=True) for r in several}
         count = len(texts)
-        words = sum(len(f"{p} {r}".split()) for p, r in texts) / max(1, count)
+        words = sum(len(words_of(f"{p} {r}")) for p, r in texts) / max(1, count)
         minutes = math.ceil(advice.encoding_minutes(count, words))
         below = (
             f"minilm reads the {count:,} responses with their prompts once: about {minutes:,} min "

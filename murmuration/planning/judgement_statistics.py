@@ -9,6 +9,7 @@ import numpy as np
 
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.features.languages import LATIN, language_of, script_of
+from murmuration.preference.features.words import words_of
 from murmuration.reporting.baselines import NEAR
 
 _TEXTS = 5_000  # that are looked at for their script and language
@@ -64,7 +65,7 @@ def nearly_equal(judgements: Judgements) -> float:
 
 
 def _words(shown: Sequence[str]) -> list[int]:
-    return [len(str(text).split()) for text in shown]
+    return [len(words_of(str(text))) for text in shown]
 
 
 def _guess(judgements: Judgements, right_R: np.ndarray, kept_R: np.ndarray) -> Guess:

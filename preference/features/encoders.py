@@ -26,6 +26,7 @@ from murmuration.preference.data.sources import (
 )
 from murmuration.preference.features.embeddings import Embeddings
 from murmuration.preference.features.text_length import check_length, length_feature
+from murmuration.preference.features.words import DEFINITION
 from murmuration.preference.language.checkpoint import (
     adapted,
     digest_of,
@@ -125,6 +126,7 @@ class EncoderFeatures:
             "path": self.path,
             "pooling": self.pooling,
             "max_tokens": self.max_tokens,
+            "words": DEFINITION,
             "length_weight": self.length_weight,
             "length": self.length,
         }

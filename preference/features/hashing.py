@@ -24,6 +24,7 @@ import numpy as np
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.text_length import check_length, length_feature
+from murmuration.preference.features.words import DEFINITION, HASHED
 from murmuration.preference.gguf import is_gguf
 
 
@@ -53,6 +54,8 @@ class FeatureMap(Protocol):
 @dataclass(frozen=True)
 class HashingFeatures:
     """Hashed word n-grams of the response (signed, l2-normalised) and its length.
+
+    Of scripts without blanks between words each letter is a word (`features.words`).
 
     The prompt is not used: both responses of a pair share it, and it would cancel in the
     difference.
@@ -86,6 +89,7 @@ class HashingFeatures:
             vectorizer = HashingVectorizer(
                 n_features=self.dimension - 1,
                 ngram_range=(1, self.ngrams),
+                token_pattern=HASHED,
                 alternate_sign=True,
                 norm="l2",
             )
@@ -95,7 +99,7 @@ class HashingFeatures:
 
     def to_config(self) -> dict:
         """Description for `feature_map`."""
-        return {"kind": "hashing", **asdict(self)}
+        return {"kind": "hashing", "words": DEFINITION, **asdict(self)}
 
 
 def finite_features(
@@ -159,12 +163,12 @@ def _features(
 
 
 def feature_map(config: Mapping) -> FeatureMap:
-    """The feature map that a config describes (`kind` and the arguments of its class).
-
-    A config of hashing or an encoder without `length` is of an earlier version, which had `log`.
+    """The feature map that a config describes (`kind` and the arguments of its class; `words` says
+    how words are told apart, where length counts them).
 
     Raises:
-        InputError: an unknown kind or argument, or an encoder that cannot be loaded.
+        InputError: an unknown kind or argument, an encoder that cannot be loaded, or words that
+            were told apart otherwise.
     """
     from murmuration.preference.features.encoders import EncoderFeatures
     from murmuration.preference.features.items import KIND as ITEMS
@@ -185,8 +189,12 @@ def feature_map(config: Mapping) -> FeatureMap:
     kind = arguments.pop("kind", None)
     if kind not in kinds:
         raise InputError(f"features of kind {kind!r}: known kinds are {', '.join(kinds)}")
-    if kind not in (LANGUAGE_HEAD, ITEMS):
-        arguments.setdefault("length", "log")
+    counts_words = kind not in (LANGUAGE_HEAD, ITEMS)
+    if counts_words and (counted := arguments.pop("words", None)) != DEFINITION:
+        raise InputError(
+            f"{kind} features count words as {counted!r}, and this version as {DEFINITION!r}: "
+            "another version made them; train anew"
+        )
     try:
         return kinds[kind](**arguments)
     except TypeError as error:
@@ -231,4 +239,9 @@ def parse_features(option: str, length: str = "bounded") -> dict:
         return states_config(option, length)
     from murmuration.preference.features.encoders import resolve_encoder
 
-    return {"kind": "encoder", "path": resolve_encoder(option), "length": length}
+    return {
+        "kind": "encoder",
+        "path": resolve_encoder(option),
+        "words": DEFINITION,
+        "length": length,
+    }

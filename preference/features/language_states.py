@@ -22,6 +22,7 @@ import torch
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.embeddings import Embeddings
 from murmuration.preference.features.text_length import check_length, length_feature
+from murmuration.preference.features.words import DEFINITION
 from murmuration.preference.gguf import SMOLLM2
 from murmuration.preference.language.checkpoint import check_same
 from murmuration.preference.language.loading import (
@@ -135,6 +136,7 @@ class LanguageStates:
             "path": self.path,
             "layer": self.layer,
             "max_tokens": self.max_tokens,
+            "words": DEFINITION,
             "length_weight": self.length_weight,
             "length": self.length,
             "digest": self.digest,
@@ -165,4 +167,10 @@ def states_config(option: str, length: str) -> dict:
         InputError: there is no such model, or it cannot be converted.
     """
     path = resolve_base(option)
-    return {"kind": KIND, "path": path, "layer": LAYERS.get(option, 0), "length": length}
+    return {
+        "kind": KIND,
+        "path": path,
+        "layer": LAYERS.get(option, 0),
+        "words": DEFINITION,
+        "length": length,
+    }

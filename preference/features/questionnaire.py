@@ -15,7 +15,6 @@ Legend: J judgements, Q questions that judgements answer, K answers, V coordinat
 """
 
 import math
-import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from murmuration.preference.features.languages import (
     language_of,
     script_of,
 )
+from murmuration.preference.features.words import has_no_blanks, unbroken, words_of
 
 KIND = "survey"
 #: The question about users, and not about their judgements.
@@ -75,7 +75,8 @@ class Questionnaire:
     Attributes:
         topics: a public list, of lines ``name: word, word``; a name alone is its own words. A
             judgement is about the topic of which most words stand in its texts, of several the
-            first. Empty: topics are not asked about.
+            first; of scripts without blanks a word may stand anywhere. Empty: topics are not asked
+            about.
 
     Raises:
         InputError: a topic has no name or no words, or two have one name.
@@ -147,26 +148,30 @@ class Questionnaire:
 
     def _answers_of(self, prompt: str, shown: Sequence[str], tied: bool) -> Iterator[int]:
         """Yield which answer a judgement gives to each question."""
-        words = [len(response.split()) for response in shown]
+        words = [len(words_of(response)) for response in shown]
         yield int(tied)
         alike = tied or (words[0] == max(words) and words.count(words[0]) > 1)
         yield 2 if alike else int(words[0] < max(words))
         yield _bin(_WORDS, sum(words) / len(words))
-        yield _bin(_WORDS, len(prompt.split()))
+        yield _bin(_WORDS, len(words_of(prompt)))
         yield _LANGUAGE_ANSWERS.index(_written_in(" ".join((prompt, *shown))))
         if self.topics:
             yield self._topic_of((prompt, *shown))
 
     def _topic_of(self, texts: Sequence[str]) -> int:
-        words = {word for text in texts for word in _words(text[:_CHARACTERS])}
-        hits = [len(words & known) for known in self._topic_words]
+        read = "\n".join(text[:_CHARACTERS].casefold() for text in texts)
+        words = {*unbroken(read)}
+        hits = [
+            sum(word in read if has_no_blanks(word) else word in words for word in known)
+            for known in self._topic_words
+        ]
         return hits.index(max(hits)) if any(hits) else len(hits)
 
     @cached_property
     def _topic_words(self) -> tuple[frozenset[str], ...]:
         """Return the words of each topic."""
-        parts = (str(line).partition(":") for line in self.topics)
-        return tuple(frozenset(_words(words if colon else name)) for name, colon, words in parts)
+        parts = (str(line).casefold().partition(":") for line in self.topics)
+        return tuple(frozenset(unbroken(words if colon else name)) for name, colon, words in parts)
 
 
 _LANGUAGE_ANSWERS = (
@@ -185,10 +190,6 @@ def _written_in(text: str) -> str:
         language = language_of(text)
         return _LATIN_UNCLEAR if language == UNCLEAR else language
     return script if script in _LANGUAGE_ANSWERS else _OTHER_LETTERS
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"\w+", text.casefold())
 
 
 def _bin(tops: Sequence[int], number: float) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 
 from murmuration.preference.choices import LENGTHS
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features.words import words_of
 
 #: One more than the words for which the bounded feature is 0.
 TYPICAL = 25
@@ -29,7 +30,7 @@ def length_feature(texts: Sequence[str], length: str, weight: float) -> np.ndarr
     - ``log``: log(1 + words), which hardly ends: what earlier versions had.
     """
     # One by one: an array's logarithms may differ in their last bits with their place in it.
-    words_R = [min(len(text.split()), WORDS_COUNTED) for text in texts]
+    words_R = [min(len(words_of(text)), WORDS_COUNTED) for text in texts]
     if length == "bounded":  # tanh(log x) = (x² − 1) / (x² + 1)
         squares = [((1 + words) / TYPICAL) ** 2 for words in words_R]
         result = [(square - 1.0) / (square + 1.0) for square in squares]

@@ -34,7 +34,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from murmuration.preference.data.judgements import Judgements
-from murmuration.preference.features.hashing import feature_map
+from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip
@@ -136,7 +136,7 @@ def measured(
 def made(epsilon: float, users: int, cohort: int, rounds: int) -> World:
     """The embedded population's first users, its test users, and a plan for them."""
     # Length counts as it did by default when what is committed of this was measured.
-    features = feature_map({"kind": "hashing", "length": "log"})
+    features = HashingFeatures(length="log")
     train = Judgements.from_rows(population.train())
     kept = train.select(np.arange(min(users, len(train.user_ids))))
     test = pair_examples(Judgements.from_rows(population.test()), features)

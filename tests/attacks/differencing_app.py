@@ -11,6 +11,7 @@ import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.grid import step_for
@@ -24,7 +25,7 @@ from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
 from murmuration.strategies.protocol.users import Registry
 
 D, CLIP, SECONDS = 33, 0.1, 60.0
-FEATURES = json.dumps({"kind": "hashing", "dimension": D})
+FEATURES = json.dumps(HashingFeatures(D).to_config())
 PLAN = StatedPlan.of("attack", Adjacency.ZERO_OUT, 1e-6, 5, {PoissonGaussian(0.5, 4.0): 5})
 
 app = ServerApp()

@@ -1,6 +1,7 @@
 """The look at one's own data: what it says, and that the command it ends with works."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -90,6 +91,18 @@ def test_odd_columns_and_broken_rows(cli, crowd, here):
     assert runs(cli, words)["users"] == 40
 
 
+def test_texts_without_blanks_have_words(cli, here, monkeypatch):
+    monkeypatch.setattr(advice, "works", lambda features: True)
+    row = {"prompt": "怎么办？", "chosen": "先存起来再等一等。", "rejected": "全部花掉。"}
+    rows = [{"user_id": f"u{number // 3}", **row} for number in range(60)]
+    (here / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    out = cli("data", "rows.jsonl")[1]
+    assert re.search(r"the longer response +100\.0 %", out)
+    assert "0.0 % are between responses of nearly equal length" in out
+    assert "hashing takes each letter of Cjk for a word" in out and "minilm has few" in out
+    assert "minilm" not in advised(out)
+
+
 def test_one_user_who_owns_half_the_rows_is_named(cli, crowd, here):
     rows = [json.loads(line) for line in Path(crowd).read_text(encoding="utf-8").splitlines()]
     for row in rows[::2]:
@@ -111,7 +124,7 @@ def test_rows_without_a_person_are_called_out(cli, crowd, here):
 def test_features_are_in_the_command_where_they_can_be_used(cli, crowd, monkeypatch):
     assert "--features" not in advised(cli("data", crowd)[1])
     chosen = Features("hashing:64", "a trial")
-    monkeypatch.setattr(advice, "features_for", lambda people, epsilon: chosen)
+    monkeypatch.setattr(advice, "features_for", lambda people, epsilon, scripts: chosen)
     monkeypatch.setattr(advice, "works", lambda features: True)
     words = advised(cli("data", crowd)[1])
     assert words[words.index("--features") + 1] == "hashing:64"

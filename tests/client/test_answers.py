@@ -1,5 +1,7 @@
 """What ``client.answers`` adds to what ``test_app`` asks through messages."""
 
+import json
+
 import numpy as np
 import pytest
 from flwr.app import RecordDict
@@ -12,12 +14,13 @@ from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
+from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.secure_aggregation.party import ProtocolError
 from murmuration.strategies.protocol import label_queries, messages, public_items
 
-FEATURES = '{"kind": "hashing", "dimension": 33}'
+FEATURES = json.dumps(HashingFeatures(33).to_config())
 
 
 @pytest.fixture

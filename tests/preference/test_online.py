@@ -14,6 +14,7 @@ from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import load_data
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.features.words import DEFINITION
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.preference.online import hub_name
 from murmuration.preference.reward import RewardModel
@@ -43,7 +44,7 @@ def linear(folder):
     """A linear reward that names an encoder of a hub."""
     RewardModel(np.zeros(HashingFeatures().dimension), HashingFeatures()).save(folder)
     config = json.loads((folder / "config.json").read_text())
-    features = {"kind": "encoder", "path": NAMED, "pooling": "mean", "max_tokens": 8}
+    features = {"kind": "encoder", "path": NAMED, "words": DEFINITION, "max_tokens": 8}
     (folder / "config.json").write_text(json.dumps({**config, "features": features}))
 
 
@@ -96,7 +97,7 @@ def test_an_adapter_that_somebody_names_asks_for_no_other_base(asked, tmp_path):
 @pytest.mark.parametrize(
     "described",
     [
-        {"kind": "encoder", "path": NAMED},
+        {"kind": "encoder", "path": NAMED, "words": DEFINITION},
         {"kind": "language-model", "path": NAMED, "train": "head"},
     ],
 )

@@ -10,6 +10,7 @@ from safetensors.numpy import save_file
 from murmuration.preference.accuracy import Accuracy
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.features.words import DEFINITION
 from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.preference.models import ABSENT
 from murmuration.preference.reward import RewardModel
@@ -299,8 +300,9 @@ FAULTS = {
         {"theta_D": np.full(33, np.nan, np.float32)}, place / "model.safetensors"
     ),
     "no such folder: /gone/encoder": lambda place: edit(
-        place, features={"kind": "encoder", "path": "/gone/encoder"}
+        place, features={"kind": "encoder", "path": "/gone/encoder", "words": DEFINITION}
     ),
+    "count words as None": lambda place: edit(place, features={"kind": "hashing", "dimension": 33}),
 }
 
 

@@ -29,6 +29,16 @@ def test_longer_wins_counts_words_and_leaves_out_ties():
     assert found["near"] is None and found["examples"] == []
 
 
+def test_the_longer_of_two_texts_without_blanks():
+    pairs = [
+        ("先存起来再等一等。", "全部花掉。"),
+        ("ควรเก็บเงินไว้ก่อน", "ซื้อ"),
+        ("今日は休もう、ok", "買う"),
+    ]
+    found = baselines(judged(*pairs), length)
+    assert found["longer_wins"] == 1.0 and found["near"] is None
+
+
 def test_nearly_equal_is_within_a_tenth_of_the_larger():
     ten, nine, eight = (" ".join(["w"] * n) for n in (10, 9, 8))
     found = baselines(judged((ten, nine), (ten, eight), (nine, ten)), length)

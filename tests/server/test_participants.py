@@ -9,6 +9,7 @@ import pytest
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.server import participants as module
 from murmuration.server.run import run_training
@@ -130,7 +131,7 @@ def test_coming_and_going_needs_a_nominal_number_of_users():
 
 def test_a_refresh_that_finds_nobody_changes_nothing(quick_runs, config, files, monkeypatch):
     grid, folder = Coming(files), RunDirectory(config)
-    first = module.participants(config, grid, folder, json.dumps({"kind": "hashing"}))
+    first = module.participants(config, grid, folder, json.dumps(HashingFeatures().to_config()))
     strategy = type("S", (), {"participants": first, "slow": set(), "features": "nonsense"})()
     module.refresh(config, grid, folder, strategy, 3)
     assert len(strategy.participants.registry) == len(first.registry)

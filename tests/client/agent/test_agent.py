@@ -31,6 +31,7 @@ from murmuration.client.agent.unix_socket import Refused, answers, ask_agent
 from murmuration.client.app import app
 from murmuration.client.labels.memory import TermsChanged
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import ParallelEvent, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
@@ -215,7 +216,7 @@ def test_evaluations_are_counted(make):
 def test_few_feature_maps_are_computed(make):
     agent = make()
     for dimension in range(5, 5 + MOST_FEATURE_MAPS):
-        features = json.dumps({"kind": "hashing", "dimension": dimension})
+        features = json.dumps(HashingFeatures(dimension).to_config())
         agent.handle("query.registry", messages.registry_request(b"s", False, features))
     with pytest.raises(PolicyRefusal, match="feature maps"):
         agent.handle("train", work())

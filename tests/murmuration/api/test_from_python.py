@@ -131,9 +131,9 @@ def good(users=40):
 
 
 def model():
-    from murmuration.preference.features.hashing import feature_map
+    from murmuration.preference.features.hashing import HashingFeatures
 
-    features = feature_map({"kind": "hashing"})
+    features = HashingFeatures()
     return mm.RewardModel([0.0] * features.dimension, features)
 
 

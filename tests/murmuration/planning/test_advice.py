@@ -1,9 +1,14 @@
 """What suits a crowd of a given size."""
 
+import re
+
 import pytest
 
 from murmuration.planning import advice
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.features.languages import NO_LETTERS, script_of
+from murmuration.preference.features.words import HASHED, words_of
+from murmuration.preference.language.checkpoint import minilm_folder
 
 
 @pytest.mark.parametrize(
@@ -55,3 +60,70 @@ def test_features_work_where_they_can_be_loaded(monkeypatch):
 def test_encoding_takes_what_was_measured(words, rate):
     """docs/research/benchmarks.md, Encoders."""
     assert 1000 / 60 / advice.encoding_minutes(1000, words) == pytest.approx(rate, rel=0.15)
+
+
+#: A sentence in each script, and whether the vocabulary of minilm has most of its letters.
+SENTENCES = {
+    "先存起来再等一等，这个月应该修好旧的冰箱": False,
+    "まずはちょっと貯金をしておきましょう": False,
+    "スマートフォンをチェック": False,
+    "ควรเก็บเงินไว้ก่อน": False,
+    "ຄວນເກັບເງິນໄວ້ກ່ອນ": False,
+    "គួរសន្សំប្រាក់ជាមុន": False,
+    "ပိုက်ဆံစုပါ": False,
+    "தமிழ் மொழி": False,
+    "తెలుగు భాష": False,
+    "ਪੰਜਾਬੀ ਭਾਸ਼ਾ": False,
+    "ગુજરાતી ભાષા": False,
+    "ಕನ್ನಡ ಭಾಷೆ": False,
+    "മലയാളം ഭാഷ": False,
+    "සිංහල භාෂාව": False,
+    "አማርኛ ቋንቋ": False,
+    "Save it before some bonus comes": True,
+    "Сначала отложите деньги": True,
+    "Πρώτα βάλε στην άκρη χρήματα": True,
+    "اللغة العربية": True,
+    "שפה עברית": True,
+    "Հայերեն": True,
+    "पैसे बचाकर रखना चाहिए": True,
+    "বাংলা ভাষা": True,
+    "돈을 먼저 저축하세요": True,
+}
+
+
+def unread_by_minilm(script):
+    return [line for line in advice.reading({script: 1}) if line.startswith("minilm")]
+
+
+@pytest.mark.skipif(minilm_folder() is None, reason="needs the extra minilm")
+@pytest.mark.parametrize(("sentence", "known"), SENTENCES.items())
+def test_what_minilm_cannot_read_is_what_its_vocabulary_lacks(sentence, known):
+    from transformers import AutoTokenizer
+
+    pieces = AutoTokenizer.from_pretrained(minilm_folder()).tokenize(sentence)
+    assert (2 * pieces.count("[UNK]") < len(pieces)) == known
+    assert bool(unread_by_minilm(script_of(sentence))) != known
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_what_hashing_does_with_a_script(sentence):
+    """Letters for words, pieces for words, or words."""
+    script, blanks = script_of(sentence), sentence.split()
+    letters = len(words_of(sentence)) > len(blanks)
+    pieces = not letters and re.findall(HASHED, sentence) != blanks
+    lines = [line for line in advice.reading({script: 1}) if line.startswith("hashing")]
+    assert [script in line for line in lines] == [True] * (letters or pieces)
+    assert all(("cuts" in line) == pieces for line in lines)
+
+
+def test_scripts_of_few_texts_are_not_named():
+    assert advice.reading({"Latin": 97, "Cjk": 3}) == []
+    lines = advice.reading({"Latin": 80, "Thai": 8, "Cjk": 7, NO_LETTERS: 5})
+    assert all("Cjk, Thai" in line for line in lines) and len(lines) == 2
+    assert len(advice.reading({NO_LETTERS: 1})) == 1
+
+
+def test_minilm_is_not_advised_for_texts_that_it_cannot_read():
+    assert advice.features_for(100, 1.0, {"Latin": 60, "Thai": 40}).name == "minilm"
+    assert advice.features_for(100, 1.0, {"Latin": 40, "Thai": 60}).name == "hashing"
+    assert advice.features_for(100, 1.0, {}).name == "minilm"

@@ -109,6 +109,13 @@ def test_rules_that_know_nothing_of_the_prompt():
     assert statistics.nearly_equal(judgements) == pytest.approx(1 / 5)
 
 
+def test_rules_about_texts_without_blanks():
+    rows = [pair("a", "先存起来再等一等。", "全部花掉。"), pair("b", "ควรเก็บเงินไว้ก่อน", "ซื้อ ซื้อ")]
+    judgements = judged(rows)
+    assert statistics.longer_wins(judgements).pooled == 1.0
+    assert statistics.nearly_equal(judgements) == 0.0
+
+
 def test_rules_over_several_responses():
     shown = {"user_id": "a", "prompt": "p", "responses": ["a a a a", "bbbbbbbb", "c c c c", "d"]}
     rows = [{**shown, "best": best} for best in (0, 1)] + [{**shown, "best": [0, 2]}]

@@ -14,6 +14,7 @@ from murmuration.preference.features.hashing import (
     finite_features,
     parse_features,
 )
+from murmuration.preference.features.words import DEFINITION
 
 texts = st.text("ab \n.é字\U0001f600", max_size=30)
 
@@ -116,6 +117,36 @@ def test_padding_paid_for_ever_before():
     assert not none.any()
 
 
+#: What is said by those who are preferred, by the others, and by both.
+SAID = {
+    "Chinese": (["先存起来", "再等一等", "修好旧的", "自己做饭", "走路去"],
+                ["全部花掉", "马上买新的", "刷信用卡", "点外卖", "打车去"],
+                ["也许", "今天", "明天", "其实", "周末", "下个月", "，"]),
+    "Japanese and Latin": (["貯金する", "もう少し待つ", "古いPCを直す", "歩いて行く"],
+                           ["全部使う", "新しいPCを買う", "カードで払う", "タクシーで行く"],
+                           ["たぶん", "OK", "今日は", "週末に", "Python", "1000円"]),
+    "Thai and Latin": (["เก็บเงินไว้", "รอก่อน", "ซ่อมของเก่า", "เดินไป"],
+                       ["ใช้ให้หมด", "ซื้อใหม่เลย", "รูดบัตร", "นั่งแท็กซี่"],
+                       ["บางที", " OK ", "วันนี้", "สัปดาห์หน้า", "app", "๑๐๐ บาท"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", SAID.values(), ids=SAID)
+def test_texts_without_blanks_can_be_learnt(said):
+    """Half of them were right when each text was one word that no other text has."""
+    generator = np.random.default_rng(4)
+
+    def texts(some, count):
+        parts = [[*generator.choice(some, 2, False), *generator.choice(said[2], 3, False)]
+                 for _ in range(count)]  # fmt: skip
+        return ["".join(generator.permutation(each)) + "。" for each in parts]
+
+    better, worse = texts(said[0], 600), texts(said[1], 600)
+    apart_RD = phi(*better, length="none") - phi(*worse, length="none")
+    theta_D = apart_RD[:400].mean(0)
+    assert (apart_RD[400:] @ theta_D > 0).mean() > 0.97
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -139,21 +170,17 @@ def test_config_round_trip():
         assert feature_map(parse_features("hashing:9", length)) == HashingFeatures(9, length=length)
 
 
-def test_a_config_of_an_earlier_version_keeps_its_length():
-    former = {"kind": "hashing", "dimension": 1025, "ngrams": 2, "length_weight": 0.3}
-    features = feature_map(former)
-    assert features == HashingFeatures(length="log")
-    got = features([""] * 2, ["lorem " * 5, "lorem " * 5_000])[:, -1]
-    assert got.tolist() == [np.float32(0.3) * np.float32(np.log1p(n)) for n in (5, 5_000)]
-
-
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
         ({}, "kind None"),
         ({"kind": "bag"}, "kind 'bag'"),
-        ({"kind": "hashing", "colour": 1}, "colour"),
-        ({"kind": "hashing", "dimension": 0}, "dimension"),
+        ({"kind": "hashing", "words": DEFINITION, "colour": 1}, "colour"),
+        ({"kind": "hashing", "words": DEFINITION, "dimension": 0}, "dimension"),
+        ({"kind": "hashing", "dimension": 9}, "count words as None"),
+        ({"kind": "hashing", "words": "by-blanks"}, "count words as 'by-blanks'"),
+        ({"kind": "encoder", "path": "minilm"}, "train anew"),
+        ({"kind": "language-states", "path": "smollm2"}, "train anew"),
     ],
 )
 def test_bad_configs(config, reason):
@@ -164,12 +191,14 @@ def test_bad_configs(config, reason):
 def test_parse_features_tells_folders_from_hub_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "encoder").mkdir()
-    folder = {"kind": "encoder", "path": str(tmp_path / "encoder"), "length": "bounded"}
+    more = {"words": DEFINITION, "length": "bounded"}
+    folder = {"kind": "encoder", "path": str(tmp_path / "encoder"), **more}
     assert parse_features("encoder") == folder
     assert parse_features("./encoder") == folder
     assert parse_features("owner/encoder", "none") == {
         "kind": "encoder",
         "path": "owner/encoder",
+        "words": DEFINITION,
         "length": "none",
     }
 

@@ -84,6 +84,30 @@ def test_languages(text, language):
     assert one["language"] == language
 
 
+def test_texts_without_blanks():
+    """Lengths are letters; a topic's words stand anywhere among them, but not in pieces."""
+    topics = ("health: 医生", "money: 存款, ซื้อ, cash")
+    rows = [
+        pair("先存起来再等一等吧", "买", "怎么办？"),
+        pair("买", "我的存款在哪里"),
+        pair("用cash", "款存医学生", "p"),
+        pair("อย่าซื้อ", "รอ", "p"),
+        pair("生医", "ออ", "p"),
+    ]
+    answers = answers_to(rows, topics)
+    assert answers[0] | {"topic": ""} == {
+        "ties": "one was preferred",
+        "longer": "the longest",
+        "response_words": "1–8",  # 9 and 1
+        "prompt_words": "1–8",
+        "language": "Cjk",
+        "topic": "",
+    }
+    assert [one["longer"] for one in answers[1:4]] == ["another", "another", "the longest"]
+    topic = [one["topic"] for one in answers]
+    assert topic == ["none of these", "money", "money", "money", "none of these"]
+
+
 def test_topics_are_known_by_their_words():
     topics = ("money: Save, spend", "health: doctor, walk", "public transport")
     rows = [

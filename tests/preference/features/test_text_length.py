@@ -41,6 +41,12 @@ def test_log_is_what_earlier_versions_had():
     assert longest[0] == longest[1] == pytest.approx(math.log1p(10_000))
 
 
+def test_letters_of_scripts_without_blanks_are_words():
+    texts = ["先存起来" * 6, "先存起来，" * 6, "字" * 50_000]
+    expected = length_feature(words(24, 24, 50_000), "bounded", 1.0)
+    np.testing.assert_array_equal(length_feature(texts, "bounded", 1.0), expected)
+
+
 @pytest.mark.parametrize("length", LENGTHS)
 def test_no_text(length):
     assert length_feature([], length, 1.0).shape == (0,)
