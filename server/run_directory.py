@@ -329,7 +329,7 @@ class RunDirectory(RunFolder):
         """
         now = {
             name: described[name]
-            for name in ("path", "digest", "revision", "dtype", "quantise", "layers", "class")
+            for name in ("path", "digest", "revision", "dtype", "layers", "class")
             if name in described
         }
         if "digest" not in now:

@@ -269,11 +269,6 @@ def _check_together(config: RunConfig, strategy: Strategy) -> None:
             "--heldout-epsilon must be a positive number, at most --epsilon; got "
             f"{config.heldout_epsilon!r}"
         )
-    if config.user_memory and not (config.batch_users or config.once_per_text):
-        raise InputError(
-            "--user-memory is for --batch-users or --once-per-text: otherwise a node keeps the "
-            "gradient of one user"
-        )
     for name in ("heldout_epsilon", "exact_heldout"):
         if getattr(config, name) and config.test:
             raise InputError(f"{option(name)} is about users held out, and --test holds out nobody")

@@ -254,17 +254,9 @@ class ModelSettings(TypedDict, total=False):
     on which the run begins is fast in it. What is trained, and users' gradients, stay float32.
     [default: bfloat16 on a GPU that has it, else float32]"""
 
-    quantise: Literal["none", "8bit", "4bit"]
-    """Keep frozen linear layers of --base in fewer bits (bitsandbytes), with --train lora or
-    head: 8bit, or 4bit (nf4). [default: none]"""
-
     checkpointing: bool
     """Compute activations of --base once more instead of keeping them: less memory, a third
     more computing."""
-
-    tf32: bool
-    """Let a GPU round factors of float32 products of --base to TF32; never in users'
-    gradients."""
 
     once_per_text: bool
     """Compute the gradient of each distinct text once in a round, for all of a node's users who
@@ -273,10 +265,6 @@ class ModelSettings(TypedDict, total=False):
     batch_users: bool
     """Let nodes compute several users at once (language models; a GPU). That no user moves the
     others' vectors is then only measured, not proven."""
-
-    user_memory: int
-    """--batch-users, --once-per-text: MiB for the gradients of single users, or texts, at a
-    time. [default: 512]"""
 
 
 class RuntimeSettings(TypedDict, total=False):

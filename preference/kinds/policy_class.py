@@ -217,8 +217,7 @@ class PolicyClass:
 
     def unrounded(self, place: int) -> LanguageBase:
         """One of them in float32, to be saved."""
-        whole = {"dtype": "float32", "quantise": "none"}
-        return LanguageBase(replace(self._settings(self.policies[place]), **whole))
+        return LanguageBase(replace(self._settings(self.policies[place]), dtype="float32"))
 
     def _settings(self, policy: Policy) -> BaseSettings:
         """Of a policy: those of the reference, but for where it lies and what it is."""

@@ -44,7 +44,7 @@ from murmuration.preference.data.judgements import InputError, Judgements, LeftO
 from murmuration.preference.data.rows import Kind
 from murmuration.preference.kinds.model import AddTo
 from murmuration.preference.language.base.network import LanguageBase
-from murmuration.preference.language.machine import out_of_memory_advice
+from murmuration.preference.language.machine import MOST_ROW_BYTES, out_of_memory_advice
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.language.user_gradients import Span, Touched
 from murmuration.preference.linear.examples import distinct_texts, flips, labels
@@ -196,7 +196,7 @@ class LanguageExamples(ABC):
         most = 1
         # After one step of their own, users are no longer at the same place.
         if batch_users and (local is None or local.steps == 1):
-            most = max(1, self.base.settings.memory * 2**20 // (4 * self.dimension))
+            most = max(1, MOST_ROW_BYTES // (4 * self.dimension))
         with out_of_memory_advice():
             grads_BD = torch.empty(min(most, len(ends_S)), self.dimension, device=self.base.device)
             grads_BD.zero_()
@@ -308,7 +308,7 @@ class LanguageExamples(ABC):
         Raises:
             InputError: out of memory.
         """
-        rows = max(1, self.base.settings.memory * 2**20 // (4 * self.dimension))
+        rows = max(1, MOST_ROW_BYTES // (4 * self.dimension))
         if not self.base.settings.once_per_text:
             rows = min(users, rows)
         with out_of_memory_advice():
@@ -543,7 +543,7 @@ class TokenExamples(LanguageExamples):
     def _sharing(self, mine_SN: list[np.ndarray]) -> Iterator[list[np.ndarray]]:
         """Part users, in their order, into chunks whose texts' gradients fit into the memory that
         is set aside; there is one user at least in each."""
-        most = self.base.settings.memory * 2**20 // (4 * self.dimension)
+        most = MOST_ROW_BYTES // (4 * self.dimension)
         chunk, texts = list[np.ndarray](), set[int]()
         for mine_N in mine_SN:
             own = set(self._texts_of(mine_N).tolist())

@@ -8,7 +8,6 @@ from murmuration.preference.choices import (
     LORA_LAYERS,
     MOST_TASTES,
     POOLINGS,
-    QUANTISED,
     TASKS,
     TRAINED,
 )
@@ -208,24 +207,10 @@ class ModelConfig:
         expected=f"one of {', '.join(DTYPES)}",
         base=True,
     )
-    quantise: str = setting(
-        "",
-        "Keep frozen linear layers of --base in fewer bits (bitsandbytes), with --train lora or "
-        "head: 8bit, or 4bit (nf4). [default: none]",
-        panel=MODEL,
-        choices=QUANTISED,
-        base=True,
-    )
     checkpointing: bool = setting(
         False,
         "Compute activations of --base once more instead of keeping them: less memory, a third "
         "more computing.",
-        panel=MODEL,
-        base=True,
-    )
-    tf32: bool = setting(
-        False,
-        "Let a GPU round factors of float32 products of --base to TF32; never in users' gradients.",
         panel=MODEL,
         base=True,
     )
@@ -242,14 +227,6 @@ class ModelConfig:
         "the others' vectors is then only measured, not proven.",
         panel=MODEL,
         steps=True,
-    )
-    user_memory: int = setting(
-        0,
-        "--batch-users, --once-per-text: MiB for the gradients of single users, or texts, at a "
-        "time. [default: 512]",
-        panel=MODEL,
-        base=True,
-        **AT_LEAST_ONE,
     )
 
 

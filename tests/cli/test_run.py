@@ -165,7 +165,7 @@ def test_the_help_tells_defaults(cli, monkeypatch):
 def test_options_about_a_language_model(cli, executed, tmp_path):
     given = {
         "base": str(tmp_path), "task": "sft", "train": "full", "lora_rank": 3, "max_tokens": 7,
-        "lora_targets": "a,b", "batch_tokens": 8, "user_memory": 9,
+        "lora_targets": "a,b", "batch_tokens": 8,
     }  # fmt: skip
     options = [p for name, v in given.items() for p in (f"--{name.replace('_', '-')}", v)]
     cli("run", *options, "--as-published", "--batch-users", "--out", tmp_path / "o")

@@ -169,7 +169,6 @@ BAD = {
     "task": ["", "write"],
     "train": ["half"],
     "dtype": ["half", "float64"],
-    "quantise": ["2bit"],
     "head_layer": [-1],
     "head_pooling": ["first", "cls"],
     "lora_rank": [-1],
@@ -178,7 +177,6 @@ BAD = {
     "max_tokens": [-1],
     "tastes": [-1, 33],
     "batch_tokens": [-1],
-    "user_memory": [-1],
     "keep_last": [-1],
     "strategy": ["", "dp"],
     "model": ["", "elo"],
@@ -268,7 +266,7 @@ def test_every_option_with_limits_is_tested_here():
     free |= {"data", "test", "columns", "format", "features", "normalized", "out", "resume"}
     free |= {"base", "lora_targets", "responses", "accept_ledger_loss", "batch_users"}
     free |= {"one_user_per_row", "no_prompt", "ids", "items", "categories", "topics"}
-    free |= {"checkpointing", "once_per_text", "tf32", "policies", "system"}
+    free |= {"checkpointing", "once_per_text", "policies", "system"}
     free |= {"registration", "base_privacy", "population", "disjoint", "chosen_from_data"}
     assert SETTINGS.keys() - free == set(BAD)
 
@@ -368,12 +366,6 @@ def test_what_has_no_meaning_where_next_tokens_are_said(task, settings, message)
         RunConfig.from_run_config({"base": "b", "task": task, **settings})
     assert message.format(task) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_memory_for_several_users_is_for_several_users():
-    with pytest.raises(InputError, match="--user-memory is for --batch-users"):
-        RunConfig(base="b", user_memory=64)
-    RunConfig(base="b", user_memory=64, batch_users=True)
 
 
 def test_as_published_is_about_sft():

@@ -282,11 +282,8 @@ def test_settings_that_cannot_be(config, changes, said):
         {"lora_rank": 3},
         {"max_tokens": 9},
         {"batch_tokens": 9},
-        {"user_memory": 9},
         {"dtype": "auto"},
         {"checkpointing": True},
-        {"tf32": True},
-        {"quantise": "4bit"},
     ],
 )
 def test_options_about_a_model_need_one(changes):
@@ -366,20 +363,16 @@ def test_the_server_has_no_base_before_there_is_something_to_save(config, part, 
 
 
 def test_settings_reach_the_base(config):
-    given = {"max_tokens": 33, "batch_tokens": 44, "user_memory": 55, "batch_users": True}
-    more = {"dtype": "bfloat16", "checkpointing": True, "tf32": True, "quantise": "4bit"}
+    given = {"max_tokens": 33, "batch_tokens": 44, "batch_users": True}
+    more = {"dtype": "bfloat16", "checkpointing": True}
     more["once_per_text"] = True
     described = base_config(replace(config, **given, **more))
     assert {name: described[name] for name in more} == more
     assert described["kind"] == "language-model"
-    assert (described["max_tokens"], described["batch_tokens"], described["memory"]) == (33, 44, 55)
+    assert (described["max_tokens"], described["batch_tokens"]) == (33, 44)
     assert described["train"] == "lora"
     head = base_config(replace(config, train="head", lora_rank=0))
     assert json.dumps(head)
-    assert (
-        base_config(replace(config, train="head", lora_rank=0, quantise="8bit"))["quantise"]
-        == "8bit"
-    )
     assert head["kind"] == "language-head"
 
 

@@ -248,16 +248,6 @@ def test_what_is_saved_is_not_rounded(language_model, tmp_path, train):
     assert {p.dtype for p in base.model.parameters()} == {torch.bfloat16}  # as before
 
 
-@pytest.mark.parametrize("tf32", [False, True])
-def test_tf32_is_for_those_who_ask(language_model, tokens, tf32):
-    matmul = torch.backends.cuda.matmul
-    base, seen = LanguageBase(BaseSettings(language_model("gpt2"), tf32=tf32)), []
-    base.model.register_forward_pre_hook(lambda *_: seen.append(matmul.allow_tf32))
-    before = matmul.allow_tf32
-    base.rewards(tokens(base), np.arange(2))
-    assert (seen, matmul.allow_tf32) == ([tf32], before)
-
-
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "bert"])
 @pytest.mark.parametrize("task", ["reward", "sft"])
 def test_there_is_no_cache_of_keys_and_values(language_model, tokens, kind, task, monkeypatch):
