@@ -48,4 +48,4 @@ MOST_SYSTEM = 10_000
 #: Who chose what votes compare (``preference.ranking.release``).
 PAIRINGS = ("public", "voters")
 #: The server's optimizers (``strategies.optimizers``).
-OPTIMIZERS = ("sgd", "adam", "adam-scaled", "adafactor")
+OPTIMIZERS = ("sgd", "adam")

@@ -293,13 +293,6 @@ def _check_together(config: RunConfig, strategy: Strategy) -> None:
         check_model(config.model, schema.responses - 1, schema.kind)
     if schema.kind == "thumbs":
         _check_thumbs(config, strategy)
-    if config.optimizer == "adam-scaled" and not strategy.takes_scale:
-        able = [each.name for each in registry.strategies().values() if each.takes_scale]
-        raise InputError(
-            f"--optimizer adam-scaled: users' vectors are scaled before they are clipped, and "
-            f"--strategy {strategy.name} does not: use --optimizer adam, or --strategy "
-            + " or ".join(able)
-        )
     if config.tastes > 1:
         _check_tastes(config, strategy)
     if schema.covariates and not strategy.covariates:

@@ -142,7 +142,6 @@ class Strategy:
         features: from settings to the description of features of its own, for
             ``preference.bases.base_of``; None where it learns on what --base or --features name.
         covariates: whether it holds --covariates alike.
-        takes_scale: whether users' vectors are scaled as ``--optimizer adam-scaled`` says.
         exact_draw: the name of what it draws with whole numbers instead of Gaussian noise; empty:
             it adds Gaussian noise.
     """
@@ -166,7 +165,6 @@ class Strategy:
     chooses: bool = False
     features: Callable[[Settings], dict[str, Any] | None] = as_the_settings_say
     covariates: bool = False
-    takes_scale: bool = False
     exact_draw: str = ""
 
     @property

@@ -141,8 +141,7 @@ class TrainingSettings(TypedDict, total=False):
     """Most judgements (or texts) of a user in a round. [default: the strategy's]"""
 
     optimizer: str
-    """Optimizer. sgd, adam, adam-scaled (users' vectors are scaled as its steps are, before
-    they are clipped) or adafactor. [default: the strategy's]"""
+    """Optimizer. sgd or adam. [default: the strategy's]"""
 
     learning_rate: float
     """Learning rate. [default: limited by the noise]"""
