@@ -114,7 +114,6 @@ def train(
         source=source,
         features=json.dumps(described),
         dimension=model.dimension,
-        head=model.head_part,
         log=folder.log_private,
         grid=grid,
         once=folder.once,

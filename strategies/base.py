@@ -680,12 +680,6 @@ class SteppedStrategy(CohortStrategy):
             BudgetExceeded: this round must not happen.
         """
 
-    def asked_with(self, round_: int) -> dict[str, messages.Scalar]:
-        """Also whether only a reward's head learns in this round."""
-        asked = super().asked_with(round_)
-        head_only = cast(ServerOptimizer, self.optimizer).in_part(round_)
-        return {**asked, messages.HEAD_ONLY: True} if head_only else asked
-
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
         """One step with ``gradient``."""
         gradient_D = self.gradient(round_, totals)

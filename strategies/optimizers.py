@@ -27,7 +27,6 @@ from murmuration.strategies.aup.schedule import Phase
 
 #: How far noise moves a linear head in a whole run.
 NOISE_LOGITS = 0.25
-_ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,7 @@ class OptimizerSettings:
 
     ``kind`` is one of ``OPTIMIZERS``, ``rate`` the peak step size, ``warmup`` the share of rounds
     in which it rises, ``averaging`` the share of last rounds whose iterates are averaged (0: the
-    last one). In the first ``part_rounds`` only a part
-    of θ moves.
+    last one).
     """
 
     kind: str
@@ -46,7 +44,6 @@ class OptimizerSettings:
     momentum: float = 0.9
     warmup: float = 0.05
     averaging: float = 0.25
-    part_rounds: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in OPTIMIZERS:
@@ -102,17 +99,12 @@ def noise_limited_rate(
 
 
 class ServerOptimizer:
-    """Applies released averaged gradients to θ.
+    """Applies released averaged gradients to θ."""
 
-    ``part`` is what moves in the first ``settings.part_rounds``.
-    """
-
-    def __init__(
-        self, settings: OptimizerSettings, theta_D: np.ndarray, part: slice = _ALL
-    ) -> None:
+    def __init__(self, settings: OptimizerSettings, theta_D: np.ndarray) -> None:
         import torch
 
-        self.settings, self.part = settings, part
+        self.settings = settings
         self.theta = torch.tensor(theta_D, dtype=torch.float64)
         self._average = torch.zeros_like(self.theta)
         self._averaged = 0
@@ -145,20 +137,12 @@ class ServerOptimizer:
         """The step size of a round, or its peak."""
         return self.settings.rate * (1.0 if round_ is None else self.settings.factor(round_))
 
-    def in_part(self, round_: int) -> bool:
-        """Return whether only ``part`` moves in this round."""
-        return round_ <= self.settings.part_rounds
-
     def step(self, round_: int, gradient_D: np.ndarray) -> None:
         """One descent step with the released gradient of ``round_`` (1, 2, …)."""
         import torch
 
         self._torch.param_groups[0]["lr"] = self.rate(round_)
         self.theta.grad = torch.from_numpy(np.asarray(gradient_D, dtype=np.float64))
-        if self.in_part(round_):  # the rest of what was released is noise
-            moving = torch.zeros_like(self.theta.grad)
-            moving[self.part] = self.theta.grad[self.part]
-            self.theta.grad = moving
         self._torch.step()
         if round_ > self.settings.rounds * (1 - self.settings.averaging):
             self._average += self.theta

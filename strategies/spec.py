@@ -445,7 +445,6 @@ class RunContext:
     log: PrivateLog
     grid: Grid
     once: ReleaseCache
-    head: tuple[int, int] = (0, 0)  # of a reward's head in θ, where layers below it learn, too
     #: The secret keys of the noise of the first so many releases, kept from then on.
     noise_keys: Callable[[int], Sequence[bytes]] = no_keys
 
@@ -519,13 +518,12 @@ class RunContext:
             momentum=config.momentum,
             warmup=config.warmup,
             averaging=config.averaging,
-            part_rounds=int(config.head_first * config.rounds) if any(self.head) else 0,
         )
         if not config.learning_rate:
             rate = noise_limited_rate(noise, settings, ceiling, most)
             settings = replace(settings, rate=rate)
         zero_D = np.zeros(self.dimension, dtype=np.float32)
-        return ServerOptimizer(settings, zero_D, slice(*self.head))
+        return ServerOptimizer(settings, zero_D)
 
     def arguments(self, optimizer: ServerOptimizer | SolvedModel) -> StrategyArguments:
         """Arguments of every ``CohortStrategy``."""

@@ -215,10 +215,6 @@ class ModelSettings(TypedDict, total=False):
     train: Literal["head", "lora", "full"]
     """Which weights of --base are trained. [default: lora]"""
 
-    head_first: float
-    """Share of the first rounds, in which only a reward's head learns. (While the head is zero,
-    all gradients below it are zero, and layers there would get only noise.)"""
-
     head_layer: int
     """--train head: layers of --base below the head; those above are left out. [default:
     all]"""

@@ -82,7 +82,6 @@ class PolicyClass:
     """
 
     trains, holds_promise = False, True
-    head_part = (0, 0)
     details: Mapping[str, object] = MappingProxyType({})
 
     def __init__(
@@ -341,10 +340,6 @@ class ClassExamples:
         """Return these: every text is measured by itself."""
         del tokens
         return self
-
-    def of_head(self) -> Self:
-        """Raise ValueError."""
-        raise ValueError("nothing of a class of policies is trained: there is no head")
 
     def select(self, users_S: np.ndarray) -> Self:
         """The judgements of some users, in the given order; what is known of texts is shared."""

@@ -167,18 +167,16 @@ class UserBackward:
         spans: Sequence[Span],
         rows: int,
         touched: Touched | None = None,
-        only: Callable[[str], bool] = lambda layer: True,
     ) -> Iterator[None]:
         """Return what is computed and differentiated within adds to the users' rows of
         ``grads_BD``.
 
         ``spans`` names the users whose sequences, of ``rows`` in the batch, are consecutive.
-        ``touched`` learns where. Layers that ``only`` does not take by their name get no
-        gradient, and what is before the first of the others needs no backward pass.
+        ``touched`` learns where.
         """
         batch = _Batch(grads_BD, spans, rows, touched or Touched())
         try:
-            for layer in (layer for layer in self._layers if only(layer.name)):
+            for layer in self._layers:
                 hook = self._hook(layer, batch)
                 batch.handles.append(layer.module.register_forward_hook(hook, with_kwargs=True))
             self._batch = batch

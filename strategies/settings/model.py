@@ -24,7 +24,6 @@ from murmuration.strategies.settings.declaration import (
     AT_LEAST_ONE,
     MODEL,
     POSITIVE,
-    a_share,
     setting,
 )
 
@@ -130,15 +129,6 @@ class ModelConfig:
         "Which weights of --base are trained. [default: lora]",
         panel=MODEL,
         choices=TRAINED,
-        base=True,
-    )
-    head_first: float = setting(
-        0.3,
-        "Share of the first rounds, in which only a reward's head learns. (While the head is "
-        "zero, all gradients below it are zero, and layers there would get only noise.)",
-        panel=MODEL,
-        good=a_share,
-        expected="in [0, 1]",
         base=True,
     )
     head_layer: int = setting(

@@ -222,7 +222,6 @@ BAD = {
     "momentum": [1.0, -0.1, math.nan],
     "warmup": [-0.1, 1.1, math.nan],
     "averaging": [-0.1, 1.1, math.nan],
-    "head_first": [-0.1, 1.1, math.nan],
     "noise": ["laplace", "Discrete"],
     "honest_nodes": [-1, 1],
     "seed": [-2],

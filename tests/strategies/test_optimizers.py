@@ -63,21 +63,6 @@ def test_starts_where_it_is_told():
     assert ServerOptimizer(settings(), start_D).theta_D.tolist() == [1.0, -2.0]
 
 
-@pytest.mark.parametrize("kind", OPTIMIZERS)
-def test_at_first_only_a_part_moves(kind):
-    found = gradients()
-    partly = ServerOptimizer(settings(kind, part_rounds=5), np.zeros(4), slice(1, 3))
-    run(partly, found[:5])
-    moved = partly.theta.numpy().copy()
-    assert moved[1:3].all()
-    assert not moved[[0, 3]].any()
-    run(partly, found[5:6], first=6)
-    assert (partly.theta.numpy() != moved).all()
-    # What is in the part moves as if there were nothing else.
-    alone = run(ServerOptimizer(settings(kind), np.zeros(2)), found[:5, 1:3])
-    np.testing.assert_allclose(moved[1:3], alone.theta.numpy())
-
-
 def test_schedule():
     config = settings(rounds=100, warmup=0.1, rate=1.0)
     factors = [config.factor(t) for t in range(1, 101)]

@@ -262,18 +262,6 @@ class LanguageBase:
         plain = f".{name}.".replace(".modules_to_save.default.", ".")  # as peft keeps one
         return bool(self.head) and f".{self.head}." in plain
 
-    @cached_property
-    def head_part(self) -> tuple[int, int]:
-        """Begin and end of a reward's head in θ; both 0 where there is none."""
-        start, result = 0, []
-        parameters = dict(self.model.named_parameters())
-        for name in self._trained:
-            end = start + parameters[name].numel()
-            if self.is_of_head(name):
-                result += [start, end]
-            start = end
-        return min(result, default=0), max(result, default=0)
-
     def rewards(self, tokens: Tokens, texts_R: np.ndarray) -> torch.Tensor:
         """Rewards of some texts at the θ that was put last, (R,); with tastes the crowd's."""
         return self.rows(tokens, texts_R)[:, 0]

@@ -43,26 +43,6 @@ def test_some_users_are_those_users(made, task):
     assert examples.select(np.array([], dtype=np.int64)).counts_U.tolist() == []
 
 
-@pytest.mark.parametrize("train", ["lora", "full"])
-def test_a_head_can_learn_alone(made, train):
-    """Its gradient is what it is beside the others', which are zero."""
-    examples = made("reward", train)
-    theta_D = examples.base.random_theta()
-    head, every_N = slice(*examples.base.head_part), torch.arange(6)
-    whole = [g.clone() for g in examples.user_gradients(theta_D, every_N, examples.counts_U, BTL)]
-    alone = [
-        g.clone()
-        for g in examples.of_head().user_gradients(theta_D, every_N, examples.counts_U, BTL)
-    ]
-    for whole_1D, alone_1D in zip(whole, alone, strict=True):
-        assert torch.equal(alone_1D[:, head], whole_1D[:, head])
-        assert whole_1D[:, head].any()
-        alone_1D[:, head] = 0.0
-        assert not alone_1D.any()
-    with pytest.raises(ValueError, match="no head of its own"):
-        made("sft").of_head()
-
-
 def test_what_is_used_outside_its_layer_is_found_before_the_first_round(made):
     made().check(BTL)
     examples = made()
@@ -674,15 +654,6 @@ def test_once_per_text_the_sum_is_that_of_clipped_vectors(make_token_examples):
     for add in (None, clip.add_to):
         summed = examples.sum_over_users(theta_D, *taken, clip.clip_sum, model, add=add)
         assert (summed - expected).norm() / expected.norm() < 1e-5
-
-
-def test_once_per_text_a_head_can_learn_alone(make_token_examples):
-    examples, theta_D, taken, model = make_token_examples(rows=[*shared_rows()], once_per_text=True)
-    head = slice(*examples.base.head_part)
-    whole, alone = (ours(e, theta_D, taken, model) for e in (examples, examples.of_head()))
-    torch.testing.assert_close(alone[:, head], whole[:, head])
-    alone[:, head] = 0.0
-    assert not alone.any()
 
 
 def test_once_per_text_after_local_steps_of_their_own(make_token_examples):

@@ -78,29 +78,6 @@ def test_without_noise_it_learns(config):
     assert run(config)["heldout_accuracy"] > 0.55
 
 
-@pytest.mark.parametrize("strategy", ["uls", "els", "adaptive", "aup", "dp-fedavg"])
-def test_at_first_only_the_head_learns(config, strategy):
-    """At no other cost: rounds, noise and charges are those of a run in which all learns."""
-    config = replace(config, strategy=strategy, head_first=1.0)
-    if strategy == "dp-fedavg":
-        config = config.changed(local_steps=2, local_rate=0.1)
-    result = run(config)
-    begin, end = language_base(base_config(config)).head_part
-    learnt_D = theta(config)
-    assert learnt_D[begin:end].all()
-    assert not np.delete(learnt_D, np.arange(begin, end)).any()
-    whole = run(replace(config, head_first=0.0, out=config.out + "2"))
-    assert whole["epsilon"] == result["epsilon"]
-    assert whole["noise_multiplier"] == result["noise_multiplier"]
-
-
-def test_after_that_everything_learns(config):
-    config = replace(config, rounds=4, head_first=0.5)
-    run(config)
-    begin, end = language_base(base_config(config)).head_part
-    assert np.delete(theta(config), np.arange(begin, end)).any()
-
-
 def test_nodes_do_not_change_the_trajectory(config, tmp_path):
     run(config)
     other = replace(config, out=str(tmp_path / "other"))
@@ -111,7 +88,7 @@ def test_nodes_do_not_change_the_trajectory(config, tmp_path):
 @pytest.mark.parametrize("part", ["lora", "full"])
 def test_resuming_gives_what_an_uninterrupted_run_gives(config, part, broken_off):
     rank = 2 if part == "lora" else 0
-    whole = replace(config, rounds=4, train=part, lora_rank=rank, head_first=0.75)
+    whole = replace(config, rounds=4, train=part, lora_rank=rank)
     expected = run(whole)
     broken = replace(whole, out=whole.out + "2")
     broken_off(broken, after=2)
