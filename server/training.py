@@ -32,7 +32,7 @@ from murmuration.server.evaluation import (
     on_held_out,
     on_test,
 )
-from murmuration.server.participants import participants, refresh
+from murmuration.server.participants import REFRESH, participants, refresh
 from murmuration.server.probe import FLOOR, deadline
 from murmuration.server.refusals import check_refusals, show_newcomers
 from murmuration.server.result import Pace, marked, result_of, terms_of
@@ -295,7 +295,7 @@ def _rounds(
     def before_round(round_: int) -> None:
         if not strategy.participants.registry.simulated:
             saving.wait()
-        if config.refresh and (round_ - 1) % config.refresh == 0:
+        if config.comes_and_goes and (round_ - 1) % REFRESH == 0:
             there = strategy.participants.registry.nodes
             refresh(config, grid, folder, strategy, round_)
             show_newcomers(grid, strategy, there, round_)

@@ -149,6 +149,12 @@ class RunConfig(Settings):
             )
         return replace(self, delta=delta, cohort=cohort)
 
+    @property
+    def comes_and_goes(self) -> bool:
+        """Return whether users may come and go while it runs: deployed ones, where their nominal
+        number fixes the sampling probability, and the model is not solved for at once."""
+        return bool(self.registration and self.users) and not registry.named(self.strategy).rounds
+
     def immutable_fields(self) -> dict[str, Scalar]:
         """Return what a resumed run may not change: everything that decides the result or its cost.
 
@@ -281,11 +287,6 @@ def _check_together(config: RunConfig, strategy: Strategy) -> None:
         )
     if strategy.rounds:
         _check_few(config, strategy.rounds)
-    if config.refresh and not config.users:
-        raise InputError(
-            "--refresh lets users come and go; state their nominal number with --users, which "
-            "fixes the sampling probability for the whole run"
-        )
     if config.accept_ledger_loss:
         _check_loss(config)
     schema = config.schema
@@ -437,11 +438,6 @@ def _check_few(config: RunConfig, few: tuple[int, ...]) -> None:
         raise InputError(
             f"--strategy {config.strategy} solves for the model in {' or '.join(map(str, few))} "
             f"rounds, not {config.rounds}; leave out --rounds, or set it to {few[0]}"
-        )
-    if config.refresh:
-        raise InputError(
-            f"--refresh has no meaning for --strategy {config.strategy}, whose users are fixed "
-            "when it starts; leave it out"
         )
     for field in declared(Settings):
         if field.name == "learning_rate" and config.task == "policy":

@@ -39,14 +39,6 @@ def run(
             "below 1",
         ),
     ] = 0.5,
-    refresh: Annotated[
-        int | None,
-        typer.Option(
-            help="rounds after which nodes are asked again whom they host; 0: never "
-            "\\[default: 10, or 0 if the strategy takes one or two rounds]",
-            show_default=False,
-        ),
-    ] = None,
     attempts: Annotated[int, typer.Option(help="most times to start or resume the run")] = 5,
     resume: Annotated[bool, of_setting("resume")] = False,
     accept_ledger_loss: Annotated[bool, of_setting("accept_ledger_loss")] = False,
@@ -60,7 +52,6 @@ def run(
         "min_nodes": min_nodes,
         "resume": resume,
         "accept_ledger_loss": accept_ledger_loss,
-        **({} if refresh is None else {"refresh": refresh}),
     }
     settings = parse_settings(setting) | ({} if users is None else {"users": users})
     server = folder.expanduser().absolute() / "server"

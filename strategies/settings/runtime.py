@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from murmuration.strategies.settings.declaration import (
     OUTPUT,
     RUNTIME,
-    not_negative,
     positive_or_default,
     setting,
 )
@@ -65,12 +64,4 @@ class RuntimeConfig:
         panel=RUNTIME,
         deployed=True,
         changeable=True,
-    )
-    refresh: int = setting(
-        0,
-        "Rounds after which nodes are asked again whom they host. [default: never]",
-        panel=RUNTIME,
-        good=not_negative,
-        expected="at least 0",
-        deployed=True,
     )

@@ -63,12 +63,12 @@ def test_a_run_is_by_the_numbers_of_init_unless_told_otherwise(cli, tmp_path, co
     found = configs.pop()
     expected = {
         "users": 40, "cohort": 20, "epsilon": 2.0, "delta": 1e-7, "rounds": 50, "clip_norm": 0.5,
-        "group_size": 8, "adjacency": "zero-out", "strategy": "uls", "refresh": 10,
+        "group_size": 8, "adjacency": "zero-out", "strategy": "uls", "comes_and_goes": True,
     }  # fmt: skip
     assert {name: getattr(found, name) for name in expected} == expected
-    assert cli(*start, "--users", 30, "--set", "rounds=5", "--refresh", 2)[0] == 0
+    assert cli(*start, "--users", 30, "--set", "rounds=5")[0] == 0
     found = configs.pop()
-    assert (found.users, found.rounds, found.refresh, found.cohort) == (30, 5, 2, 20)
+    assert (found.users, found.rounds, found.cohort) == (30, 5, 20)
     labels = ("--set", "strategy=local-label", "--set", "adjacency=replace-labels")
     assert cli(*start, *labels)[0] == 0  # of another strategy bounds are its own
     found = configs.pop()
@@ -219,20 +219,16 @@ def test_settings_are_typed():
 
 
 @pytest.mark.parametrize(
-    ("asked", "refresh"),
-    [
-        ((), 10),
-        (("--refresh", "3"), 3),
-        (("--set", "strategy=local-label", "--set", "adjacency=replace-labels"), 0),
-    ],
+    ("asked", "again"),
+    [((), True), (("--set", "strategy=local-label", "--set", "adjacency=replace-labels"), False)],
 )
 def test_a_run_looks_who_is_there_where_that_has_a_meaning(
-    cli, folder, tmp_path, configs, asked, refresh
+    cli, folder, tmp_path, configs, asked, again
 ):
     arguments = ("deploy", "run", folder, "--out", tmp_path / "run", *asked)
     code, _, err = cli(*arguments)
     assert code == 0, err
-    assert [config.refresh for config in configs] == [refresh]
+    assert [config.comes_and_goes for config in configs] == [again]
 
 
 def test_numbers_of_users_cannot_keep_add_remove(cli, folder, tmp_path):

@@ -149,7 +149,7 @@ def test_every_option_is_a_setting_or_known_not_to_be_one():
     beside |= {"cpus_per_worker", "gpus_per_worker"}
     beside |= {"user_column", "split", "data_config"}  # short for --columns and --data
     beside |= {"report_to", "run_name"}  # about files that a run wrote
-    assert options - beside == fields - {"min_nodes", "refresh", "registration"}
+    assert options - beside == fields - {"min_nodes", "registration"}
 
 
 @pytest.mark.usefixtures("quick_runs")
@@ -643,9 +643,7 @@ def test_what_is_of_other_strategies_is_no_part_of_a_run():
     assert not {"quantile", "estimator", "local_steps"} & set(mine)
 
 
-@pytest.mark.parametrize(
-    "text", ['registration = "x"', "refresh = 3", "least-nodes = 3", "delta = 0"]
-)
+@pytest.mark.parametrize("text", ['registration = "x"', "least-nodes = 3", "delta = 0"])
 def test_what_is_no_option_is_no_line_of_a_file(tmp_path, text):
     (tmp_path / "run.toml").write_text(text)
     with pytest.raises(InputError, match=r"unknown setting|--delta must be"):

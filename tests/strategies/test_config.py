@@ -242,7 +242,6 @@ BAD = {
     "beta": [-0.1, math.nan, math.inf],
     "r_max": [-0.1, math.nan, math.inf],
     "min_nodes": [-1, 2.5, -0.5, math.nan, math.inf],
-    "refresh": [-1],
     **dict.fromkeys(("dataset_name", "purpose", "operator"), ("two\nlines", "\x1b[2J", "x" * 201)),
 }
 
@@ -280,10 +279,6 @@ def test_every_option_with_limits_is_tested_here():
         (
             {"strategy": "label-moment", "adjacency": "replace-labels", "batch_users": True},
             "--batch-users has no meaning for --strategy label-moment",
-        ),
-        (
-            {"strategy": "local-label", "adjacency": "replace-labels", "users": 9, "refresh": 1},
-            "--refresh has no meaning for --strategy local-label",
         ),
         ({"kind": "top-1"}, "--kind top-1 needs --responses"),
         ({"kind": "ranking", "responses": 65}, "--kind ranking needs --responses"),
