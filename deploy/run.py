@@ -126,12 +126,8 @@ def run_deployed(
         begun = (out / "config.json").exists()
         if begun and not config.resume and attempt == 0:
             raise InputError(f"--out {out} holds a run already; continue it with --resume")
-        # Once: what the first attempt has charged again is on the ledger.
-        accept = config.accept_ledger_loss and attempt == 0
         registration = config.registration or str(server / REGISTRATION)
-        settings = replace(
-            config, resume=begun, accept_ledger_loss=accept, registration=registration
-        )
+        settings = replace(config, resume=begun, registration=registration)
         (out / "aborted.json").unlink(missing_ok=True)  # of an attempt before
         home = Path(commands.server_environment(server)["FLWR_HOME"])
         with handed_over(settings.to_run_config(), home) as run_config:

@@ -163,8 +163,6 @@ def spent_by(account: Account, terms: RunTerms) -> float | None:
     """Return epsilon of one record of a ledger's unit; None where there is no finite figure."""
     if terms.unit is Unit.NOBODY or terms.caveats & _NO_FIGURE:
         return None
-    if account.settled < len(account.lost):
-        return None
     if terms.unit is Unit.LABEL:
         return terms.item_epsilon
     epsilon = accountant.epsilon(

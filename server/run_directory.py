@@ -34,7 +34,7 @@ from safetensors.numpy import save as safetensors_bytes
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.chained_record import NO_LINES, Head
-from murmuration.privacy.accounting.events import Event, HoldOut
+from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import Ledger, LedgerError, read_account, read_charges
 from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency
@@ -153,13 +153,12 @@ class RunDirectory(RunFolder):
         adjacency: Adjacency,
         delta: float,
         budget: float | None,
-        accept_loss: bool = False,
         terms: RunTerms | None = None,
     ) -> Ledger:
         """Return the run's ledger, which agrees with what else the run has left.
 
         Raises:
-            LedgerLoss: it does not, and the loss is not accepted.
+            LedgerLoss: it does not.
             LedgerError: it is in use, or of another promise.
         """
         self._ledger = resuming.open_ledger(
@@ -169,20 +168,9 @@ class RunDirectory(RunFolder):
             adjacency=adjacency,
             delta=delta,
             budget=budget,
-            accept_loss=accept_loss,
             terms=terms,
         )
         return self._ledger
-
-    def settle(self, planned: Mapping[Event, int]) -> None:
-        """Charge what losses of the ledger cost, before anything else is released."""
-        ledger = self._ledger
-        if ledger is None or not ledger.unsettled:
-            return
-        ledger.settle(planned, losses=self._lock.losses)
-        self.note_head(0)
-        if result := self.load_checkpoint():  # which knew the ledger that was lost
-            self.save_checkpoint(result.round, result.state)
 
     def abort(self, reason: str, sentence: str, private: Mapping[str, object]) -> None:
         """Note that the run ended early: why in kind, and exactly what happened only privately."""

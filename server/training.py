@@ -123,7 +123,6 @@ def train(
         adjacency=Adjacency(config.adjacency),
         delta=config.delta,
         budget=_budget(config),
-        accept_loss=config.accept_ledger_loss,
         terms=terms_of(context, folder.run_id, lineage),
     )
     with ledger:
@@ -142,7 +141,6 @@ def train(
         done = checkpoint.round if checkpoint else 0
         if done < (built.release or config.rounds):
             check_refusals(grid, built.strategy, done + 1)
-        folder.settle(built.charges)
         if (coins := context.hold_out) and not ledger.spent()[coins.coins]:
             ledger.charge(coins.coins, round_=0, covers="hold-out assignment")
         if not asked.timeout:

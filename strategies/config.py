@@ -287,8 +287,6 @@ def _check_together(config: RunConfig, strategy: Strategy) -> None:
         )
     if strategy.rounds:
         _check_few(config, strategy.rounds)
-    if config.accept_ledger_loss:
-        _check_loss(config)
     schema = config.schema
     if config.task in JUDGED:
         check_model(config.model, schema.responses - 1, schema.kind)
@@ -353,18 +351,6 @@ def _check_thumbs(config: RunConfig, strategy: Strategy) -> None:
         raise InputError(
             "--batch-users computes several users at once, and --model thumbs is computed user by "
             "user: leave it out"
-        )
-
-
-def _check_loss(config: RunConfig) -> None:
-    """Whether a run could go on without all of its ledger."""
-    if not config.resume:
-        raise InputError("--accept-ledger-loss is for a run that is continued with --resume")
-    if config.seed >= 0:
-        raise InputError(
-            "--accept-ledger-loss is for runs without --seed: a seeded one would draw the same "
-            "coins and noise again, and only its ledger could tell that it meets the same sums; "
-            "repeat it from the start in another --out"
         )
 
 

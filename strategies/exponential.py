@@ -172,8 +172,7 @@ class ExactChoice(CohortStrategy):
         drawn = self.ledger.spent()[mechanism.event]
         if mechanism.level == "item" and drawn and not self.source.seeded:
             raise BudgetExceeded(
-                f"a choice was charged before, or a lost ledger taken for that, and another would "
-                f"bring epsilon of an item to "
+                f"a choice was charged before, and another would bring epsilon of an item to "
                 f"{(drawn + 1) * mechanism.epsilon:g}, over the budget {mechanism.epsilon:g}"
             )
         place = mechanism.choose(

@@ -267,8 +267,7 @@ class Uls(SumStrategy, SteppedStrategy):
             (charge.event, charge.round) for charge in charges if charge.covers == self.covers
         ]
         number, left = later.latest_block(before)
-        # What a ledger has lost may have been of the block that is running: then that is over.
-        return blocks.at(round_, self.source, (number + len(self.ledger.lost), left))
+        return blocks.at(round_, self.source, (number, left))
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The noisy sum over a fixed denominator; charged to the ledger first."""

@@ -41,7 +41,6 @@ def run(
     ] = 0.5,
     attempts: Annotated[int, typer.Option(help="most times to start or resume the run")] = 5,
     resume: Annotated[bool, of_setting("resume")] = False,
-    accept_ledger_loss: Annotated[bool, of_setting("accept_ledger_loss")] = False,
     report_to: ReportTo = None,
     run_name: RunName = None,
 ) -> None:
@@ -51,7 +50,6 @@ def run(
         "timeout": timeout,
         "min_nodes": min_nodes,
         "resume": resume,
-        "accept_ledger_loss": accept_ledger_loss,
     }
     settings = parse_settings(setting) | ({} if users is None else {"users": users})
     server = folder.expanduser().absolute() / "server"

@@ -277,9 +277,6 @@ class RuntimeSettings(TypedDict, total=False):
 class OutputSettings(TypedDict, total=False):
     """Of a run: output."""
 
-    accept_ledger_loss: bool
-    """With --resume: continue although the ledger lost charges; its plan is charged again."""
-
     dataset_name: str
     """Name of the data set, for the report. Public."""
 

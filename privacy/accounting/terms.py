@@ -69,7 +69,6 @@ class Caveat(StrEnum):
     ROWS_ARE_USERS = "each row counted as a user"
     CHOSEN_FROM_DATA = "settings chosen by looking at the data"
     CLEAN_LABELS = "labels were read before they were randomized"
-    LEDGER_LOST = "a ledger was lost"
     DECLARED_PUBLIC = "declared public"
     UNRECORDED = "caveats not recorded"
 
@@ -125,10 +124,6 @@ _CAVEATS = {
     Caveat.CLEAN_LABELS: (
         "AS PUBLISHED: trained on the responses that were chosen, and on no others, so the model "
         "tells which ones they were. It is no guarantee of randomized response."
-    ),
-    Caveat.LEDGER_LOST: (
-        "A LEDGER WAS LOST, and the run was told to go on (--accept-ledger-loss): epsilon counts "
-        "its whole plan again for what nobody can know any more."
     ),
     Caveat.DECLARED_PUBLIC: (
         "A base, a model or a policy that this was made from was declared public: what that cost "

@@ -112,8 +112,8 @@ def check(config: RunConfig) -> None:
         raise InputError(
             f"a search is with --noise-correlation none: no bound is here for {correlation}"
         )
-    if config.noise == "distributed" or config.accept_ledger_loss:
-        raise InputError("a search is without --noise distributed and --accept-ledger-loss")
+    if config.noise == "distributed":
+        raise InputError("a search is without --noise distributed")
 
 
 def planned(config: RunConfig, registered: int) -> CandidateCost:

@@ -33,12 +33,6 @@ class RuntimeConfig:
     resume: bool = setting(
         False, "Continue the run in --out.", panel=OUTPUT, common=True, changeable=True
     )
-    accept_ledger_loss: bool = setting(
-        False,
-        "With --resume: continue although the ledger lost charges; its plan is charged again.",
-        panel=OUTPUT,
-        changeable=True,
-    )
     timeout: float = setting(
         0.0,
         "Seconds to wait for the nodes of a round. [default: 20 times a trial on made-up users "

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forged_record import rewrite
 
 from murmuration.api.config import make_config as settings
 from murmuration.preference.data.judgements import InputError
@@ -602,8 +603,7 @@ def eight_rounds(config):
 def on_with(config, **changes):
     """The ledger of a resumed run; its folder is left open with it."""
     folder = RunDirectory(replace(config, resume=True, **changes))
-    accept_loss = changes.get("accept_ledger_loss", False)
-    return folder.open_ledger(**TERMS, accept_loss=accept_loss), folder
+    return folder.open_ledger(**TERMS), folder
 
 
 def test_a_checkpoint_knows_the_ledger(unseeded):
@@ -627,14 +627,14 @@ def delete(*names):
 def shortened(folder):
     """An older copy of ledger and head, which fit together."""
     contents = chained_record.read(folder.ledger_path)
-    chained_record.rewrite(folder.ledger_path, contents.lines[:7])
+    rewrite(folder.ledger_path, contents.lines[:7])
 
 
 def rewritten(folder):
     """As many lines, others: the history of another run."""
     contents = chained_record.read(folder.ledger_path)
     lines = [{**line, "at": "2020-01-01T00:00:00+00:00"} for line in contents.lines[1:]]
-    chained_record.rewrite(folder.ledger_path, [contents.lines[0], *lines])
+    rewrite(folder.ledger_path, [contents.lines[0], *lines])
 
 
 BOTH = ("ledger.jsonl", "ledger.jsonl.head")
@@ -655,20 +655,10 @@ BOTH = ("ledger.jsonl", "ledger.jsonl.head")
 def test_a_ledger_that_lost_something_is_refused_by_name(unseeded, damage, said):
     folder = eight_rounds(unseeded)
     damage(folder)
-    with pytest.raises(LedgerLoss, match=f"ledger.jsonl.*{said}.*--accept-ledger-loss"):
+    with pytest.raises(LedgerLoss, match=f"ledger.jsonl.*{said}.*begin anew"):
         on_with(unseeded)
     with pytest.raises(LedgerLoss, match=said):  # and again: nothing was mended by looking
         on_with(unseeded)
-    ledger, again = on_with(unseeded, accept_ledger_loss=True)
-    assert ledger.unsettled
-    again.settle({EVENT: 10})
-    assert ledger.spent()[EVENT] >= 10
-    ledger.charge(EVENT, round_=9, covers="gradient")
-    head = ledger.head
-    again.close()
-    ledger, last = on_with(unseeded)  # what was accepted is not asked again
-    assert (ledger.head, len(ledger.lost)) == (head, 1)
-    last.close()
 
 
 def test_metrics_that_go_on_after_the_ledger_are_evidence(unseeded):
@@ -687,16 +677,6 @@ def test_what_was_released_before_the_first_round_is_evidence(unseeded):
         folder.once("group-size", lambda: Released(7))
     with pytest.raises(LedgerLoss, match=r"no charge for what stands in released\.json"):
         on_with(unseeded)
-
-
-def test_a_second_loss_costs_more_than_the_first(unseeded):
-    folder = eight_rounds(unseeded)
-    for times in (1, 2):
-        delete(*BOTH)(folder)
-        ledger, folder = on_with(unseeded, accept_ledger_loss=True)
-        folder.settle({EVENT: 10})
-        assert ledger.spent()[EVENT] == 10 * times
-        folder.close()
 
 
 def test_a_run_of_an_earlier_version_is_not_resumed(config):

@@ -109,7 +109,7 @@ def test_everybody_takes_part_where_there_are_no_cohorts():
 
 
 def test_immutable_is_what_decides_the_result_or_its_cost():
-    changeable = {"out", "resume", "accept_ledger_loss", "timeout", "seed", "min_nodes"}
+    changeable = {"out", "resume", "timeout", "seed", "min_nodes"}
     changeable |= {"registration", "release"}
     for strategy in registry.OURS:
         own = {field.name for field in declared(strategy.settings)}
@@ -262,7 +262,7 @@ def test_bad_values_name_their_option(name, value):
 def test_every_option_with_limits_is_tested_here():
     free = {"secure_aggregation", "sum_zero", "as_published", "exact_heldout"}
     free |= {"data", "test", "columns", "format", "features", "normalized", "out", "resume"}
-    free |= {"base", "lora_targets", "responses", "accept_ledger_loss", "batch_users"}
+    free |= {"base", "lora_targets", "responses", "batch_users"}
     free |= {"one_user_per_row", "no_prompt", "ids", "items", "categories", "topics"}
     free |= {"checkpointing", "once_per_text", "policies", "system"}
     free |= {"registration", "base_privacy", "population", "disjoint", "chosen_from_data"}
