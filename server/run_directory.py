@@ -53,7 +53,7 @@ from murmuration.reporting.run_files import (
 from murmuration.server import checkpoints, resuming
 from murmuration.server.checkpoints import Checkpoint
 from murmuration.server.run_folder import RunFolder
-from murmuration.strategies.config import CHECK, SETTINGS, RunConfig, present_names
+from murmuration.strategies.config import CHECK, RunConfig
 from murmuration.strategies.settings.own.ranking import RankingSettings
 from murmuration.strategies.spec import Value
 
@@ -94,11 +94,6 @@ class RunDirectory(RunFolder):
         super().close()
 
     def _check_same(self, config: RunConfig, settings: Path) -> None:
-        if _unchained(self.ledger_path):
-            raise InputError(
-                f"{self.path} was made by an earlier version of Murmuration, whose ledger cannot "
-                "show that it is whole: it cannot be resumed; begin again with another --out"
-            )
         try:
             before = json.loads(settings.read_text(encoding="utf-8"))
             before["seed"] = json.loads((self.private / "seed.json").read_text())["seed"]
@@ -106,15 +101,12 @@ class RunDirectory(RunFolder):
             raise InputError(f"{self.path} cannot be resumed: {error}") from None
         check = before.pop(CHECK, None)
         now = {**config.immutable_fields(), "seed": config.seed}
-        present = present_names(before)
-        # What an earlier version had no setting for was as the default has it.
-        known = {name: SETTINGS[name].default for name in now.keys() & SETTINGS.keys()} | present
-        changed = sorted(name for name in now if known.get(name) != now[name])
+        changed = sorted(name for name in now if before.get(name) != now[name])
         if changed:
             name = changed[0]
             raise InputError(
                 f"--resume with other settings: --{name.replace('_', '-')} was "
-                f"{known.get(name)!r} and is now {now[name]!r}; use the settings of the run, "
+                f"{before.get(name)!r} and is now {now[name]!r}; use the settings of the run, "
                 "or another --out"
             )
         seed = before.pop("seed")
@@ -334,17 +326,15 @@ class RunDirectory(RunFolder):
                 "--resume with another class of policies than the run was begun with: bring it "
                 "back, or begin again with another --out"
             )
-        if (dtype := before.get("dtype", now.get("dtype"))) != now.get("dtype"):
+        if (dtype := before.get("dtype")) != now.get("dtype"):
             raise InputError(
                 f"--resume: --base computes in {now['dtype']} on this machine, and the run was "
                 f"begun with {dtype}: continue it on a machine where that is chosen, too"
             )
-        if "layers" not in before:  # an earlier version's
-            now.pop("layers", None)
-        elif before["layers"] != now.get("layers"):
+        if before.get("layers") != now.get("layers"):
             raise InputError(
                 f"--resume: LoRA changes layers {now.get('layers')} now, and the run was begun "
-                f"with {before['layers']}: continue it with the version that it was begun with"
+                f"with {before.get('layers')}: continue it with the version that it was begun with"
             )
         kept = {name: before[name] for name in ("batch_tokens",) if name in before}
         self.write_json("base.json", Disclosure.public({**now, **kept}))
@@ -440,11 +430,3 @@ class RunDirectory(RunFolder):
 
     def _read_json(self, name: str, *keys: str) -> dict[str, Any]:
         return read_json(self.path / name, *keys)
-
-
-def _unchained(ledger: Path) -> bool:
-    """Return whether a ledger is one of the first version."""
-    try:
-        return json.loads(ledger.read_bytes().split(b"\n")[0]).get("ledger") == 1
-    except (OSError, ValueError, AttributeError):
-        return False

@@ -137,7 +137,6 @@ def train(
             built.charges,
         ).to_json()
         checkpoint = folder.load_checkpoint() if config.resume else None
-        _check_dimension(checkpoint, model.dimension)
         done = checkpoint.round if checkpoint else 0
         if done < (built.release or config.rounds):
             check_refusals(grid, built.strategy, done + 1)
@@ -162,17 +161,6 @@ def train(
     if choice := model.choice(theta_D, test):
         result["choice"] = computed(result["choice"] | choice)
     return Trained(theta_D, result, computed)
-
-
-def _check_dimension(checkpoint: Checkpoint | None, dimension: int) -> None:
-    """Raise InputError if what a run goes on from has another number of parameters."""
-    before = dimension if checkpoint is None else len(checkpoint.state.get("theta", ()))
-    if before not in (dimension, 0):
-        raise InputError(
-            f"--resume: the run was begun with {before:,} trained numbers, and the same settings "
-            f"mean {dimension:,} now (an earlier version trained all without --lora-layers): "
-            "continue it with that version, or begin again with another --out"
-        )
 
 
 def _probed(

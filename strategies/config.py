@@ -55,15 +55,6 @@ OWN_SETTINGS = by_setting(
 SETTINGS = {field.name: field for field in declared(Settings)} | {
     name: field for name, (field, _) in OWN_SETTINGS.items()
 }
-#: Names of settings by those that stand in a ``config.json`` of an earlier version.
-FORMER = {
-    "ball": "max_norm",
-    "batch": "batch_size",
-    "clip": "clip_norm",
-    "least_nodes": "min_nodes",
-    "most_characters": "max_characters",
-    "most_judgements": "max_judgements",
-}
 
 
 @dataclass(frozen=True)
@@ -182,9 +173,9 @@ def read_settings(path: Path) -> dict[str, Scalar]:
         raise InputError(f"{path} cannot be used: {error}") from None
     if not isinstance(result, dict):
         raise InputError(f"{path} holds no settings")
-    begun = result.pop(CHECK, None)  # of a config.json
+    result.pop(CHECK, None)  # of a config.json
     of_a_run = path.suffix == ".json"
-    settings = present_names(result) if of_a_run else by_field(result, str(path))
+    settings = result if of_a_run else by_field(result, str(path))
     for name, value in settings.items():
         if name not in SETTINGS or (about(SETTINGS[name]).deployed and not of_a_run):
             offered = sorted(n for n, field in SETTINGS.items() if not about(field).deployed)
@@ -198,8 +189,6 @@ def read_settings(path: Path) -> dict[str, Scalar]:
     theirs = registry.strategies().get(str(settings.get("strategy", "")))
     if of_a_run and ((theirs and not theirs.samples) or settings.get("sampling") == "all"):
         settings.pop("cohort", None)  # everybody takes part
-    if begun is not None and "length" not in settings and not settings.get("base"):
-        settings["length"] = "log"  # of an earlier version, to be repeated as it was
     if of_a_run and not settings.get("cohort"):
         settings.pop("cohort", None)  # it was left out there, too
     return settings
@@ -223,11 +212,6 @@ def by_field(settings: Mapping[str, Any], where: str = "") -> dict[str, Any]:
             raise InputError(f"{place}{name} stands there twice, once with dashes: give one")
         named[name] = value
     return named
-
-
-def present_names(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a ``config.json``, whichever version wrote it, by today's names."""
-    return {FORMER.get(name, name): value for name, value in settings.items()}
 
 
 def typed(name: str, value: object, where: str = "") -> Any:

@@ -161,8 +161,6 @@ def _features(
 def feature_map(config: Mapping) -> FeatureMap:
     """The feature map that a config describes (`kind` and the arguments of its class).
 
-    A config of hashing or an encoder without `length` is of an earlier version, which had `log`.
-
     Raises:
         InputError: an unknown kind or argument, or an encoder that cannot be loaded.
     """
@@ -185,8 +183,6 @@ def feature_map(config: Mapping) -> FeatureMap:
     kind = arguments.pop("kind", None)
     if kind not in kinds:
         raise InputError(f"features of kind {kind!r}: known kinds are {', '.join(kinds)}")
-    if kind not in (LANGUAGE_HEAD, ITEMS):
-        arguments.setdefault("length", "log")
     try:
         return kinds[kind](**arguments)
     except TypeError as error:

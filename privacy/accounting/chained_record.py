@@ -43,7 +43,7 @@ class RecordDamaged(ValueError):
 
 
 class NoRecord(ValueError):
-    """A file without chained lines: of an earlier version, or none of ours."""
+    """A file without chained lines."""
 
 
 class OtherRecord(ValueError):
@@ -337,7 +337,7 @@ def _check_kind(path: Path, raw: bytes, lines: list[bytes]) -> None:
     except (ValueError, RecursionError):
         first = None
     if isinstance(first, dict) and "index" not in first and "before" not in first:
-        raise NoRecord(f"{path} was written by an earlier version, whose lines are not chained")
+        raise NoRecord(f"{path} is something else: its lines are not chained")
     if raw and first is None and not head_path(path).exists():
         raise NoRecord(f"{path} is something else")
 

@@ -39,7 +39,6 @@ from murmuration.privacy.accounting.chained_record import (
 from murmuration.privacy.accounting.events import Event, HoldOut, ParallelEvent, Unprotected
 from murmuration.privacy.accounting.ledger_lines import (
     VERSION,
-    VERSION_WITHOUT_IDENTITY,
     Account,
     Charge,
     LedgerError,
@@ -362,9 +361,7 @@ def _header(
     if terms is not None and stored.get("run", terms.run) != terms.run:
         raise LedgerLoss(f"{path} was replaced: it is the ledger of another run")
     promise = {name: new[name] for name in ("adjacency", "delta", "budget_epsilon")}
-    if "run" in stored:
-        return {**new, **stored, **promise}
-    return {"ledger": VERSION_WITHOUT_IDENTITY, **promise}
+    return {**new, **stored, **promise}
 
 
 def _new_header(

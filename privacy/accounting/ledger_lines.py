@@ -34,8 +34,6 @@ from murmuration.privacy.accounting.terms import Caveat, RunTerms, printable
 from murmuration.privacy.adjacency import Adjacency
 
 VERSION = 3
-#: Of ledgers whose runs have no identity.
-VERSION_WITHOUT_IDENTITY = 2
 
 
 class LedgerError(ValueError):

@@ -373,13 +373,7 @@ def _drawn(search: Search, folder: RunFolder, seed: int) -> dict[str, Any]:
 
 def _state(folder: RunFolder) -> dict[str, Any]:
     names = ("points", "tags", "seeds", "done", "best", "run", "charged")
-    state, path = read_json(folder.private / _STATE, *names), folder.private / _STATE
-    if not isinstance(state["done"], list) or "folder" not in (state["best"] or {"folder": ""}):
-        raise InputError(
-            f"{path} is of an earlier version, whose searches cannot go on here: begin again with "
-            "another --out"
-        )
-    return state
+    return read_json(folder.private / _STATE, *names)
 
 
 def _keep(folder: RunFolder, state: Mapping[str, Any]) -> None:

@@ -164,7 +164,7 @@ def test_one_that_is_not_whole(cli, folder):
     path.unlink()
     assert "was deleted" in shown(cli, folder)[1]["wrong"][0]
     path.write_text('{"ledger": 1}\n')
-    assert "an earlier version" in shown(cli, folder)[1]["wrong"][0]
+    assert "its lines are not chained" in shown(cli, folder)[1]["wrong"][0]
 
 
 def test_it_must_agree_with_metrics_and_result(cli, folder):

@@ -2,7 +2,6 @@
 and nothing that is put together loses a run or a caveat."""
 
 import itertools
-import json
 import math
 import shutil
 from dataclasses import replace
@@ -141,14 +140,6 @@ def test_disjoint_is_said_of_the_runs_that_it_names_and_of_no_others():
     # Whom nobody named may be in each.
     assert figures(one, apart, made(4.0)) == [(("a",), 5.0, 2), (("b",), 6.0, 2)]
     assert figures(one, other)[-1] == (("a", "b"), 3.0, 2)
-
-
-def test_runs_of_earlier_versions_add_each_time():
-    old = made(3.0, run="")
-    assert Promise((old,)).epsilon == 3.0
-    assert (Promise((old,)) | Promise((old,))).epsilon == 6.0
-    # Nor can anything be said of them.
-    assert Promise((made(3.0, "a", run=""), made(1.0, "b", [new_run_id()]))).epsilon == 4.0
 
 
 @pytest.mark.parametrize(
@@ -325,19 +316,6 @@ def test_charges_that_cannot_be_composed_are_refused_in_a_line(tmp_path):
     rewrite(path, [first, {**charge, "event": event}])
     with pytest.raises(LedgerError, match="its charges cannot be composed"):
         ReleasedRun.read(path)
-
-
-def test_ledgers_of_earlier_versions_are_read_and_gone_on_with(tmp_path):
-    path = charged(tmp_path / "run" / "ledger.jsonl", 1, plain())
-    first, *rest = chained_record.read(path).lines
-    old = {name: first[name] for name in ("adjacency", "delta", "budget_epsilon")}
-    rewrite(path, [{"ledger": 2, **old}, *rest])
-    assert ReleasedRun.read(path).terms.run == ""
-    assert ReleasedRun.read(path).terms.caveats == {Caveat.UNRECORDED}
-    charged(path, 2, plain())  # by a run that has an identity now: its ledger has none, and adds
-    run = ReleasedRun.read(path)
-    assert (run.terms.run, run.head.index) == ("", 3)
-    assert json.loads(path.read_text().splitlines()[0])["ledger"] == 2
 
 
 def test_many_disjoint_runs_are_counted_in_time():

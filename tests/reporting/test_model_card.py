@@ -191,7 +191,6 @@ def test_models_that_say_the_next_token(make_result, task, features, said):
         ({"length": "bounded"}, "What it pays for length is bounded"),
         ({"length": "none"}, None),
         ({"length": "log"}, "grows without end"),
-        ({}, "grows without end"),  # of an earlier version
     ],
 )
 def test_how_length_counts(make_result, kind, length, said):

@@ -21,11 +21,9 @@ from murmuration.privacy.accounting.events import HoldOut, PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger, LedgerLoss
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Disclosure, Released
-from murmuration.reporting.run_files import check_of
 from murmuration.server import run_folder
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.run_lock import RunLock
-from murmuration.strategies.config import CHECK, FORMER
 
 pytestmark = pytest.mark.settings(data="d.jsonl", delta=1e-5, seed=7)
 
@@ -242,41 +240,6 @@ def test_keys_seed_and_settings_do_not_change_alone(config, seed, edit):
     with pytest.raises(InputError, match=r"does not agree with seed\.json and keys\.json"):
         RunDirectory(read)
     assert RunLock(folder.path)  # the folder is free again
-
-
-def with_former_names(folder):
-    """Settings as the last version wrote them, tied to the run's keys as it did."""
-    path, keys = folder / "config.json", json.loads((folder / "private" / "keys.json").read_text())
-    written = json.loads(path.read_text())
-    for former, name in FORMER.items():
-        if name in written:
-            written[former] = written.pop(name)
-    for name in ("dataset_name", "purpose", "operator", "noise_correlation", "bands", "max_cohort"):
-        del written[name]  # there were none
-    del written[CHECK]
-    seed = json.loads((folder / "private" / "seed.json").read_text())["seed"]
-    check = check_of({"settings": written, "seed": seed}, keys)
-    path.write_text(json.dumps({**written, CHECK: check}))
-
-
-def test_a_run_whose_settings_have_former_names_is_resumed(config):
-    config = replace(config, clip_norm=0.25, max_judgements=70)
-    folder = RunDirectory(config)
-    folder.close()
-    with_former_names(folder.path)
-    written = (folder.path / "config.json").read_text()
-    assert '"clip": 0.25' in written
-    assert '"most_judgements": 70' in written
-    read = settings({"out": config.out, "resume": True})
-    assert (read.clip_norm, read.max_judgements) == (0.25, 70)
-    RunDirectory(read).close()
-    with pytest.raises(InputError, match="--resume with other settings: --purpose was"):
-        RunDirectory(replace(read, purpose="another one"))
-    with pytest.raises(InputError, match=r"--clip-norm was 0\.25 and is now 0\.5"):
-        RunDirectory(replace(read, clip_norm=0.5))
-    edited_config(clip=0.5)(folder.path, None)
-    with pytest.raises(InputError, match=r"does not agree with seed\.json and keys\.json"):
-        RunDirectory(settings({"out": config.out, "resume": True}))
 
 
 def test_a_run_has_one_name_that_tells_nothing(config):
@@ -677,14 +640,6 @@ def test_what_was_released_before_the_first_round_is_evidence(unseeded):
         folder.once("group-size", lambda: Released(7))
     with pytest.raises(LedgerLoss, match=r"no charge for what stands in released\.json"):
         on_with(unseeded)
-
-
-def test_a_run_of_an_earlier_version_is_not_resumed(config):
-    folder = RunDirectory(config)
-    folder.close()
-    folder.ledger_path.write_text('{"ledger": 1, "adjacency": "add-remove"}\n{"round": 1}\n')
-    with pytest.raises(InputError, match=r"made by an earlier version.*another --out"):
-        RunDirectory(replace(config, resume=True))
 
 
 @pytest.mark.parametrize("edit", ["another's head", "no head", "rolled back ledger", "no ledger"])

@@ -1,6 +1,5 @@
 """Settings: the same keys everywhere, and messages that name the option."""
 
-import json
 import math
 import tomllib
 from dataclasses import replace
@@ -12,7 +11,6 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.mechanisms.hold_out import LEAST_SHARE
 from murmuration.strategies import registry
 from murmuration.strategies.config import (
-    FORMER,
     OWN_SETTINGS,
     SETTINGS,
     RunConfig,
@@ -118,24 +116,6 @@ def test_immutable_is_what_decides_the_result_or_its_cost():
             seed=5, strategy=strategy.name, adjacency=min(strategy.adjacencies).value
         )
         assert set(config.immutable_fields()) == (every | own) - changeable
-
-
-def test_former_names_in_a_config_json_are_read(tmp_path):
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps({"strategy": "uls", "clip": 0.25, "most_judgements": 7}))
-    assert read_settings(file) == {"strategy": "uls", "clip_norm": 0.25, "max_judgements": 7}
-    assert set(FORMER.values()) <= set(SETTINGS)
-    assert not set(FORMER) & set(SETTINGS)
-
-
-@pytest.mark.parametrize("former", FORMER)
-def test_former_names_elsewhere_are_unknown(former, tmp_path):
-    with pytest.raises(InputError, match=f"unknown setting '{former}'"):
-        RunConfig.from_run_config({former: 1})
-    file = tmp_path / "settings.toml"
-    file.write_text(f"{former} = 1")
-    with pytest.raises(InputError, match=f"unknown setting '{former}'"):
-        read_settings(file)
 
 
 def test_a_setting_that_stands_there_twice_is_refused(tmp_path):

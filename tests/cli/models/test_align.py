@@ -70,10 +70,7 @@ def test_the_policy_carries_what_its_reward_promised(
     assert run.terms.caveats >= {"simulation, seed known", "exact number of users"}
     assert "SIMULATION, SEED KNOWN" in text and "exact number of users" in text
     assert str(tmp_path) not in text
-    # In a run's folder, which programs read as any other; and those of earlier versions, which had
-    # neither page nor lock.
-    shutil.rmtree(out / "private")
-    (out / "report.html").unlink()
+    # In a run's folder, which programs read as any other.
     run = murmuration.Run.load(out)
     assert str(run.promise).startswith("User-level DP: ε = 2.00, δ = 0.001")
     assert [line["step"] for line in run.metrics] == [0, 1, 2]

@@ -68,15 +68,12 @@ def test_shape_norm_and_length(encoder):
 
 
 def test_length_counts_as_in_hashing(encoder):
-    """Also in configs of an earlier version, which did not say how."""
     lengths = {"none": [0, 0], "log": np.log1p([5, 5_000]), "bounded": [-0.89107, 0.99995]}
     responses = ["save " * 5, "save " * 5_000]
     for length, expected in lengths.items():
         config = parse_features(str(encoder), length)
         got = feature_map(config)(["", ""], responses)[:, -1]
         np.testing.assert_allclose(got, 0.3 * np.array(expected), rtol=1e-4)
-    former = feature_map({"kind": "encoder", "path": str(encoder)})
-    assert former.to_config()["length"] == "log"
 
 
 def test_mean_pooling_is_the_mean_of_the_texts_own_tokens(encoder):

@@ -139,14 +139,6 @@ def test_config_round_trip():
         assert feature_map(parse_features("hashing:9", length)) == HashingFeatures(9, length=length)
 
 
-def test_a_config_of_an_earlier_version_keeps_its_length():
-    former = {"kind": "hashing", "dimension": 1025, "ngrams": 2, "length_weight": 0.3}
-    features = feature_map(former)
-    assert features == HashingFeatures(length="log")
-    got = features([""] * 2, ["lorem " * 5, "lorem " * 5_000])[:, -1]
-    assert got.tolist() == [np.float32(0.3) * np.float32(np.log1p(n)) for n in (5, 5_000)]
-
-
 @pytest.mark.parametrize(
     ("config", "reason"),
     [

@@ -223,10 +223,10 @@ def test_one_digit_of_a_noise_multiplier(path: Path) -> None:
             promise(path)
 
 
-def test_a_ledger_of_an_earlier_version_is_not_gone_on_with(path: Path) -> None:
+def test_a_file_whose_lines_are_not_chained_is_not_gone_on_with(path: Path) -> None:
     text = '{"ledger": 1, "adjacency": "add-remove", "delta": 1e-05, "budget_epsilon": null}\n'
     path.write_text(text)
-    with pytest.raises(LedgerError, match=r"an earlier version.*choose another --out") as caught:
+    with pytest.raises(LedgerError, match=r"lines are not chained.*choose another --out") as caught:
         promise(path)
     assert not isinstance(caught.value, LedgerLoss)
     assert path.read_text() == text
