@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from murmuration.cli.options import ReportTo, RunName, help_of
+from murmuration.cli.options import ReportTo, help_of
 from murmuration.cli.setting_options import of_setting
 from murmuration.deploy.init import deployed_address
 from murmuration.deploy.processes import ended_by_signals
@@ -42,7 +42,6 @@ def run(
     attempts: Annotated[int, typer.Option(help="most times to start or resume the run")] = 5,
     resume: Annotated[bool, of_setting("resume")] = False,
     report_to: ReportTo = None,
-    run_name: RunName = None,
 ) -> None:
     """Start a run on a deployment's SuperLink and resume it when it breaks."""
     options: dict[str, Any] = {
@@ -56,7 +55,7 @@ def run(
     address = deployed_address(server)
     config = deployed_config(server, options, settings)
     say = partial(typer.echo, err=True)
-    with ended_by_signals(), tracked(config.out, report_to, run_name, resume=config.resume):
+    with ended_by_signals(), tracked(config.out, report_to):
         result = run_deployed(server, address, config, attempts=attempts, say=say)
     for name in ("epsilon", "rounds", "heldout_accuracy", "heldout_error", "out"):
         if name in result and result[name] is not None:

@@ -10,7 +10,6 @@ from murmuration.deploy import doctor
 from murmuration.deploy.doctor import Finding
 from murmuration.deploy.terms import parse_settings
 from murmuration.preference.data.judgements import InputError
-from murmuration.reporting.live.tracking import TRACKERS, Channel
 
 
 @pytest.fixture
@@ -93,18 +92,22 @@ def test_a_seed_is_refused(cli, folder, tmp_path, configs, place):
 
 
 def test_metrics_of_a_run_are_sent_to_a_tracker(cli, folder, tmp_path, monkeypatch):
-    heard, out = {}, tmp_path / "run"
+    out = tmp_path / "run"
+    (tmp_path / "of_a_deployment.py").write_text("heard = {}\nreport = heard.__setitem__\n")
+    monkeypatch.syspath_prepend(tmp_path)
 
     def runs(server, address, config, **_):
         out.mkdir()
         (out / "metrics.jsonl").write_text('{"round": 1, "epsilon": 0.5}\n')
         return {"rounds": 1}
 
-    channel = Channel(heard.update, lambda ended: None)
-    monkeypatch.setitem(TRACKERS, "tensorboard", (lambda *_: (channel, ""), "json"))
     monkeypatch.setattr(deploy_run, "run_deployed", runs)
-    assert cli("deploy", "run", folder, "--out", out, "--report-to", "tensorboard")[0] == 0
-    assert heard == {1: {"epsilon": 0.5}}
+    assert (
+        cli("deploy", "run", folder, "--out", out, "--report-to", "of_a_deployment:report")[0] == 0
+    )
+    import of_a_deployment  # pyright: ignore[reportMissingImports]
+
+    assert of_a_deployment.heard == {1: {"epsilon": 0.5}}
 
 
 @pytest.mark.parametrize("number", [("--rounds", 0), ("--users", 1), ("--delta", 2)])

@@ -148,7 +148,7 @@ def test_every_option_is_a_setting_or_known_not_to_be_one():
     beside = {"config", "runtime", "users_per_node", "workers", "as_json"}
     beside |= {"cpus_per_worker", "gpus_per_worker"}
     beside |= {"user_column", "split", "data_config"}  # short for --columns and --data
-    beside |= {"report_to", "run_name"}  # about files that a run wrote
+    beside |= {"report_to"}  # about files that a run wrote
     assert options - beside == fields - {"min_nodes", "registration"}
 
 
