@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from forged_record import rewrite
+from damage import rewrite
 
 from murmuration.client.agent.ledger import OwnLedger
 from murmuration.privacy.accounting import accountant, chained_record

@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import reduce
 
 import pytest
-from forged_record import rewrite
+from damage import rewrite
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from forged_record import rewrite
+from damage import rewrite
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError

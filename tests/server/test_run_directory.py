@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from forged_record import rewrite
+from damage import rewrite
 
 from murmuration.api.config import make_config as settings
 from murmuration.preference.data.judgements import InputError
