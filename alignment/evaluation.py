@@ -99,7 +99,7 @@ class Evaluation:
         truth_error: its standard error.
         unreadable: share of answers that have no true reward.
         words: mean number of words.
-        cut_off: share of answers that broke off at the most tokens; None of earlier versions.
+        cut_off: share of answers that broke off at the most tokens.
     """
 
     step: int

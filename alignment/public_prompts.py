@@ -85,7 +85,7 @@ def refuse_private(
     """Refuse prompts that users of the run that made a model were shown; whether any were compared.
 
     They are not if the run's folder is not at hand (a model that was copied, or has a name on a
-    hub), was a deployment's, whose server sees no prompts, or is of an earlier version.
+    hub), or was a deployment's, whose server sees no prompts.
 
     Raises:
         InputError: names how many were shown and the first one's row, never a text; or the run has

@@ -8,11 +8,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-import click
 import typer
 
 from murmuration.privacy.strict_json import strict_json
-from murmuration.reporting.live.tracker_names import CHOICES
 from murmuration.strategies.settings.declaration import OUTPUT, about, declared
 from murmuration.strategies.settings.run import Settings
 
@@ -49,18 +47,9 @@ Json = Annotated[bool, typer.Option("--json", help=JSON)]
 ReportTo = Annotated[
     str | None,
     typer.Option(
-        help="Send the metrics for release (metrics.jsonl), and nothing else, to a tracker: "
-        "tensorboard (into --out) or wandb. A resumed run goes on there. "
-        r"\[default: none]",
-        click_type=click.Choice(CHOICES),
-        show_default=False,
-        rich_help_panel=OUTPUT,
-    ),
-]
-RunName = Annotated[
-    str | None,
-    typer.Option(
-        help=r"--report-to: the run's name there. \[default: that of its folder]",
+        help="MODULE:FUNCTION that is called with each round's number and its metrics for release "
+        r"(metrics.jsonl), to send them to a tracker. \[default: none]",
+        metavar="MODULE:FUNCTION",
         show_default=False,
         rich_help_panel=OUTPUT,
     ),

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from murmuration.cli import about_data
-from murmuration.cli.options import JSON, WHERE, ReportTo, RunName, add_parameters, print_json
+from murmuration.cli.options import JSON, WHERE, ReportTo, add_parameters, print_json
 from murmuration.cli.setting_options import RunCommand, setting_parameters
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.sims.runtimes.runtime import Runtime
@@ -68,7 +68,6 @@ def run(
     split: about_data.Split = None,
     data_config: about_data.DataConfig = None,
     report_to: ReportTo = None,
-    run_name: RunName = None,
     **given: Any,
 ) -> None:
     """Train a private reward model, or a language model with --task.
@@ -100,7 +99,6 @@ def run(
         workers=Workers(workers, cpus_per_worker, **shares),
         progress=True,
         report_to=report_to,
-        run_name=run_name,
     )
     if as_json:
         print_json(finished.result)

@@ -156,8 +156,6 @@ def _asked(content: RecordDict, host: Host) -> tuple[messages.TrainRequest, Exam
 def train(content: RecordDict, host: Host) -> RecordDict:
     """The bounded sums over the sampled users' contributions."""
     work, examples, places_S = _asked(content, host)
-    if work.parameters.get(messages.HEAD_ONLY, False):
-        examples = examples.of_head()
     node_half = host.halves()[str(work.parameters["strategy"])]
     if node_half.model:
         _check_lengths(work.arrays, examples.dimension)

@@ -125,7 +125,7 @@ def _private_log(path: Path) -> BinaryIO:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
-    os.fchmod(descriptor, 0o600)  # one of an earlier version may be open to others
+    os.fchmod(descriptor, 0o600)  # one that was there may be open to others
     return os.fdopen(descriptor, "ab")
 
 

@@ -42,7 +42,6 @@ from murmuration.strategies.protocol.node_texts import shortened
 from murmuration.strategies.settings.own.ranking import RankingSettings
 
 _POLL = 0.5
-_REFRESH = 10  # rounds after which nodes are asked again, where the strategy takes more than two
 
 Say = Callable[[str], None]
 
@@ -59,8 +58,7 @@ def deployed_config(server: Path, options: dict[str, Any], settings: dict[str, A
         InputError: there is no such run, or it would be refused when it begins.
     """
     settings = _without_a_model(_with_lists(with_usual(server / RUN, settings)))
-    solved = settings.get("strategy") in registry.solved()
-    config = usual_run({"refresh": 0 if solved else _REFRESH, **options, **settings})
+    config = usual_run({**options, **settings})
     if config.strategy == "els" and not config.group_size:
         raise InputError(
             "--set strategy=els: owners' agents tell nobody how many judgements users have, so the "
@@ -128,12 +126,8 @@ def run_deployed(
         begun = (out / "config.json").exists()
         if begun and not config.resume and attempt == 0:
             raise InputError(f"--out {out} holds a run already; continue it with --resume")
-        # Once: what the first attempt has charged again is on the ledger.
-        accept = config.accept_ledger_loss and attempt == 0
         registration = config.registration or str(server / REGISTRATION)
-        settings = replace(
-            config, resume=begun, accept_ledger_loss=accept, registration=registration
-        )
+        settings = replace(config, resume=begun, registration=registration)
         (out / "aborted.json").unlink(missing_ok=True)  # of an attempt before
         home = Path(commands.server_environment(server)["FLWR_HOME"])
         with handed_over(settings.to_run_config(), home) as run_config:

@@ -12,7 +12,7 @@ for it (`preference.online`), and what this machine has of it is taken.
 What somebody gives when the model is loaded (`--base`) is taken. Otherwise the base is looked for,
 in this order, in the folders that `MURMURATION_BASES` names, where the name leads from the model,
 where the run that the model lies in says, and where the name leads from the working directory.
-Models of earlier versions have absolute paths, which are taken as they are.
+Absolute paths, which other programs write down, are taken as they are.
 """
 
 import json

@@ -45,9 +45,7 @@ POOLINGS = ("last", "mean")
 LORA_LAYERS = re.compile(r"auto|all|last:([1-9][0-9]{0,3})|([1-9][0-9]{0,3})-([1-9][0-9]{0,3})")
 #: Characters of a system prompt.
 MOST_SYSTEM = 10_000
-#: In how many bits a language model's frozen linear layers are kept: those of ``dtype``, or fewer.
-QUANTISED = ("none", "8bit", "4bit")
 #: Who chose what votes compare (``preference.ranking.release``).
 PAIRINGS = ("public", "voters")
 #: The server's optimizers (``strategies.optimizers``).
-OPTIMIZERS = ("sgd", "adam", "adam-scaled", "adafactor")
+OPTIMIZERS = ("sgd", "adam")

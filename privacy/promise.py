@@ -7,7 +7,7 @@ order, repetition or regrouping changes what comes out.
 
 - A run is known by its identity, 128 random bits in its ledger's first line, and by its ledger. A
   history that another goes on from is part of that one. What forks (a folder that was copied, and
-  continued twice) is two runs. Ledgers of earlier versions have no identity: each of them adds.
+  continued twice) is two runs.
 - (ε, δ) of runs under the same adjacency add up (basic composition, which holds adaptively: a run
   may depend on what earlier ones released; Dwork and Roth 2014, Theorem 3.16 and appendix B).
 - That is for people who can have been in all of these runs: any two, unless one of them names the
@@ -83,7 +83,7 @@ class ReleasedRun:
         head: of its ledger.
         heads: of the ledger after each line.
         ledger: its bytes, and those of the file of its head.
-        begun: when, to the second; empty in earlier versions.
+        begun: when, to the second.
     """
 
     terms: RunTerms
@@ -123,8 +123,8 @@ class ReleasedRun:
 
     @property
     def name(self) -> str:
-        """Its identity; of earlier versions, which have none, the beginning of its ledger's."""
-        return self.terms.run or f"ledger-{self.head.hash[:16]}"
+        """Its identity."""
+        return self.terms.run
 
     @property
     def sort_key(self) -> tuple[str, str, int, str]:
@@ -134,8 +134,7 @@ class ReleasedRun:
     def goes_on_from(self, other: "ReleasedRun") -> bool:
         """Return whether the other one is an earlier state of this one."""
         return (
-            bool(self.terms.run)
-            and self.terms.run == other.terms.run
+            self.terms.run == other.terms.run
             and other.head.index < self.head.index
             and self.heads[other.head.index] == other.head
         )
@@ -162,8 +161,6 @@ class ReleasedRun:
 def spent_by(account: Account, terms: RunTerms) -> float | None:
     """Return epsilon of one record of a ledger's unit; None where there is no finite figure."""
     if terms.unit is Unit.NOBODY or terms.caveats & _NO_FIGURE:
-        return None
-    if account.settled < len(account.lost):
         return None
     if terms.unit is Unit.LABEL:
         return terms.item_epsilon
@@ -265,9 +262,8 @@ class Promise:
     stated: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        named = {(run.terms.run, run.head): run for run in self.runs if run.terms.run}
-        nameless = [run for run in self.runs if not run.terms.run]
-        ordered = sorted([*named.values(), *nameless], key=lambda run: run.sort_key)
+        each = {(run.terms.run, run.head): run for run in self.runs}
+        ordered = sorted(each.values(), key=lambda run: run.sort_key)
         object.__setattr__(self, "runs", tuple(ordered))
 
     def __or__(self, other: "Promise") -> "Promise":

@@ -17,7 +17,7 @@ from murmuration.preference.language.checkpoint import MINILM, MINILM_HUB
 from murmuration.reporting.promise import Details
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-#: A promise's table, of earlier versions too.
+#: A promise's table.
 _TABLE = re.compile(r"^\| promise \| \|\n\|---\|---\|\n(?:\|.*\|(?:\n|\Z))+", re.MULTILINE)
 _SECTION = re.compile(r"^## Privacy\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _WARNING = "> **Warning.** "

@@ -172,11 +172,9 @@ def _why_unfinished(folder: Path) -> str:
 
 def _spent(account: Account, head: Head, result: dict[str, Any]) -> tuple[float, list[str]]:
     """ε, never too small, and what is wrong with what it is known from."""
-    if account.settled < len(account.lost):
-        return math.inf, ["Charges were lost, and not counted again yet."]
     terms, said = account.terms, result.get("epsilon")
-    if terms.unit is Unit.LABEL or (result.get("privacy_level") == "item" and not terms.run):
-        spent = terms.item_epsilon or 0.0  # of earlier versions the result alone knows it
+    if terms.unit is Unit.LABEL:
+        spent = terms.item_epsilon or 0.0
     else:
         spent = accountant.epsilon(
             account.spent.items(),

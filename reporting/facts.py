@@ -46,7 +46,7 @@ WORDS = {
     "policy": Words("judgements", "judgements", "what any single user judged", "prefers"),
 }
 
-#: What a ``result.json`` need not have, and what it then says: runs of earlier versions lack most.
+#: What a ``result.json`` need not have, and what it then says.
 _LACKING: dict[str, Any] = {
     "task": "reward",
     "seeded": False,
@@ -60,7 +60,7 @@ _LACKING: dict[str, Any] = {
     "noise": None,
     "secure_aggregation": False,
     "user_isolation": None,
-    "ledger_head": "none: the run is of an earlier version",
+    "ledger_head": "none",
     "heldout_error": None,
     "heldout_noise": None,
     "heldout_epsilon": None,

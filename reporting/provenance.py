@@ -18,7 +18,7 @@ from murmuration.privacy.accounting.ledger_lines import LedgerError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.reporting.run_files import read_json
 from murmuration.reporting.spent import rows_of
-from murmuration.strategies.config import CHECK, SETTINGS, RunConfig, present_names
+from murmuration.strategies.config import CHECK, SETTINGS, RunConfig
 
 _MOST_PARTS = 12
 _PATH = re.compile(r"(?<![\w:/.])~?/(?:[^\s/:,;()'\"]+/)+([^\s/:,;()'\"]+)")
@@ -61,7 +61,7 @@ class Provenance:
 def provenance(folder: Path) -> Provenance:
     """That of the run in a folder; what is missing or damaged is left out."""
     try:
-        settings = present_names(read_json(folder / "config.json"))
+        settings = read_json(folder / "config.json")
     except InputError:
         settings = {}
     settings.pop(CHECK, None)

@@ -1,7 +1,6 @@
 """What a run has spent, on what, and what an attacker could make of it: from its ledger."""
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,27 +10,24 @@ from murmuration.privacy.accounting.ledger_lines import Account, Charge
 
 
 def rows_of(account: Account, terms: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Return what charges of each event, by what they covered, cost alone; and what losses cost.
+    """Return what charges of each event, by what they covered, cost alone.
 
-    ``again`` counts charges of rounds that were charged before, ``lost`` those that losses cost.
+    ``again`` counts charges of rounds that were charged before.
     """
-
-    def row(event: Event, covers: str, times: int, **more: object) -> dict[str, Any]:
-        alone = accountant.epsilon([(event, times)], **terms)
-        told = {"event": events.to_json(event), "covers": covers, "times": times}
-        return {**told, "rounds": "", "again": 0, "lost": 0, **more, "epsilon": alone}
-
     named: dict[tuple[Event, str], list[Charge]] = {}
     for charge in account.charges:
         named.setdefault((charge.event, charge.covers), []).append(charge)
     for (event, covers), charges in named.items():
         rounds = sorted({charge.round for charge in charges})
         span = str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]}–{rounds[-1]}"
-        again = sum(charge.attempt > 0 for charge in charges)
-        yield row(event, covers, len(charges), rounds=span, again=again)
-    charged = Counter(charge.event for charge in account.charges)
-    for event, lost in (account.spent - charged).items():
-        yield row(event, "on account of a loss", lost, lost=lost)
+        yield {
+            "event": events.to_json(event),
+            "covers": covers,
+            "times": len(charges),
+            "rounds": span,
+            "again": sum(charge.attempt > 0 for charge in charges),
+            "epsilon": accountant.epsilon([(event, len(charges))], **terms),
+        }
 
 
 def sure_at_most(epsilon: float, prior: float = 0.5) -> float:

@@ -10,17 +10,12 @@ written, is refused unless somebody says what it cost (`--base-privacy`).
 
 A linear head holds no `privacy.json`: its run's ledger lies beside its folder. A data set that was
 made with models has one as they do, with the digest of its rows.
-
-Ledgers of earlier versions say neither who their run is nor what it protects: there
-`privacy.json`, or the run's result, says it, and is compared with what the ledger comes to.
 """
 
 import hashlib
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -33,12 +28,11 @@ from murmuration.preference.language.reward import FILE as ABOUT
 from murmuration.preference.language.reward import is_language_model
 from murmuration.privacy.accounting.chained_record import Head, head_path
 from murmuration.privacy.accounting.ledger import LedgerError
-from murmuration.privacy.accounting.terms import Caveat, Unit, caveats_in, printable
-from murmuration.privacy.promise import Promise, ReleasedRun, combined
+from murmuration.privacy.accounting.terms import Caveat, Unit, caveats_in
+from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.reporting.run_files import read_json
 
 FORMAT, FILE, CARD = "murmuration-privacy-3", "privacy.json", "README.md"
-_FORMAT_WITHOUT_IDENTITY = "murmuration-privacy-2"
 #: The rows of a data set, in its folder.
 ROWS = "train.jsonl"
 #: In each row that was made with models of private runs: their names.
@@ -46,7 +40,6 @@ PRIVATE_RUNS = "private_runs"
 _PLAIN = (".jsonl", ".csv")
 _POPULATION = "murmuration.population:"  # which no model wrote
 _NOT_KNOWN = "not-known"
-_ROUNDING = 1e-9  # of an epsilon that was written down and is composed again
 _WEIGHTS, _DATA = "weights", "data"
 #: What reading somebody's files raises where they are not what a run wrote.
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError)
@@ -102,7 +95,7 @@ def lineage_of(option: str, path: str, declared: str) -> Promise:
         "several runs all, comma-separated), or --base-privacy public",
         elsewhere,
     )
-    return covering(lineage, stated)
+    return lineage | stated
 
 
 def lineage_of_model(
@@ -122,7 +115,7 @@ def lineage_of_model(
             if not looks_like_ours(folder) or (elsewhere and not (folder / FILE).exists()):
                 continue
             try:
-                lineage = covering(lineage, _read(name, folder, elsewhere))
+                lineage |= _read(name, folder, elsewhere)
             except _UNREADABLE as error:
                 # What was declared public above says it of this, unless this states runs.
                 if not lineage.public or (folder / FILE).exists():
@@ -174,7 +167,7 @@ def lineage_of_saved(
         lineage = _of_head(what, folder, advice, elsewhere)
     else:
         lineage = lineage_of_model(what, path, advice, elsewhere)
-    lineage = covering(lineage, stated)
+    lineage |= stated
     if not (lineage.runs or lineage.public or may_be_base):
         raise InputError(f"{what} {path}: nothing says whose data it was made from; {advice}")
     if any(run.epsilon is None or run.terms.unit is not Unit.USER for run in lineage.runs):
@@ -214,9 +207,9 @@ def _short(head: Head) -> str:
 
 def _is_marked(mark: str, run: ReleasedRun) -> bool:
     """Return whether a mark is of this run, or of an earlier state of it: a copy that went on by
-    itself is another. Marks of earlier versions have no head."""
+    itself is another."""
     name, _, head = mark.partition("@")
-    return name == run.name and (not head or head in map(_short, (*run.heads, run.head)))
+    return name == run.name and head in map(_short, (*run.heads, run.head))
 
 
 def mark_of_model(path: str) -> dict[str, str]:
@@ -254,7 +247,7 @@ def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:
             rows = _read(str(folder), folder, elsewhere)
         except _UNREADABLE as error:
             raise InputError(f"{what} {source}: {first_line(error)}") from None
-    promise = covering(rows, stated)
+    promise = rows | stated
     marks = {name for mark in texts_in(source, PRIVATE_RUNS) for name in mark.split()}
     marks -= {_NOT_KNOWN} if given else set()
     known = {mark for mark in marks for run in promise.runs if _is_marked(mark, run)}
@@ -315,7 +308,7 @@ def promise_of_run(folder: Path) -> Promise:
             return _read(str(folder / "model"), folder / "model", {})
         own = Promise((_of_result(folder, result),))
         if (folder / "model" / FILE).exists():
-            return covering(_read(str(folder / "model"), folder / "model", {}), own)
+            return _read(str(folder / "model"), folder / "model", {}) | own
         encoder = str(result["features"].get("path", ""))
         public, heads = _stated(result)
         if public:
@@ -364,8 +357,7 @@ def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]
             if elsewhere:
                 return Promise()
             raise ValueError("it is no folder model/ beside a run's result.json")
-        tied = "weights" in result or "promise" in result  # neither: of an earlier version
-        if tied and result.get("weights") != weights_digest(folder):
+        if result.get("weights") != weights_digest(folder):
             raise ValueError("its weights are not those that the run beside it saved")
         this = _of_result(run, result)
         public, heads = _stated(result)
@@ -392,55 +384,14 @@ def _heads(promise: Promise) -> Counter[str]:
 def _stated(result: Mapping[str, Any]) -> tuple[bool, Counter[str]]:
     """Return whether a result says that something was declared public, and the heads of its
     ledgers."""
-    if "promise" in result:
-        promise = result["promise"]
-        heads = Counter(run["ledger_head"] for run in promise["runs"])
-        return Caveat.DECLARED_PUBLIC in promise["caveats"], heads
-    lineage = result.get("lineage") or {"public": False, "runs": []}
-    return bool(lineage["public"]), Counter(run["ledger_head"] for run in lineage["runs"])
+    promise = result["promise"]
+    heads = Counter(run["ledger_head"] for run in promise["runs"])
+    return Caveat.DECLARED_PUBLIC in promise["caveats"], heads
 
 
 def _of_result(folder: Path, result: Mapping[str, Any]) -> ReleasedRun:
     """The run that left a result beside its ledger; ValueError where they do not fit."""
-    run = _read_ledger(folder / "ledger.jsonl", str(result["ledger_head"]))
-    if run.terms.run:
-        return run
-    settings = read_json(folder / "config.json", "population")
-    users = result["proven"] and result["privacy_level"] == "user"
-    users = users and not result.get("one_user_per_row")  # which protects rows, not people
-    seeded = {Caveat.SEEDED.value} if result.get("seeded") else set()
-    return _of_earlier_version(
-        run,
-        {
-            "epsilon": result["epsilon"] if users else None,
-            "delta": float(result["delta"]),
-            "adjacency": str(result["adjacency"]),
-            "population": settings["population"],
-        },
-        seeded,
-    )
-
-
-def _of_earlier_version(
-    run: ReleasedRun, record: Mapping[str, Any], caveats: Iterable[str] = ()
-) -> ReleasedRun:
-    """A run whose ledger does not say what it protects, with what a record says of it; ValueError
-    unless the ledger is the one that is meant, and costs no more than is said."""
-    if (run.adjacency, run.delta) != (record["adjacency"], record["delta"]):
-        raise ValueError("its ledger is of another adjacency or delta")
-    epsilon, population = record["epsilon"], record["population"]
-    printable(population)
-    spent = math.inf if run.epsilon is None else run.epsilon
-    if epsilon is not None and not spent * (1.0 - _ROUNDING) <= epsilon < math.inf:
-        raise ValueError(f"its ledger comes to epsilon = {spent:.4g}, not {epsilon:.4g}")
-    unit = Unit.NOBODY if epsilon is None else Unit.USER
-    terms = replace(
-        run.terms,
-        unit=unit,
-        population=population,
-        caveats=run.terms.caveats.union(caveats),
-    )
-    return replace(run, terms=terms, epsilon=None if epsilon is None else float(epsilon))
+    return _read_ledger(folder / "ledger.jsonl", str(result["ledger_head"]))
 
 
 def _of_ledgers(option: str, names: str) -> tuple[Promise, dict[str, Path]]:
@@ -473,17 +424,6 @@ def looks_like_ours(folder: Path) -> bool:
     return "library_name: murmuration" in card or "\n- murmuration\n" in card
 
 
-def covering(whole: Promise, part: Promise) -> Promise:
-    """Both, where the second is part of the same model's history: a run of an earlier version,
-    which has no identity, counts as often as in that of the two that has it more often."""
-    there, new = Counter(run.head for run in whole.runs if not run.terms.run), []
-    for run in part.runs:
-        there[run.head] -= not run.terms.run
-        if run.terms.run or there[run.head] < 0:
-            new.append(run)
-    return combined((whole, replace(part, runs=tuple(new))))
-
-
 def _digest(of: str, folder: Path) -> str:
     """Of what a ``privacy.json`` is about."""
     if of == _WEIGHTS:
@@ -500,7 +440,7 @@ def _read(name: str, folder: Path, elsewhere: Mapping[str, Path]) -> Promise:
     """Return what a model's folder says, compared with the ledgers in it, or with those that are
     ``elsewhere``, by their heads; ValueError and others where there is something wrong with it."""
     about = json.loads((folder / FILE).read_bytes())
-    if about["format"] not in (FORMAT, _FORMAT_WITHOUT_IDENTITY):
+    if about["format"] != FORMAT:
         raise ValueError(f"{FILE} is in format {about['format']!r}, not {FORMAT}")
     of = _DATA if _DATA in about else _WEIGHTS
     # Of rows, beside a model that another trainer made of them: its weights are no concern of it.
@@ -510,10 +450,7 @@ def _read(name: str, folder: Path, elsewhere: Mapping[str, Path]) -> Promise:
     if not copied and about[of] != _digest(of, folder) and not elsewhere:
         what = "other rows" if of == _DATA else "a model with other weights"
         raise ValueError(f"{FILE} is about {what}")
-    earlier = about["format"] == _FORMAT_WITHOUT_IDENTITY
-    records = about["runs"] if earlier else about["promise"]["runs"]
-    public = {Caveat.DECLARED_PUBLIC.value} if earlier and about["public"] else set()
-    stated = public if earlier else caveats_in(about["stated"])
+    records, stated = about["promise"]["runs"], caveats_in(about["stated"])
     if not (records or Caveat.DECLARED_PUBLIC in stated):
         raise ValueError(f"{FILE} names no run")
     if (folder / _ledger(len(records))).exists():
@@ -524,13 +461,9 @@ def _read(name: str, folder: Path, elsewhere: Mapping[str, Path]) -> Promise:
         if (ledger := elsewhere.get(head)) is None:
             ledger = folder / _ledger(place)
             fetch(name, folder, ledger.name, head_path(ledger).name)
-        run = _read_ledger(ledger, head)
-        if not run.terms.run:
-            run = _of_earlier_version(run, record)
-        runs.append(run)
-    promise = Promise(tuple(runs), frozenset(stated))
-    if not earlier:
-        _check_whole(promise, about["promise"])
+        runs.append(_read_ledger(ledger, head))
+    promise = Promise(tuple(runs), stated)
+    _check_whole(promise, about["promise"])
     return promise
 
 

@@ -1,9 +1,9 @@
 """Who takes part in a run: at its start, and after users have come and gone.
 
-Users may come and go where the run says so (``refresh``). The number N that fixes the sampling
-probability is then a public constant that was stated before, and stays; so do the denominator and
-what everybody is charged. Who came later is sampled with the same probability from then on; who is
-away counts as zero, and stays charged; whoever is back is asked again at once.
+Users may come and go in a deployment (``RunConfig.comes_and_goes``). The number N that fixes the
+sampling probability is then a public constant that was stated before, and stays; so do the
+denominator and what everybody is charged. Who came later is sampled with the same probability from
+then on; who is away counts as zero, and stays charged; whoever is back is asked again at once.
 """
 
 from flwr.serverapp import Grid
@@ -15,8 +15,11 @@ from murmuration.server.run_directory import RunDirectory
 from murmuration.strategies import registry as catalogue
 from murmuration.strategies.base import CohortStrategy, Participants
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.protocol.availability import Reason, RunAborted, wait_until_online
+from murmuration.strategies.protocol.availability import wait_until_online
 from murmuration.strategies.protocol.users import Registry, RegistryError
+
+#: Rounds after which nodes are asked again whom they host.
+REFRESH = 10
 
 
 def participants(
@@ -36,16 +39,10 @@ def participants(
 def refresh(
     config: RunConfig, grid: Grid, folder: RunDirectory, strategy: CohortStrategy, round_: int
 ) -> None:
-    """Ask again who is there, and let the strategy go on with them.
-
-    Raises:
-        RunAborted: a node of a simulation failed.
-    """
+    """Ask again who is there, and let the strategy go on with them."""
     try:
         strategy.participants = _ask(config, grid, folder, strategy.features, round_, strategy)
     except RegistryError as error:  # the round goes on with who was there before
-        if strategy.participants.registry.simulated:
-            raise RunAborted(Reason.NODE_FAILED, str(error)) from None
         folder.log_private({"round": round_, "not refreshed": str(error)})
 
 
@@ -74,7 +71,7 @@ def _ask(
         trains=not catalogue.named(config.strategy).local,
         counts=Adjacency(config.adjacency).counts_are_public,
         timeout=config.timeout,
-        absent=absent if config.refresh else None,
+        absent=absent if config.comes_and_goes else None,
         former=before.participants.registry if before else None,
         slow=before.slow if before else None,
         registration=registration_for(config, grid),
@@ -82,7 +79,7 @@ def _ask(
     )
     if registry.barred_N is not None and (barred := int(registry.barred_N.sum())):
         folder.log_private({"round": round_, "hosted twice, or moved": barred})
-    if not config.refresh:
+    if not config.comes_and_goes:
         folder.keep_nodes(len(registry.nodes))
     if config.test or not config.heldout:
         return Participants.all(registry)

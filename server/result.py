@@ -18,7 +18,7 @@ from murmuration.privacy.accounting.second_opinion import SecondOpinion
 from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit, caveat_sentences
 from murmuration.privacy.disclosure import Disclosure, Public, Shown
 from murmuration.privacy.mechanisms.distributed import against_server
-from murmuration.privacy.promise import Promise, delta_text
+from murmuration.privacy.promise import Promise
 from murmuration.privacy.user_histogram import Spread
 from murmuration.reporting.facts import in_words, of_rows
 from murmuration.reporting.provenance import name_of
@@ -108,9 +108,9 @@ def result_of(
     private, terms = bool(built.charges), ledger.terms
     opinion, epsilon = _second_opinion(built, ledger), _spent(config, built, ledger)
     warnings = [opinion.warning] if opinion and opinion.warning else []
-    warnings += [*_lost(ledger), *_drawn_again(ledger), *strategy.notes(), *as_published(config)]
+    warnings += [*_drawn_again(ledger), *strategy.notes(), *as_published(config)]
     warnings += [*_randomized(context), *_caveats(config, ledger)]
-    guarantee = in_words(_guarantee(built, ledger), config.task)
+    guarantee = in_words(built.guarantee, config.task)
     computed = marked(ledger)
     public: dict[str, object] = {
         "task": config.task,
@@ -190,18 +190,6 @@ def marked(ledger: Ledger) -> Callable[[Any], Shown[Any]]:
     return ledger.released if ledger.has_released else Public
 
 
-def _lost(ledger: Ledger) -> list[str]:
-    """That charges were lost, and what that cost."""
-    if not ledger.lost:
-        return []
-    times = "once" if len(ledger.lost) == 1 else f"{len(ledger.lost)} times"
-    return [
-        f"THE LEDGER WAS LOST {times} and the run was told to go on (--accept-ledger-loss): "
-        "epsilon counts the whole plan again for what nobody can know any more, and may be above "
-        f"the budget. What happened: {'; '.join(ledger.lost)}."
-    ]
-
-
 def _drawn_again(ledger: Ledger) -> list[str]:
     """That a seeded run did not repeat bit for bit, and what that cost."""
     rounds = sorted({charge.round for charge in ledger.charges if draw_of(charge.replay)})
@@ -213,17 +201,6 @@ def _drawn_again(ledger: Ledger) -> list[str]:
         "with other coins and other noise: epsilon counts both, and the run is not the one that "
         "its seed gives without an interruption."
     ]
-
-
-def _guarantee(built: BuiltStrategy, ledger: Ledger) -> str:
-    """Return what is promised; after a loss not the budget, but what the ledger comes to."""
-    if not ledger.lost or not built.charges or built.level == "item":
-        return built.guarantee
-    return (
-        f"User-level ({ledger.epsilon():.4g}, {delta_text(ledger.delta)})-differential privacy "
-        f"under {ledger.adjacency} adjacency, which is more than the budget: charges were lost and "
-        f"counted again. {ledger.adjacency.sentence}"
-    )
 
 
 def _spent(config: Settings, built: BuiltStrategy, ledger: Ledger) -> float | None:
@@ -249,7 +226,7 @@ def _attack(
 
 def _second_opinion(built: BuiltStrategy, ledger: Ledger) -> SecondOpinion | None:
     """Return what dp-accounting makes of the same; None where nothing is accounted for."""
-    if not built.charges or ledger.unsettled:
+    if not built.charges:
         return None
     spent = ledger.spent().items()
     return second_opinion.of_run(spent, adjacency=ledger.adjacency, delta=ledger.delta)
@@ -261,7 +238,7 @@ def against_server_epsilon(ledger: Ledger) -> float | None:
     Unlike what is published it knows who was in which round; see
     ``privacy.mechanisms.distributed``.
     """
-    seen = None if ledger.unsettled else against_server(ledger.spent())
+    seen = against_server(ledger.spent())
     if not seen:
         return None
     return accountant.epsilon(seen.items(), adjacency=ledger.adjacency, delta=ledger.delta)
@@ -355,4 +332,4 @@ def _caveats(config: Settings, ledger: Ledger) -> list[str]:
     figures."""
     if not config.private:
         return ["No privacy: this is the non-private twin, for comparison only."]
-    return caveat_sentences(ledger.terms.caveats - {Caveat.LEDGER_LOST, Caveat.CLEAN_LABELS})
+    return caveat_sentences(ledger.terms.caveats - {Caveat.CLEAN_LABELS})

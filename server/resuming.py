@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from murmuration.privacy.accounting.chained_record import Head
 from murmuration.privacy.accounting.ledger import Ledger, LedgerLoss
@@ -82,35 +81,21 @@ def open_ledger(
     adjacency: Adjacency,
     delta: float,
     budget: float | None,
-    accept_loss: bool,
     terms: RunTerms | None = None,
 ) -> Ledger:
     """The ledger of a run, new or gone on with.
-
-    With ``accept_loss`` a ledger that has lost something is gone on with, and is ``unsettled``.
 
     Raises:
         LedgerLoss: it has lost something; says what happened to which file.
         LedgerError: it is in use, or of another promise.
     """
-    opened: dict[str, Any] = {"adjacency": adjacency, "delta": delta, "budget": budget}
-    opened["terms"] = terms
-    try:
-        ledger = Ledger(path, **opened, begun=lock.begun)
-    except LedgerLoss as loss:
-        if not accept_loss:
-            raise
-        lock.note_loss()
-        ledger = Ledger.begin_after_loss(path, loss.what, round_=done.last, **opened)
+    ledger = Ledger(
+        path, adjacency=adjacency, delta=delta, budget=budget, begun=lock.begun, terms=terms
+    )
     try:
         lock.note_begun()
-        owed = accept_loss and ledger.unsettled
-        what = None if owed else missing(path, ledger.account, ledger.has_been_at, done)
-        if what and not accept_loss:
+        if what := missing(path, ledger.account, ledger.has_been_at, done):
             raise LedgerLoss(what)
-        if what:
-            lock.note_loss()
-            ledger.lose(what, round_=done.last)
     except BaseException:
         ledger.close()
         raise
@@ -134,7 +119,7 @@ def missing(
         )
     # That users are held out by coins is on the ledger too, and pays for nothing.
     before = [c for c in account.charges if c.round == 0 and not isinstance(c.event, HoldOut)]
-    if done.released and not before and not account.lost:
+    if done.released and not before:
         return (
             f"{path} was rolled back or replaced: it has no charge for what stands in released.json"
         )

@@ -35,7 +35,7 @@ from murmuration.reporting.model_card import model_card
 from murmuration.reporting.promise import details, earlier_runs, first_sentence
 from murmuration.reporting.report import write_report
 from murmuration.server.evaluation import examples_of_test, on_bad_rows, read_test
-from murmuration.server.lineage import covering, files_of, lineage_of, lineage_of_data
+from murmuration.server.lineage import files_of, lineage_of, lineage_of_data
 from murmuration.server.policies import with_class
 from murmuration.server.policy_distance import measured
 from murmuration.server.run_directory import RunDirectory
@@ -183,7 +183,7 @@ def _origin(config: RunConfig, described: Mapping[str, Any]) -> Origin:
         whose = "THE BASE WAS"
     else:
         whose = f"{'THE BASE, OR ' if of_base.runs else ''}MODELS THAT WROTE THE DATA WERE"
-    return Origin(covering(of_base, of_rows), whose)
+    return Origin(of_base | of_rows, whose)
 
 
 def _of_disk(error: OSError, folder: RunDirectory) -> str:

@@ -34,7 +34,7 @@ from safetensors.numpy import save as safetensors_bytes
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.chained_record import NO_LINES, Head
-from murmuration.privacy.accounting.events import Event, HoldOut
+from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import Ledger, LedgerError, read_account, read_charges
 from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency
@@ -54,7 +54,7 @@ from murmuration.reporting.run_files import (
 from murmuration.server import checkpoints, resuming
 from murmuration.server.checkpoints import Checkpoint
 from murmuration.server.run_folder import RunFolder
-from murmuration.strategies.config import CHECK, SETTINGS, RunConfig, present_names
+from murmuration.strategies.config import CHECK, RunConfig
 from murmuration.strategies.settings.own.ranking import RankingSettings
 from murmuration.strategies.spec import Value
 
@@ -95,11 +95,6 @@ class RunDirectory(RunFolder):
         super().close()
 
     def _check_same(self, config: RunConfig, settings: Path) -> None:
-        if _unchained(self.ledger_path):
-            raise InputError(
-                f"{self.path} was made by an earlier version of Murmuration, whose ledger cannot "
-                "show that it is whole: it cannot be resumed; begin again with another --out"
-            )
         try:
             before = json.loads(settings.read_text(encoding="utf-8"))
             before["seed"] = json.loads((self.private / "seed.json").read_text())["seed"]
@@ -107,15 +102,12 @@ class RunDirectory(RunFolder):
             raise InputError(f"{self.path} cannot be resumed: {error}") from None
         check = before.pop(CHECK, None)
         now = {**config.immutable_fields(), "seed": config.seed}
-        present = present_names(before)
-        # What an earlier version had no setting for was as the default has it.
-        known = {name: SETTINGS[name].default for name in now.keys() & SETTINGS.keys()} | present
-        changed = sorted(name for name in now if known.get(name) != now[name])
+        changed = sorted(name for name in now if before.get(name) != now[name])
         if changed:
             name = changed[0]
             raise InputError(
                 f"--resume with other settings: --{name.replace('_', '-')} was "
-                f"{known.get(name)!r} and is now {now[name]!r}; use the settings of the run, "
+                f"{before.get(name)!r} and is now {now[name]!r}; use the settings of the run, "
                 "or another --out"
             )
         seed = before.pop("seed")
@@ -154,13 +146,12 @@ class RunDirectory(RunFolder):
         adjacency: Adjacency,
         delta: float,
         budget: float | None,
-        accept_loss: bool = False,
         terms: RunTerms | None = None,
     ) -> Ledger:
         """Return the run's ledger, which agrees with what else the run has left.
 
         Raises:
-            LedgerLoss: it does not, and the loss is not accepted.
+            LedgerLoss: it does not.
             LedgerError: it is in use, or of another promise.
         """
         self._ledger = resuming.open_ledger(
@@ -170,20 +161,9 @@ class RunDirectory(RunFolder):
             adjacency=adjacency,
             delta=delta,
             budget=budget,
-            accept_loss=accept_loss,
             terms=terms,
         )
         return self._ledger
-
-    def settle(self, planned: Mapping[Event, int]) -> None:
-        """Charge what losses of the ledger cost, before anything else is released."""
-        ledger = self._ledger
-        if ledger is None or not ledger.unsettled:
-            return
-        ledger.settle(planned, losses=self._lock.losses)
-        self.note_head(0)
-        if result := self.load_checkpoint():  # which knew the ledger that was lost
-            self.save_checkpoint(result.round, result.state)
 
     def abort(self, reason: str, sentence: str, private: Mapping[str, object]) -> None:
         """Note that the run ended early: why in kind, and exactly what happened only privately."""
@@ -330,7 +310,7 @@ class RunDirectory(RunFolder):
         """
         now = {
             name: described[name]
-            for name in ("path", "digest", "revision", "dtype", "quantise", "layers", "class")
+            for name in ("path", "digest", "revision", "dtype", "layers", "class")
             if name in described
         }
         if "digest" not in now:
@@ -347,17 +327,15 @@ class RunDirectory(RunFolder):
                 "--resume with another class of policies than the run was begun with: bring it "
                 "back, or begin again with another --out"
             )
-        if (dtype := before.get("dtype", now.get("dtype"))) != now.get("dtype"):
+        if (dtype := before.get("dtype")) != now.get("dtype"):
             raise InputError(
                 f"--resume: --base computes in {now['dtype']} on this machine, and the run was "
                 f"begun with {dtype}: continue it on a machine where that is chosen, too"
             )
-        if "layers" not in before:  # an earlier version's
-            now.pop("layers", None)
-        elif before["layers"] != now.get("layers"):
+        if before.get("layers") != now.get("layers"):
             raise InputError(
                 f"--resume: LoRA changes layers {now.get('layers')} now, and the run was begun "
-                f"with {before['layers']}: continue it with the version that it was begun with"
+                f"with {before.get('layers')}: continue it with the version that it was begun with"
             )
         kept = {name: before[name] for name in ("batch_tokens",) if name in before}
         self.write_json("base.json", Disclosure.public({**now, **kept}))
@@ -453,11 +431,3 @@ class RunDirectory(RunFolder):
 
     def _read_json(self, name: str, *keys: str) -> dict[str, Any]:
         return read_json(self.path / name, *keys)
-
-
-def _unchained(ledger: Path) -> bool:
-    """Return whether a ledger is one of the first version."""
-    try:
-        return json.loads(ledger.read_bytes().split(b"\n")[0]).get("ledger") == 1
-    except (OSError, ValueError, AttributeError):
-        return False

@@ -2,7 +2,7 @@
 
 The lock is on a file, ``private/lock``, and gone when its process is. Like that of a user's own
 state (``client.labels.private_file``) it also remembers what must not get lost: that a ledger was
-begun, and how often the loss of one was accepted.
+begun.
 """
 
 import fcntl
@@ -13,7 +13,7 @@ from pathlib import Path
 from murmuration.privacy.durable_files import sync_folder
 
 _LOOK = 0.1  # seconds between looks
-_BEGUN, _LOST = b"a ledger was begun here\n", b"its loss was accepted\n"
+_BEGUN = b"a ledger was begun here\n"
 
 
 class RunInUse(ValueError):
@@ -69,28 +69,11 @@ class RunLock:
     @property
     def begun(self) -> bool:
         """Return whether there was a ledger in this folder."""
-        return bool(self._lines())
-
-    @property
-    def losses(self) -> int:
-        """Return how often the loss of a ledger was accepted."""
-        return self._lines().count(_LOST)
+        return os.fstat(self._file.fileno()).st_size > 0
 
     def note_begun(self) -> None:
         """That there is a ledger now; on disk when this returns."""
         if not self.begun:
-            self._note(_BEGUN)
+            self._file.write(_BEGUN)
+            os.fsync(self._file.fileno())
             sync_folder(self.path.parent)
-
-    def note_loss(self) -> None:
-        """That the loss of the ledger is accepted; on disk when this returns."""
-        self.note_begun()
-        self._note(_LOST)
-
-    def _lines(self) -> list[bytes]:
-        return self.path.read_bytes().splitlines(keepends=True)
-
-    def _note(self, line: bytes) -> None:
-        self._file.seek(0, os.SEEK_END)
-        self._file.write(line)
-        os.fsync(self._file.fileno())

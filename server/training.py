@@ -33,7 +33,7 @@ from murmuration.server.evaluation import (
     on_held_out,
     on_test,
 )
-from murmuration.server.participants import participants, refresh
+from murmuration.server.participants import REFRESH, participants, refresh
 from murmuration.server.probe import FLOOR, deadline
 from murmuration.server.refusals import check_refusals, show_newcomers
 from murmuration.server.result import Pace, marked, result_of, terms_of
@@ -150,7 +150,6 @@ def begun(
         source=source,
         features=json.dumps(described),
         dimension=model.dimension,
-        head=model.head_part,
         log=folder.log_private,
         grid=grid,
         once=folder.once,
@@ -160,7 +159,6 @@ def begun(
         adjacency=Adjacency(config.adjacency),
         delta=config.delta,
         budget=_budget(config),
-        accept_loss=config.accept_ledger_loss,
         terms=terms_of(context, folder.run_id, lineage),
     )
     with ledger:
@@ -175,23 +173,10 @@ def begun(
             built.charges,
         ).to_json()
         checkpoint = folder.load_checkpoint() if config.resume else None
-        _check_dimension(checkpoint, model.dimension)
         done = checkpoint.round if checkpoint else 0
         if done < (built.release or config.rounds):
             check_refusals(grid, built.strategy, done + 1)
-        folder.settle(built.charges)
         yield config, context, built, ledger, checkpoint
-
-
-def _check_dimension(checkpoint: Checkpoint | None, dimension: int) -> None:
-    """Raise InputError if what a run goes on from has another number of parameters."""
-    before = dimension if checkpoint is None else len(checkpoint.state.get("theta", ()))
-    if before not in (dimension, 0):
-        raise InputError(
-            f"--resume: the run was begun with {before:,} trained numbers, and the same settings "
-            f"mean {dimension:,} now (an earlier version trained all without --lora-layers): "
-            "continue it with that version, or begin again with another --out"
-        )
 
 
 def _probed(
@@ -312,7 +297,7 @@ def _rounds(
     def before_round(round_: int) -> None:
         if not strategy.participants.registry.simulated:
             saving.wait()
-        if config.refresh and (round_ - 1) % config.refresh == 0:
+        if config.comes_and_goes and (round_ - 1) % REFRESH == 0:
             there = strategy.participants.registry.nodes
             refresh(config, grid, folder, strategy, round_)
             show_newcomers(grid, strategy, there, round_)

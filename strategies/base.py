@@ -129,7 +129,7 @@ class CohortStrategy(Strategy):
 
     Raises:
         BudgetExceeded: the ledger's budget does not cover the plan.
-        TypeError: an optimizer of the other kind, or one that needs vectors scaled.
+        TypeError: an optimizer of the other kind.
     """
 
     #: Name of the node half in ``strategies.registry``.
@@ -145,8 +145,6 @@ class CohortStrategy(Strategy):
     stated: str = ""
     #: Whether it solves for the model with everybody, in ``update``, instead of taking steps.
     solves: bool = True
-    #: Whether its node half scales users' vectors as the optimizer says, and it the sum back.
-    takes_scale: bool = False
 
     def __init__(
         self,
@@ -167,8 +165,6 @@ class CohortStrategy(Strategy):
         if isinstance(optimizer, SolvedModel) is not self.solves:
             kind = SolvedModel if self.solves else ServerOptimizer
             raise TypeError(f"{type(self).__name__} needs a {kind.__name__}")
-        if isinstance(optimizer, ServerOptimizer) and optimizer.scales and not self.takes_scale:
-            raise TypeError(f"{type(self).__name__} scales nobody's vectors as its optimizer needs")
         self.plan, self.ledger = plan, ledger
         self.participants = participants
         self.sampler, self.optimizer = plan.sampler, optimizer
@@ -683,12 +679,6 @@ class SteppedStrategy(CohortStrategy):
         Raises:
             BudgetExceeded: this round must not happen.
         """
-
-    def asked_with(self, round_: int) -> dict[str, messages.Scalar]:
-        """Also whether only a reward's head learns in this round."""
-        asked = super().asked_with(round_)
-        head_only = cast(ServerOptimizer, self.optimizer).in_part(round_)
-        return {**asked, messages.HEAD_ONLY: True} if head_only else asked
 
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
         """One step with ``gradient``."""

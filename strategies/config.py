@@ -55,15 +55,6 @@ OWN_SETTINGS = by_setting(
 SETTINGS = {field.name: field for field in declared(Settings)} | {
     name: field for name, (field, _) in OWN_SETTINGS.items()
 }
-#: Names of settings by those that stand in a ``config.json`` of an earlier version.
-FORMER = {
-    "ball": "max_norm",
-    "batch": "batch_size",
-    "clip": "clip_norm",
-    "least_nodes": "min_nodes",
-    "most_characters": "max_characters",
-    "most_judgements": "max_judgements",
-}
 
 
 @dataclass(frozen=True)
@@ -149,6 +140,12 @@ class RunConfig(Settings):
             )
         return replace(self, delta=delta, cohort=cohort)
 
+    @property
+    def comes_and_goes(self) -> bool:
+        """Return whether users may come and go while it runs: deployed ones, where their nominal
+        number fixes the sampling probability, and the model is not solved for at once."""
+        return bool(self.registration and self.users) and not registry.named(self.strategy).rounds
+
     def immutable_fields(self) -> dict[str, Scalar]:
         """Return what a resumed run may not change: everything that decides the result or its cost.
 
@@ -176,9 +173,9 @@ def read_settings(path: Path) -> dict[str, Scalar]:
         raise InputError(f"{path} cannot be used: {error}") from None
     if not isinstance(result, dict):
         raise InputError(f"{path} holds no settings")
-    begun = result.pop(CHECK, None)  # of a config.json
+    result.pop(CHECK, None)  # of a config.json
     of_a_run = path.suffix == ".json"
-    settings = present_names(result) if of_a_run else by_field(result, str(path))
+    settings = result if of_a_run else by_field(result, str(path))
     for name, value in settings.items():
         if name not in SETTINGS or (about(SETTINGS[name]).deployed and not of_a_run):
             offered = sorted(n for n, field in SETTINGS.items() if not about(field).deployed)
@@ -192,8 +189,6 @@ def read_settings(path: Path) -> dict[str, Scalar]:
     theirs = registry.strategies().get(str(settings.get("strategy", "")))
     if of_a_run and ((theirs and not theirs.samples) or settings.get("sampling") == "all"):
         settings.pop("cohort", None)  # everybody takes part
-    if begun is not None and "length" not in settings and not settings.get("base"):
-        settings["length"] = "log"  # of an earlier version, to be repeated as it was
     if of_a_run and not settings.get("cohort"):
         settings.pop("cohort", None)  # it was left out there, too
     return settings
@@ -217,11 +212,6 @@ def by_field(settings: Mapping[str, Any], where: str = "") -> dict[str, Any]:
             raise InputError(f"{place}{name} stands there twice, once with dashes: give one")
         named[name] = value
     return named
-
-
-def present_names(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a ``config.json``, whichever version wrote it, by today's names."""
-    return {FORMER.get(name, name): value for name, value in settings.items()}
 
 
 def typed(name: str, value: object, where: str = "") -> Any:
@@ -269,11 +259,6 @@ def _check_together(config: RunConfig, strategy: Strategy) -> None:
             "--heldout-epsilon must be a positive number, at most --epsilon; got "
             f"{config.heldout_epsilon!r}"
         )
-    if config.user_memory and not (config.batch_users or config.once_per_text):
-        raise InputError(
-            "--user-memory is for --batch-users or --once-per-text: otherwise a node keeps the "
-            "gradient of one user"
-        )
     for name in ("heldout_epsilon", "exact_heldout"):
         if getattr(config, name) and config.test:
             raise InputError(f"{option(name)} is about users held out, and --test holds out nobody")
@@ -286,25 +271,11 @@ def _check_together(config: RunConfig, strategy: Strategy) -> None:
         )
     if strategy.rounds:
         _check_few(config, strategy.rounds)
-    if config.refresh and not config.users:
-        raise InputError(
-            "--refresh lets users come and go; state their nominal number with --users, which "
-            "fixes the sampling probability for the whole run"
-        )
-    if config.accept_ledger_loss:
-        _check_loss(config)
     schema = config.schema
     if config.task in JUDGED:
         check_model(config.model, schema.responses - 1, schema.kind)
     if schema.kind == "thumbs":
         _check_thumbs(config, strategy)
-    if config.optimizer == "adam-scaled" and not strategy.takes_scale:
-        able = [each.name for each in registry.strategies().values() if each.takes_scale]
-        raise InputError(
-            f"--optimizer adam-scaled: users' vectors are scaled before they are clipped, and "
-            f"--strategy {strategy.name} does not: use --optimizer adam, or --strategy "
-            + " or ".join(able)
-        )
     if config.tastes > 1:
         _check_tastes(config, strategy)
     if schema.covariates and not strategy.covariates:
@@ -364,18 +335,6 @@ def _check_thumbs(config: RunConfig, strategy: Strategy) -> None:
         raise InputError(
             "--batch-users computes several users at once, and --model thumbs is computed user by "
             "user: leave it out"
-        )
-
-
-def _check_loss(config: RunConfig) -> None:
-    """Whether a run could go on without all of its ledger."""
-    if not config.resume:
-        raise InputError("--accept-ledger-loss is for a run that is continued with --resume")
-    if config.seed >= 0:
-        raise InputError(
-            "--accept-ledger-loss is for runs without --seed: a seeded one would draw the same "
-            "coins and noise again, and only its ledger could tell that it meets the same sums; "
-            "repeat it from the start in another --out"
         )
 
 
@@ -449,11 +408,6 @@ def _check_few(config: RunConfig, few: tuple[int, ...]) -> None:
         raise InputError(
             f"--strategy {config.strategy} solves for the model in {' or '.join(map(str, few))} "
             f"rounds, not {config.rounds}; leave out --rounds, or set it to {few[0]}"
-        )
-    if config.refresh:
-        raise InputError(
-            f"--refresh has no meaning for --strategy {config.strategy}, whose users are fixed "
-            "when it starts; leave it out"
         )
     for field in declared(Settings):
         if field.name == "learning_rate" and config.task == "policy":

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from murmuration.privacy.mechanisms.clipping import ScaledClip, UserClip
+from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.protocol.messages import TrainRequest
 
@@ -69,23 +69,9 @@ def sampled(
     return kept_N[inner_N], taken_S
 
 
-#: The array of a request by which vectors are multiplied before they are clipped.
-SCALE = "scale"
-
-
 def clip_of(work: TrainRequest) -> UserClip:
     """The bound that is asked for; ValueError if it is none."""
     return UserClip(work.number("clip-norm"))
-
-
-def scaled_clip_of(work: TrainRequest) -> UserClip | ScaledClip:
-    """The bound that is asked for, after a scale if there is one; ValueError if it is none."""
-    clip = clip_of(work)
-    if SCALE not in work.arrays:
-        return clip
-    if work.arrays[SCALE].shape != work.arrays["theta"].shape:
-        raise ValueError("a scale has a number for each weight of the model")
-    return ScaledClip(clip, work.tensor(SCALE))
 
 
 def model_of(examples: TrainingExamples, work: TrainRequest) -> PreferenceModel:

@@ -24,7 +24,7 @@ from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.strategies.contributions import bounded_sum, scaled_clip_of
+from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
@@ -94,7 +94,7 @@ def client_update(
     A pure function of its arguments (with a seeded ``source``). Raises KeyError or ValueError for
     parameters that are missing or wrong.
     """
-    clip = scaled_clip_of(work)
+    clip = clip_of(work)
     local = LocalSteps(int(work.number("local-steps")), work.number("local-rate"))
     return {"sum": bounded_sum(examples, work, keys_S, source, clip, local)}
 
@@ -151,5 +151,4 @@ DP_FEDAVG = Strategy(
     node_noise=no_shares,
     check=check_sampling,
     solve=sampled_users,
-    takes_scale=True,
 )

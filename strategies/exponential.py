@@ -172,8 +172,7 @@ class ExactChoice(CohortStrategy):
         drawn = self.ledger.spent()[mechanism.event]
         if mechanism.level == "item" and drawn and not self.source.seeded:
             raise BudgetExceeded(
-                f"a choice was charged before, or a lost ledger taken for that, and another would "
-                f"bring epsilon of an item to "
+                f"a choice was charged before, and another would bring epsilon of an item to "
                 f"{(drawn + 1) * mechanism.epsilon:g}, over the budget {mechanism.epsilon:g}"
             )
         place = mechanism.choose(
@@ -213,7 +212,7 @@ _NEEDED = (
 )
 #: What is about training, of which there is none.
 _TRAINING = (
-    *("train", "lora_rank", "lora_alpha", "lora_targets", "lora_layers", "head_first"),
+    *("train", "lora_rank", "lora_alpha", "lora_targets", "lora_layers"),
     *("checkpointing", "once_per_text", "head_layer", "head_pooling"),
     *("learning_rate", "clip_norm"),
 )

@@ -1,21 +1,14 @@
 """The server's optimizer: post-processing of released updates, so it costs no privacy.
 
-SGD with momentum or Adam (``torch.optim``) on a cosine schedule with warm-up, or Adafactor at a
-constant rate (Charles et al. 2024, App. F); then an average of the last iterates. State can be
-saved and restored exactly.
-
-``adam-scaled`` is Adam that also says by what users' vectors are multiplied before they are clipped
-and noised: each coordinate by the inverse of its root mean square, as Adam knows it from earlier
-releases. What is released is divided by the same, so noise is placed where gradients are long
-anyway ("scale-then-privatize", Ganesh et al. 2025, arXiv 2507.01129). Its length stays as it was,
-and so does what a round costs: the scale is fixed by releases before the round begins.
+SGD with momentum or Adam (``torch.optim``) on a cosine schedule with warm-up; then an average of
+the last iterates. State can be saved and restored exactly.
 
 The default step size looks at public numbers only. Each round's noise moves θ, measured along a
 feature direction of length one, by a Gaussian of standard deviation rate·f_t·σC/M, where f_t is the
-schedule; with Adam and Adafactor, which divide by the gradient's own scale, by about rate·f_t. The
-rate is chosen so that over the whole run this adds up to a quarter of a logit (of a language model,
-to a share of what its layers say): larger steps drown preferences of ordinary strength in noise,
-smaller ones leave budget unused.
+schedule; with Adam, which divides by the gradient's own scale, by about rate·f_t. The rate is
+chosen so that over the whole run this adds up to a quarter of a logit (of a language model, to a
+share of what its layers say): larger steps drown preferences of ordinary strength in noise, smaller
+ones leave budget unused.
 
 Legend: D dimensions.
 """
@@ -34,12 +27,6 @@ from murmuration.strategies.aup.schedule import Phase
 
 #: How far noise moves a linear head in a whole run.
 NOISE_LOGITS = 0.25
-_ALL = slice(None)
-#: Of Adam: how fast the mean squares of gradients fade.
-_FADING = 0.99
-#: As many rounds as this count the mean over all coordinates, when a coordinate's own rounds are
-#: few: nobody's vector is scaled by what one round's noise has made of it.
-_PRIOR_ROUNDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -48,8 +35,7 @@ class OptimizerSettings:
 
     ``kind`` is one of ``OPTIMIZERS``, ``rate`` the peak step size, ``warmup`` the share of rounds
     in which it rises, ``averaging`` the share of last rounds whose iterates are averaged (0: the
-    last one). Adafactor has neither warm-up nor momentum. In the first ``part_rounds`` only a part
-    of θ moves.
+    last one).
     """
 
     kind: str
@@ -58,7 +44,6 @@ class OptimizerSettings:
     momentum: float = 0.9
     warmup: float = 0.05
     averaging: float = 0.25
-    part_rounds: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in OPTIMIZERS:
@@ -73,9 +58,7 @@ class OptimizerSettings:
             raise ValueError("warm-up and averaging are shares of the rounds, in [0, 1]")
 
     def factor(self, round_: int) -> float:
-        """The schedule f_t at round 1, 2, …: linear warm-up times cosine decay; or constant."""
-        if self.kind == "adafactor":
-            return 1.0
+        """The schedule f_t at round 1, 2, …: linear warm-up times cosine decay."""
         rising = min(1.0, round_ / max(1.0, self.warmup * self.rounds))
         done = min(1.0, (round_ - 1) / self.rounds)
         return rising * 0.5 * (1.0 + math.cos(math.pi * done))
@@ -116,20 +99,15 @@ def noise_limited_rate(
 
 
 class ServerOptimizer:
-    """Applies released averaged gradients to θ.
+    """Applies released averaged gradients to θ."""
 
-    ``part`` is what moves in the first ``settings.part_rounds``.
-    """
-
-    def __init__(
-        self, settings: OptimizerSettings, theta_D: np.ndarray, part: slice = _ALL
-    ) -> None:
+    def __init__(self, settings: OptimizerSettings, theta_D: np.ndarray) -> None:
         import torch
 
-        self.settings, self.part = settings, part
+        self.settings = settings
         self.theta = torch.tensor(theta_D, dtype=torch.float64)
         self._average = torch.zeros_like(self.theta)
-        self._averaged, self._unit = 0, 1.0
+        self._averaged = 0
         if settings.kind == "sgd":
             # Dampened momentum: a step has the same length in the long run at any momentum.
             self._torch = torch.optim.SGD(
@@ -138,16 +116,10 @@ class ServerOptimizer:
             # Without this torch would take the first gradient undampened: ten times its weight.
             if settings.momentum:
                 self._torch.state[self.theta]["momentum_buffer"] = torch.zeros_like(self.theta)
-        elif settings.kind in ("adam", "adam-scaled"):
-            self._torch = torch.optim.Adam(
-                [self.theta], settings.rate, betas=(settings.momentum, _FADING)
-            )
         else:
-            # Torch takes steps of min(rate, 1/√t) times max(second eps, root mean square of θ): it
-            # would keep a model that starts at zero there. An enormous eps and a rate as much
-            # smaller make steps absolute and constant.
-            self._unit = 1e9
-            self._torch = torch.optim.Adafactor([self.theta], eps=(None, self._unit))
+            self._torch = torch.optim.Adam(
+                [self.theta], settings.rate, betas=(settings.momentum, 0.99)
+            )
 
     @property
     def theta_D(self) -> np.ndarray:
@@ -165,49 +137,12 @@ class ServerOptimizer:
         """The step size of a round, or its peak."""
         return self.settings.rate * (1.0 if round_ is None else self.settings.factor(round_))
 
-    @property
-    def scales(self) -> bool:
-        """Return whether users' vectors are to be scaled before they are clipped."""
-        return self.settings.kind == "adam-scaled"
-
-    @property
-    def scale_D(self) -> np.ndarray:
-        """What users' vectors are multiplied by in the next round, (D,) float32.
-
-        A function of the gradients that ``step`` was given, which are released. The squares of its
-        inverse are 1 on average, so noise divided by it is as long as it was. A coordinate that has
-        not moved yet counts as average; without a step, or one that was not zero, all are 1.
-        """
-        moments = self._torch.state.get(self.theta, {})
-        square_D = moments["exp_avg_sq"].numpy() if "exp_avg_sq" in moments else np.zeros(0)
-        if not square_D.any():
-            return np.ones(len(self.theta), dtype=np.float32)
-        rounds = int(moments["step"])
-        moved_D = np.full(len(square_D), max(0, rounds - self.settings.part_rounds))
-        moved_D[self.part] = rounds
-        weight_D = 1.0 - _FADING**moved_D  # of what a coordinate's running mean is made of
-        there_D = moved_D > 0
-        average = square_D[there_D].sum() / weight_D[there_D].sum()
-        known_D = weight_D / (1.0 - _FADING)  # rounds
-        mean_D = square_D / (1.0 - _FADING) + _PRIOR_ROUNDS * average
-        mean_D /= known_D + _PRIOR_ROUNDS
-        return np.sqrt(mean_D.mean() / mean_D).astype(np.float32)
-
-    def in_part(self, round_: int) -> bool:
-        """Return whether only ``part`` moves in this round."""
-        return round_ <= self.settings.part_rounds
-
     def step(self, round_: int, gradient_D: np.ndarray) -> None:
         """One descent step with the released gradient of ``round_`` (1, 2, …)."""
         import torch
 
-        rate = self.settings.rate * self.settings.factor(round_)
-        self._torch.param_groups[0]["lr"] = rate / self._unit
+        self._torch.param_groups[0]["lr"] = self.rate(round_)
         self.theta.grad = torch.from_numpy(np.asarray(gradient_D, dtype=np.float64))
-        if self.in_part(round_):  # the rest of what was released is noise
-            moving = torch.zeros_like(self.theta.grad)
-            moving[self.part] = self.theta.grad[self.part]
-            self.theta.grad = moving
         self._torch.step()
         if round_ > self.settings.rounds * (1 - self.settings.averaging):
             self._average += self.theta

@@ -142,7 +142,6 @@ class Strategy:
         features: from settings to the description of features of its own, for
             ``preference.bases.base_of``; None where it learns on what --base or --features name.
         covariates: whether it holds --covariates alike.
-        takes_scale: whether users' vectors are scaled as ``--optimizer adam-scaled`` says.
         exact_draw: the name of what it draws with whole numbers instead of Gaussian noise; empty:
             it adds Gaussian noise.
     """
@@ -166,7 +165,6 @@ class Strategy:
     chooses: bool = False
     features: Callable[[Settings], dict[str, Any] | None] = as_the_settings_say
     covariates: bool = False
-    takes_scale: bool = False
     exact_draw: str = ""
 
     @property
@@ -346,12 +344,9 @@ def described_base(config: Settings) -> dict[str, Any]:
         "max_tokens": config.max_tokens,
         "system": config.system,
         "batch_tokens": config.batch_tokens,
-        "memory": config.user_memory,
         "task": config.task,
         "dtype": config.dtype,
-        "quantise": config.quantise,
         "checkpointing": config.checkpointing,
-        "tf32": config.tf32,
         "loss": config.loss or (BOUNDED_LOSSES[0] if config.policies else ""),
         "beta": config.beta,
         "r_max": config.r_max,
@@ -450,7 +445,6 @@ class RunContext:
     log: PrivateLog
     grid: Grid
     once: ReleaseCache
-    head: tuple[int, int] = (0, 0)  # of a reward's head in θ, where layers below it learn, too
     #: The secret keys of the noise of the first so many releases, kept from then on.
     noise_keys: Callable[[int], Sequence[bytes]] = no_keys
 
@@ -524,13 +518,12 @@ class RunContext:
             momentum=config.momentum,
             warmup=config.warmup,
             averaging=config.averaging,
-            part_rounds=int(config.head_first * config.rounds) if any(self.head) else 0,
         )
         if not config.learning_rate:
             rate = noise_limited_rate(noise, settings, ceiling, most)
             settings = replace(settings, rate=rate)
         zero_D = np.zeros(self.dimension, dtype=np.float32)
-        return ServerOptimizer(settings, zero_D, slice(*self.head))
+        return ServerOptimizer(settings, zero_D)
 
     def arguments(self, optimizer: ServerOptimizer | SolvedModel) -> StrategyArguments:
         """Arguments of every ``CohortStrategy``."""

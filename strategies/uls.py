@@ -28,7 +28,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -55,8 +55,8 @@ from murmuration.privacy.mechanisms.sampling import (
     TruncatedSampler,
 )
 from murmuration.strategies.base import PRIVATE, SteppedStrategy
-from murmuration.strategies.contributions import SCALE, bounded_sum, scaled_clip_of
-from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer
+from murmuration.strategies.contributions import bounded_sum, clip_of
+from murmuration.strategies.optimizers import OptimizerSettings
 from murmuration.strategies.planning import (
     BANDS,
     NOT_REPLACED,
@@ -212,7 +212,7 @@ def client_update(
     A pure function of its arguments (with a seeded ``source``). ``keys_S`` name the users for
     their random draws. Raises KeyError or ValueError for parameters that are missing or wrong.
     """
-    return {"sum": bounded_sum(examples, work, keys_S, source, scaled_clip_of(work))}
+    return {"sum": bounded_sum(examples, work, keys_S, source, clip_of(work))}
 
 
 class Uls(SumStrategy, SteppedStrategy):
@@ -221,7 +221,6 @@ class Uls(SumStrategy, SteppedStrategy):
     name = "uls"
     plan: UlsPlan
     draws_again = True
-    takes_scale = True
 
     @cached_property
     def blocks(self) -> Blocks | None:
@@ -268,21 +267,14 @@ class Uls(SumStrategy, SteppedStrategy):
             (charge.event, charge.round) for charge in charges if charge.covers == self.covers
         ]
         number, left = later.latest_block(before)
-        # What a ledger has lost may have been of the block that is running: then that is over.
-        return blocks.at(round_, self.source, (number + len(self.ledger.lost), left))
-
-    def arrays(self) -> Mapping[str, np.ndarray]:
-        """By what nodes are to scale users' vectors before they clip them, if by anything."""
-        optimizer = cast(ServerOptimizer, self.optimizer)
-        return {SCALE: optimizer.scale_D} if optimizer.scales else {}
+        return blocks.at(round_, self.source, (number, left))
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The noisy sum over a fixed denominator, and over what nodes scaled by, if by anything;
-        charged to the ledger first."""
+        """The noisy sum over a fixed denominator; charged to the ledger first."""
         noisy_D = self.release(round_, totals)
         if self.blocks is not None:
             self.blocks.done()
-        return noisy_D / self.plan.divisor / self.arrays().get(SCALE, 1.0)
+        return noisy_D / self.plan.divisor
 
     def state(self) -> dict[str, np.ndarray]:
         """Return what a resumed run needs; secret are the key of a block that is not over, and the
@@ -367,18 +359,13 @@ def built(
             "independent noise at the same promise with Poisson sampling."
         )
     optimizer = context.optimizer("sgd", moving, plan.rate_ceiling)
-    if optimizer.scales:
-        in_sum += (
-            " Before they were clipped, vectors were multiplied, coordinate by coordinate, by what "
-            "earlier releases had shown, and the noisy sum was divided by the same."
-        )
     return BuiltStrategy.of(
         strategy(plan, ledger, **context.arguments(optimizer)),
         plan,
         context,
         clip_norm=plan.clip.norm,
         group_size=plan.group_size,
-        bytes_per_user=cohort_bytes(context, down=1 + optimizer.scales),
+        bytes_per_user=cohort_bytes(context),
         account=in_sum,
     )
 
@@ -585,7 +572,6 @@ ULS = Strategy(
     node_noise=no_shares,
     check=check_sampling,
     solve=sampled_users,
-    takes_scale=True,
 )
 
 

@@ -181,6 +181,19 @@ def crowd_test(tmp_path_factory):
 
 
 @pytest.fixture
+def refreshed(monkeypatch):
+    """A function: nodes come and go, and are asked again after so many rounds; 0: they do not."""
+    from murmuration.server import training
+    from murmuration.strategies.config import RunConfig
+
+    def every(rounds):
+        monkeypatch.setattr(RunConfig, "comes_and_goes", rounds > 0)
+        monkeypatch.setattr(training, "REFRESH", rounds)
+
+    return every
+
+
+@pytest.fixture
 def few_people(monkeypatch):
     """The embedded population has 100 users, and 30 in each other split."""
     from murmuration.client import store

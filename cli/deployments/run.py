@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from murmuration.cli.options import ReportTo, RunName, help_of
+from murmuration.cli.options import ReportTo, help_of
 from murmuration.cli.setting_options import of_setting
 from murmuration.deploy.init import deployed_address
 from murmuration.deploy.processes import ended_by_signals
@@ -39,19 +39,9 @@ def run(
             "below 1",
         ),
     ] = 0.5,
-    refresh: Annotated[
-        int | None,
-        typer.Option(
-            help="rounds after which nodes are asked again whom they host; 0: never "
-            "\\[default: 10, or 0 if the strategy takes one or two rounds]",
-            show_default=False,
-        ),
-    ] = None,
     attempts: Annotated[int, typer.Option(help="most times to start or resume the run")] = 5,
     resume: Annotated[bool, of_setting("resume")] = False,
-    accept_ledger_loss: Annotated[bool, of_setting("accept_ledger_loss")] = False,
     report_to: ReportTo = None,
-    run_name: RunName = None,
 ) -> None:
     """Start a run on a deployment's SuperLink and resume it when it breaks."""
     options: dict[str, Any] = {
@@ -59,15 +49,13 @@ def run(
         "timeout": timeout,
         "min_nodes": min_nodes,
         "resume": resume,
-        "accept_ledger_loss": accept_ledger_loss,
-        **({} if refresh is None else {"refresh": refresh}),
     }
     settings = parse_settings(setting) | ({} if users is None else {"users": users})
     server = folder.expanduser().absolute() / "server"
     address = deployed_address(server)
     config = deployed_config(server, options, settings)
     say = partial(typer.echo, err=True)
-    with ended_by_signals(), tracked(config.out, report_to, run_name, resume=config.resume):
+    with ended_by_signals(), tracked(config.out, report_to):
         result = run_deployed(server, address, config, attempts=attempts, say=say)
     for name in ("epsilon", "rounds", "heldout_accuracy", "heldout_error", "out"):
         if name in result and result[name] is not None:

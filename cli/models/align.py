@@ -16,7 +16,6 @@ from murmuration.cli.options import (
     REWARD_PRIVACY,
     Json,
     ReportTo,
-    RunName,
     add_parameters,
     help_of,
     meaning,
@@ -78,7 +77,6 @@ def align(
     ] = 0,
     resume: Annotated[bool, typer.Option("--resume", help=help_of("resume"))] = False,
     report_to: ReportTo = None,
-    run_name: RunName = None,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -110,7 +108,6 @@ def align(
         resume=resume,
         progress=True,
         report_to=report_to,
-        run_name=run_name,
         **alignment_keywords(settings),
     )
     if as_json:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from murmuration.alignment.rewards import Guards
     from murmuration.alignment.supervised import Supervised
     from murmuration.preference.language.generation import Sampling
+    from murmuration.reporting.live.tracking import Report
 
 
 def align(
@@ -55,8 +56,7 @@ def align(
     seed: int = 0,
     resume: bool = False,
     progress: bool = False,
-    report_to: str | None = None,
-    run_name: str | None = None,
+    report_to: str | Report | None = None,
 ) -> Run:
     """Align a language model with a private reward, on public prompts: no further epsilon.
 
@@ -125,8 +125,7 @@ def align(
         seed: Seed of prompts' order and answers; never of a reward's noise or cohorts.
         resume: Continue in ``out``.
         progress: Whether to show what is being done.
-        report_to: As in ``train``.
-        run_name: As in ``train``.
+        report_to: As in ``train``, of steps.
 
     Returns:
         The finished run, whose ``model`` is the policy, and whose ``promise`` is that of all runs
@@ -155,7 +154,7 @@ def align(
     with (
         status(progress, "", lasting=_is_evaluation) as say,
         # Before a reward is trained.
-        tracked(folder, report_to, run_name, resume=resume, step="step"),
+        tracked(folder, report_to, step="step"),
     ):
         if judgements is not None:
             how = {

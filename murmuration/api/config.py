@@ -25,7 +25,6 @@ from murmuration.strategies.config import (
     SETTINGS,
     RunConfig,
     by_field,
-    present_names,
     read_settings,
     typed,
 )
@@ -158,12 +157,8 @@ def _former(folder: Path) -> dict[str, Any]:
         raise InputError(
             f"--resume: in {folder} is a search: murmuration tune --resume --out {folder}"
         )
-    if settings.pop(CHECK, None) is None:
-        raise InputError(
-            f"--resume: the run in {folder} was begun by an earlier version, whose unfinished runs "
-            "cannot be resumed (or its config.json was edited): begin again with another --out"
-        )
-    return {**present_names(settings), "seed": seed.get("seed")}
+    settings.pop(CHECK, None)
+    return {**settings, "seed": seed.get("seed")}
 
 
 def _ask_no_hub(written: Mapping[str, Any], given: Mapping[str, Any]) -> None:

@@ -121,8 +121,6 @@ def _wrong(
     reasons = []
     if account and done and (what := missing(path, account, contents.on_chain, done)):
         reasons.append(what)
-    if account and account.settled < len(account.lost):
-        reasons.append(f"{path}: a loss was noted, and the plan not charged again yet")
     if head := result.get("ledger_head"):
         try:
             known = contents.on_chain(Head.parse(str(head)))
@@ -148,15 +146,12 @@ def _of_run(account: Account) -> dict[str, Any]:
     budget = promise["budget_epsilon"]
     total = accountant.epsilon(account.spent.items(), **terms)
     seen = against_server(account.spent)
-    counted = account.spent - account.closed
-    against = accountant.epsilon(counted.items(), **terms) if account.closed else total
     return {
         "kind": "run",
         **promise,
         "epsilon": total,
         "epsilon_against_server": accountant.epsilon(seen.items(), **terms) if seen else None,
-        "budget_left": None if budget is None else max(0.0, budget - against),
-        "losses": account.lost,
+        "budget_left": None if budget is None else max(0.0, budget - total),
         "caveats": sorted(map(str, account.terms.caveats)),
         "events": list(rows_of(account, terms)),
         "parts": _parts(account, terms),

@@ -145,8 +145,7 @@ class TrainingSettings(TypedDict, total=False):
     """Most judgements (or texts) of a user in a round. [default: the strategy's]"""
 
     optimizer: str
-    """Optimizer. sgd, adam, adam-scaled (users' vectors are scaled as its steps are, before
-    they are clipped) or adafactor. [default: the strategy's]"""
+    """Optimizer. sgd or adam. [default: the strategy's]"""
 
     learning_rate: float
     """Learning rate. [default: limited by the noise]"""
@@ -220,10 +219,6 @@ class ModelSettings(TypedDict, total=False):
     train: Literal["head", "lora", "full"]
     """Which weights of --base are trained. [default: lora]"""
 
-    head_first: float
-    """Share of the first rounds, in which only a reward's head learns. (While the head is zero,
-    all gradients below it are zero, and layers there would get only noise.)"""
-
     head_layer: int
     """--train head: layers of --base below the head; those above are left out. [default:
     all]"""
@@ -258,17 +253,9 @@ class ModelSettings(TypedDict, total=False):
     on which the run begins is fast in it. What is trained, and users' gradients, stay float32.
     [default: bfloat16 on a GPU that has it, else float32]"""
 
-    quantise: Literal["none", "8bit", "4bit"]
-    """Keep frozen linear layers of --base in fewer bits (bitsandbytes), with --train lora or
-    head: 8bit, or 4bit (nf4). [default: none]"""
-
     checkpointing: bool
     """Compute activations of --base once more instead of keeping them: less memory, a third
     more computing."""
-
-    tf32: bool
-    """Let a GPU round factors of float32 products of --base to TF32; never in users'
-    gradients."""
 
     once_per_text: bool
     """Compute the gradient of each distinct text once in a round, for all of a node's users who
@@ -277,10 +264,6 @@ class ModelSettings(TypedDict, total=False):
     batch_users: bool
     """Let nodes compute several users at once (language models; a GPU). That no user moves the
     others' vectors is then only measured, not proven."""
-
-    user_memory: int
-    """--batch-users, --once-per-text: MiB for the gradients of single users, or texts, at a
-    time. [default: 512]"""
 
 
 class RuntimeSettings(TypedDict, total=False):
@@ -297,9 +280,6 @@ class RuntimeSettings(TypedDict, total=False):
 
 class OutputSettings(TypedDict, total=False):
     """Of a run: output."""
-
-    accept_ledger_loss: bool
-    """With --resume: continue although the ledger lost charges; its plan is charged again."""
 
     dataset_name: str
     """Name of the data set, for the report. Public."""

@@ -17,6 +17,7 @@ from murmuration.strategies.settings.from_python import warn
 
 if TYPE_CHECKING:
     from murmuration.api.settings import RunSettings
+    from murmuration.reporting.live.tracking import Report
     from murmuration.sims.runtimes.execute import OnNote
     from murmuration.sims.runtimes.ray_cluster import Workers
     from murmuration.strategies.config import RunConfig
@@ -32,8 +33,7 @@ def train(
     users_per_node: int | None = None,
     workers: Workers | None = None,
     progress: bool | None = None,
-    report_to: str | None = None,
-    run_name: str | None = None,
+    report_to: str | Report | None = None,
     **settings: Unpack[RunSettings],
 ) -> Run:
     """Train a private reward model, or a language model with ``task``, in simulation.
@@ -64,9 +64,9 @@ def train(
         users_per_node: Users on each simulated node; by default as suits the runtime.
         workers: With ray, how many workers there are, and what each has.
         progress: Whether to show a bar; by default in a notebook only.
-        report_to: Send the metrics for release, and nothing else, to a tracker: tensorboard or
-            wandb.
-        run_name: The run's name there.
+        report_to: A function that is called with each round's number and its metrics for release
+            (name to number), and with nothing else, to send them to a tracker; or where it is, as
+            ``module:function``.
         **settings: The settings of ``murmuration run``, with underscores: each with its type in
             ``murmuration.api.settings``.
 
@@ -108,7 +108,6 @@ def train(
                 progress=in_notebook() if progress is None else progress,
                 on_note=lambda line: notes.append(on_terminal(line)),
                 report_to=report_to,
-                run_name=run_name,
             )
         notes += run.result["warnings"]
         return run
@@ -125,8 +124,7 @@ def train_config(
     workers: Workers | None = None,
     progress: bool = False,
     on_note: OnNote | None = None,
-    report_to: str | None = None,
-    run_name: str | None = None,
+    report_to: str | Report | None = None,
 ) -> Run:
     """Return the run of a config, as ``train`` does; notes go to the terminal, or to
     ``on_note``."""
@@ -134,7 +132,7 @@ def train_config(
     from murmuration.sims.runtimes.execute import execute
     from murmuration.sims.runtimes.ray_cluster import Workers
 
-    with tracked(config.out, report_to, run_name, resume=config.resume):
+    with tracked(config.out, report_to):
         result = execute(
             config,
             runtime=runtime,

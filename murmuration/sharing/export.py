@@ -271,7 +271,7 @@ def _name_encoder(new: Path, how: Sharing) -> None:
 
 
 def _drop_paths(new: Path) -> None:
-    """Absolute paths that libraries may have put into configurations of earlier versions."""
+    """Leave out absolute paths that libraries put into configurations."""
     for file in new.glob("*config.json"):
         content = json.loads(file.read_text(encoding="utf-8"))
         names = [key for key in ("_name_or_path", "name_or_path") if content.get(key)]

@@ -235,8 +235,8 @@ def other_rows(source: str, isolate: bool) -> Iterator[Placed]:
         InputError: it is none of these, or fails; or a node (``isolate``) would have to ask the
             hub.
     """
-    if function := _FUNCTION.fullmatch(source):
-        return _function_rows(source, *function.groups())
+    if _FUNCTION.fullmatch(source):
+        return _function_rows(source)
     named = parse_source(source)
     if looks_like_path(named.name) or not is_hub_name(named.name):
         raise InputError(f"{source}: no such file or folder")
@@ -387,7 +387,13 @@ def _hub_rows(named: Named) -> Iterator[tuple[str, int, Mapping[str, object]]]:
         yield named.name, number, dict(row)
 
 
-def _function_rows(source: str, module_name: str, function_name: str) -> Iterator[Placed]:
+def function_named(source: str) -> Callable[..., Any]:
+    """The function that ``package.module:function`` names, of a module in the current folder too;
+    InputError where there is none."""
+    named = _FUNCTION.fullmatch(source)
+    if named is None:
+        raise InputError(f"{source}: not of the form package.module:function")
+    module_name, function_name = named.groups()
     # a console script does not look in the current folder by itself
     if str(Path.cwd()) not in sys.path and "" not in sys.path:
         sys.path.append(str(Path.cwd()))
@@ -399,6 +405,11 @@ def _function_rows(source: str, module_name: str, function_name: str) -> Iterato
         raise InputError(f"{source}: {module_name} has no {function_name!r}") from error
     if not callable(function):
         raise InputError(f"{source}: not a function but a {type(function).__name__}")
+    return function
+
+
+def _function_rows(source: str) -> Iterator[Placed]:
+    function = function_named(source)
     try:
         rows = function()
         if not isinstance(rows, Iterable) or isinstance(rows, (str, Mapping)):

@@ -109,7 +109,6 @@ class Embeddings:
         terms: which weights and tokenizer these are, the pooling, and all else that embeddings
             depend on, beside a text's tokens and the machine; empty: it is not known, nothing is
             kept.
-        threads: whether each core may read texts of its own.
     """
 
     def __init__(
@@ -122,11 +121,10 @@ class Embeddings:
         words: int,
         limit: int,
         terms: Sequence[str] = (),
-        threads: bool = True,
     ) -> None:
         self._states, self._pool, self._device = states, pool, device
         self._width, self._words, self._limit = width, words, limit
-        self._terms, self._threads = terms, threads
+        self._terms = terms
 
     def __call__(self, written: Written) -> np.ndarray:
         """Embeddings of R texts, (R, D) float32, from what a tokenizer makes of each; zeros where
@@ -189,7 +187,7 @@ class Embeddings:
             texts = batches[number]
             return self.together({n: [rows[t] for t in texts] for n, rows in written.items()})
 
-        if self._device.type == "cpu" and self._threads:
+        if self._device.type == "cpu":
             result = on_each_core(piece, len(batches))
         else:
             with one_core():

@@ -16,7 +16,6 @@ Legend: R texts, L tokens, D dimensions.
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -78,7 +77,6 @@ class LanguageHead:
             words=len(network.get_input_embeddings().get_parameter("weight")),
             limit=base.texts.limit,
             terms=[KIND, json.dumps(known, sort_keys=True), base.attention],
-            threads=base.settings.quantise == "none",  # whose layers keep what they last unpacked
         )
 
     def _states(self, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -101,16 +99,9 @@ class LanguageHead:
         return {"kind": KIND, **{k: v for k, v in settings.items() if k in _SHAPING}}
 
     def write(self, folder: Path, theta_D: np.ndarray) -> None:
-        """Save the model with this head, and its tokenizer, for `from_pretrained`.
-
-        A base that was quantised is saved as it came.
-        """
+        """Save the model with this head, and its tokenizer, for `from_pretrained`."""
         if theta_D.shape != (self.dimension,):
             raise InputError(f"a head of {theta_D.shape} for {self.dimension} dimensions")
-        if self.base.settings.quantise != "none":  # which nobody could load without bitsandbytes
-            plain = LanguageHead(**{**asdict(self.base.settings), "quantise": "none"})
-            plain.write(folder, theta_D)
-            return
         with torch.no_grad(), self.base.unrounded():
             weights = torch.from_numpy(theta_D) / math.sqrt(self.dimension)
             self._head.weight.copy_(weights[None])
@@ -120,13 +111,10 @@ class LanguageHead:
 
 
 #: All that a text's states depend on beside its tokens.
-_KNOWN_BY = (
-    *("digest", "merged", "dtype", "quantise", "tf32"),
-    *("head_layer", "head_pooling", "system"),
-)
+_KNOWN_BY = ("digest", "merged", "dtype", "head_layer", "head_pooling", "system")
 #: Settings that a head has, beside what is found in the base.
 SETTINGS = (
-    *("path", "max_tokens", "batch_tokens", "dtype", "quantise", "tf32"),
+    *("path", "max_tokens", "batch_tokens", "dtype"),
     *("head_layer", "head_pooling", "system"),
 )
 _SHAPING = (*SETTINGS, "digest", "revision", "merged")

@@ -132,7 +132,7 @@ class LowerStates:
         device: where the network runs.
         dtype: what it computes in.
         width: H.
-        words, limit, terms, threads: as of `Embeddings`.
+        words, limit, terms: as of `Embeddings`.
     """
 
     def __init__(
@@ -145,7 +145,6 @@ class LowerStates:
         words: int,
         limit: int,
         terms: Sequence[str],
-        threads: bool,
     ) -> None:
         self._embeddings = Embeddings(
             states,
@@ -154,7 +153,6 @@ class LowerStates:
             width=width,
             words=words,
             limit=limit,
-            threads=threads,
         )
         self._device, self._dtype, self._width = device, dtype, width
         key = key_of(_FORMAT, [*terms, *last_digits(device, 1)])

@@ -1,6 +1,6 @@
 """Examples that are arrays and are computed user by user: no network reads them."""
 
-from typing import NoReturn, Self
+from typing import Self
 
 
 class ArrayExamples:
@@ -20,7 +20,3 @@ class ArrayExamples:
         """Return these: they have no tokens."""
         del tokens
         return self
-
-    def of_head(self) -> NoReturn:
-        """Raise ValueError."""
-        raise ValueError("all that is learned is learned at once: there is no head to learn first")

@@ -60,11 +60,6 @@ class LanguageModel(ABC):
         return self.network.device.type != "meta"
 
     @property
-    def head_part(self) -> tuple[int, int]:
-        """That of a reward's head."""
-        return self.network.head_part
-
-    @property
     def details(self) -> Mapping[str, object]:
         """Return how attention is computed."""
         return {"attention": self.network.attention}

@@ -29,7 +29,6 @@ class LinearModel:
     features: FeatureMap
 
     trains, computes, holds_promise = True, True, False
-    head_part = (0, 0)
 
     @classmethod
     def load(cls, config: Mapping[str, Any], weights: bool) -> Self:

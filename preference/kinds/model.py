@@ -95,14 +95,6 @@ class Examples(Protocol):
         """Return the same, computed so many tokens at a time; 0: as suits the device."""
         ...
 
-    def of_head(self) -> Self:
-        """Return the same, of which a reward's head alone learns.
-
-        Raises:
-            ValueError: there is no head that learns beside others.
-        """
-        ...
-
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
         """Return how a model with these numbers does on them."""
         ...
@@ -186,11 +178,6 @@ class Model(Protocol):
     @property
     def computes(self) -> bool:
         """Return whether its weights are loaded; if not, examples can be made and nothing else."""
-        ...
-
-    @property
-    def head_part(self) -> tuple[int, int]:
-        """Begin and end in θ of a head that can learn before the rest; both 0 for none."""
         ...
 
     @property

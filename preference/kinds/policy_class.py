@@ -82,7 +82,6 @@ class PolicyClass:
     """
 
     trains, holds_promise = False, True
-    head_part = (0, 0)
     details: Mapping[str, object] = MappingProxyType({})
 
     def __init__(
@@ -217,8 +216,7 @@ class PolicyClass:
 
     def unrounded(self, place: int) -> LanguageBase:
         """One of them in float32, to be saved."""
-        whole = {"dtype": "float32", "quantise": "none"}
-        return LanguageBase(replace(self._settings(self.policies[place]), **whole))
+        return LanguageBase(replace(self._settings(self.policies[place]), dtype="float32"))
 
     def _settings(self, policy: Policy) -> BaseSettings:
         """Of a policy: those of the reference, but for where it lies and what it is."""
@@ -342,10 +340,6 @@ class ClassExamples:
         """Return these: every text is measured by itself."""
         del tokens
         return self
-
-    def of_head(self) -> Self:
-        """Raise ValueError."""
-        raise ValueError("nothing of a class of policies is trained: there is no head")
 
     def select(self, users_S: np.ndarray) -> Self:
         """The judgements of some users, in the given order; what is known of texts is shared."""

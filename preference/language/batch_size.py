@@ -18,7 +18,7 @@ import torch
 
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.examples import LanguageExamples
-from murmuration.preference.language.machine import usual_batch
+from murmuration.preference.language.machine import MOST_ROW_BYTES, usual_batch
 from murmuration.preference.models import PreferenceModel
 
 _SHARE = 0.8  # of what is free; allocators lose some in pieces
@@ -42,7 +42,7 @@ def fitting_batch(
         large: one of more tokens.
         model: of preferences.
         taken: measures; by default as suits the base's device.
-        free: bytes; by default those of that device, less the rows of ``--user-memory``.
+        free: bytes; by default those of that device, less ``MOST_ROW_BYTES``.
 
     Raises:
         InputError: even these do not fit.
@@ -104,7 +104,7 @@ def kept_for_backward(base: LanguageBase) -> Taken:
 
 
 def _free(base: LanguageBase) -> int:
-    rows = max(base.settings.memory * 2**20, 4 * base.dimension)
+    rows = max(MOST_ROW_BYTES, 4 * base.dimension)
     if base.device.type == "cuda":
         unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         return torch.cuda.mem_get_info()[0] + unused - rows

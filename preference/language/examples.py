@@ -44,7 +44,7 @@ from murmuration.preference.data.judgements import InputError, Judgements, LeftO
 from murmuration.preference.data.rows import Kind
 from murmuration.preference.kinds.model import AddTo
 from murmuration.preference.language.base.network import LanguageBase
-from murmuration.preference.language.machine import out_of_memory_advice
+from murmuration.preference.language.machine import MOST_ROW_BYTES, out_of_memory_advice
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.language.user_gradients import Span, Touched
 from murmuration.preference.linear.examples import distinct_texts, flips, labels
@@ -66,7 +66,6 @@ class LanguageExamples(ABC):
         text_JK: int64, which texts each example is made of; −1: there is none.
         start_U: int64, U + 1 offsets of examples.
         kind: as of judgements; every preference model suits pairs.
-        head_only: whether gradients by all but a reward's head are zero, and not computed.
         public: whether texts share batches where they are measured.
     """
 
@@ -75,7 +74,6 @@ class LanguageExamples(ABC):
     text_JK: np.ndarray
     start_U: torch.Tensor
     kind: Kind = field(default="pairs", kw_only=True)
-    head_only: bool = field(default=False, kw_only=True)
     public: bool = field(default=False, kw_only=True)
 
     choices = 0  # a model is trained
@@ -127,16 +125,6 @@ class LanguageExamples(ABC):
     def in_batches(self, tokens: int) -> Self:
         """The same, computed so many tokens at a time; 0: as suits the device."""
         return replace(self, base=self.base.in_batches(tokens))
-
-    def of_head(self) -> Self:
-        """The same, of which a reward's head alone learns.
-
-        Raises:
-            ValueError: there is no such head.
-        """
-        if not self.base.head:
-            raise ValueError("a model of the next token has no head of its own to learn first")
-        return replace(self, head_only=True)
 
     @property
     def dimension(self) -> int:
@@ -196,7 +184,7 @@ class LanguageExamples(ABC):
         most = 1
         # After one step of their own, users are no longer at the same place.
         if batch_users and (local is None or local.steps == 1):
-            most = max(1, self.base.settings.memory * 2**20 // (4 * self.dimension))
+            most = max(1, MOST_ROW_BYTES // (4 * self.dimension))
         with out_of_memory_advice():
             grads_BD = torch.empty(min(most, len(ends_S)), self.dimension, device=self.base.device)
             grads_BD.zero_()
@@ -308,7 +296,7 @@ class LanguageExamples(ABC):
         Raises:
             InputError: out of memory.
         """
-        rows = max(1, self.base.settings.memory * 2**20 // (4 * self.dimension))
+        rows = max(1, MOST_ROW_BYTES // (4 * self.dimension))
         if not self.base.settings.once_per_text:
             rows = min(users, rows)
         with out_of_memory_advice():
@@ -386,8 +374,7 @@ class LanguageExamples(ABC):
         spans: list[Span] = [
             (int(u), int(a), int(b)) for u, a, b in zip(users, starts, ends, strict=True)
         ]
-        wanted = {"only": self.base.is_of_head} if self.head_only else {}
-        into = self.base.backward.into(grads_BD, spans, len(texts_R), touched, **wanted)
+        into = self.base.backward.into(grads_BD, spans, len(texts_R), touched)
         with self.base.computing(), into:
             self.differentiate(texts_R, taken_N, weight_B[user_N], model)
 
@@ -543,7 +530,7 @@ class TokenExamples(LanguageExamples):
     def _sharing(self, mine_SN: list[np.ndarray]) -> Iterator[list[np.ndarray]]:
         """Part users, in their order, into chunks whose texts' gradients fit into the memory that
         is set aside; there is one user at least in each."""
-        most = self.base.settings.memory * 2**20 // (4 * self.dimension)
+        most = MOST_ROW_BYTES // (4 * self.dimension)
         chunk, texts = list[np.ndarray](), set[int]()
         for mine_N in mine_SN:
             own = set(self._texts_of(mine_N).tolist())
@@ -562,11 +549,10 @@ class TokenExamples(LanguageExamples):
         with out_of_memory_advice():
             grads_TD = torch.zeros(len(texts_T), self.dimension, device=self.base.device)
         score_T = np.zeros(len(texts_T))
-        wanted = {"only": self.base.is_of_head} if self.head_only else {}
         for some_R in self.measured(texts_T, together):
             place_R = np.searchsorted(texts_T, some_R).tolist()
             spans: list[Span] = [(place, row, row + 1) for row, place in enumerate(place_R)]
-            into = self.base.backward.into(grads_TD, spans, len(some_R), touched, **wanted)
+            into = self.base.backward.into(grads_TD, spans, len(some_R), touched)
             with self.base.computing(), into:
                 score_T[place_R] = self.scored(
                     some_R, lambda score_R: np.full(len(score_R), self.base.scale)

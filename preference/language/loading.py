@@ -10,7 +10,6 @@ nobody's choice (transformers would ask whoever sits at a terminal), and pickled
 with ``weights_only``, as transformers and peft do by themselves.
 """
 
-import logging
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -104,60 +103,7 @@ def contents_of(path: str) -> Contents:
     return Contents(digests[0], revision_of(folders[0]), adapted(folders[0]))
 
 
-@dataclass(frozen=True)
-class Quantised:
-    """How frozen linear layers are kept (one of ``QUANTISED``), which happens where they will be
-    used.
-
-    Eight bits: LLM.int8() (Dettmers et al. 2022), each token's activations rounded by themselves.
-    Its threshold for outliers is 0, since it takes columns in which *any* token of the batch has
-    one, so that users who share a batch would move each other. Four: nf4 (QLoRA, Dettmers et al.
-    2023), weights alone. Gradients going back pass roundings as if there were none.
-    """
-
-    bits: str = "none"
-    device: str = "cpu"
-
-    def arguments(self, path: str, kind: str, dtype: torch.dtype) -> dict[str, Any]:
-        """For ``from_pretrained``.
-
-        Raises:
-            InputError: there is no bitsandbytes.
-        """
-        if self.bits == "none":
-            return {}
-        if find_spec("bitsandbytes") is None:
-            raise InputError(
-                "--quantise needs bitsandbytes: pip install 'murmuration-rlhf[quantised]'"
-            )
-        from transformers import BitsAndBytesConfig
-
-        # It speaks of kernels that it does not have, and of each product's type.
-        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
-        outline = _outline(path, kind)
-        tops = [name for name, _ in outline.named_children() if name != outline.base_model_prefix]
-        how: dict[str, Any] = (
-            {"load_in_8bit": True, "llm_int8_threshold": 0.0}
-            if self.bits == "8bit"
-            else {
-                "load_in_4bit": True,
-                "bnb_4bit_quant_type": "nf4",
-                "bnb_4bit_compute_dtype": dtype,
-            }
-        )
-        config = BitsAndBytesConfig(**how, llm_int8_skip_modules=[*tops, "pooler"])
-        return {"quantization_config": config, "device_map": {"": self.device}}
-
-
-_PLAIN = Quantised()
-
-
-def load_with_head(
-    path: str,
-    dtype: torch.dtype = torch.float32,
-    weights: bool = True,
-    quantised: Quantised = _PLAIN,
-):
+def load_with_head(path: str, dtype: torch.dtype = torch.float32, weights: bool = True):
     """Tokenizer and network with a head of one number, the head's layer, and parameters that the
     checkpoint does not have.
 
@@ -168,7 +114,7 @@ def load_with_head(
     Raises:
         InputError: there is no such model, or it and its tokenizer do not fit each other.
     """
-    tokenizer, model, new = _load(path, REWARD, dtype, weights, quantised)
+    tokenizer, model, new = _load(path, REWARD, dtype, weights)
     name, head = _head(model, path)
     if any(f"{name}.weight" in key for key in new):
         torch.nn.init.zeros_(head.weight)
@@ -177,18 +123,13 @@ def load_with_head(
     return tokenizer, model, name, new
 
 
-def load_causal(
-    path: str,
-    dtype: torch.dtype = torch.float32,
-    weights: bool = True,
-    quantised: Quantised = _PLAIN,
-):
+def load_causal(path: str, dtype: torch.dtype = torch.float32, weights: bool = True):
     """Tokenizer and network with its own head for the next token; the rest as `load_with_head`.
 
     Raises:
         InputError: as `load_with_head`, or the model is an encoder, or has no such head.
     """
-    tokenizer, model, new = _load(path, CAUSAL, dtype, weights, quantised)
+    tokenizer, model, new = _load(path, CAUSAL, dtype, weights)
     said = f"--base {path}: no causal language model, which --task text and sft need"
     head = model.get_output_embeddings()
     if head is None or any(
@@ -200,7 +141,7 @@ def load_causal(
     return tokenizer, model
 
 
-def _load(path: str, kind: str, dtype: torch.dtype, weights: bool, quantised: Quantised = _PLAIN):
+def _load(path: str, kind: str, dtype: torch.dtype, weights: bool):
     """Tokenizer, network of one of transformers' kinds, and those of its parameters that nothing
     gave: a head's."""
     try:
@@ -212,16 +153,12 @@ def _load(path: str, kind: str, dtype: torch.dtype, weights: bool, quantised: Qu
     with _in_one_line(path) as local:
         folder = folder_of(path, local=local)
     base = adapted(folder)
-    if base and quantised.bits != "none":
-        raise InputError(
-            f"--quantise: {path} is an adapter, which is merged into unrounded weights"
-        )
     if not weights:
         model, new = _outline(base or path, kind), set()
     elif base:
         model, new = _merged(folder, base, kind).to(dtype), set()
     else:
-        model, new = _network(path, kind, dtype, quantised)
+        model, new = _network(path, kind, dtype)
     written = base if base and not (folder / "tokenizer_config.json").exists() else path
     with _in_one_line(written) as local:
         tokenizer = load_tokenizer(written, local=local)
@@ -256,16 +193,13 @@ def _outline(path: str, kind: str) -> Any:
             return getattr(transformers, kind).from_config(config, dtype=torch.float32, **_OURS)
 
 
-def _network(
-    path: str, kind: str, dtype: torch.dtype, quantised: Quantised
-) -> tuple[Any, set[str]]:
+def _network(path: str, kind: str, dtype: torch.dtype) -> tuple[Any, set[str]]:
     """The network of a whole checkpoint, and the parameters of a head that it does not have."""
     import transformers
 
     with _in_one_line(path) as local, torch.random.fork_rng(devices=[]):
         config = transformers.AutoConfig.from_pretrained(path, local_files_only=local, **_OURS)
         _check_stored(path, config)
-        how = quantised.arguments(path, kind, dtype)
         torch.manual_seed(_SEED)
         model, loading = getattr(transformers, kind).from_pretrained(
             path,
@@ -273,13 +207,9 @@ def _network(
             local_files_only=local,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
-            **how,
             **_OURS,
             **_labels(kind),
         )
-    for layer in model.modules():  # or each would be packed, once and for all, for answers alone
-        if hasattr(layer, "support_avx512bf16_for_cpu"):
-            layer.support_avx512bf16_for_cpu = False
     check_complete(path, model, loading, config, new_head=kind == REWARD)
     mismatched = {str(name) for name, *_ in loading["mismatched_keys"]}
     return model, {*map(str, loading["missing_keys"]), *mismatched}
@@ -290,9 +220,7 @@ def _check_stored(path: str, config: Any) -> None:
     if (stored := getattr(config, "quantization_config", None)) is None:
         return
     how = stored.get("quant_method", "") if isinstance(stored, dict) else type(stored).__name__
-    raise InputError(
-        f"--base {path}: stored quantised ({how}): take what it was made from, with --quantise"
-    )
+    raise InputError(f"--base {path}: stored quantised ({how}): take what it was made from")
 
 
 def _labels(kind: str) -> dict[str, int]:

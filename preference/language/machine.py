@@ -17,7 +17,9 @@ from murmuration.preference.data.rows import InputError
 _BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16"})
 #: A processor's caches hold no more: four times as many take half as long again.
 _BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
-_PACKAGES = ("torch", "transformers", "peft", "bitsandbytes")
+#: Bytes for the gradients of single users, or texts, that are kept at a time; at least one user's.
+MOST_ROW_BYTES = 512 * 2**20
+_PACKAGES = ("torch", "transformers", "peft")
 
 
 _no_gpu: ContextVar[bool] = ContextVar("no_gpu", default=False)
@@ -67,8 +69,7 @@ def out_of_memory_advice(activations: bool = False) -> Iterator[None]:
         if not _out_of_memory(error):
             raise
         raise InputError(
-            "out of memory: lower --batch-tokens (what is computed at a time) or --user-memory "
-            "(gradients of single users that are kept at a time)"
+            "out of memory: lower --batch-tokens (what is computed at a time)"
             + (", or try --checkpointing (activations are computed once more)" * activations)
         ) from error
 

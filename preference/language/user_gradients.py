@@ -14,7 +14,7 @@ two layers share, as an embedding and the head for the next token often do, gets
 
 Rows are float32, and sums over tokens are made in it, whatever type the network computes in:
 products of two bfloat16 or float16 numbers are exact there, so what is added up is as good as what
-came in and came back. TF32 is never used for them.
+came in and came back.
 
 What came in is kept as automatic differentiation keeps what it needs, so under activation
 checkpointing it is not kept but computed once more. The hooks that fire in that second forward pass
@@ -167,18 +167,16 @@ class UserBackward:
         spans: Sequence[Span],
         rows: int,
         touched: Touched | None = None,
-        only: Callable[[str], bool] = lambda layer: True,
     ) -> Iterator[None]:
         """Return what is computed and differentiated within adds to the users' rows of
         ``grads_BD``.
 
         ``spans`` names the users whose sequences, of ``rows`` in the batch, are consecutive.
-        ``touched`` learns where. Layers that ``only`` does not take by their name get no
-        gradient, and what is before the first of the others needs no backward pass.
+        ``touched`` learns where.
         """
         batch = _Batch(grads_BD, spans, rows, touched or Touched())
         try:
-            for layer in (layer for layer in self._layers if only(layer.name)):
+            for layer in self._layers:
                 hook = self._hook(layer, batch)
                 batch.handles.append(layer.module.register_forward_hook(hook, with_kwargs=True))
             self._batch = batch
@@ -241,7 +239,7 @@ class UserBackward:
                         batch.touched.rows_of(start, shape, here[0])
                     else:
                         batch.touched.all_of(start, shape)
-                with _as_float32(batch):
+                with _within_a_rule(batch):
                     for row, first, end in spans:
                         into = {
                             name: batch.grads_BD[row, start : start + shape.numel()].view(shape)
@@ -258,14 +256,13 @@ class UserBackward:
 
 
 @contextmanager
-def _as_float32(batch: _Batch) -> Iterator[None]:
-    """A rule: nothing of it is part of the batch, and its products are not rounded to TF32."""
-    rounding, batch.inside = torch.backends.cuda.matmul.allow_tf32, True
-    torch.backends.cuda.matmul.allow_tf32 = False
+def _within_a_rule(batch: _Batch) -> Iterator[None]:
+    """A rule: nothing of it is part of the batch."""
+    batch.inside = True
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32, batch.inside = rounding, False
+        batch.inside = False
 
 
 def _rows(value: object, part: slice, rows: int) -> object:

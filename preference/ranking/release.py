@@ -101,7 +101,7 @@ class RankingRelease:
             diagonal. None where pairing is `public`.
         overall_variance_K, overall_squares, overall_voters: of several boards together, each voter
             taken as one: the squares of their net scores, of their votes, and how many there are.
-            None where there is one board, or the release is of an earlier version.
+            None where there is one board.
         covariates: C names; none where votes have none.
         covariate_net_BC: Σ over votes that did not tie of the covariates of who was preferred.
         covariate_items_BKC: Σ over all votes of an item's covariates against the other.
@@ -161,6 +161,8 @@ class RankingRelease:
             if array is not None and (array.shape != shape or not np.isfinite(array).all()):
                 raise InputError(f"{name} must be {shape} finite numbers, got {array.shape}")
         overall_K = self.overall_variance_K
+        if (overall_K is None) != (len(self.boards) == 1):
+            raise InputError("sums over all boards are released where there are several, only")
         if overall_K is not None and not (
             overall_K.shape == (items,) and np.isfinite(overall_K).all()
         ):
@@ -183,29 +185,24 @@ class RankingRelease:
 
     def overall(self) -> Self:
         """Return the sums over all boards, as of one board without a name: with √B times the noise,
-        but for numbers that were released of all boards together.
-
-        In a release of an earlier version a voter with votes in several boards counts as a voter in
-        each, and the squares of votes and of net scores are those of each board by itself.
-        """
-        if len(self.boards) == 1:
+        but for numbers that were released of all boards together."""
+        if self.overall_variance_K is None:
             return replace(self, boards=("",))
         sums = {name: getattr(self, name) for name in _SUMS}
         added = {
             name: None if array is None else array.sum(axis=0, keepdims=True)
             for name, array in sums.items()
         }
-        noise = replace(self.noise.times(math.sqrt(len(self.boards))), clipped=self.noise.clipped)
-        if self.overall_variance_K is not None:
-            added["variance_BK"] = self.overall_variance_K[None]
-            added["squares_B"] = np.array([self.overall_squares])
-            added["voters_B"] = np.array([self.overall_voters])
-            noise = replace(
-                noise,
-                variance=self.noise.overall_variance,
-                squares=self.noise.overall_squares,
-                voters=self.noise.overall_voters,
-            )
+        added["variance_BK"] = self.overall_variance_K[None]
+        added["squares_B"] = np.array([self.overall_squares])
+        added["voters_B"] = np.array([self.overall_voters])
+        noise = replace(
+            self.noise.times(math.sqrt(len(self.boards))),
+            clipped=self.noise.clipped,
+            variance=self.noise.overall_variance,
+            squares=self.noise.overall_squares,
+            voters=self.noise.overall_voters,
+        )
         return replace(self, boards=("",), noise=noise, **added, **_ONE_BOARD)
 
     def to_json(self) -> dict[str, Any]:

@@ -26,14 +26,14 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from murmuration.privacy.durable_files import replace_file, sync_folder
+from murmuration.privacy.durable_files import replace_file
 
 _SLOT = 512  # bytes: a sector, which disks write whole
 
@@ -43,7 +43,7 @@ class RecordDamaged(ValueError):
 
 
 class NoRecord(ValueError):
-    """A file without chained lines: of an earlier version, or none of ours."""
+    """A file without chained lines."""
 
 
 class OtherRecord(ValueError):
@@ -265,19 +265,6 @@ def read(path: Path) -> Contents:
     raise RecordInUse(f"{path} is being written: look again later")
 
 
-def readable(path: Path) -> list[dict[str, Any]]:
-    """The payloads of all lines that are JSON objects, whatever else is wrong with the record."""
-    result = []
-    for line in path.read_bytes().split(b"\n") if path.exists() else ():
-        try:
-            data = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(data, dict):
-            result.append({k: v for k, v in data.items() if k not in ("index", "before")})
-    return result
-
-
 def first_line(path: Path) -> dict[str, Any] | None:
     """The payload of the first line as it stands, unverified; None where there is none to read."""
     try:
@@ -288,22 +275,6 @@ def first_line(path: Path) -> dict[str, Any] | None:
     if not isinstance(data, dict):
         return None
     return {name: value for name, value in data.items() if name not in ("index", "before")}
-
-
-def rewrite(path: Path, payloads: Iterable[Mapping[str, Any]]) -> None:
-    """Put a new record of these lines in the place of whatever is there; nobody may be writing.
-
-    The head comes first: a crash in between leaves a record that is refused.
-    """
-    head, slots, data = NO_LINES, [b" " * _SLOT, b" " * _SLOT], b""
-    slots[0] = _slot(head)
-    for payload in payloads:
-        line, head = _line(payload, head)
-        data += line
-        slots[head.index % 2] = _slot(head)
-    replace_file(head_path(path), b"".join(slots))
-    replace_file(path, data)
-    sync_folder(path.parent)
 
 
 def _line(payload: Mapping[str, Any], before: Head) -> tuple[bytes, Head]:
@@ -367,7 +338,7 @@ def _check_kind(path: Path, raw: bytes, lines: list[bytes]) -> None:
     except (ValueError, RecursionError):
         first = None
     if isinstance(first, dict) and "index" not in first and "before" not in first:
-        raise NoRecord(f"{path} was written by an earlier version, whose lines are not chained")
+        raise NoRecord(f"{path} is something else: its lines are not chained")
     if raw and first is None and not head_path(path).exists():
         raise NoRecord(f"{path} is something else")
 

@@ -14,12 +14,6 @@ another sum is refused: its coins are the old ones, and no accountant covers tha
 again: with coins and noise of its own it is another release, charged like any other
 (``NotRepeated``).
 
-*After a loss*, if it is accepted, every charge that can still be read is kept and the whole plan is
-charged again on top (``settle``). That is at least what was released: a charge beyond the plan was
-admitted only where plan and excess together kept to the budget, so whatever excess would have been
-possible is charged too; and each further loss charges once more for every one before it. Then the
-budget begins anew: it limits what is released from there on, and epsilon is of everything.
-
 One process writes a ledger at a time (an advisory lock on the file, gone when the process is), and
 a write that fails ends the ledger's use: what is on disk then is only known once it is read again.
 """
@@ -45,7 +39,6 @@ from murmuration.privacy.accounting.chained_record import (
 from murmuration.privacy.accounting.events import Event, HoldOut, ParallelEvent, Unprotected
 from murmuration.privacy.accounting.ledger_lines import (
     VERSION,
-    VERSION_WITHOUT_IDENTITY,
     Account,
     Charge,
     LedgerError,
@@ -53,14 +46,11 @@ from murmuration.privacy.accounting.ledger_lines import (
     LedgerLoss,
     NotRepeated,
     account_of,
-    charged_again,
     draw_of,
-    salvage,
 )
 from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Released
-from murmuration.privacy.durable_files import replace_file
 
 Value = TypeVar("Value")
 
@@ -128,31 +118,6 @@ class Ledger:
         for caveat in sorted(terms.caveats) if terms else ():
             self.note(caveat)
 
-    @classmethod
-    def begin_after_loss(
-        cls,
-        path: Path,
-        what: str,
-        *,
-        round_: int,
-        adjacency: Adjacency,
-        delta: float,
-        budget: float | None,
-        terms: RunTerms | None = None,
-    ) -> "Ledger":
-        """A ledger in the place of a damaged one, with every charge that can be read; see ``lose``.
-
-        The damaged file is kept beside, as ``NAME.damaged-1`` and so on. Nobody may be writing it.
-        """
-        payloads = salvage(path)
-        number = 1 + sum(1 for _ in path.parent.glob(f"{path.name}.damaged-*"))
-        if path.exists():
-            aside = path.with_name(f"{path.name}.damaged-{number}")
-            replace_file(aside, path.read_bytes())
-        header = _new_header(adjacency, delta, budget, terms or RunTerms())
-        chained_record.rewrite(path, [header, *payloads, _loss(what, round_)])
-        return cls(path, adjacency=adjacency, delta=delta, budget=budget, terms=terms)
-
     def __enter__(self) -> "Ledger":
         return self
 
@@ -175,18 +140,8 @@ class Ledger:
 
     @property
     def charges(self) -> list[Charge]:
-        """As they came; what losses cost is not among them."""
+        """As they came."""
         return self._account.charges
-
-    @property
-    def lost(self) -> list[str]:
-        """Return what happened to this ledger that was accepted; empty if nothing did."""
-        return list(self._account.lost)
-
-    @property
-    def unsettled(self) -> bool:
-        """Return whether a loss has still to be paid for."""
-        return self._account.settled < len(self._account.lost)
 
     @property
     def account(self) -> Account:
@@ -208,19 +163,6 @@ class Ledger:
         """Write that what was charged before is published now: of copies of this ledger that both
         do so, none is an earlier state of the other, and each costs."""
         self._add({"published": _nonce()})
-
-    def lose(self, what: str, *, round_: int) -> None:
-        """Note that charges are missing, though what is here fits together.
-
-        ``round_`` is the last round that is known to have been done. Nothing can be charged before
-        ``settle``.
-        """
-        self._add(_loss(what, round_))
-
-    def settle(self, planned: Mapping[Event, int], *, losses: int) -> None:
-        """Charge ``planned`` for each of so many losses: all there were, with the last one."""
-        most = self._most(planned)
-        self._add(charged_again({event: n * max(1, losses) for event, n in most.items()}))
 
     def clear(self, planned: Mapping[Event, int]) -> None:
         """Check once that ``planned`` fits the budget, so that these charges need no accounting.
@@ -259,17 +201,11 @@ class Ledger:
         Raises:
             NotRepeated: a seeded round that was charged before does not repeat exactly. Nothing was
                 written and nothing may be released.
-            LedgerError: a loss was not settled; as above.
             ValueError: a release that an earlier one should have paid for, and has not.
             BudgetExceeded: the composition with this event and what is planned would exceed the
                 budget. Nothing was written and nothing may be released.
             OSError: the line may not be on disk, so nothing may be released.
         """
-        if self.unsettled:
-            raise LedgerError(
-                f"{self.path}: what was lost is to be charged before anything else is released, "
-                "and that is not known yet; choose another --out"
-            )
         same = self._same.get((round_, covers), [])
         for earlier in same:
             if replay is not None and earlier.replay == replay and earlier.event == event:
@@ -319,17 +255,17 @@ class Ledger:
         self._write(Charge(Unprotected(), round_, covers, attempt=len(same)))
 
     def spent(self) -> Counter[Event]:
-        """Return how often each event was charged, on account of losses too."""
+        """Return how often each event was charged."""
         return self._account.spent.copy()
 
     def epsilon(self, *, interval: float = accountant.INTERVAL) -> float:
-        """Return what has been spent, composed; infinite while a loss is not settled."""
-        return math.inf if self.unsettled else self._cost(self.spent().items(), interval)
+        """Return what has been spent, composed."""
+        return self._cost(self.spent().items(), interval)
 
     def _check_budget(self, event: Event) -> None:
         if self.budget is None:
             return
-        counts = self._account.spent - self._account.closed
+        counts = self._account.spent.copy()
         counts[event] += 1
         # What is planned counts as spent: which of it comes to pass may depend on data.
         counts |= self._cleared
@@ -341,32 +277,6 @@ class Ledger:
                 f"one more {event.kind} release would bring epsilon to {cost:.4f}, "
                 f"over the budget {self.budget:g}"
             )
-
-    def _most(self, planned: Mapping[Event, int]) -> Counter[Event]:
-        """The most that can have been charged of a plan: of each event, all that the budget let be.
-
-        Beyond the plan the budget admitted only what fitted beside the whole of it.
-        """
-        most, budget = Counter(planned) or Counter({Unprotected(): 1}), self.budget
-        if budget is None or not planned:
-            return most
-
-        def fits(event: Event, more: int) -> bool:
-            counts = Counter(planned)
-            counts[event] += more
-            return self._cost(counts.items(), accountant.INTERVAL) <= budget
-
-        for event in planned:
-            if self._cost([(event, 1)], accountant.INTERVAL) == 0.0:
-                continue  # costs nothing, however often
-            more, step = 0, 1
-            while fits(event, more + step):
-                more, step = more + step, 2 * step
-            while step > 1:
-                step //= 2
-                more += step if fits(event, more + step) else 0
-            most[event] += more
-        return most
 
     def _cost(self, counts: Iterable[tuple[Event, int]], interval: float) -> float:
         return accountant.epsilon(
@@ -451,9 +361,7 @@ def _header(
     if terms is not None and stored.get("run", terms.run) != terms.run:
         raise LedgerLoss(f"{path} was replaced: it is the ledger of another run")
     promise = {name: new[name] for name in ("adjacency", "delta", "budget_epsilon")}
-    if "run" in stored:
-        return {**new, **stored, **promise}
-    return {"ledger": VERSION_WITHOUT_IDENTITY, **promise}
+    return {**new, **stored, **promise}
 
 
 def _new_header(
@@ -465,10 +373,6 @@ def _new_header(
         raise ValueError(f"the epsilon budget must be a positive finite number, got {budget}")
     promise = {"adjacency": adjacency.value, "delta": delta, "budget_epsilon": budget}
     return {"ledger": VERSION, **promise, **terms.to_json(), "begun": _now()}
-
-
-def _loss(what: str, round_: int) -> dict[str, Any]:
-    return {"lost": what, "round": round_, "at": _now()}
 
 
 def _nonce() -> str:

@@ -1,4 +1,4 @@
-"""What the lines of a ledger mean: a promise, charges, and what is known of losses.
+"""What the lines of a ledger mean: a promise, and charges.
 
     {"ledger": 3, "adjacency": …, "delta": …, "budget_epsilon": …, "run": …, …}   the first line;
                                                    what it says of the run: ``accounting.terms``
@@ -7,8 +7,6 @@
                                                    copies of a folder that both do so are two runs
     {"round": …, "covers": …, "attempt": …, "event": …, "replay": …, "nonce": …}   a charge; its
                                                    nonce tells copies of a run that both go on apart
-    {"lost": why, "round": …}         it was damaged after so many rounds, and went on all the same
-    {"charged again": [{"event": …, "times": …}, …]}    the plan, once more, on account of that
 
 How lines are chained and kept: ``privacy.accounting.chained_record``.
 """
@@ -20,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from murmuration.privacy.accounting import chained_record, events
+from murmuration.privacy.accounting import events
 from murmuration.privacy.accounting.allocation import AllocatedLater
 from murmuration.privacy.accounting.chained_record import Contents
 from murmuration.privacy.accounting.events import (
@@ -34,11 +32,8 @@ from murmuration.privacy.accounting.events import (
 )
 from murmuration.privacy.accounting.terms import Caveat, RunTerms, printable
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms.hold_out import HoldOut
 
 VERSION = 3
-#: Of ledgers whose runs have no identity.
-VERSION_WITHOUT_IDENTITY = 2
 
 
 class LedgerError(ValueError):
@@ -54,10 +49,9 @@ class LedgerLoss(LedgerError):
 
     def __init__(self, what: object) -> None:
         super().__init__(
-            f"{what}. Bring back the ledger and its head as they were last, or go on with "
-            "--resume --accept-ledger-loss, which charges the whole plan again"
+            f"{what}. Bring back the ledger and its head as they were last, or begin anew with "
+            "another --out"
         )
-        self.what = str(what)
 
 
 class NotRepeated(LedgerError):
@@ -66,8 +60,6 @@ class NotRepeated(LedgerError):
 
 #: What reading a line raises that says nothing which can be counted.
 _NO_LINE = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
-#: More often nothing is charged: it is still a whole number as a float.
-_MOST_TIMES = 2**53
 #: ``replay`` of what is released once in a run, whatever its draws come from.
 ONCE = "told once"
 #: How ``replay`` begins of a release whose noise has a key of its own, drawn from the operating
@@ -103,23 +95,13 @@ class Account:
     Attributes:
         promise: the first line.
         charges: as they came.
-        spent: how often each event was charged, those that losses cost too.
-        closed: of these, what came before the last loss or on account of it. It counts for ever,
-            and no longer against the budget.
-        lost: what happened, for each loss.
-        lost_round: the last round that was done when one was noticed; it and those before count as
-            charged.
-        settled: how many losses have been paid for.
+        spent: how often each event was charged.
         noted: caveats that came up after the first line.
     """
 
     promise: dict[str, Any] = field(default_factory=dict)
     charges: list[Charge] = field(default_factory=list)
     spent: Counter[Event] = field(default_factory=Counter)
-    closed: Counter[Event] = field(default_factory=Counter)
-    lost: list[str] = field(default_factory=list)
-    lost_round: int = 0
-    settled: int = 0
     noted: set[str] = field(default_factory=set)
 
     @property
@@ -129,27 +111,11 @@ class Account:
         replays = {charge.replay or ONCE for charge in self.charges}
         if not all(replay == ONCE or replay.startswith(KEPT) for replay in replays):
             seen.add(Caveat.SEEDED.value)
-        if self.lost:
-            seen.add(Caveat.LEDGER_LOST.value)
         return replace(terms, caveats=terms.caveats | seen)
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Count a line; one of ``_NO_LINE`` if it says nothing that can be."""
-        if "charged again" in line:
-            again = Counter[Event]()
-            for entry in line["charged again"]:
-                again[events.from_json(entry["event"])] += _at_least_one(entry["times"])
-            self.spent += again
-            for event in self.spent:
-                if isinstance(event, HoldOut) and not event.epsilon:
-                    self.spent[event] = 1  # coins are tossed once in a run, whatever was lost
-            self.closed += again
-            self.settled = len(self.lost)
-        elif "lost" in line:
-            self.lost_round = max(self.lost_round, int(line["round"]))
-            self.lost.append(str(line["lost"]))
-            self.closed = self.spent.copy()
-        elif "caveat" in line:
+        if "caveat" in line:
             self.noted.add(printable(line["caveat"]))
         elif "published" in line:
             printable(line["published"])
@@ -220,7 +186,7 @@ class Account:
     def first_uncharged(self) -> int:
         """The first round, from 1, that has no charge."""
         charged = {charge.round for charge in self.charges}
-        round_ = self.lost_round + 1
+        round_ = 1
         while round_ in charged:
             round_ += 1
         return round_
@@ -262,27 +228,3 @@ def _check_promise(promise: Mapping[str, Any], path: Path) -> None:
         RunTerms.from_json(promise)
     except _NO_LINE as error:
         raise LedgerError(f"{path}:1: not the first line of a ledger ({error})") from None
-
-
-def salvage(path: Path) -> list[dict[str, Any]]:
-    """The lines of a damaged ledger that say what was charged or lost, as they can be read."""
-    result, account = [], Account()
-    for line in chained_record.readable(path):
-        try:
-            account.add(line)
-        except _NO_LINE:
-            continue
-        result.append(line)
-    return result
-
-
-def charged_again(counts: Mapping[Event, int]) -> dict[str, Any]:
-    """The line that charges these events on account of a loss."""
-    entries = [{"event": events.to_json(event), "times": n} for event, n in counts.items()]
-    return {"charged again": entries}
-
-
-def _at_least_one(times: Any) -> int:
-    if type(times) is not int or not 1 <= times <= _MOST_TIMES:
-        raise ValueError(f"{times!r} times")
-    return times

@@ -69,7 +69,6 @@ class Caveat(StrEnum):
     ROWS_ARE_USERS = "each row counted as a user"
     CHOSEN_FROM_DATA = "settings chosen by looking at the data"
     CLEAN_LABELS = "labels were read before they were randomized"
-    LEDGER_LOST = "a ledger was lost"
     DECLARED_PUBLIC = "declared public"
     UNRECORDED = "caveats not recorded"
 
@@ -126,17 +125,13 @@ _CAVEATS = {
         "AS PUBLISHED: trained on the responses that were chosen, and on no others, so the model "
         "tells which ones they were. It is no guarantee of randomized response."
     ),
-    Caveat.LEDGER_LOST: (
-        "A LEDGER WAS LOST, and the run was told to go on (--accept-ledger-loss): epsilon counts "
-        "its whole plan again for what nobody can know any more."
-    ),
     Caveat.DECLARED_PUBLIC: (
         "A base, a model or a policy that this was made from was declared public: what that cost "
         "anybody whom it was trained on is not counted here."
     ),
     Caveat.UNRECORDED: (
-        "The run is of an earlier version, or of a program of its own: whether its seed was known, "
-        "its noise exact and its users computed apart was not recorded."
+        "The run is of a program of its own: whether its seed was known, its noise exact and its "
+        "users computed apart was not recorded."
     ),
 }
 
@@ -151,7 +146,7 @@ class RunTerms:
     """A run's own words about itself; all of them public.
 
     Attributes:
-        run: its identity, 128 random bits in hex; empty for runs of earlier versions.
+        run: its identity, 128 random bits in hex.
         unit: what one record is.
         item_epsilon: epsilon of a single label, where that is the unit.
         trust: who sees more than what is released.
@@ -173,7 +168,7 @@ class RunTerms:
     caveats: frozenset[str] = frozenset({Caveat.UNRECORDED})
 
     def __post_init__(self) -> None:
-        for run in (*([self.run] if self.run else []), *self.disjoint_from):
+        for run in (self.run, *self.disjoint_from):
             if not _RUN_ID.fullmatch(run):
                 raise ValueError(f"{run!r} is no identity of a run: it has 32 hexadecimal digits")
 
@@ -191,15 +186,11 @@ class RunTerms:
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> "RunTerms":
-        """From the first line of a ledger, of an earlier version too, which says none of it.
+        """From the first line of a ledger.
 
         Raises:
             ValueError, TypeError, KeyError: it is not what a ledger's first line says.
         """
-        if "run" not in line:
-            return cls(run="")
-        if not line["run"]:
-            raise ValueError("it says what a run is, and not which")
         item = line["item_epsilon"]
         if item is not None and not (type(item) in (int, float) and 0.0 < item < math.inf):
             raise ValueError(f"{item!r} is no epsilon of an item")

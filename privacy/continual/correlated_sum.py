@@ -5,7 +5,7 @@ it costs is in ``privacy.continual.banded`` and ``privacy.continual.buffered``.
 
 **An interruption** ends the correlation. The memory of the noise is used only if the ledger's last
 charge is the one that the memory was kept with, and then nobody else has a row with that noise.
-Otherwise (a round that was charged and is run again, a loss) it is forgotten: what follows has
+Otherwise (a round that was charged and is run again) it is forgotten: what follows has
 noise of its own, as in a run that begins there. Rows of before and after share no noise, and are
 charged as those of two runs; so repeating a round costs that round again, or, where the first pays
 for all, all of them.
@@ -86,13 +86,13 @@ class CorrelatedNoise:
     """Releases the sums of a run by its ``mechanism``, and remembers what later rounds' noise needs
     of that of earlier ones: secrets, D numbers each.
 
-    ``ledger`` is how many charges and how many losses the ledger had when noise was last drawn;
-    ``rounds`` how many share noise by now.
+    ``charges`` is how many the ledger had when noise was last drawn; ``rounds`` how many share
+    noise by now.
     """
 
     def __init__(self, mechanism: CorrelatedSum) -> None:
         self.mechanism, self.factor = mechanism, mechanism.factor
-        self.ledger, self.rounds = (0, 0), 0
+        self.charges, self.rounds = 0, 0
         self._before: list[np.ndarray] = []
 
     @property
@@ -121,7 +121,7 @@ class CorrelatedNoise:
             return {}
         return {
             "noise before": np.stack(self._before),
-            "noise ledger": np.array([*self.ledger, self.rounds]),
+            "noise ledger": np.array([self.charges, self.rounds]),
             "noise factor": np.array(self.factor.parameters),
         }
 
@@ -130,9 +130,8 @@ class CorrelatedNoise:
         from."""
         self.forget()
         same = np.array_equal(state.get("noise factor", ()), self.factor.parameters)
-        if same and len(state["noise ledger"]) == 3:  # an earlier version had two
-            charges, losses, self.rounds = state["noise ledger"].tolist()
-            self.ledger = (charges, losses)
+        if same:
+            self.charges, self.rounds = state["noise ledger"].tolist()
             self._before = list(state["noise before"])
 
     def release(
@@ -143,7 +142,7 @@ class CorrelatedNoise:
         Raises:
             ValueError: the sum is not finite, or the ledger is for another adjacency.
             NotRepeated: a seeded round was released before from other values, from other noise of
-                the rounds before, or before the ledger had lost something; nothing is released.
+                the rounds before; nothing is released.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
         mechanism = self.mechanism
@@ -155,17 +154,14 @@ class CorrelatedNoise:
             )
         charged = [charge.round for charge in ledger.charges if charge.covers == covers]
         again = source.seeded and round_ in charged  # then it repeats exactly, or is refused
-        losses = len(ledger.lost)
-        if not again and self.ledger != (len(charged), losses):
+        if not again and self.charges != len(charged):
             self.forget()
         parameters = self.factor.parameters  # by another factor the same draw is other noise
-        seen_D = np.concatenate([sum_D, self.noise_D, parameters, np.full(losses, losses)])
+        seen_D = np.concatenate([sum_D, self.noise_D, parameters])
         replay = fingerprint(seen_D, mechanism.std, round_, covers, source)
         event = mechanism.event_of(round_, begins=not self.rounds)
         charge = ledger.charge(event, round_=round_, covers=covers, replay=replay)
-        # What was drawn before a loss is not drawn again: it had other noise beside it.
-        number = (round_, charge.attempt, *[losses] * (losses > 0))
-        stream = source.stream(f"noise {covers}", *number)
+        stream = source.stream(f"noise {covers}", round_, charge.attempt)
         noise_D = self.next(mechanism.std * stream.standard_normal(sum_D.shape))
-        self.ledger = (len(charged) + (not again), losses)
+        self.charges = len(charged) + (not again)
         return sum_D + noise_D

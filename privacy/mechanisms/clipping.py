@@ -131,44 +131,6 @@ class UserClip:
         return math.isfinite(length) and length <= self.norm * users * (1.0 + 1e-5)
 
 
-#: A scale is between this and its inverse: far from what float32 can hold.
-MOST_SCALE = 2.0**20
-
-
-@dataclass(frozen=True, eq=False)
-class ScaledClip:
-    """A ``UserClip`` of vectors that are first multiplied by ``scale_D``, (D,) float32.
-
-    What is released of the sum is divided by the same: scale-then-privatize (Ganesh et al. 2025,
-    arXiv 2507.01129).
-
-    Formal guarantee: that of ``clip``, of the sum of scaled vectors, for any scale that no user of
-    this round has a part in: one that is computed from earlier releases. A vector that is not
-    finite once it is scaled counts as zero.
-
-    Raises:
-        ValueError: a scale that is not finite, not positive, or far from 1.
-    """
-
-    clip: UserClip
-    scale_D: torch.Tensor
-
-    def __post_init__(self) -> None:
-        import torch
-
-        if self.scale_D.dtype != torch.float32 or self.scale_D.ndim != 1:
-            raise ValueError("a scale is a vector of float32")
-        # Written so that NaN fails.
-        if not bool(((self.scale_D >= 1 / MOST_SCALE) & (self.scale_D <= MOST_SCALE)).all()):
-            raise ValueError(
-                f"a scale is positive and finite, and within a factor of {MOST_SCALE:g} of 1"
-            )
-
-    def clip_sum(self, grads_BD: torch.Tensor) -> torch.Tensor:
-        """``clip.clip_sum`` of the scaled rows, float64, (D,)."""
-        return self.clip.clip_sum(grads_BD * self.scale_D.to(grads_BD.device))
-
-
 def steps_there(
     grads_BD: torch.Tensor, norm: float, step: float, centre_D: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:

@@ -69,12 +69,7 @@ def lines(report: Mapping[str, Any]) -> list[str]:
             f"ε {labelled(seen)} against the server itself, if as many nodes added their "
             "shares of the noise as the run assumes"
         )
-    result += [f"written: {path}" for path in report.get("written", ())]
-    result += [
-        f"LOST, and the plan charged again: {what}; the budget started again after it"
-        for what in report["losses"]
-    ]
-    return result
+    return result + [f"written: {path}" for path in report.get("written", ())]
 
 
 def _event(event: Mapping[str, Any]) -> str:

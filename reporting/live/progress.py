@@ -68,15 +68,12 @@ class RoundProgress:
     """How far a run is, from the lines of its metrics.
 
     Speed is of the rounds that followed the first new ones seen, over the time from those to the
-    last. Rounds that stood in the file before do not count, and neither do the first ones of a run
-    that cost less than the rest.
+    last. Rounds that stood in the file before do not count.
 
     Args:
         rounds: planned number of rounds, at least 1.
         epsilon_target: the budget; None for a run without privacy.
         label: what stands before the bar.
-        lighter: how many of the first rounds cost less than the others, as where a head learns
-            before the rest; the time left is not known before they are over.
         clock: seconds, only ever more.
 
     Attributes:
@@ -89,12 +86,10 @@ class RoundProgress:
         rounds: int,
         epsilon_target: float | None,
         label: str = "",
-        lighter: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._target = "" if epsilon_target is None else f" of {epsilon_target:g}"
         self._figures: dict[str, float | None] = dict.fromkeys(_FIGURES)
-        self._lighter = lighter
         self.bar = Progress(
             TextColumn("{task.description}", style="bold", markup=False),
             BarColumn(32),
@@ -116,11 +111,7 @@ class RoundProgress:
             self._figures = dict.fromkeys(_FIGURES)
             self.bar.reset(self._id, completed=result[-1]["round"] if result else 0)
         elif result:
-            now = result[-1]["round"]
-            if self.task.completed < self._lighter <= now:
-                self.bar.reset(self._id, completed=now)  # speed is counted from here
-            else:
-                self.bar.update(self._id, completed=now)
+            self.bar.update(self._id, completed=result[-1]["round"])
         for line in result:
             known = {
                 name: value for name in _FIGURES if (value := _number(line.get(name))) is not None
@@ -143,7 +134,7 @@ class RoundProgress:
     def left(self) -> str | None:
         """Return how long the rounds will take that are left, where that is known."""
         left = self.task.time_remaining
-        if not left or self.task.completed < self._lighter:
+        if not left:
             return None
         return f"{left:.0f} s left" if left < 60 else f"{duration(left)} left"
 

@@ -63,7 +63,6 @@ class LmBench:
     vocabulary: int = 50_257
     rank: int = 16
     batch_tokens: int = 0  # as suits the device
-    memory: int = 512  # MiB
 
 
 #: By about how many weights a model has.
@@ -91,7 +90,6 @@ def measure(
             rank=bench.rank,
             max_tokens=bench.tokens,
             batch_tokens=bench.batch_tokens,
-            memory=bench.memory,
             task=task,
         )
         base = LanguageBase(settings)

@@ -138,7 +138,6 @@ class Chaos:
             out=str(self.out),
             timeout=20.0,
             min_nodes=3,
-            refresh=4,
         )
         self.times: dict[int, float] = {}
         self.done: list[dict[str, object]] = []
@@ -348,9 +347,7 @@ def _quiet(chaos: Chaos, seed: int) -> float:
     """The accuracy of the same plan in a simulation where nothing happens."""
     data = str(chaos.folder / "population" / "train.jsonl.gz")
     out = str(chaos.folder / f"quiet-{seed}")
-    config = replace(
-        chaos.config, data=data, seed=seed, out=out, refresh=0, timeout=600.0, min_nodes=0.0
-    )
+    config = replace(chaos.config, data=data, seed=seed, out=out, timeout=600.0, min_nodes=0.0)
     result = run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
     return float(result["heldout_accuracy"])  # type: ignore[arg-type]
 

@@ -92,10 +92,8 @@ def _execute(
                 if not (folder / PLACE).exists():  # it was killed when all but this was done
                     keep(folder, _prompts(config))
                 return result
-    has_head = bool(config.base) and config.train != "head" and config.task == "reward"
-    lighter = int(config.head_first * config.rounds) if has_head else 0
     rounds = max(config.rounds, config.of(RankingSettings).release)
-    live = LiveView(folder, RoundProgress(rounds, target, config.strategy, lighter))
+    live = LiveView(folder, RoundProgress(rounds, target, config.strategy))
     note = on_note or live.note
     try:
         with nullcontext() if quiet else live, nullcontext() if quiet else _pace(live):

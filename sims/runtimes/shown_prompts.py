@@ -15,7 +15,7 @@ import json
 import re
 import secrets
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from murmuration.privacy.durable_files import replace_file
@@ -53,23 +53,16 @@ def shown(run: Path, prompts: Sequence[str]) -> list[int] | None:
     kept = read_json(run / PLACE, "key", "hashes")
     if not kept:
         return None
-    hashes, key = frozenset(kept["hashes"]), kept["key"]
-    # Runs of earlier versions noted other forms, which are still recognised.
-    result = zip(_hashes(key, prompts), _hashes(key, prompts, _plain), strict=True)
-    return [place for place, forms in enumerate(result) if not hashes.isdisjoint(forms)]
-
-
-def _plain(prompt: str) -> str:
-    """Without case and blanks, but with marks."""
-    return " ".join(prompt.split()).casefold()
+    hashes = frozenset(kept["hashes"])
+    return [place for place, of in enumerate(_hashes(kept["key"], prompts)) if of in hashes]
 
 
 def _compared(prompt: str) -> str:
     """Letters and digits without case, however they are encoded; of marks alone these."""
     text = unicodedata.normalize("NFKC", prompt).casefold()
-    return _MARKS.sub("", text) or _plain(prompt)
+    return _MARKS.sub("", text) or " ".join(prompt.split()).casefold()
 
 
-def _hashes(key: str, prompts: Iterable[str], form: Callable[[str], str] = _compared) -> list[str]:
+def _hashes(key: str, prompts: Iterable[str]) -> list[str]:
     secret = bytes.fromhex(key)
-    return [hmac.digest(secret, form(p).encode(), "sha256")[:_BYTES].hex() for p in prompts]
+    return [hmac.digest(secret, _compared(p).encode(), "sha256")[:_BYTES].hex() for p in prompts]

@@ -112,8 +112,8 @@ def check(config: RunConfig) -> None:
         raise InputError(
             f"a search is with --noise-correlation none: no bound is here for {correlation}"
         )
-    if config.noise == "distributed" or config.accept_ledger_loss:
-        raise InputError("a search is without --noise distributed and --accept-ledger-loss")
+    if config.noise == "distributed":
+        raise InputError("a search is without --noise distributed")
 
 
 def planned(config: RunConfig, registered: int) -> CandidateCost:
@@ -373,13 +373,7 @@ def _drawn(search: Search, folder: RunFolder, seed: int) -> dict[str, Any]:
 
 def _state(folder: RunFolder) -> dict[str, Any]:
     names = ("points", "tags", "seeds", "done", "best", "run", "charged")
-    state, path = read_json(folder.private / _STATE, *names), folder.private / _STATE
-    if not isinstance(state["done"], list) or "folder" not in (state["best"] or {"folder": ""}):
-        raise InputError(
-            f"{path} is of an earlier version, whose searches cannot go on here: begin again with "
-            "another --out"
-        )
-    return state
+    return read_json(folder.private / _STATE, *names)
 
 
 def _keep(folder: RunFolder, state: Mapping[str, Any]) -> None:

@@ -38,8 +38,6 @@ NOBODY = np.empty(0, dtype=np.int64)
 COHORT = "cohort"
 #: Among a request's parameters: how often its round was drawn before; left out for never.
 DRAW = "draw"
-#: Among them: whether only a reward's head learns in this round, and what is below it stays.
-HEAD_ONLY = "head-only"
 _MOST_TOKENS = 2**31  # at a time: nobody has the memory
 #: In the text of an error by which a node's owner refuses what is asked.
 OWNER_REFUSES = "the owner's policy refuses"

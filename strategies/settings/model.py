@@ -8,7 +8,6 @@ from murmuration.preference.choices import (
     LORA_LAYERS,
     MOST_TASTES,
     POOLINGS,
-    QUANTISED,
     TASKS,
     TRAINED,
 )
@@ -25,7 +24,6 @@ from murmuration.strategies.settings.declaration import (
     AT_LEAST_ONE,
     MODEL,
     POSITIVE,
-    a_share,
     setting,
 )
 
@@ -133,15 +131,6 @@ class ModelConfig:
         choices=TRAINED,
         base=True,
     )
-    head_first: float = setting(
-        0.3,
-        "Share of the first rounds, in which only a reward's head learns. (While the head is "
-        "zero, all gradients below it are zero, and layers there would get only noise.)",
-        panel=MODEL,
-        good=a_share,
-        expected="in [0, 1]",
-        base=True,
-    )
     head_layer: int = setting(
         0,
         "--train head: layers of --base below the head; those above are left out. [default: all]",
@@ -208,24 +197,10 @@ class ModelConfig:
         expected=f"one of {', '.join(DTYPES)}",
         base=True,
     )
-    quantise: str = setting(
-        "",
-        "Keep frozen linear layers of --base in fewer bits (bitsandbytes), with --train lora or "
-        "head: 8bit, or 4bit (nf4). [default: none]",
-        panel=MODEL,
-        choices=QUANTISED,
-        base=True,
-    )
     checkpointing: bool = setting(
         False,
         "Compute activations of --base once more instead of keeping them: less memory, a third "
         "more computing.",
-        panel=MODEL,
-        base=True,
-    )
-    tf32: bool = setting(
-        False,
-        "Let a GPU round factors of float32 products of --base to TF32; never in users' gradients.",
         panel=MODEL,
         base=True,
     )
@@ -242,14 +217,6 @@ class ModelConfig:
         "the others' vectors is then only measured, not proven.",
         panel=MODEL,
         steps=True,
-    )
-    user_memory: int = setting(
-        0,
-        "--batch-users, --once-per-text: MiB for the gradients of single users, or texts, at a "
-        "time. [default: 512]",
-        panel=MODEL,
-        base=True,
-        **AT_LEAST_ONE,
     )
 
 

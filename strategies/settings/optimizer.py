@@ -12,8 +12,7 @@ class OptimizerConfig:
 
     optimizer: str = setting(
         "",
-        "Optimizer. sgd, adam, adam-scaled (users' vectors are scaled as its steps are, before "
-        "they are clipped) or adafactor. [default: the strategy's]",
+        "Optimizer. sgd or adam. [default: the strategy's]",
         panel=TRAINING,
         good=lambda value: value in ("", *OPTIMIZERS),
         expected=f"one of {', '.join(OPTIMIZERS)}",

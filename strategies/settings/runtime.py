@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from murmuration.strategies.settings.declaration import (
     OUTPUT,
     RUNTIME,
-    not_negative,
     positive_or_default,
     setting,
 )
@@ -34,12 +33,6 @@ class RuntimeConfig:
     resume: bool = setting(
         False, "Continue the run in --out.", panel=OUTPUT, common=True, changeable=True
     )
-    accept_ledger_loss: bool = setting(
-        False,
-        "With --resume: continue although the ledger lost charges; its plan is charged again.",
-        panel=OUTPUT,
-        changeable=True,
-    )
     timeout: float = setting(
         0.0,
         "Seconds to wait for the nodes of a round. [default: 20 times a trial on made-up users "
@@ -65,12 +58,4 @@ class RuntimeConfig:
         panel=RUNTIME,
         deployed=True,
         changeable=True,
-    )
-    refresh: int = setting(
-        0,
-        "Rounds after which nodes are asked again whom they host. [default: never]",
-        panel=RUNTIME,
-        good=not_negative,
-        expected="at least 0",
-        deployed=True,
     )

@@ -504,7 +504,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """One noisy sum of votes, and a board; or several, that share their noise."""
     names, releases = names_of(context), context.config.of(RankingSettings).releases
     if releases > 1:
-        _check_goes_on(context, ledger)
+        _check_goes_on(context)
     layout = layout_of(context, names)
     plan = RankingPlan.for_epsilon(
         context.config.epsilon,
@@ -544,17 +544,12 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     return replace(result, account=account, releases=releases, release=release)
 
 
-def _check_goes_on(context: RunContext, ledger: Ledger) -> None:
+def _check_goes_on(context: RunContext) -> None:
     """InputError where a board cannot be released several times."""
     if not context.participants.registry.simulated:
         raise InputError(
             "--releases is not for separate machines: their owners' agents answer for one release "
             "at a time; make a board of each period, whose costs add up"
-        )
-    if ledger.lost:
-        raise InputError(
-            f"{ledger.path} has lost lines, so what the board has released is not known, and it "
-            "cannot go on: begin another with another --out"
         )
 
 

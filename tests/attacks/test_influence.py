@@ -108,8 +108,10 @@ def site(tmp_path, make_rows):
 
 
 @pytest.fixture
-def run(site, crowd_test):
+def run(site, crowd_test, refreshed):
     """A function: a whole run with a liar among the nodes: its result, weights and private log."""
+
+    refreshed(2)
 
     def call(liar, **changes):
         settings = {
@@ -123,7 +125,6 @@ def run(site, crowd_test):
             "cohort": 30,
             "users": 60,
             "seed": 4,
-            "refresh": 2,
             "timeout": 5.0,
             "registration": str(site / "nodes.toml"),
         }
@@ -212,7 +213,7 @@ HOSTILE_TALLIES = {
 def test_a_tally_that_its_users_cannot_produce_is_left_out(run, name, monkeypatch):
     """The figure is that of a run in which nobody is there; what was charged stays charged."""
     ids = [f"me {number}" for number in range(40)]  # of whom one counts: held out, or not asked
-    exact = {"test": "", "heldout": 0.5, "exact_heldout": True, "rounds": 1, "refresh": 1}
+    exact = {"test": "", "heldout": 0.5, "exact_heldout": True, "rounds": 1}
     seen = []
     tally = messages.read_tally
     monkeypatch.setattr(messages, "read_tally", lambda *a: seen.append(tally(*a)) or seen[-1])

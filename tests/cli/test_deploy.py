@@ -10,7 +10,6 @@ from murmuration.deploy import doctor
 from murmuration.deploy.doctor import Finding
 from murmuration.deploy.terms import parse_settings
 from murmuration.preference.data.judgements import InputError
-from murmuration.reporting.live.tracking import TRACKERS, Channel
 
 
 @pytest.fixture
@@ -63,12 +62,12 @@ def test_a_run_is_by_the_numbers_of_init_unless_told_otherwise(cli, tmp_path, co
     found = configs.pop()
     expected = {
         "users": 40, "cohort": 20, "epsilon": 2.0, "delta": 1e-7, "rounds": 50, "clip_norm": 0.5,
-        "group_size": 8, "adjacency": "zero-out", "strategy": "uls", "refresh": 10,
+        "group_size": 8, "adjacency": "zero-out", "strategy": "uls", "comes_and_goes": True,
     }  # fmt: skip
     assert {name: getattr(found, name) for name in expected} == expected
-    assert cli(*start, "--users", 30, "--set", "rounds=5", "--refresh", 2)[0] == 0
+    assert cli(*start, "--users", 30, "--set", "rounds=5")[0] == 0
     found = configs.pop()
-    assert (found.users, found.rounds, found.refresh, found.cohort) == (30, 5, 2, 20)
+    assert (found.users, found.rounds, found.cohort) == (30, 5, 20)
     labels = ("--set", "strategy=local-label", "--set", "adjacency=replace-labels")
     assert cli(*start, *labels)[0] == 0  # of another strategy bounds are its own
     found = configs.pop()
@@ -93,18 +92,22 @@ def test_a_seed_is_refused(cli, folder, tmp_path, configs, place):
 
 
 def test_metrics_of_a_run_are_sent_to_a_tracker(cli, folder, tmp_path, monkeypatch):
-    heard, out = {}, tmp_path / "run"
+    out = tmp_path / "run"
+    (tmp_path / "of_a_deployment.py").write_text("heard = {}\nreport = heard.__setitem__\n")
+    monkeypatch.syspath_prepend(tmp_path)
 
     def runs(server, address, config, **_):
         out.mkdir()
         (out / "metrics.jsonl").write_text('{"round": 1, "epsilon": 0.5}\n')
         return {"rounds": 1}
 
-    channel = Channel(heard.update, lambda ended: None)
-    monkeypatch.setitem(TRACKERS, "tensorboard", (lambda *_: (channel, ""), "json"))
     monkeypatch.setattr(deploy_run, "run_deployed", runs)
-    assert cli("deploy", "run", folder, "--out", out, "--report-to", "tensorboard")[0] == 0
-    assert heard == {1: {"epsilon": 0.5}}
+    assert (
+        cli("deploy", "run", folder, "--out", out, "--report-to", "of_a_deployment:report")[0] == 0
+    )
+    import of_a_deployment  # pyright: ignore[reportMissingImports]
+
+    assert of_a_deployment.heard == {1: {"epsilon": 0.5}}
 
 
 @pytest.mark.parametrize("number", [("--rounds", 0), ("--users", 1), ("--delta", 2)])
@@ -219,20 +222,16 @@ def test_settings_are_typed():
 
 
 @pytest.mark.parametrize(
-    ("asked", "refresh"),
-    [
-        ((), 10),
-        (("--refresh", "3"), 3),
-        (("--set", "strategy=local-label", "--set", "adjacency=replace-labels"), 0),
-    ],
+    ("asked", "again"),
+    [((), True), (("--set", "strategy=local-label", "--set", "adjacency=replace-labels"), False)],
 )
 def test_a_run_looks_who_is_there_where_that_has_a_meaning(
-    cli, folder, tmp_path, configs, asked, refresh
+    cli, folder, tmp_path, configs, asked, again
 ):
     arguments = ("deploy", "run", folder, "--out", tmp_path / "run", *asked)
     code, _, err = cli(*arguments)
     assert code == 0, err
-    assert [config.refresh for config in configs] == [refresh]
+    assert [config.comes_and_goes for config in configs] == [again]
 
 
 def test_numbers_of_users_cannot_keep_add_remove(cli, folder, tmp_path):

@@ -284,7 +284,7 @@ def test_a_node_counts_for_whom_its_key_is_registered(tmp_path):
 @pytest.mark.timeout(1200)
 def test_a_run_goes_on_after_its_serverapp_was_killed(tmp_path):
     world = World(tmp_path, ("a", "b"), users=8)
-    config = world.config("run", rounds=4, cohort=6, users=8, refresh=2)
+    config = world.config("run", rounds=4, cohort=6, users=8)
     with world.running() as site:
 
         def kill_after_two():

@@ -29,7 +29,7 @@ def test_what_attacks_reach_is_rounded_up():
     }
 
 
-def test_a_result_of_an_earlier_version_says_what_its_point_allows():
+def test_a_result_without_a_curve_says_what_its_point_allows():
     rows = attack_rows({"epsilon": 3.0, "delta": 1e-5})
     assert rows[ONE] == "at most 20.1 %"
     assert rows[MU] == "3.35, but for δ = 1e-5"

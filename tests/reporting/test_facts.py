@@ -76,7 +76,7 @@ def test_whether_tastes_help(make_result, changes, text):
     assert facts(make_result(**changes))["personal_text"] == text
 
 
-def test_runs_of_earlier_versions_say_nothing_of_tenths(make_result):
+def test_where_nothing_is_known_of_users_nothing_is_said_of_tenths(make_result):
     run = facts(make_result())
     assert (run["tenths_text"], run["gains_text"]) == ("", "")
 

@@ -165,12 +165,6 @@ def test_which_file_the_base_below_an_adapter_was_made_from(make_result, tmp_pat
     assert f"SHA-256 {origin['sha256']}" in card
 
 
-def test_that_it_was_trained_on_a_quantised_base(make_result):
-    said = "kept in 4 bits a number"
-    assert said in model_card(make_result(features={**LORA, "quantise": "4bit"}))
-    assert said not in model_card(make_result(features={**LORA, "quantise": "none"}))
-
-
 @pytest.mark.parametrize(
     ("task", "features", "said"),
     [
@@ -197,7 +191,6 @@ def test_models_that_say_the_next_token(make_result, task, features, said):
         ({"length": "bounded"}, "What it pays for length is bounded"),
         ({"length": "none"}, None),
         ({"length": "log"}, "grows without end"),
-        ({}, "grows without end"),  # of an earlier version
     ],
 )
 def test_how_length_counts(make_result, kind, length, said):

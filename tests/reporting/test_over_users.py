@@ -26,5 +26,5 @@ def test_who_loses_is_named():
 
 
 @pytest.mark.parametrize("words", [gains, tenths])
-def test_nothing_is_known_of_earlier_runs(words):
+def test_of_nothing_nothing_is_said(words):
     assert words(None) == ""

@@ -110,7 +110,6 @@ def test_what_is_no_checkpoint(tmp_path, raw):
 
 
 def test_one_without_a_checksum_is_refused(tmp_path):
-    """As an earlier version wrote them."""
     from safetensors.numpy import save as plain
 
     (tmp_path / PLACE).parent.mkdir()

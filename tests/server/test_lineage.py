@@ -18,7 +18,6 @@ from local_runs import LORA, lineage_of, run
 from murmuration.preference.data import sources
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.reward import RewardModel
-from murmuration.privacy.accounting import chained_record
 from murmuration.privacy.accounting.chained_record import head_path
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger
@@ -59,14 +58,6 @@ def spent(tmp_path):
     return make
 
 
-def without_identity(path):
-    """The ledger at a path as an earlier version would have written it."""
-    first, *rest = chained_record.read(path).lines
-    promise = {name: first[name] for name in ("adjacency", "delta", "budget_epsilon")}
-    chained_record.rewrite(path, [{"ledger": 2, **promise}, *rest])
-    return path, ReleasedRun.read(path)
-
-
 @pytest.fixture
 def saved(tmp_path):
     """A function: the settings of a run on a folder that looks as if these runs had saved it."""
@@ -83,47 +74,6 @@ def saved(tmp_path):
         return RunConfig(base=str(folder))
 
     return make
-
-
-@pytest.fixture
-def saved_by_an_earlier_version(saved):
-    """A function: as ``saved``, with a record as 97665c2 wrote it."""
-
-    def make(name, path, run, **changes):
-        config = saved(name)
-        record = {
-            "ledger_head": str(run.head), "epsilon": run.epsilon, "delta": run.delta,
-            "adjacency": "add-remove", "population": "", "disjoint": False,
-        }  # fmt: skip
-        folder = Path(config.base)
-        about = json.loads((folder / "privacy.json").read_text())
-        about = {"format": "murmuration-privacy-2", "weights": about["weights"], "public": False}
-        about["runs"] = [record | changes]
-        (folder / "privacy.json").write_text(json.dumps(about))
-        for file, copy in ((path, "ledger-1.jsonl"), (head_path(path), "ledger-1.jsonl.head")):
-            (folder / copy).write_bytes(file.read_bytes())
-        return config
-
-    return make
-
-
-def test_records_of_an_earlier_version_are_read_and_compared(spent, saved_by_an_earlier_version):
-    path, run = without_identity(spent("run", 3)[0])
-    old = saved_by_an_earlier_version
-    (read,) = lineage_of(old("honest", path, run)).runs
-    assert (read.epsilon, read.head, read.terms.run) == (run.epsilon, run.head, "")
-    assert Caveat.UNRECORDED in read.terms.caveats
-    named = {"base_privacy": str(path)}
-    assert lineage_of(replace(old("named", path, run), **named)).runs == (read,)
-    # What promised users nothing is not made a promise to them by its ledger.
-    nothing = replace(old("nothing", path, run, epsilon=None), **named)
-    assert lineage_of(nothing).runs[0].epsilon is None
-    wrong = [{"delta": 1e-12}, {"adjacency": "replace"}, {"epsilon": run.epsilon / 2}]
-    for place, changes in enumerate(wrong):
-        other = old(f"other{place}", path, run, **changes)
-        for config in (other, replace(other, **named)):
-            with pytest.raises(InputError, match=r"of another adjacency or delta|comes to epsilon"):
-                lineage_of(config)
 
 
 def test_what_a_record_says_of_a_run_with_identity_changes_nothing(spent, saved):
@@ -163,21 +113,6 @@ def test_what_a_record_states_is_a_list_of_names(spent, saved, stated):
         lineage_of(config)
 
 
-def test_an_earlier_record_makes_no_figure_of_a_ledger_that_has_none(
-    spent, saved_by_an_earlier_version
-):
-    path, run = without_identity(spent("run", 3)[0])
-    promise = {"adjacency": run.adjacency, "delta": run.delta, "budget": None}
-    with Ledger(path, **promise) as ledger:
-        ledger.lose("cut", round_=3)
-    run = ReleasedRun.read(path)
-    assert run.epsilon is None
-    for place, epsilon in enumerate([1.0, 10**400]):
-        config = saved_by_an_earlier_version(f"model{place}", path, run, epsilon=epsilon)
-        with pytest.raises(InputError, match="is not known"):
-            lineage_of(config)
-
-
 def test_a_word_does_not_take_back_what_a_base_states(spent, saved):
     terms = partial(RunTerms, caveats=frozenset({Caveat.SEEDED.value}))
     path, run = spent("run", 3, terms)
@@ -195,13 +130,6 @@ def test_a_copy_of_a_ledger_is_no_other_run(spent, saved, tmp_path):
     for files in ((path,), (path, copy), (copy, path, path)):
         named = replace(config, base_privacy=",".join(map(str, files)))
         assert lineage_of(named).runs == (run,)
-    # Two runs of an earlier version may have had one ledger to the last byte: they add.
-    path, old = without_identity(path)
-    for file in (copy, head_path(copy)):
-        file.write_bytes((head_path(path) if file.suffix == ".head" else path).read_bytes())
-    (Path(config.base) / "privacy.json").unlink()
-    named = replace(config, base_privacy=f"{path},{copy}")
-    assert lineage_of(named).runs == (old, old)
 
 
 def test_what_was_declared_public_stays_so(spent, saved):
@@ -355,7 +283,7 @@ def test_an_encoder_that_was_trained_on_users(config, part):
     shutil.copytree(config.base, f"{config.out}/model")
     assert promise_of_run(Path(then.out)) == whole
     assert lineage_of_saved(REWARD[0], str(head), REWARD[1], "") == whole
-    (head / "privacy.json").unlink()  # as of earlier versions
+    (head / "privacy.json").unlink()
     with pytest.raises(InputError, match="its encoder came from runs whose ledgers are not there"):
         promise_of_run(Path(then.out))
 
@@ -542,8 +470,9 @@ def test_a_mark_names_a_run_as_its_ledger_was(spent, write_rows, tmp_path):
         lineage_of_rows("--sft", both, "--sft-privacy", str(later))
     every = lineage_of_rows("--sft", both, "--sft-privacy", f"{later},{forked}")
     assert len(every.counted) == 2
-    earlier = [{"prompt": "a", "response": "b", "private_runs": one.name}]  # it had no head
-    assert lineage_of_rows("--sft", write_rows(earlier, "e.jsonl"), "--sft-privacy", str(path)).runs
+    headless = write_rows([{"prompt": "a", "response": "b", "private_runs": one.name}], "e.jsonl")
+    with pytest.raises(InputError, match=rf"private runs \({one.name}\)"):
+        lineage_of_rows("--sft", headless, "--sft-privacy", str(path))
 
 
 @pytest.mark.parametrize("damage", ["cut", "of other weights", "no ledger", "a ledger cut"])
@@ -692,18 +621,6 @@ def test_a_result_that_no_run_wrote_is_refused_in_a_line(head, changes):
         folder = model.parent if read is promise_of_run else str(model)
         with pytest.raises(InputError, match="is not known"):
             read(folder) if read is promise_of_run else read(path=folder)
-
-
-def test_a_seeded_run_of_an_earlier_version_that_went_on_keeps_its_epsilon(head):
-    """Its result says now that it is not private; that is the seed's caveat, and no other."""
-    model = head("a", "--epsilon", 2)
-    path = model.parent / "result.json"
-    result, (_, old) = json.loads(path.read_text()), without_identity(model.parent / "ledger.jsonl")
-    (mine,) = result["promise"]["runs"]
-    mine["ledger_head"] = str(old.head)
-    path.write_text(json.dumps({**result, "ledger_head": str(old.head)}))
-    promise = promise_of_run(model.parent)
-    assert promise.epsilon == result["epsilon"] and promise.seeded and not promise.private
 
 
 def test_another_runs_head_is_not_believed_in_a_runs_place(head):

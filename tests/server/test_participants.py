@@ -15,12 +15,16 @@ from murmuration.server import participants as module
 from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
 
 pytestmark = pytest.mark.settings(
-    data="", test="crowd_test", epsilon=8.0, rounds=6, cohort=10, users=20, refresh=2, timeout=0.5
+    data="", test="crowd_test", epsilon=8.0, rounds=6, cohort=10, users=20, timeout=0.5
 )
+
+
+@pytest.fixture(autouse=True)
+def come_and_go(refreshed):
+    refreshed(2)
 
 
 class Coming(LocalGrid):
@@ -103,12 +107,14 @@ def test_who_comes_back_is_counted_again(quick_runs, config, files, tmp_path):
     assert late == {3, 4}
 
 
-def test_without_refresh_a_node_that_fails_ends_the_run(quick_runs, config, files, tmp_path):
+def test_a_node_that_fails_ends_a_run_only_where_nobody_may_come_and_go(
+    quick_runs, config, files, tmp_path, refreshed
+):
     (tmp_path / "0.jsonl").unlink()
+    assert run_training(config, Coming(files))["rounds"] == 6
+    refreshed(0)
     with pytest.raises(InputError, match="did not register"):
-        run_training(replace(config, refresh=0), Coming(files))
-    result = run_training(config, Coming(files))
-    assert result["rounds"] == 6
+        run_training(replace(config, out=config.out + "-fixed"), Coming(files))
 
 
 def test_too_few_nodes(quick_runs, config, files):
@@ -122,11 +128,6 @@ def test_too_few_nodes(quick_runs, config, files):
     result = run_training(replace(config, resume=True), Coming(files))
     assert result["rounds"] == 6
     assert not (folder / "aborted.json").exists()
-
-
-def test_coming_and_going_needs_a_nominal_number_of_users():
-    with pytest.raises(InputError, match="--refresh lets users come and go"):
-        RunConfig(refresh=5)
 
 
 def test_a_refresh_that_finds_nobody_changes_nothing(quick_runs, config, files, monkeypatch):

@@ -221,8 +221,8 @@ def test_a_simulation_asks_nobody(config, crowd):
     assert not any("shown the plan" in line for line in log(config))
 
 
-def test_who_comes_later_is_shown_the_plan_then(crowd_of, config):
-    config = replace(config, refresh=2)
+def test_who_comes_later_is_shown_the_plan_then(crowd_of, config, refreshed):
+    refreshed(2)
     grid, agents = crowd_of(config, POLICY, POLICY, replace(POLICY, max_clip=0.01))
     there = [1, 2]
     grid.get_node_ids = lambda: list(there)

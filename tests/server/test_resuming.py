@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from damage import rewrite
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
@@ -74,7 +75,7 @@ def older_copy(path):
     """The ledger and its head as they were after round 6."""
     contents = chained_record.read(path)
     lines = [line for line in contents.lines if line.get("round", 0) <= 6]
-    chained_record.rewrite(path, lines)
+    rewrite(path, lines)
 
 
 def one_digit(path):
@@ -100,18 +101,10 @@ def test_a_ledger_lost_after_round_8_of_10(config, crowd_test, monkeypatch, loss
     path = Path(config.out) / "ledger.jsonl"
     damage(path)
     left = path.read_bytes() if path.exists() else None
-    with pytest.raises(InputError, match=f"{said}.*--accept-ledger-loss") as caught:
+    with pytest.raises(InputError, match=f"{said}.*begin anew") as caught:
         run(replace(unseeded, resume=True))
     assert "\n" not in str(caught.value)
     assert (path.read_bytes() if path.exists() else None) == left
-    result = run(replace(unseeded, resume=True, accept_ledger_loss=True))
-    assert (result["rounds"], result["stopped"]) == (10, None)
-    assert result["epsilon"] > 3.0  # what was really spent
-    assert result["warnings"][0].startswith("THE LEDGER WAS LOST once")
-    assert "more than the budget" in result["guarantee"]
-    account, contents = read_account(path)
-    assert sum(account.spent.values()) >= 12  # the plan, and rounds 9 and 10
-    assert result["ledger_head"] == str(contents.head)
 
 
 @pytest.mark.parametrize("kept", [0, 3])
@@ -124,16 +117,11 @@ def test_a_ledger_rolled_back_with_checkpoint_and_metrics_deleted_is_a_loss_by_t
     out = Path(config.out)
     path = out / "ledger.jsonl"
     contents = chained_record.read(path)
-    chained_record.rewrite(path, [line for line in contents.lines if line.get("round", 0) <= kept])
+    rewrite(path, [line for line in contents.lines if line.get("round", 0) <= kept])
     shutil.rmtree(out / "checkpoint")
     (out / "metrics.jsonl").unlink()
-    with pytest.raises(InputError, match=f"no charge for round {kept + 1}.*--accept-ledger-loss"):
+    with pytest.raises(InputError, match=f"no charge for round {kept + 1}.*begin anew"):
         run(replace(unseeded, resume=True))
-    result = run(replace(unseeded, resume=True, accept_ledger_loss=True))
-    assert result["warnings"][0].startswith("THE LEDGER WAS LOST once")
-    assert result["epsilon"] > 3.0
-    (out / "result.json").unlink()  # what was accepted is not lost again
-    assert run(replace(unseeded, resume=True))["epsilon"] == result["epsilon"]
 
 
 def test_another_history_of_as_many_rounds_is_a_loss_by_the_private_log(
@@ -145,7 +133,7 @@ def test_another_history_of_as_many_rounds_is_a_loss_by_the_private_log(
     path = out / "ledger.jsonl"
     lines = [dict(line) for line in chained_record.read(path).lines]
     lines[-1]["at"] = "2020-01-01T00:00:00+00:00"
-    chained_record.rewrite(path, lines)
+    rewrite(path, lines)
     shutil.rmtree(out / "checkpoint")
     with pytest.raises(InputError, match=r"private/log\.jsonl knows it with \d+ lines, and other"):
         run(replace(unseeded, resume=True))
@@ -159,13 +147,6 @@ def test_a_private_log_that_was_torn_or_removed_is_no_loss(config, crowd_test, m
     ended_after(replace(unseeded, resume=True), 4, monkeypatch)
     log.unlink()
     assert run(replace(unseeded, resume=True))["rounds"] == 6
-
-
-def test_a_lost_ledger_of_a_seeded_run_cannot_be_accepted(config):
-    with pytest.raises(InputError, match="would draw the same coins and noise again"):
-        replace(config, resume=True, accept_ledger_loss=True)
-    with pytest.raises(InputError, match="continued with --resume"):
-        replace(config, seed=-1, accept_ledger_loss=True)
 
 
 def test_a_group_size_that_is_not_on_file_any_more_is_charged_anew(config, monkeypatch):
@@ -204,10 +185,10 @@ def test_coins_do_not_pay_for_what_was_released_before_the_first_round(config, m
     assert sorted(kinds) == ["hold-out", "pure-choice"]
     lines = chained_record.read(path).lines
     coins = [line for line in lines if line.get("event", {}).get("kind") != "pure-choice"]
-    chained_record.rewrite(path, coins)
+    rewrite(path, coins)
     with pytest.raises(InputError, match=r"no charge for what stands in released\.json"):
         run(replace(els, resume=True))
-    chained_record.rewrite(path, lines)
+    rewrite(path, lines)
     assert run(replace(els, resume=True))["rounds"] == 5
 
 

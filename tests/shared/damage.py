@@ -1,9 +1,12 @@
 """Files that are not any more as they were written."""
 
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from murmuration.privacy.accounting.chained_record import ChainedRecord, head_path
 
 
 def change(at: int, by: int = 1) -> Callable[[Path], None]:
@@ -26,3 +29,13 @@ def no_file_above(most: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def rewrite(path: Path, payloads: Sequence[Mapping[str, Any]]) -> None:
+    """Put another history, of these lines, in the place of a chained record; its head with it."""
+    path.unlink(missing_ok=True)
+    head_path(path).unlink(missing_ok=True)
+    record = ChainedRecord(path, payloads[0])
+    for payload in payloads[1:]:
+        record.append(payload)
+    record.close()

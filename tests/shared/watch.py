@@ -169,7 +169,9 @@ class Watch:
         ``unannounced``, as soon as everybody is registered.
         """
         out = self.folder / f"run-{next(self._numbers)}"
-        settings = RunConfig.from_run_config({**config, "out": str(out / "out")})
+        config = {**config, "out": str(out / "out")}
+        refresh = config.pop("refresh", 0)  # rounds after which nodes are asked again
+        settings = RunConfig.from_run_config(config)
         node_configs = [
             {
                 "task": settings.task,
@@ -200,6 +202,9 @@ class Watch:
         with pytest.MonkeyPatch.context() as patched:
             _noise_alone(patched, seen)
             _coarsely(patched)
+            if refresh:
+                patched.setattr(RunConfig, "comes_and_goes", True)
+                patched.setattr(murmuration.server.training, "REFRESH", refresh)
             try:
                 murmuration.server.run.run_training(settings, grid)
             except InputError as error:

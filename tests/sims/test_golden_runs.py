@@ -41,7 +41,6 @@ CASES = {
         "sampling": "truncated-poisson",
         "max_cohort": 15,
     },
-    "uls adam-scaled": {**STEPS, "optimizer": "adam-scaled"},
     "dp-fedavg": STEPS,
     "els": {**STEPS, "group_size": 4},
     "els that chooses its group size": STEPS,

@@ -207,7 +207,6 @@ def test_a_model_that_moves_when_it_is_restored_ends_the_run(brought, config, mo
 def test_a_checkpoint_of_rounds_that_nothing_was_charged_for_is_refused(
     brought, config, monkeypatch
 ):
-    """As an earlier version would have written it."""
     monkeypatch.setattr(ChargedMoves, "check", lambda self, round_: None)
     monkeypatch.setattr(ChargedMoves, "check_still", lambda self, round_: None)
     monkeypatch.setattr(Ledger, "released", lambda self, value: Released(value))

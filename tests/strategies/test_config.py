@@ -1,6 +1,5 @@
 """Settings: the same keys everywhere, and messages that name the option."""
 
-import json
 import math
 import tomllib
 from dataclasses import replace
@@ -12,7 +11,6 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.mechanisms.hold_out import LEAST_SHARE
 from murmuration.strategies import registry
 from murmuration.strategies.config import (
-    FORMER,
     OWN_SETTINGS,
     SETTINGS,
     RunConfig,
@@ -109,7 +107,7 @@ def test_everybody_takes_part_where_there_are_no_cohorts():
 
 
 def test_immutable_is_what_decides_the_result_or_its_cost():
-    changeable = {"out", "resume", "accept_ledger_loss", "timeout", "seed", "min_nodes"}
+    changeable = {"out", "resume", "timeout", "seed", "min_nodes"}
     changeable |= {"registration", "release"}
     for strategy in registry.OURS:
         own = {field.name for field in declared(strategy.settings)}
@@ -118,24 +116,6 @@ def test_immutable_is_what_decides_the_result_or_its_cost():
             seed=5, strategy=strategy.name, adjacency=min(strategy.adjacencies).value
         )
         assert set(config.immutable_fields()) == (every | own) - changeable
-
-
-def test_former_names_in_a_config_json_are_read(tmp_path):
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps({"strategy": "uls", "clip": 0.25, "most_judgements": 7}))
-    assert read_settings(file) == {"strategy": "uls", "clip_norm": 0.25, "max_judgements": 7}
-    assert set(FORMER.values()) <= set(SETTINGS)
-    assert not set(FORMER) & set(SETTINGS)
-
-
-@pytest.mark.parametrize("former", FORMER)
-def test_former_names_elsewhere_are_unknown(former, tmp_path):
-    with pytest.raises(InputError, match=f"unknown setting '{former}'"):
-        RunConfig.from_run_config({former: 1})
-    file = tmp_path / "settings.toml"
-    file.write_text(f"{former} = 1")
-    with pytest.raises(InputError, match=f"unknown setting '{former}'"):
-        read_settings(file)
 
 
 def test_a_setting_that_stands_there_twice_is_refused(tmp_path):
@@ -169,7 +149,6 @@ BAD = {
     "task": ["", "write"],
     "train": ["half"],
     "dtype": ["half", "float64"],
-    "quantise": ["2bit"],
     "head_layer": [-1],
     "head_pooling": ["first", "cls"],
     "lora_rank": [-1],
@@ -178,7 +157,6 @@ BAD = {
     "max_tokens": [-1],
     "tastes": [-1, 33],
     "batch_tokens": [-1],
-    "user_memory": [-1],
     "keep_last": [-1],
     "strategy": ["", "dp"],
     "model": ["", "elo"],
@@ -224,7 +202,6 @@ BAD = {
     "momentum": [1.0, -0.1, math.nan],
     "warmup": [-0.1, 1.1, math.nan],
     "averaging": [-0.1, 1.1, math.nan],
-    "head_first": [-0.1, 1.1, math.nan],
     "noise": ["laplace", "Discrete"],
     "honest_nodes": [-1, 1],
     "seed": [-2],
@@ -245,7 +222,6 @@ BAD = {
     "beta": [-0.1, math.nan, math.inf],
     "r_max": [-0.1, math.nan, math.inf],
     "min_nodes": [-1, 2.5, -0.5, math.nan, math.inf],
-    "refresh": [-1],
     **dict.fromkeys(("dataset_name", "purpose", "operator"), ("two\nlines", "\x1b[2J", "x" * 201)),
 }
 
@@ -266,9 +242,9 @@ def test_bad_values_name_their_option(name, value):
 def test_every_option_with_limits_is_tested_here():
     free = {"secure_aggregation", "sum_zero", "as_published", "exact_heldout"}
     free |= {"data", "test", "columns", "format", "features", "normalized", "out", "resume"}
-    free |= {"base", "lora_targets", "responses", "accept_ledger_loss", "batch_users"}
+    free |= {"base", "lora_targets", "responses", "batch_users"}
     free |= {"one_user_per_row", "no_prompt", "ids", "items", "categories", "topics"}
-    free |= {"checkpointing", "once_per_text", "tf32", "policies", "system"}
+    free |= {"checkpointing", "once_per_text", "policies", "system"}
     free |= {"registration", "base_privacy", "population", "disjoint", "chosen_from_data"}
     assert SETTINGS.keys() - free == set(BAD)
 
@@ -283,10 +259,6 @@ def test_every_option_with_limits_is_tested_here():
         (
             {"strategy": "label-moment", "adjacency": "replace-labels", "batch_users": True},
             "--batch-users has no meaning for --strategy label-moment",
-        ),
-        (
-            {"strategy": "local-label", "adjacency": "replace-labels", "users": 9, "refresh": 1},
-            "--refresh has no meaning for --strategy local-label",
         ),
         ({"kind": "top-1"}, "--kind top-1 needs --responses"),
         ({"kind": "ranking", "responses": 65}, "--kind ranking needs --responses"),
@@ -368,12 +340,6 @@ def test_what_has_no_meaning_where_next_tokens_are_said(task, settings, message)
         RunConfig.from_run_config({"base": "b", "task": task, **settings})
     assert message.format(task) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_memory_for_several_users_is_for_several_users():
-    with pytest.raises(InputError, match="--user-memory is for --batch-users"):
-        RunConfig(base="b", user_memory=64)
-    RunConfig(base="b", user_memory=64, batch_users=True)
 
 
 def test_as_published_is_about_sft():

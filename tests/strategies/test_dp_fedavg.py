@@ -303,13 +303,6 @@ def test_delta_by_the_number_of_users(run):
 
 
 @pytest.mark.usefixtures("quick_runs")
-def test_adafactor(run):
-    result, theta_D = run(optimizer="adafactor")
-    assert 0 < result["learning_rate"] <= 4**-0.5
-    assert np.abs(theta_D).max() > 0
-
-
-@pytest.mark.usefixtures("quick_runs")
 def test_retained_judgements(run):
     _, one_D = run(retain=1)
     _, other_D = run()

@@ -63,22 +63,6 @@ def test_starts_where_it_is_told():
     assert ServerOptimizer(settings(), start_D).theta_D.tolist() == [1.0, -2.0]
 
 
-@pytest.mark.parametrize("kind", OPTIMIZERS)
-def test_at_first_only_a_part_moves(kind):
-    found = gradients()
-    partly = ServerOptimizer(settings(kind, part_rounds=5), np.zeros(4), slice(1, 3))
-    run(partly, found[:5])
-    moved = partly.theta.numpy().copy()
-    assert moved[1:3].all()
-    assert not moved[[0, 3]].any()
-    run(partly, found[5:6], first=6)
-    assert (partly.theta.numpy() != moved).all()
-    # What is in the part moves as if there were nothing else.
-    alone = run(ServerOptimizer(settings(kind), np.zeros(2)), found[:5, 1:3])
-    if kind != "adafactor":  # which divides by a mean over all of θ
-        np.testing.assert_allclose(moved[1:3], alone.theta.numpy())
-
-
 def test_schedule():
     config = settings(rounds=100, warmup=0.1, rate=1.0)
     factors = [config.factor(t) for t in range(1, 101)]
@@ -188,19 +172,8 @@ def test_settings_are_checked(changes, message):
         settings(**changes)
 
 
-def test_adafactor_takes_constant_steps_whatever_the_scale():
-    """A gradient that stays as it is, at any length, moves each coordinate by the rate a round."""
-    for scale, rate in ((1e-6, 0.1), (1.0, 0.1), (1e6, 0.1), (1.0, 5.0)):
-        config = settings("adafactor", rate=rate, averaging=0.0)
-        signs = np.array([1.0, -1.0, 1.0, -1.0])
-        found = run(ServerOptimizer(config, np.zeros(4)), [scale * signs] * 12)
-        np.testing.assert_allclose(found.theta.numpy(), -12 * rate * signs, rtol=1e-6)
-    assert [config.factor(t) for t in (1, 6, 12)] == [1.0] * 3
-
-
-@pytest.mark.parametrize("kind", ["adam", "adafactor"])
-def test_default_rate_of_optimizers_that_divide_by_the_gradients_scale(kind):
-    config = settings(kind, rounds=100)
+def test_default_rate_of_an_optimizer_that_divides_by_the_gradients_scale():
+    config = settings("adam", rounds=100)
     rates = {noise_limited_rate(noise, config, 100.0) for noise in (1e-6, 0.1, 30.0)}
     assert len(rates) == 1
     assert rates.pop() < 0.1

@@ -142,7 +142,7 @@ def test_where_nodes_cannot_add_the_noise_it_is_refused_with_what_to_do(change, 
 
 @pytest.mark.parametrize("more", [{}, {"train": "head"}, {"task": "sft"}, {"task": "policy"}])
 def test_nodes_and_the_server_read_texts_after_the_runs_system_prompt(language_model, more):
-    """By the description alone, which without one is that of earlier versions."""
+    """By the description alone."""
     settings = RunConfig(base=language_model("gpt2-chat"), **more)
     prompts = ["what now ?", "\n\nSystem: loan\n\nHuman: what now ?"]
     read = []

@@ -51,7 +51,6 @@ from murmuration.preference.language.base.head_rows import add_rows, first_row
 from murmuration.preference.language.base.settings import NOTHING, BaseSettings, resolved
 from murmuration.preference.language.checkpoint import check_same, name_base
 from murmuration.preference.language.loading import (
-    Quantised,
     blocks_of,
     checkpointed,
     contents_of,
@@ -79,7 +78,7 @@ MOST_LOGITS = 2**26
 _SCALES = {"float16": 2.0**10}
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 #: All that a text's states below some layer depend on beside its tokens.
-_STATES_KNOWN_BY = ("digest", "merged", "dtype", "quantise", "tf32", "system")
+_STATES_KNOWN_BY = ("digest", "merged", "dtype", "system")
 
 
 class LanguageBase:
@@ -118,13 +117,12 @@ class LanguageBase:
         # Where everything is trained θ begins at what the checkpoint has, before it is rounded.
         read = torch.float32 if settings.train == "full" else self._dtype
         self.device = usual_device() if weights else torch.device("meta")
-        packed = Quantised(settings.quantise, str(self.device))
         if causal:
-            (self.tokenizer, self.model), self.head = load_causal(path, read, weights, packed), ""
+            (self.tokenizer, self.model), self.head = load_causal(path, read, weights), ""
             new: Collection[str] = ()
             self.words: int = self.model.get_output_embeddings().weight.shape[0]
         else:
-            loaded = load_with_head(path, read, weights, packed)
+            loaded = load_with_head(path, read, weights)
             self.tokenizer, self.model, self.head, new = loaded
             self.words = 0
         check_same(path, contents_of(path).digest, settings.digest)  # not replaced meanwhile
@@ -264,18 +262,6 @@ class LanguageBase:
         plain = f".{name}.".replace(".modules_to_save.default.", ".")  # as peft keeps one
         return bool(self.head) and f".{self.head}." in plain
 
-    @cached_property
-    def head_part(self) -> tuple[int, int]:
-        """Begin and end of a reward's head in θ; both 0 where there is none."""
-        start, result = 0, []
-        parameters = dict(self.model.named_parameters())
-        for name in self._trained:
-            end = start + parameters[name].numel()
-            if self.is_of_head(name):
-                result += [start, end]
-            start = end
-        return min(result, default=0), max(result, default=0)
-
     def rewards(self, tokens: Tokens, texts_R: np.ndarray) -> torch.Tensor:
         """Rewards of some texts at the θ that was put last, (R,); with tastes the crowd's."""
         return self.rows(tokens, texts_R)[:, 0]
@@ -362,7 +348,6 @@ class LanguageBase:
             words=len(network.get_input_embeddings().get_parameter("weight")),
             limit=self.texts.limit,
             terms=[json.dumps(known, sort_keys=True), str(trained.start), self.attention],
-            threads=self.settings.quantise == "none",  # whose layers keep what they last unpacked
         )
 
     @property
@@ -458,17 +443,9 @@ class LanguageBase:
             same = torch.equal(network.get_output_embeddings()(state_RLH), whole_RLV)
         return network.base_model if same else None
 
-    @contextmanager
-    def computing(self) -> Iterator[None]:
-        """Forward or backward through the network: with advice where memory runs out, and TF32 only
-        where it was asked for."""
-        matmul = torch.backends.cuda.matmul
-        before, matmul.allow_tf32 = matmul.allow_tf32, self.settings.tf32
-        try:
-            with out_of_memory_advice(torch.is_grad_enabled() and self._keeps_activations):
-                yield
-        finally:
-            matmul.allow_tf32 = before
+    def computing(self) -> AbstractContextManager[None]:
+        """Forward or backward through the network: with advice where memory runs out."""
+        return out_of_memory_advice(torch.is_grad_enabled() and self._keeps_activations)
 
     @cached_property
     def _keeps_activations(self) -> bool:

@@ -13,7 +13,6 @@ from murmuration.preference.choices import (
     MOST_SYSTEM,
     MOST_TASTES,
     POOLINGS,
-    QUANTISED,
     TASKS,
     TRAINED,
 )
@@ -33,7 +32,7 @@ NOTHING = "nothing"
 BY_TEXT = ("reward", "policy")
 #: Settings that say nothing of the network at θ = 0; where it lies is not which one it is.
 _NOT_OF_REFERENCE = (
-    *("path", "max_tokens", "batch_tokens", "memory", "loss", "beta", "r_max", "as_published"),
+    *("path", "max_tokens", "batch_tokens", "loss", "beta", "r_max", "as_published"),
     *("head_layer", "head_pooling", "once_per_text", "tastes"),
 )
 
@@ -51,14 +50,10 @@ class BaseSettings:
             queries and values, as peft or the layers' names have it for the architecture.
         max_tokens: the most tokens of prompt and response together.
         batch_tokens: tokens that are computed at a time, padding included; 0: as suits the device.
-        memory: MiB for the gradients of single users, or texts, that are kept at a time; at least
-            one user's.
         task: one of `preference.choices.TASKS`.
         dtype: one of `DTYPES`, which the network computes in; empty: as `usual_dtype` has it;
             ``auto``: as `fastest_dtype` does.
-        quantise: one of `QUANTISED`: how frozen linear layers are kept.
         checkpointing: whether blocks' activations are computed once more instead of kept.
-        tf32: whether a GPU may round factors of float32 products to TF32 (never in users' rows).
         loss: of `policy`: its loss, with ``beta`` and ``r_max`` as of `policy_losses.PolicyLoss`.
         as_published: of `sft`: only the responses that were preferred, as S's appendix E has it.
         head_layer: of ``head``: how many of the model's layers there are below the head's norm; 0:
@@ -89,12 +84,9 @@ class BaseSettings:
     targets: str = ""
     max_tokens: int = 256
     batch_tokens: int = 0
-    memory: int = 512
     task: str = "reward"
     dtype: str = ""
-    quantise: str = "none"
     checkpointing: bool = False
-    tf32: bool = False
     loss: str = PolicyLoss.name
     beta: float = PolicyLoss.beta
     r_max: float = PolicyLoss.r_max
@@ -114,7 +106,6 @@ class BaseSettings:
             ("train", TRAINED, NOTHING),
             ("task", TASKS, None),
             ("dtype", DTYPES, ""),
-            ("quantise", QUANTISED, None),
             ("head_pooling", POOLINGS, None),
         ):
             if (value := getattr(self, name)) not in (*choices, unnamed):
@@ -140,10 +131,6 @@ class BaseSettings:
         if self.train != "head" and (self.head_layer or self.head_pooling != "last"):
             raise InputError("--head-layer and --head-pooling are for --train head")
         PolicyLoss(self.loss, self.beta, self.r_max)  # or says what is wrong with them
-        if self.quantise != "none" and self.train == "full":
-            raise InputError(
-                "--quantise keeps weights in too few bits to train them: use --train lora or head"
-            )
         if self.task != "reward" and self.train == "head":
             raise InputError(
                 f"--task {self.task} has no head of its own to train: use --train lora or full"
@@ -151,7 +138,6 @@ class BaseSettings:
         for name, option, least in (
             ("rank", "--lora-rank", 1),
             ("max_tokens", "--max-tokens", 1),
-            ("memory", "--user-memory", 1),
             ("batch_tokens", "--batch-tokens", 0),
             ("alpha", "--lora-alpha", 0),
             ("head_layer", "--head-layer", 0),

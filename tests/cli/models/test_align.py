@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.reward import save_language_model, system_of
-from murmuration.reporting.live.tracking import TRACKERS, Channel
 from murmuration.server.lineage import lineage_of_model
 
 pytest.importorskip("trl")
@@ -52,10 +50,11 @@ def test_the_policy_carries_what_its_reward_promised(
 ):
     model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
     given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out)
-    heard = {}
-    channel = Channel(heard.update, lambda ended: None)
-    monkeypatch.setitem(TRACKERS, "tensorboard", (lambda *_: (channel, ""), "json"))
-    code, stdout, _ = cli(*given, *FEW, "--report-to", "tensorboard")
+    (tmp_path / "of_a_policy.py").write_text("heard = {}\nreport = heard.__setitem__\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    code, stdout, _ = cli(*given, *FEW, "--report-to", "of_a_policy:report")
+    from of_a_policy import heard  # pyright: ignore[reportMissingImports]
+
     assert code == 0
     assert "all steps were made" in stdout
     assert sorted(heard) == [0, 1, 2]
@@ -70,10 +69,7 @@ def test_the_policy_carries_what_its_reward_promised(
     assert run.terms.caveats >= {"simulation, seed known", "exact number of users"}
     assert "SIMULATION, SEED KNOWN" in text and "exact number of users" in text
     assert str(tmp_path) not in text
-    # In a run's folder, which programs read as any other; and those of earlier versions, which had
-    # neither page nor lock.
-    shutil.rmtree(out / "private")
-    (out / "report.html").unlink()
+    # In a run's folder, which programs read as any other.
     run = murmuration.Run.load(out)
     assert str(run.promise).startswith("User-level DP: ε = 2.00, δ = 0.001")
     assert [line["step"] for line in run.metrics] == [0, 1, 2]
@@ -138,15 +134,14 @@ def test_judgements_become_a_reward_first(cli, crowd, language_model, asked, tmp
 
 
 def test_a_missing_tracker_is_said_before_a_reward_is_trained(
-    cli, crowd, language_model, asked, tmp_path, monkeypatch
+    cli, crowd, language_model, asked, tmp_path
 ):
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
     code, _, lines = cli(
         "align", "--reward-data", crowd, "--epsilon", 2, "--base", language_model("llama"),
-        "--prompts", asked, "--out", tmp_path / "policy", *FEW, "--report-to", "tensorboard",
+        "--prompts", asked, "--out", tmp_path / "policy", *FEW, "--report-to", "nowhere_at_all:f",
     )  # fmt: skip
     assert (code, len(lines)) == (2, 1)
-    assert "pip install 'murmuration-rlhf[tensorboard]'" in lines[0]
+    assert "--report-to nowhere_at_all:f: cannot be imported" in lines[0]
     assert not (tmp_path / "policy-reward").exists()
 
 

@@ -233,8 +233,8 @@ def test_no_damage_gives_more_answers(tmp_path_factory, data):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"own-ledger": 1}\n', "an earlier version.*lower the limits of the policy"),
-        ('{"ledger": 1}\n', "an earlier version"),
+        ('{"own-ledger": 1}\n', "something else.*lower the limits of the policy"),
+        ('{"ledger": 1}\n', "something else"),
         ("judgements\n", "something else: move it aside"),
     ],
 )

@@ -110,8 +110,6 @@ def test_what_is_not_asked_about(schema, row):
 def test_it_is_no_model():
     answers = answers_of([[[0.0] * 6]])
     assert answers.in_public() is answers and answers.in_batches(4) is answers
-    with pytest.raises(ValueError, match="no head"):
-        answers.of_head()
     for call in (answers.accuracy, answers.figures):
         with pytest.raises(ValueError, match="a survey learns no model"):
             call(np.zeros(1))

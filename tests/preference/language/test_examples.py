@@ -43,26 +43,6 @@ def test_some_users_are_those_users(made, task):
     assert examples.select(np.array([], dtype=np.int64)).counts_U.tolist() == []
 
 
-@pytest.mark.parametrize("train", ["lora", "full"])
-def test_a_head_can_learn_alone(made, train):
-    """Its gradient is what it is beside the others', which are zero."""
-    examples = made("reward", train)
-    theta_D = examples.base.random_theta()
-    head, every_N = slice(*examples.base.head_part), torch.arange(6)
-    whole = [g.clone() for g in examples.user_gradients(theta_D, every_N, examples.counts_U, BTL)]
-    alone = [
-        g.clone()
-        for g in examples.of_head().user_gradients(theta_D, every_N, examples.counts_U, BTL)
-    ]
-    for whole_1D, alone_1D in zip(whole, alone, strict=True):
-        assert torch.equal(alone_1D[:, head], whole_1D[:, head])
-        assert whole_1D[:, head].any()
-        alone_1D[:, head] = 0.0
-        assert not alone_1D.any()
-    with pytest.raises(ValueError, match="no head of its own"):
-        made("sft").of_head()
-
-
 def test_what_is_used_outside_its_layer_is_found_before_the_first_round(made):
     made().check(BTL)
     examples = made()
@@ -201,8 +181,15 @@ def test_checkpointing_is_no_advice_where_nothing_goes_back(language_model):
     assert "--checkpointing" not in str(refused.value)
 
 
+@pytest.fixture
+def one_mebibyte(monkeypatch):
+    """For the gradients of several users."""
+    monkeypatch.setattr("murmuration.preference.language.examples.MOST_ROW_BYTES", 2**20)
+
+
+@pytest.mark.usefixtures("one_mebibyte")
 def test_memory_for_the_gradients_of_several_users(language_model, monkeypatch):
-    base = LanguageBase(BaseSettings(language_model("gpt2"), rank=2, memory=1))
+    base = LanguageBase(BaseSettings(language_model("gpt2"), rank=2))
     kept, empty = [], torch.empty
     monkeypatch.setattr(torch, "empty", lambda *a, **k: kept.append(a[0]) or empty(*a, **k))
     model_on(base).largest_batch(PAIRS).probe(BTL, users=7)
@@ -572,12 +559,16 @@ def test_equal_to_automatic_differentiation(make_token_examples, kind, train, to
     assert (ours(*given, together) - expected).norm() / expected.norm() < 1e-5
 
 
-@pytest.mark.parametrize("settings", [{"batch_tokens": 1}, {"batch_tokens": 60}, {"memory": 1}])
-def test_batches_change_nothing_but_last_digits(make_token_examples, settings):
-    train = "full" if "memory" in settings else "lora"
-    assert_close = torch.testing.assert_close
-    found = ours(*make_token_examples(train=train, **settings), together=True)
-    assert_close(found, ours(*make_token_examples(train=train)), atol=1e-6, rtol=0)
+@pytest.mark.parametrize(
+    ("tokens", "train", "memory"), [(1, "lora", 512), (60, "lora", 512), (0, "full", 1)]
+)
+def test_batches_change_nothing_but_last_digits(
+    make_token_examples, monkeypatch, tokens, train, memory
+):
+    whole = ours(*make_token_examples(train=train))
+    monkeypatch.setattr("murmuration.preference.language.examples.MOST_ROW_BYTES", memory * 2**20)
+    found = ours(*make_token_examples(train=train, batch_tokens=tokens), together=True)
+    torch.testing.assert_close(found, whole, atol=1e-6, rtol=0)
 
 
 RESPONSES = ["Save it.", "Bet on it.", "Wait and compare prices.", "Buy it today!"]
@@ -623,17 +614,15 @@ def test_once_per_text_each_text_goes_through_the_network_once(make_token_exampl
     assert sorted(read) == sorted(set(given[0].text_JK.reshape(-1)))
 
 
-@pytest.mark.parametrize("memory", [1, 512])
-def test_once_per_text_nobody_moves_another(make_token_examples, monkeypatch, memory):
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_once_per_text_nobody_moves_another(make_token_examples, monkeypatch, one_by_one):
     """Bit for bit: whoever else is there, whatever they judged, and however users are parted."""
     many = [
         *shared_rows(6),
         {"user_id": "z", "prompt": "And now?", "chosen": "No.", "rejected": "Y"},
     ]
-    examples, theta_D, taken, model = make_token_examples(
-        rows=many, once_per_text=True, memory=memory
-    )
-    if memory == 1:  # of one user at a time
+    examples, theta_D, taken, model = make_token_examples(rows=many, once_per_text=True)
+    if one_by_one:
         monkeypatch.setattr(type(examples), "_sharing", lambda self, mine: ([one] for one in mine))
     whole = ours(examples, theta_D, taken, model)
     ends = taken[1].cumsum(0).tolist()
@@ -642,9 +631,10 @@ def test_once_per_text_nobody_moves_another(make_token_examples, monkeypatch, me
         assert torch.equal(alone[0], whole[user])
 
 
+@pytest.mark.usefixtures("one_mebibyte")
 def test_once_per_text_keeps_to_its_memory(make_token_examples, monkeypatch):
     examples, _, (taken_N, taken_S), _ = make_token_examples(
-        rows=[*shared_rows(8)], once_per_text=True, memory=1
+        rows=[*shared_rows(8)], once_per_text=True
     )
     monkeypatch.setattr(type(examples), "dimension", property(lambda self: 2**18 // 3))
     mine_SN = np.split(taken_N.numpy(), taken_S.cumsum(0)[:-1].numpy())
@@ -664,15 +654,6 @@ def test_once_per_text_the_sum_is_that_of_clipped_vectors(make_token_examples):
     for add in (None, clip.add_to):
         summed = examples.sum_over_users(theta_D, *taken, clip.clip_sum, model, add=add)
         assert (summed - expected).norm() / expected.norm() < 1e-5
-
-
-def test_once_per_text_a_head_can_learn_alone(make_token_examples):
-    examples, theta_D, taken, model = make_token_examples(rows=[*shared_rows()], once_per_text=True)
-    head = slice(*examples.base.head_part)
-    whole, alone = (ours(e, theta_D, taken, model) for e in (examples, examples.of_head()))
-    torch.testing.assert_close(alone[:, head], whole[:, head])
-    alone[:, head] = 0.0
-    assert not alone.any()
 
 
 def test_once_per_text_after_local_steps_of_their_own(make_token_examples):
@@ -727,10 +708,9 @@ def test_nobody_sampled_is_zero(make_token_examples):
     assert not found.any()
 
 
+@pytest.mark.usefixtures("one_mebibyte")
 def test_no_more_users_are_kept_than_fit_into_memory(make_token_examples, monkeypatch):
     examples, theta_D, taken, model = make_token_examples(train="full")
-    settings = BaseSettings(**{**vars(examples.base.settings), "memory": 1})
-    monkeypatch.setattr(examples.base, "settings", settings)
     monkeypatch.setattr(type(examples), "dimension", property(lambda self: 150_000))
     monkeypatch.setattr(type(examples), "_add", lambda *_: None)
     monkeypatch.setattr(examples.base, "put", lambda _: None)

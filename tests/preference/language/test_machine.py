@@ -69,10 +69,7 @@ def test_a_gpu_that_is_left_to_others(monkeypatch):
     ],
 )  # fmt: skip
 def test_out_of_memory_names_what_to_lower(error):
-    with (
-        pytest.raises(InputError, match=r"--batch-tokens .* --user-memory"),
-        out_of_memory_advice(),
-    ):
+    with pytest.raises(InputError, match="lower --batch-tokens"), out_of_memory_advice():
         raise error
 
 

@@ -314,36 +314,6 @@ def test_rows_by_token():
         head(x)
 
 
-@pytest.fixture
-def tf32():
-    matmul = torch.backends.cuda.matmul
-    before, matmul.allow_tf32 = matmul.allow_tf32, True
-    yield matmul
-    matmul.allow_tf32 = before
-
-
-def test_products_of_rows_are_never_rounded_to_tf32(tf32):
-    seen = {}
-
-    class Watching(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight = nn.Parameter(torch.ones(4))
-
-        def forward(self, x):
-            seen[torch.is_grad_enabled(), x.shape[0]] = tf32.allow_tf32
-            return x * self.weight
-
-    layer = Watching().requires_grad_(False)
-    users = UserBackward(layer, ["weight"])
-    with users.into(torch.zeros(4, 4), SPANS, ROWS):
-        layer(torch.ones(ROWS, 4)).sum().backward()
-    assert seen[True, ROWS]  # the network's own
-    assert not any(rounded for (_, rows), rounded in seen.items() if rows < ROWS)
-    assert len(seen) > 1
-    assert tf32.allow_tf32
-
-
 def inside(touched, dimension):
     found_D = torch.zeros(dimension, dtype=torch.bool)
     for begin, end in touched.stretches().tolist():

@@ -326,8 +326,6 @@ def test_what_it_is_not_for_is_refused(make_best_of, examples, theta_E):
     taken = gradients.windows(examples.start_U, np.array([3]), 9, np.zeros(1, dtype=np.uint64))
     with pytest.raises(ValueError, match="--model btl, not thurstone"):
         next(examples.user_gradients(theta_E, *taken, preference_model("thurstone")))
-    with pytest.raises(ValueError, match="no head to learn first"):
-        examples.of_head()
 
 
 # Shrinkage: a few judgements move the reward little, and on average not for the worse.

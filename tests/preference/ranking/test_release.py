@@ -30,6 +30,8 @@ def release(boards: tuple[str, ...] = ("",), **changes: object) -> RankingReleas
         "cap": 4,
         "clip_norm": 5.0,
     }
+    if b > 1:
+        fields |= {"overall_variance_K": np.ones(k), "overall_squares": 1.0, "overall_voters": 9.0}
     return RankingRelease(**{**fields, **changes})  # type: ignore[arg-type]
 
 
@@ -81,6 +83,7 @@ def test_what_voters_are_in_all_boards_together_is_not_what_they_are_in_each() -
         {"net_BK": np.zeros((1, 2))},
         {"votes_B": np.array([np.nan])},
         {"boards": ()},
+        {"overall_variance_K": np.ones(3)},
     ],
 )
 def test_what_does_not_fit_is_refused(changes: dict) -> None:

@@ -253,5 +253,3 @@ def test_it_is_what_a_run_asks_of_examples():
     votes: ItemVotes = made_up_votes(4, 2, "pairs", 2, users=3, each=2)
     assert votes.in_public() is votes and votes.in_batches(4) is votes
     assert votes.dimension == 8 and votes.counts_U.tolist() == [2, 2, 2]
-    with pytest.raises(ValueError, match="no head"):
-        votes.of_head()

@@ -243,9 +243,7 @@ def test_a_block_with_noise_on_a_grid_pays_for_its_later_rounds(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("change", ["removed", "edited", "reordered", "repeated"])
-def test_a_ledger_of_blocks_that_was_changed_costs_no_less(tmp_path: Path, change: str) -> None:
-    """Whatever is done to its lines: refused as it is, and what is salvaged pays for what is
-    there."""
+def test_a_ledger_of_blocks_that_was_changed_is_refused(tmp_path: Path, change: str) -> None:
     path = tmp_path / "ledger.jsonl"
     with Ledger(path, adjacency=ADD_REMOVE, delta=1e-5, budget=None) as ledger:
         for event, round_ in [(BLOCK, 1), (LATER, 2), (LATER, 3), (BLOCK, 4), (LATER, 5)]:
@@ -262,14 +260,6 @@ def test_a_ledger_of_blocks_that_was_changed_costs_no_less(tmp_path: Path, chang
     path.write_text("".join(lines))
     with pytest.raises(LedgerLoss):
         Ledger(path, adjacency=ADD_REMOVE, delta=1e-5, budget=None)
-    planned = {BLOCK: 2, LATER: 3}
-    terms = {"adjacency": ADD_REMOVE, "delta": 1e-5}
-    with Ledger.begin_after_loss(path, change, round_=5, budget=None, **terms) as ledger:
-        assert ledger.epsilon() == math.inf
-        ledger.settle(planned, losses=1)
-        assert ledger.epsilon() >= accountant.epsilon(planned.items(), **terms)
-        with pytest.raises(ValueError, match=r"without the first|second time"):
-            ledger.charge(LATER, round_=5 if change != "edited" else 8, covers="sum")
 
 
 @pytest.mark.parametrize("sigma", [0.05, 0.09])

@@ -405,24 +405,6 @@ def test_a_budget_for_one_run_is_not_for_what_begins_anew(checks, tmp_path):
         assert len(ledger.charges) == 10
 
 
-def after_a_loss(mechanism, tmp_path):
-    """A ledger that lost all that it had."""
-    terms = {"adjacency": mechanism.adjacency, "delta": 1e-5, "budget": 20.0}
-    ledger = Ledger.begin_after_loss(tmp_path / "after.jsonl", "deleted", round_=1, **terms)
-    ledger.settle(mechanism.charges(6), losses=1)
-    return ledger
-
-
-def test_a_loss_does_not_pass_for_the_charge_that_it_lost(checks, tmp_path):
-    mechanism, memory = make(), CorrelatedNoise(make())
-    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
-        released(mechanism, ledger, 1, memory=memory, source=Randomness(None))
-        behind = gone_on(memory)
-    with after_a_loss(mechanism, tmp_path) as ledger:  # no charge and a loss, where one charge was
-        released(mechanism, ledger, 2, memory=behind, source=Randomness(None), first=2)
-    assert len(behind.state()["noise before"]) == 1
-
-
 @pytest.mark.parametrize("mechanism", [make(), buffered()])
 def test_a_seeded_round_is_not_repeated_with_another_factor(checks, tmp_path, mechanism):
     """The same draw, divided by another number: the difference of both would give the sum away."""
@@ -438,40 +420,14 @@ def test_a_seeded_round_is_not_repeated_with_another_factor(checks, tmp_path, me
         assert len(ledger.charges) == 1
 
 
-def test_a_state_of_an_earlier_version_is_nothing_to_go_on_from(checks, tmp_path):
-    mechanism, memory = make(), CorrelatedNoise(make())
-    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
-        released(mechanism, ledger, 2, memory=memory)
-    before = CorrelatedNoise(mechanism)
-    before.restore({**memory.state(), "noise ledger": np.array([2, 0])})
-    assert not before.rounds and not len(before.noise_D)
-
-
-def test_what_was_drawn_before_a_loss_is_not_drawn_again(checks, tmp_path):
-    """Beside other noise of the rounds before, it would give that away."""
-    mechanism, memory = make(), CorrelatedNoise(make())
-    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
-        (first_D,) = released(mechanism, ledger, 1, memory=memory)
-    with after_a_loss(mechanism, tmp_path) as ledger:
-        (again_D,) = released(mechanism, ledger, 1, memory=CorrelatedNoise(make()))
-        ledger.lose("a line", round_=1)
-        ledger.settle(mechanism.charges(6), losses=2)
-        with pytest.raises(NotRepeated):
-            released(mechanism, ledger, 1, memory=CorrelatedNoise(make()))
-    checks.near_zero(float(first_D @ again_D) / (1.6 * np.sqrt(len(first_D))), "of both draws")
-
-
-@pytest.mark.parametrize("loss", ["a charge", "a line", "factor"])
-def test_noise_is_not_gone_on_with_where_the_ledger_is_another(checks, tmp_path, loss):
+@pytest.mark.parametrize("change", ["a charge", "factor"])
+def test_noise_is_not_gone_on_with_where_the_ledger_is_another(checks, tmp_path, change):
     mechanism, memory = make(), CorrelatedNoise(make())
     with checks.promise(tmp_path / "ledger.jsonl") as ledger:
         before_TD = released(mechanism, ledger, 4, memory=memory, source=Randomness(None))
         behind = gone_on(memory)
-        if loss == "a charge":
+        if change == "a charge":
             ledger.charge(mechanism.event_of(5), round_=5, covers="sum")
-        elif loss == "a line":
-            ledger.lose("a line", round_=4)
-            ledger.settle(mechanism.charges(6), losses=1)
         else:
             mechanism = dataclasses.replace(mechanism, factor=Banded((0.8, 0.5, 0.2)))
             behind = CorrelatedNoise(mechanism)

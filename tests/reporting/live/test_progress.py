@@ -107,9 +107,9 @@ class Clock:
 class Run(RoundProgress):
     """Of 100 rounds; lines are added at a time."""
 
-    def __init__(self, epsilon_target=3.0, lighter=0):
+    def __init__(self, epsilon_target=3.0):
         self.clock = Clock()
-        super().__init__(100, epsilon_target, clock=self.clock, lighter=lighter)
+        super().__init__(100, epsilon_target, clock=self.clock)
 
     def at(self, now, found, anew=False):
         self.clock.now = now
@@ -187,14 +187,3 @@ def test_nothing_is_left_after_the_last_round(progress):
     progress.at(0.0, lines(1))
     progress.at(1.0, lines(100))
     assert progress.known() == []
-
-
-def test_first_rounds_that_cost_less_say_nothing_of_the_rest():
-    progress = Run(lighter=10)
-    progress.at(0.0, lines(1))
-    progress.at(1.0, lines(2))
-    assert progress.known() == []
-    progress.at(9.0, lines(10))
-    progress.at(19.0, lines(11))
-    progress.at(29.0, lines(12))
-    assert progress.known() == ["14 min 40 s left"]  # ten seconds each

@@ -432,19 +432,3 @@ def test_held_out_users_of_a_simulation_that_cannot_be_asked(config, monkeypatch
     config = replace(config, test="", seed=3, users=40, cohort=20)
     found = aborted(config, LocalGrid(client_app, 2, config.to_run_config()))
     assert "ran out of memory" in str(found)
-
-
-def test_a_refresh_of_a_simulation_that_fails(config, monkeypatch):
-    config = replace(config, refresh=2, seed=3)
-    asked, real = [], answers.ANSWERS["query.registry"]
-
-    def registry(content, host):
-        asked.append(1)
-        if len(asked) > 2:
-            raise KeyError("grads")
-        return real(content, host)
-
-    monkeypatch.setitem(answers.ANSWERS, "query.registry", registry)
-    found = aborted(config, LocalGrid(client_app, 2, config.to_run_config()))
-    assert found.reason is Reason.NODE_FAILED
-    assert len(charges(config)) == 2

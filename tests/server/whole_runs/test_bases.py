@@ -42,7 +42,6 @@ def test_it_stands_in_result_and_folder(on_a_base, part):
     kept = json.loads((Path(on_a_base.out) / "base.json").read_text())
     assert kept == {
         "path": on_a_base.base, "digest": digest, "revision": "", "dtype": "float32",
-        "quantise": "none",
         # A head's texts go one by one.
         **({"layers": "all", "batch_tokens": 2048} if part == "lora" else {}),
     }  # fmt: skip

@@ -12,10 +12,15 @@ from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import secure_messages as secure
 
-pytestmark = pytest.mark.usefixtures("quick_runs")
+pytestmark = pytest.mark.usefixtures("quick_runs", "come_and_go")
 
 ROUNDS, TIMEOUT = 5, 1.0
 LATE, NEVER = 1, 2
+
+
+@pytest.fixture
+def come_and_go(refreshed):
+    refreshed(2)
 
 
 class Slow(LocalGrid):
@@ -52,7 +57,7 @@ class Slow(LocalGrid):
 def test_a_run_ends_by_the_others_and_says_who_was_slow(tmp_path, crowd, crowd_test):
     config = RunConfig(
         data=crowd, test=crowd_test, epsilon=4.0, delta=1e-3, rounds=ROUNDS, cohort=50, users=50,
-        timeout=TIMEOUT, min_nodes=6, refresh=2,  adjacency="zero-out",
+        timeout=TIMEOUT, min_nodes=6, adjacency="zero-out",
         out=str(tmp_path / "run"),
     )  # fmt: skip
     grid = Slow(config)
@@ -68,7 +73,7 @@ def test_so_does_a_run_under_masks_whichever_exchange_they_are_slow_at(
 ):
     config = RunConfig(
         data=crowd, test=crowd_test, epsilon=4.0, delta=1e-3, rounds=ROUNDS, cohort=50, users=50,
-        timeout=TIMEOUT, min_nodes=10, refresh=2, adjacency="zero-out", secure_aggregation=True,
+        timeout=TIMEOUT, min_nodes=10, adjacency="zero-out", secure_aggregation=True,
         out=str(tmp_path / "run"),
     )  # fmt: skip
     grid = Slow(config, 10, kind)

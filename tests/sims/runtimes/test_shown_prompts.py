@@ -1,6 +1,5 @@
 """What users were shown, as keyed hashes: found again, private, and no text of it anywhere."""
 
-import hmac
 import json
 import stat
 
@@ -81,11 +80,3 @@ def test_a_mark_more_or_less_makes_no_other_prompt(run, written):
 def test_prompts_of_marks_alone_are_told_apart(run):
     keep(run, ["?!", "🙂"])
     assert shown(run, ["?!", "?", "🙂", ""]) == [0, 2]
-
-
-def test_what_an_earlier_version_noted_is_still_recognised(run):
-    """With its marks, as it stood in the file."""
-    key = "11" * 32
-    hash_ = hmac.digest(bytes.fromhex(key), b"spend or save?", "sha256")[:16].hex()
-    (run / PLACE).write_text(json.dumps({"key": key, "hashes": [hash_]}))
-    assert shown(run, ["Spend  OR save?", "new"]) == [0]

@@ -9,7 +9,7 @@ from murmuration.sims.tuning.grid import parsed, points
 PROMISED = (
     "epsilon", "delta", "adjacency", "users", "data", "test", "heldout", "heldout_epsilon",
     "exact_heldout", "seed", "out", "resume", "noise", "population", "max_judgements", "base",
-    "task", "secure-aggregation", "one-user-per-row", "accept_ledger_loss", "policies",
+    "task", "secure-aggregation", "one-user-per-row", "policies",
 )  # fmt: skip
 
 

@@ -310,23 +310,6 @@ def test_what_was_drawn_is_never_drawn_again(crowd, tmp_path, monkeypatch):
         tune(out=out, resume=True)
 
 
-@pytest.mark.parametrize("former", [{"done": 0}, {"best": {"place": 0, "score": "0.5"}}])
-def test_a_search_of_an_earlier_version_is_refused(crowd, tmp_path, monkeypatch, former):
-    def killed(config, **more):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(execution, "execute", killed)
-    out = tmp_path / "t"
-    with pytest.raises(KeyboardInterrupt):
-        tune(crowd, grid=GRID, out=out, **SMALL)
-    path = out / "private" / "search.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **former}))
-    ledger = (out / "ledger.jsonl").read_bytes()
-    with pytest.raises(InputError, match=r"earlier version.* begin again with another out"):
-        tune(out=out, resume=True)
-    assert (out / "ledger.jsonl").read_bytes() == ledger
-
-
 def test_a_candidate_that_costs_more_than_was_charged_ends_the_search(crowd, tmp_path, monkeypatch):
     spent = CandidateCost.of_charges
 

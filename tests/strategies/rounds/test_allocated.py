@@ -157,16 +157,6 @@ def test_a_checkpoint_that_is_brought_back_goes_on_in_no_other_block(world):
     assert kinds(again) == [(1, True), (2, False), (1, True), (2, True)]
 
 
-def test_a_block_ends_where_the_ledger_lost_something(world):
-    made = world()
-    made.run(2)
-    again = gone_on(world, made, 2, state_of(made))
-    again.ledger.lose("a line", round_=2)
-    again.ledger.settle(again.strategy.plan.charges, losses=1)
-    again.run(3)
-    assert kinds(again)[2:] == [(3, True)]
-
-
 def test_a_simulation_repeats_bit_for_bit_at_no_cost(world):
     whole = world(seed=7)
     released = whole.run(6)

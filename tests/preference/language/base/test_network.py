@@ -157,32 +157,16 @@ def test_a_server_without_weights_knows_what_is_trained_and_where_the_head_is(la
     """DistilBERT's has a layer below it, which is drawn, and RoBERTa's is one of two in a head."""
     settings = BaseSettings(language_model(kind), rank=2)
     node, server = LanguageBase(settings), LanguageBase(settings, weights=False)
-    assert (node.dimension, node.head_part) == (server.dimension, server.head_part)
-    theta_D = torch.zeros(node.dimension)
-    theta_D[slice(*node.head_part)] = 1.0
-    node.put(theta_D)
+    assert (node.dimension, node._trained) == (server.dimension, server._trained)
+    of_head = [node.is_of_head(name) for name in node._trained]
+    parts = zip(node.trained, of_head, strict=True)
+    node.put(torch.cat([torch.full((p.numel(),), float(here)) for p, here in parts]))
     head = node.model.get_base_model().get_submodule(node.head.split(".")[0])
     layer = head.modules_to_save["default"]
     layer = layer.out_proj if "." in node.head else layer
     assert layer.weight.eq(0.25).all()
     assert layer.bias.eq(1.0).all()
-    assert node.head_part[1] - node.head_part[0] == 17
-
-
-def test_where_the_head_is(language_model):
-    base = LanguageBase(BaseSettings(language_model("gpt2"), "lora", rank=2))
-    theta_D = torch.zeros(base.dimension)
-    begin, end = base.head_part
-    theta_D[begin:end] = 1.0
-    base.put(theta_D)
-    units_D = base.to_theta(torch.ones(1, base.dimension))[0]
-    weights = base.trained[-1] if end == base.dimension else base.trained[0]
-    assert end - begin == 16 == weights.numel()
-    assert torch.equal(weights.flatten(), units_D[begin:end])  # it began at zero
-    outline = LanguageBase(BaseSettings(language_model("gpt2"), "lora", rank=2), weights=False)
-    assert outline.head_part == base.head_part  # the server has shapes alone
-    sft = LanguageBase(BaseSettings(language_model("gpt2"), "lora", rank=2, task="sft"))
-    assert sft.head_part == (0, 0)
+    assert sum(p.numel() for p, here in zip(node.trained, of_head, strict=True) if here) == 17
 
 
 def test_the_type_that_was_chosen_is_part_of_the_description(language_model):
@@ -246,16 +230,6 @@ def test_what_is_saved_is_not_rounded(language_model, tmp_path, train):
     )
     assert not torch.equal(head, head.bfloat16().float())
     assert {p.dtype for p in base.model.parameters()} == {torch.bfloat16}  # as before
-
-
-@pytest.mark.parametrize("tf32", [False, True])
-def test_tf32_is_for_those_who_ask(language_model, tokens, tf32):
-    matmul = torch.backends.cuda.matmul
-    base, seen = LanguageBase(BaseSettings(language_model("gpt2"), tf32=tf32)), []
-    base.model.register_forward_pre_hook(lambda *_: seen.append(matmul.allow_tf32))
-    before = matmul.allow_tf32
-    base.rewards(tokens(base), np.arange(2))
-    assert (seen, matmul.allow_tf32) == ([tf32], before)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "bert"])

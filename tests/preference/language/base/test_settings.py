@@ -17,7 +17,6 @@ from murmuration.preference.language.base.settings import KIND, BaseSettings, re
         ({"max_tokens": 0}, "--max-tokens"),
         ({"batch_tokens": -1}, "--batch-tokens"),
         ({"dtype": "float8"}, "--dtype"),
-        ({"memory": 0}, "--user-memory"),
         ({"task": "write"}, "--task"),
         ({"task": "sft", "train": "head"}, "--task sft has no head of its own to train"),
         ({"system": "a" * 10_001}, "--system must be Unicode text of at most 10,000 characters"),
@@ -65,7 +64,6 @@ def test_a_description_is_of_every_setting():
     [
         ({"path": "y", "loss": "ipo", "beta": 0.1, "once_per_text": True}, True),
         ({"dtype": "bfloat16"}, False),
-        ({"quantise": "8bit"}, False),
         ({"digest": "0"}, False),
         ({"layers": "last:2"}, False),
         ({"system": "a"}, False),
