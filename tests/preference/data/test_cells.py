@@ -285,8 +285,8 @@ FORMS = {
 def test_pairs_in_every_form(form, cells):
     row, prompt = FORMS[form]
     row = {k: WRITTEN[cells](v) if isinstance(v, list) else v for k, v in row.items()}
-    found = parse_row({"user_id": "u", **row}, NAMES)
-    assert (found.prompt, found.responses, found.y) == (prompt, ("Blue.", "Green."), 1.0)
+    read = parse_row({"user_id": "u", **row}, NAMES)
+    assert (read.prompt, read.responses, read.y) == (prompt, ("Blue.", "Green."), 1.0)
 
 
 @pytest.mark.parametrize(
@@ -360,15 +360,15 @@ def test_what_is_no_pair(row, reason):
 
 def test_conversations_that_part_early_are_judged_from_there():
     row = {"chosen": said("q", "a", "b", "c"), "rejected": said("q", "x", "b", "c")}
-    found = parse_row({"user_id": "u", **row}, NAMES)
-    assert found.prompt == "q"
-    assert found.responses[0] == "a\n\nHuman: b\n\nAssistant: c"
+    read = parse_row({"user_id": "u", **row}, NAMES)
+    assert read.prompt == "q"
+    assert read.responses[0] == "a\n\nHuman: b\n\nAssistant: c"
 
 
 def test_equal_conversations_are_a_tie_over_the_last_answer():
     row = {"chosen": said("q", "a", "b", "c"), "rejected": said("q", "a", "b", "c")}
-    found = parse_row({"user_id": "u", **row}, NAMES)
-    assert (found.prompt, found.responses, found.y) == (
+    read = parse_row({"user_id": "u", **row}, NAMES)
+    assert (read.prompt, read.responses, read.y) == (
         "\n\nHuman: q\n\nAssistant: a\n\nHuman: b",
         ("c", "c"),
         0.5,
@@ -377,15 +377,15 @@ def test_equal_conversations_are_a_tie_over_the_last_answer():
 
 def test_texts_that_happen_to_be_json_stay_texts():
     row = {"user_id": "u", "prompt": '["a"]', "chosen": '[{"a": 1}]', "rejected": "[no"}
-    found = parse_row(row, NAMES)
-    assert (found.prompt, *found.responses) == ('["a"]', '[{"a": 1}]', "[no")
+    read = parse_row(row, NAMES)
+    assert (read.prompt, *read.responses) == ('["a"]', '[{"a": 1}]', "[no")
     for text in (
         *('{"answer": 3}', "{'answer': 3}", "['a' 'b']", "[{'a': 1}]", "{", "(see above)"),
         *('{"role": "admin", "name": "Ann"}', '[{"from": "0x1", "to": "0x2", "value": 3}]'),
         *("[1] Role: 'role': is what", '{"from": "a", "to": "b"}', "array(", "Message"),
     ):
-        found = parse_row(row | {"prompt": text, "chosen": text}, NAMES)
-        assert (found.prompt, found.responses[0]) == (text, text)
+        read = parse_row(row | {"prompt": text, "chosen": text}, NAMES)
+        assert (read.prompt, read.responses[0]) == (text, text)
 
 
 def test_texts_that_are_no_messages_take_no_time():
@@ -448,10 +448,10 @@ def test_whatever_a_cell_holds_is_read_or_refused(one, other):
     row = {"user_id": "u", "chosen": one, "rejected": other}
     for more in ({}, {"prompt": other}):
         try:
-            found = parse_row(row | more, NAMES)
+            read = parse_row(row | more, NAMES)
         except BadRow:
             continue
-        assert all(text.strip() for text in (found.prompt, *found.responses))
+        assert all(text.strip() for text in (read.prompt, *read.responses))
 
 
 def test_what_was_taken_is_said_with_how_often():
