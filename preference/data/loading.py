@@ -34,7 +34,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TypeGuard, cast
+from typing import IO, Any, TypeGuard, cast
 
 from murmuration.preference.data.cells import (
     exchange,
@@ -586,27 +586,35 @@ def _jsonl(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
         yield number, _row_of(line)
 
 
-#: Reads the value of JSON that a text begins with; ``json.loads`` looks at what follows, too.
-_first_value = json.JSONDecoder().raw_decode
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        raise ValueError("a name stands in one record twice")
+    return result
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_named_once)
 
 
 def _row_of(line: bytes) -> Row:
     # Undecodable bytes become lone surrogates, which are refused with the cell they are in.
     text = line.decode(errors="surrogateescape")
     try:
-        row, end = _first_value(text)
+        row, end = _decoder.raw_decode(text)
         if text[end:] in ("", "\n"):
             return row
     except (ValueError, RecursionError):
         pass  # blanks before it, or what is told next
     try:
-        return json.loads(text)
+        return _decoder.decode(text)
     except (ValueError, RecursionError) as error:
         opened = ": each line is a row; jq -c . writes them so" if text.strip() in "[{" else ""
         return BadRow(f"broken JSON: {first_line(error)}{_undecodable(line)}{opened}")
 
 
 def _undecodable(line: bytes) -> str:
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return " (UTF-16: save the file as UTF-8)"
     try:
         line.decode()
     except UnicodeDecodeError as error:

@@ -248,7 +248,16 @@ def test_broken_json_names_its_line(write):
     [
         (b"[1, 2]", "expected an object"),
         (b'"text"', "expected an object"),
-        (b"\xff\xfe", "(not valid UTF-8 at byte 1)"),
+        (b"\xff{", "(not valid UTF-8 at byte 1)"),
+        (json.dumps(ROWS[0]).encode("utf-16"), "save the file as UTF-8"),
+        (
+            json.dumps(ROWS[0]).encode()[:-1] + b', "chosen": "x"}',
+            "a name stands in one record twice",
+        ),
+        (
+            json.dumps(ROWS[0] | {"more": 1}).encode().replace(b": 1}", b': {"a": 1, "a": 2}}'),
+            "twice",
+        ),
         (
             b'{"user_id": "a", "prompt": "\xff", "chosen": "x", "rejected": "y"}',
             "not valid Unicode",
