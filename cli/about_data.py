@@ -96,24 +96,6 @@ def row_parameters(*without: str) -> list[inspect.Parameter]:
     ]
 
 
-def renamed(columns: str | None, user_column: str | None) -> str:
-    """What `--columns` and `--user-column` say, as the first; InputError if they disagree."""
-    from murmuration.preference.data.loading import parse_columns
-
-    columns = columns or ""
-    if user_column is None:
-        return columns
-    known = parse_columns(columns)
-    named = known.get("user_id", user_column)
-    if named != user_column or not user_column.strip() or {*user_column} & {*",="}:
-        raise InputError(
-            f"--user-column {user_column!r} must be the name of a column, and --columns no other "
-            "for user_id"
-        )
-    parts = [] if "user_id" in known else [f"user_id={user_column}"]
-    return ",".join([*([columns] if columns else []), *parts])
-
-
 def located(source: str | None, split: str | None, config: str | None) -> str | None:
     """A source with its split and configuration; InputError where there is no source for them."""
     from murmuration.preference.data.sources import with_parts
@@ -131,6 +113,8 @@ def declared_rows(options: Mapping[str, Any]) -> tuple[str, Schema]:
     Raises:
         InputError: they make no sense.
     """
+    from murmuration.preference.data.loading import write_columns
+
     given = {name: value for name, value in options.items() if value is not None}
-    columns = renamed(given.pop("columns", None), given.pop("user_column", None))
+    columns = write_columns(given.pop("columns", None), given.pop("user_column", None))
     return columns, Schema.of({name.replace("_", "-"): value for name, value in given.items()})

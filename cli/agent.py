@@ -39,7 +39,7 @@ def agent(
     ] = None,
     **rows: Any,
 ) -> None:
-    """Answer a node's requests from its users' data, within the owner's policy.
+    """Answer a node's requests, within its owner's policy.
 
     A row that cannot be used is left out, and reported here; its user and all others stay.
 

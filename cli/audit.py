@@ -52,7 +52,7 @@ def audit(
     list_: Annotated[bool, typer.Option("--list", help="List what there is.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Attack mechanisms: lower bounds on epsilon, beside what is claimed.
+    """Attack mechanisms: lower bounds on epsilon, beside the claim.
 
     Exits with status 1 if a bound exceeds a claim that is meant to hold, or a seeded fault is
     missed.

@@ -10,58 +10,54 @@ from typer.core import TyperArgument, TyperCommand, TyperOption
 
 from murmuration.preference.data.errors import InputError
 
-#: What the list says of each command: what its own help begins with. The command is what the module
-#: ``cli.NAME`` (or ``ROOM.NAME``, see ``_ROOMS``) calls NAME: a function, or a ``typer.Typer`` of
-#: several commands.
-COMMANDS = {
-    "run": "Train a private reward model in simulation, or a language model with --task.",
-    "rank": "Rank items by people's votes, so that no voter can be read out of the board.",
-    "plan": (
-        "Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out."
-    ),
-    "tune": "Choose settings privately, within one epsilon: train candidates, release the best.",
-    "survey": "Ask a crowd privately what its judgements are like.",
-    "data": (
-        "Look at judgements before a budget is spent, and find the declaration that a run needs."
-    ),
-    "score": (
-        "Score responses to a prompt: the higher, the better liked. Only differences mean anything."
-    ),
-    "personalize": (
-        "Measure what users gain by rewards of their own, made of a trained model, with noise."
-    ),
-    "respond": "Write responses to prompts with a causal language model.",
-    "synthesize": (
-        "Let a policy answer public prompts, and a private reward say which answers are better."
-    ),
-    "winrate": "Compare models' answers with another's: how often each wins, by a judge.",
-    "align": (
-        "Align a language model with a private reward, on public prompts: no further epsilon."
-    ),
-    "export": "Write a model to a folder that is meant to be shared: no private files, no paths.",
-    "push": "Send a model to a hub: what `murmuration export` writes, and nothing else.",
-    "init": "Write a Flower app of your own: a data hook, settings, a test and a README.",
-    "compare": (
-        "Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error "
-        "bars."
-    ),
-    "report": "Write the report of a run again, or compare runs: a page and a table.",
-    "reproduce": "Rerun a figure or table of the papers, or one of our own.",
-    "privatize": (
-        "Randomize the labels of judgements, once and for all, and record how likely each is false."
-    ),
-    "bounds": "Evaluate the papers' upper and lower bounds on the error of the reward model.",
-    "agent": "Answer a node's requests from its users' data, within the owner's policy.",
-    "ledger": "Show a ledger, verify it, and say what was spent; exit 1 if it is not whole.",
-    "base": "Train a small language model on the embedded population's public text.",
-    "policies": "Commit a class of policies, from which a run chooses one.",
-    "population": (
-        "Write train, test and unseen-topic judgements of a synthetic population, and its truth."
-    ),
-    "audit": "Attack mechanisms: lower bounds on epsilon, beside what is claimed.",
-    "bench": "Measure speed on this machine, beside what limits it.",
-    "deploy": "Deploy on separate machines: write keys and commands, run a client, look after it.",
+#: The commands by what they are for, as ``murmuration --help`` has them, and what it says of each:
+#: what its own help begins with, in one line. The command is what the module ``cli.NAME`` (or
+#: ``ROOM.NAME``, see ``_ROOMS``) calls NAME: a function, or a ``typer.Typer`` of several commands.
+GROUPS = {
+    "Train with privacy": {
+        "run": "Train a private reward model, or a language model with --task.",
+        "tune": "Choose settings privately, within one epsilon.",
+        "rank": "Rank items by people's votes, with privacy for each voter.",
+        "survey": "Ask a crowd privately what its judgements are like.",
+    },
+    "Look ahead": {
+        "data": "Look at judgements before a budget is spent.",
+        "plan": "Solve for epsilon, noise, rounds, cohort, users or delta.",
+        "compare": "Run strategies at equal privacy: a table and a plot.",
+        "population": "Write judgements of a synthetic population, and its truth.",
+    },
+    "Use a model": {
+        "score": "Score responses to a prompt: the higher, the better liked.",
+        "respond": "Write responses to prompts with a causal language model.",
+        "align": "Align a language model with a private reward.",
+        "winrate": "Compare models' answers: how often each wins, by a judge.",
+        "personalize": "Measure what users gain by rewards of their own.",
+        "synthesize": "Let a reward label a policy's answers to public prompts.",
+        "base": "Train a small language model on embedded public text.",
+        "policies": "Commit a class of policies, from which a run chooses one.",
+    },
+    "Check and share": {
+        "report": "Write the report of a run again, or compare runs.",
+        "ledger": "Show a ledger, verify it, and say what was spent.",
+        "audit": "Attack mechanisms: lower bounds on epsilon, beside the claim.",
+        "export": "Write a model to a folder that is meant to be shared.",
+        "push": "Send what `murmuration export` writes to a hub.",
+    },
+    "Between machines": {
+        "deploy": "Deploy on separate machines: keys, commands, clients.",
+        "agent": "Answer a node's requests, within its owner's policy.",
+        "init": "Write a Flower app of your own.",
+        "privatize": "Randomize the labels of judgements, once and for all.",
+    },
+    "Research, in a checkout": {
+        "reproduce": "Rerun a figure or table of the papers, or one of our own.",
+        "bounds": "Evaluate the papers' bounds on the error of a reward model.",
+        "bench": "Measure speed on this machine, beside what limits it.",
+    },
 }
+COMMANDS = {name: about for commands in GROUPS.values() for name, about in commands.items()}
+#: Other names of commands.
+ALIASES = {"train": "run"}
 #: Those that load what files name.
 _LOADING = frozenset(
     {"align", "export", "push", "rank", "respond", "run", "score", "survey", "synthesize"}

@@ -57,14 +57,16 @@ def data(
     ] = False,
     **rows: Any,
 ) -> None:
-    """Look at judgements before a budget is spent, and find the declaration that a run needs.
+    """Look at judgements before a budget is spent.
 
-    All rows are looked at, which no run does. What is printed is exact, for your eyes only, and
-    kept nowhere (--features keeps its texts' features, as a run does). It ends with a `murmuration
-    run` command.
+    It finds the declaration that a run needs. All rows are looked at, which no run does. What is
+    printed is exact, for your eyes only, and kept nowhere (--features keeps its texts' features, as
+    a run does). It ends with a `murmuration run` command.
     """
+    from murmuration.preference.data.loading import write_columns
+
     source = about_data.located(source, split, data_config) or source
-    rows["columns"] = about_data.renamed(rows["columns"], rows.pop("user_column"))
+    rows["columns"] = write_columns(rows["columns"], rows.pop("user_column"))
     if split_users is not None or out is not None:
         columns, format, ids = (rows[each] or "" for each in ("columns", "format", "ids"))
         print(written_split(source, split_users, out, columns, format, ids))

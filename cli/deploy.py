@@ -17,7 +17,7 @@ from murmuration.deploy.register import register
 from murmuration.preference.data.judgements import InputError
 
 deploy = typer.Typer(
-    help="Deploy on separate machines: write keys and commands, run a client, look after it.",
+    help="Deploy on separate machines: keys, commands, clients.",
     no_args_is_help=True,
 )
 deploy.command("init")(init)

@@ -17,7 +17,10 @@ def init(
         str, typer.Option(help="Account at Flower Hub, if the app is to be published.")
     ] = "your-account",
 ) -> None:
-    """Write a Flower app of your own: a data hook, settings, a test and a README."""
+    """Write a Flower app of your own.
+
+    It has a data hook, settings, a test and a README.
+    """
     for name in write_app(folder, publisher):
         print(folder / name)
     print(f"next: cd {shlex.quote(str(folder))}, and README.md says how to run it")

@@ -45,10 +45,11 @@ def ledger(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a ledger, verify it, and say what was spent; exit 1 if it is not whole.
+    """Show a ledger, verify it, and say what was spent.
 
-    Without --events nothing is written. Keep the head elsewhere: whoever can bring back an older
-    copy of a whole folder can bring back its ledger, and --expect is what shows that.
+    Exits with status 1 if it is not whole. Without --events nothing is written. Keep the head
+    elsewhere: whoever can bring back an older copy of a whole folder can bring back its ledger, and
+    --expect is what shows that.
     """
     if every:
         if expect:

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from murmuration.api.quiet import look_for_work_where_idle, quiet_libraries
-from murmuration.cli.commands import COMMANDS, imported
+from murmuration.cli.commands import ALIASES, GROUPS, imported
 from murmuration.preference.escaping import visible
 from murmuration.reporting.live.terminal import Terminal, guard_streams
 
@@ -38,14 +38,22 @@ class _Commands(TyperGroup):
     """Knows of each command what a list says of it, and imports the one that is called."""
 
     def __init__(self, **settings: Any) -> None:
-        listed = {name: TyperCommand(name, help=told) for name, told in COMMANDS.items()}
+        listed = {
+            name: TyperCommand(name, help=about, rich_help_panel=group)
+            for group, commands in GROUPS.items()
+            for name, about in commands.items()
+        }
         super().__init__(**{**settings, "commands": listed})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """As Typer; a command may go by another name, too."""
+        return super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, _, rest = super().resolve_command(ctx, args)
-        return name, imported(name) if name else None, rest
+        return name, imported(ALIASES.get(name, name)) if name else None, rest
 
     def invoke(self, ctx: click.Context) -> Any:
         """As Typer; what is wrong with options may quote names of files that a shell filled in."""

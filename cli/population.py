@@ -43,9 +43,10 @@ def population(
         ),
     ] = 0.0,
 ) -> None:
-    """Write train, test and unseen-topic judgements of a synthetic population, and its truth.
+    """Write judgements of a synthetic population, and its truth.
 
-    With --arena: votes.jsonl, items.txt (for rank --items), and truth.json with the strengths.
+    Files: train, test and unseen topics. With --arena: votes.jsonl, items.txt (for rank --items),
+    and truth.json with the strengths.
     """
     try:
         if arena is not None and (tastes or camps):

@@ -70,7 +70,7 @@ def privatize(
     as_json: Json = False,
     **rows: Any,
 ) -> None:
-    """Randomize the labels of judgements, once and for all, and record how likely each is false.
+    """Randomize the labels of judgements, once and for all.
 
     The file can be trained on like any other, as `murmuration run --labels randomized`: losses take
     the flip probabilities from it. Running this again with the same state gives the same answers.
@@ -88,9 +88,8 @@ def privatize(
         level="item" if level == "item" else "user",
         cap=cap,
         delta=delta,
-        columns=about_data.renamed(rows.pop("columns"), rows.pop("user_column")),
         on_bad_rows="skip" if on_bad_rows == "skip" else "refuse",
-        **rows,
+        **{**rows, "columns": rows["columns"] or ""},
     )
     for note in written.notes:
         console(stderr=as_json).print(on_terminal(OperatorOnly(note)), markup=False, soft_wrap=True)

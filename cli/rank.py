@@ -47,6 +47,15 @@ _SETTINGS = frozenset(
 
 def rank(
     *,
+    items_public: Annotated[
+        bool,
+        typer.Option(
+            "--items-public",
+            help="Declare that all models that votes name in model_a and model_b are public, "
+            "whoever voted on them: they are the items, and --items is left out.",
+            rich_help_panel=DATA,
+        ),
+    ] = False,
     by: Annotated[
         str | None,
         typer.Option(
@@ -100,7 +109,7 @@ def rank(
     as_json: Annotated[bool, typer.Option("--json", help=JSON, rich_help_panel=OUTPUT)] = False,
     **given: Any,
 ) -> None:
-    """Rank items by people's votes, so that no voter can be read out of the board.
+    """Rank items by people's votes, with privacy for each voter.
 
     Items (and categories) are public lists; responses of votes are items. Everybody takes part
     once. One noisy sum is released, from which the board, its intervals and its page are computed.
@@ -111,7 +120,7 @@ def rank(
     given["delta"] = delta
     given = {name: value for name, value in given.items() if value is not None}
     if user_column is not None:
-        given["columns"] = about_data.renamed(given.get("columns"), user_column)
+        given["user_column"] = user_column
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", UserWarning)
         where = {"runtime": runtime, "users_per_node": users_per_node, "progress": True}
@@ -121,10 +130,13 @@ def rank(
             raise InputError("--best chooses one item: leave out --by")
         if best and continued:
             raise InputError("--best chooses one item, once: leave out --continue")
+        if best and items_public:
+            raise InputError("--best needs --items: leave out --items-public")
         if best:
             ranking = boards.best_item(data, items, **where, **given)
         else:
-            ranking = boards.rank(data, items, by=by, continued=continued, **where, **given)
+            given |= {"items_public": items_public, "by": by, "continued": continued}
+            ranking = boards.rank(data, items, **where, **given)
     print_notes(notes, ranking.run.result["warnings"])
     if as_json:
         print_json(ranking.to_json())

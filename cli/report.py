@@ -31,7 +31,7 @@ def report(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write the report of a run again, or compare runs: a page and a table.
+    """Write the report of a run again, or compare runs.
 
     Nothing is asked or measured anew, so nothing is spent. Of a run that has not ended it says what
     is missing, and what the ledger holds so far.

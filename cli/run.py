@@ -70,15 +70,17 @@ def run(
     report_to: ReportTo = None,
     **given: Any,
 ) -> None:
-    """Train a private reward model in simulation, or a language model with --task.
+    """Train a private reward model, or a language model with --task.
 
-    Writes a folder with config, ledger, metrics, model, plots and report. A run that was
-    interrupted continues with --resume --out FOLDER; other options need not be repeated.
+    Trains in simulation, and writes a folder with config, ledger, metrics, model, plots and report.
+    A run that was interrupted continues with --resume --out FOLDER; other options need not be
+    repeated. `murmuration train` is the same command.
 
     Shown are the options that most runs need. `--strategy NAME --help` or `--task NAME --help`
     adds those of a strategy or task, `--help-all` all there are.
     """
     from murmuration.api.config import make_config, with_file
+    from murmuration.api.rows import with_columns
     from murmuration.api.training import train_config
     from murmuration.reporting.live.live_view import summary
     from murmuration.sims.runtimes.ray_cluster import Workers
@@ -86,12 +88,12 @@ def run(
     given = {name: value for name, value in given.items() if value is not None}
     given = with_file(config, given) if config else given
     if user_column is not None:
-        given["columns"] = about_data.renamed(given.get("columns"), user_column)
+        given["user_column"] = user_column
     if (data := about_data.located(given.get("data"), split, data_config)) is not None:
         given["data"] = data
     shares = {} if gpus_per_worker is None else {"gpus": gpus_per_worker}
     finished = train_config(
-        make_config(given),
+        make_config(with_columns(given)),
         runtime=runtime,
         users_per_node=users_per_node,
         workers=Workers(workers, cpus_per_worker, **shares),

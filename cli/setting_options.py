@@ -6,8 +6,6 @@ reads a command's options from its signature, which is why one is made here.
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import Field
-from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import click
@@ -15,38 +13,15 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 from murmuration.cli.about_data import option_of
-from murmuration.strategies.settings.catalogue import OF_STRATEGIES
-from murmuration.strategies.settings.declaration import (
-    ENTRY_POINTS,
-    MODEL,
-    OF_STRATEGY,
-    PANELS,
-    TRAINING,
-    about,
-    by_setting,
-    declared,
+from murmuration.strategies.settings.catalogue import (
+    DECLARED,
+    OWN,
+    of_simulations,
+    of_strategies,
+    panel_of,
 )
+from murmuration.strategies.settings.declaration import MODEL, TRAINING, about
 from murmuration.strategies.settings.privacy import parse_delta
-from murmuration.strategies.settings.run import Settings
-
-
-def of_strategies() -> Mapping[str, type]:
-    """Return the settings of each strategy by its name: ours, and those of other packages.
-
-    Only where another package brings one are strategies imported to say so.
-    """
-    if not entry_points(group=ENTRY_POINTS):
-        return OF_STRATEGIES
-    from murmuration.strategies import registry
-
-    return {name: strategy.settings for name, strategy in registry.strategies().items()}
-
-
-#: What single strategies declare: by name the field, and which strategies have it.
-OWN = by_setting(of_strategies())
-_DECLARED = {field.name: field for field in declared(Settings)} | {
-    name: field for name, (field, _) in OWN.items()
-}
 
 
 def of_setting(name: str, **more: Any) -> Any:
@@ -57,20 +32,11 @@ def of_setting(name: str, **more: Any) -> Any:
         more |= {"is_eager": True}  # known when --help is asked for
     if name == "delta":
         more |= {"parser": parse_delta, "metavar": "FLOAT"}
-    return option_of(_DECLARED[name], **more)
-
-
-def panel_of(field: "Field[Any]") -> str:
-    """Return the panel of ``--help`` in which a setting stands."""
-    _, names = OWN.get(field.name, (field, ()))
-    return f"{OF_STRATEGY} {', '.join(names)}" if names else about(field).panel
+    return option_of(DECLARED[name], **more)
 
 
 def setting_parameters() -> list[inspect.Parameter]:
     """Return a command's parameters for all settings of a simulation, ordered by their panels."""
-    offered = [field for field in _DECLARED.values() if not about(field).deployed]
-    order = {panel: place for place, panel in enumerate(PANELS)}
-    offered.sort(key=lambda field: order.get(panel_of(field), len(PANELS)))  # else as declared
     return [
         inspect.Parameter(
             field.name,
@@ -81,7 +47,7 @@ def setting_parameters() -> list[inspect.Parameter]:
                 of_setting(field.name, rich_help_panel=panel_of(field)),
             ],
         )
-        for field in offered
+        for field in of_simulations()
     ]
 
 
@@ -127,7 +93,7 @@ class RunCommand(TyperCommand):
 
     def _shown(self, given: Mapping[str, Any]) -> set[str]:
         """Return the names of what most runs need, and the strategy and the task that are named."""
-        settings = _DECLARED.values()
+        settings = DECLARED.values()
         shown = {*self.COMMON, *(field.name for field in settings if about(field).common)}
         if strategy := given.get("strategy"):
             shown |= {name for name, (_, names) in OWN.items() if strategy in names}
@@ -145,5 +111,5 @@ class RunCommand(TyperCommand):
 
         unusable = {name for name, (_, names) in OWN.items() if strategy not in names}
         if registry.named(strategy).rounds:
-            unusable |= {f.name for f in _DECLARED.values() if about(f).steps} | {"cohort"}
+            unusable |= {f.name for f in DECLARED.values() if about(f).steps} | {"cohort"}
         return unusable

@@ -24,6 +24,8 @@ OWNERS = (
 )
 #: The agent answers from what is on its machine, whatever a policy or a server names.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
+#: This machine, as programs on it call each other: never through a proxy.
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def python(*arguments: str) -> list[str]:

@@ -6,7 +6,7 @@ import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
-from murmuration.client.isolated import OFFLINE, python
+from murmuration.client.isolated import LOOPBACK, OFFLINE, python
 
 #: Variables of a SuperNode and its executor; the server's programs have one more.
 NODE_ENVIRONMENT = {
@@ -95,7 +95,8 @@ def node_executor(place: Path, port: int) -> list[str]:
 def server_files(server: Path, bind: str, port: int) -> dict[str, str]:
     """Scripts and units of the server's folder, by name."""
     first, second = superlink(server, bind, port), superexec(server, port)
-    environment, user = server_environment(server), getpass.getuser()
+    direct = dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(LOOPBACK))  # they call each other
+    environment, user = {**server_environment(server), **direct}, getpass.getuser()
     of_unit = {**environment, "PATH": f"{programs()}:/usr/local/bin:/usr/bin:/bin"}
     after = "After=murmuration-superlink.service\n"
     return {

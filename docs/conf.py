@@ -1,5 +1,6 @@
 """How Sphinx builds the site: ``make docs``."""
 
+import inspect
 import sys
 from pathlib import Path
 
@@ -7,6 +8,12 @@ from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+
+import murmuration  # noqa: E402
+
+# What each setting does has a page of its own, and is not listed with each function that takes it.
+for _name in murmuration.__all__:
+    setattr(murmuration, _name, inspect.unwrap(getattr(murmuration, _name)))
 
 project = "Murmuration"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]

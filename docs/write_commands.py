@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from murmuration.cli.main import COMMANDS, imported
+from murmuration.cli.commands import COMMANDS, GROUPS, imported
 
 PAGE = Path(__file__).resolve().parent / "reference" / "commands.md"
 
@@ -28,10 +28,11 @@ def _lines() -> Iterator[str]:
     yield "(of `run`: `--help-all`)."
     yield "Written by `python docs/write_commands.py`."
     yield ""
-    yield "| command | what it does |"
-    yield "|---|---|"
-    for name, told in COMMANDS.items():
-        yield f"| [`{name}`](#murmuration-{name}) | {_cell(told)} |"
+    yield "| group | command | what it does |"
+    yield "|---|---|---|"
+    for group, commands in GROUPS.items():
+        for name, about in commands.items():
+            yield f"| {group} | [`{name}`](#murmuration-{name}) | {_cell(about)} |"
     yield ""
     yield "`murmuration --version` tells the version."
     for name in COMMANDS:

@@ -15,11 +15,12 @@ from typing import Any
 
 import tomli_w
 
-from murmuration.cli.setting_options import panel_of
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies import registry
 from murmuration.strategies.config import SETTINGS, RunConfig
+from murmuration.strategies.settings.catalogue import panel_of
 from murmuration.strategies.settings.declaration import PANELS, about, option
+from murmuration.strategies.settings.from_python import USER_COLUMN
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, PYPROJECT = ROOT / "docs" / "reference" / "settings.md", ROOT / "pyproject.toml"
@@ -92,6 +93,7 @@ def types() -> str:
         '"""',
         "",
         "import os",
+        "from collections.abc import Mapping",
         "from typing import Literal, TypedDict",
         "",
         "from murmuration.privacy.adjacency import Adjacency",
@@ -110,6 +112,8 @@ def types() -> str:
         lines += ["", "", f"class {name}(TypedDict, total=False):", f'    """{what}"""']
         for field in declared:
             lines += ["", f"    {field.name}: {_type(field)}", *_docstring(field)]
+            if field.name == "columns":
+                lines += ["", "    user_column: str", f'    """{USER_COLUMN}"""']
     lines += ["", "", "class RunSettings(", *(f"    {name}," for name in by_class)]
     lines += ["    total=False,", "):", '    """All of them."""']
     return "\n".join(lines) + "\n"
@@ -117,6 +121,8 @@ def types() -> str:
 
 def _type(field: Field[Any]) -> str:
     """Return the annotation of a setting, as programs may give it."""
+    if field.name == "columns":
+        return "str | Mapping[str, str]"
     if field.name == "adjacency":
         return "Adjacency | str"
     if field.name == "delta":

@@ -14,6 +14,7 @@ Everything else is internal: it may change from one version to the next.
 """
 
 from importlib import import_module
+from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,6 +139,10 @@ def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_PLACES[name]), name)
+    if isfunction(value):
+        from murmuration.strategies.settings.from_python import for_python
+
+        value = for_python(value)
     globals()[name] = value
     return value
 

@@ -34,6 +34,7 @@ class Accuracy:
         personal: as ``by_user``, of each user's own reward where there are tastes; else NaN.
         gain_error: standard error of ``personal`` − ``by_user`` over users; else NaN.
         share_U: what ``by_user`` is the mean of.
+        judged_U: the number of judgements (or tokens) that each of these shares is of.
         gain_U: what ``personal`` − ``by_user`` is the mean of; else empty.
     """
 
@@ -46,6 +47,7 @@ class Accuracy:
     personal: float = math.nan
     gain_error: float = math.nan
     share_U: np.ndarray = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
+    judged_U: np.ndarray = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
     gain_U: np.ndarray = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
 
 
@@ -110,6 +112,7 @@ def accuracy_by(logits_R: torch.Tensor, examples: Judged) -> Accuracy:
         judgements=judgements,
         chance=float(chance_J[decided_J].mean()),
         share_U=share_U.numpy(),
+        judged_U=decided_U[counted_U].numpy(),
     )
 
 
@@ -193,6 +196,7 @@ def _accuracy_of_thumbs(reward_J: np.ndarray, y_J: np.ndarray, start_U: np.ndarr
         judgements=sum(thumbs_U),
         chance=0.5,
         share_U=np.array(share_U),
+        judged_U=np.array(thumbs_U),
     )
 
 

@@ -138,13 +138,17 @@ class RewardModel:
         return np.ones(len(response), dtype=bool)
 
     def accuracy(
-        self, data: Judgements | Source, *, columns: str = "", **declared: bool | int | str
+        self,
+        data: Judgements | Source,
+        *,
+        columns: str | Mapping[str, str] = "",
+        **declared: bool | int | str,
     ) -> Accuracy:
         """Return how often the model agrees with judgements. It is exact, and no epsilon covers it.
 
         Args:
             data: judgements, or rows as of ``train``: a path, a data frame, or rows in memory.
-            columns: columns of other names, as field=column.
+            columns: columns of other names by field, or as text, field=column.
             **declared: what the rows are, where that differs from pairs (or from thumbs, of a
                 model of thumbs), as settings of ``train``: kind, responses, format, scale, …
 

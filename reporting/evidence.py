@@ -14,6 +14,12 @@ from murmuration.privacy import attack_bounds
 from murmuration.privacy.promise import delta_text, epsilon_text
 from murmuration.reporting.spent import sure_at_most
 
+#: The one rule by which a run costs less than its training.
+_HOLD_OUT = (
+    "the training alone counts every user as trained on; a secret coin held some of them out, and "
+    "nobody can tell whom"
+)
+
 
 def attack_rows(run: Mapping[str, Any]) -> dict[str, str]:
     """Return what attacks reach at most, by name; ``run`` has ``result.json``'s entries.
@@ -49,6 +55,8 @@ def second_opinion_rows(run: Mapping[str, Any]) -> dict[str, str]:
         f"{theirs:.6f}" if theirs is not None else f"not evaluated: {opinion['why']}"
     )
     rules = [rule.partition(":")[0] for rule in opinion["by_our_rules"]]
+    if "hold-out" in rules and ours is not None and ours > run["epsilon"]:
+        rows["Why ε is smaller than that"] = _HOLD_OUT
     rows["Counted by Murmuration's rules alone"] = ", ".join(rules) or "nothing"
     return rows
 

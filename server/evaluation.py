@@ -31,6 +31,8 @@ from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import RunContext
 
 _log = get_logger("murmuration")
+#: With fewer judgements each, chance alone makes tenths of equal users differ most.
+ENOUGH_TO_DIFFER = 10
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class HeldOut:
             judgements, each with weights from others of that user's.
         gain_error: standard error of ``personal`` − ``by_user``; of held-out users with that of
             the noise.
-        accuracies: ``by_user`` over users, of a finished model.
+        accuracies: ``by_user`` over users, of a finished model; None of a test most of whose users
+            have fewer than ``ENOUGH_TO_DIFFER`` judgements.
         gains: ``personal`` − ``by_user`` over users, of a finished model.
     """
 
@@ -139,7 +142,7 @@ def final_evaluation(theta_D: np.ndarray, test: Examples) -> tuple[HeldOut, dict
     them; see `Examples.figures`."""
     accuracy, more = test.figures(theta_D)
     figure = _held_out(accuracy, test)
-    if len(accuracy.share_U):
+    if len(accuracy.judged_U) and np.median(accuracy.judged_U) >= ENOUGH_TO_DIFFER:
         figure = replace(figure, accuracies=ACCURACIES.spread(accuracy.share_U))
     if len(accuracy.gain_U):
         figure = replace(figure, gains=GAINS.spread(accuracy.gain_U))

@@ -39,7 +39,7 @@ from murmuration.server.lineage import files_of, lineage_of, lineage_of_data
 from murmuration.server.policies import with_class
 from murmuration.server.policy_distance import measured
 from murmuration.server.run_directory import RunDirectory
-from murmuration.server.training import OnMetrics, train
+from murmuration.server.training import OnMetrics, begun, train
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.registry import base_config
@@ -122,6 +122,22 @@ def run_training(
         write_report(folder.path, result, folder.metrics())
         folder.write_json("result.json", result)
         return dict(result)
+
+
+def check_run(config: RunConfig, grid: Grid) -> None:
+    """Begin ``config`` over ``grid``, and stop where its rounds would be charged.
+
+    Raises:
+        InputError: it could not begin; one line.
+        RunAborted: nodes failed.
+    """
+    with _opened(config) as folder:
+        model = base_of(base_config(config), weights=bool(config.test))
+        origin = _origin(config, model.to_config())
+        if (data := read_test(config)) is not None:
+            examples_of_test(data, model, on_bad_rows(config))
+        with begun(config, grid, folder, model, origin.lineage):
+            pass
 
 
 @contextmanager

@@ -10,7 +10,8 @@ answered, before they are asked.
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,9 +101,44 @@ def train(
         InputError, ValueError, BudgetExceeded: settings that cannot be used; one line.
         RunAborted: nodes failed, or were not there; the run can be resumed.
     """
+    asked = config
+    with begun(asked, grid, folder, model, lineage) as (config, context, built, ledger, checkpoint):
+        if (coins := context.hold_out) and not ledger.spent()[coins.coins]:
+            ledger.charge(coins.coins, round_=0, covers="hold-out assignment")
+        if not asked.timeout:
+            entries = context.participants.registry.entries.values()
+            measured = [entry.tried.seconds for entry in entries if entry.tried.seconds]
+            built.strategy.timeout = _probed(config, folder, built, model, measured)
+        pace = _rounds(config, grid, folder, built, ledger, test, checkpoint, on_metrics)
+        _check_learnt(built, config)
+        theta_D = built.strategy.optimizer.result_D
+        figure, beside = None, {}
+        if test is not None:
+            figure, beside = final_evaluation(theta_D, test)
+        elif config.heldout:
+            figure = on_held_out(theta_D, context, built.strategy, ledger)
+        result = result_of(context, built, ledger, figure, pace, folder.path)
+    computed = marked(ledger)
+    result.update({name: computed(value) for name, value in beside.items()})
+    result["features"] = Public({**json.loads(context.features), **model.details})
+    result["versions"] = Public(versions())
+    if choice := model.choice(theta_D, test):
+        result["choice"] = computed(result["choice"] | choice)
+    return Trained(theta_D, result, computed)
+
+
+@contextmanager
+def begun(
+    config: RunConfig, grid: Grid, folder: RunDirectory, model: Model, lineage: Promise
+) -> Iterator[tuple[RunConfig, RunContext, BuiltStrategy, Ledger, Checkpoint | None]]:
+    """Yield what a run begins with, its settings resolved, up to where it would charge its rounds;
+    the ledger is open until the end.
+
+    Args and Raises: as of ``train``.
+    """
     source = Randomness(config.seed if config.seed >= 0 else None)
     described = folder.keep_base(model.to_config())
-    asked, config = config, replace(config, timeout=config.timeout or FLOOR)
+    config = replace(config, timeout=config.timeout or FLOOR)
     taking_part = participants(config, grid, folder, json.dumps(described))
     tried = [entry.tried for entry in taking_part.registry.entries.values()]
     described = folder.keep_batch(described, [device.tokens for device in tried])
@@ -140,27 +176,7 @@ def train(
         done = checkpoint.round if checkpoint else 0
         if done < (built.release or config.rounds):
             check_refusals(grid, built.strategy, done + 1)
-        if (coins := context.hold_out) and not ledger.spent()[coins.coins]:
-            ledger.charge(coins.coins, round_=0, covers="hold-out assignment")
-        if not asked.timeout:
-            measured = [device.seconds for device in tried if device.seconds]
-            built.strategy.timeout = _probed(config, folder, built, model, measured)
-        pace = _rounds(config, grid, folder, built, ledger, test, checkpoint, on_metrics)
-        _check_learnt(built, config)
-        theta_D = built.strategy.optimizer.result_D
-        figure, beside = None, {}
-        if test is not None:
-            figure, beside = final_evaluation(theta_D, test)
-        elif config.heldout:
-            figure = on_held_out(theta_D, context, built.strategy, ledger)
-        result = result_of(context, built, ledger, figure, pace, folder.path)
-    computed = marked(ledger)
-    result.update({name: computed(value) for name, value in beside.items()})
-    result["features"] = Public({**described, **model.details})
-    result["versions"] = Public(versions())
-    if choice := model.choice(theta_D, test):
-        result["choice"] = computed(result["choice"] | choice)
-    return Trained(theta_D, result, computed)
+        yield config, context, built, ledger, checkpoint
 
 
 def _probed(

@@ -30,6 +30,7 @@ SUITES = (
     "sims/",  # one run on every runtime, and what it lets out
     "strategies/rounds/",  # rounds, of every strategy
     "cli/models/test_kills.py",
+    "cli/test_every_command.py",
     "client/agent/test_brought_packages.py",
     "client/agent/test_hold_outs.py",
     "client/test_isolation.py",
@@ -38,6 +39,7 @@ SUITES = (
     "examples/test_notebooks.py",
     "examples/test_scripts.py",
     "murmuration/api/test_docstrings.py",
+    "murmuration/api/test_from_python.py",  # what all functions say
     "murmuration/test_version.py",
     "murmuration/test_wheel.py",
     "preference/data/test_data_sets.py",

@@ -80,9 +80,10 @@ def align(
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Align a language model with a private reward, on public prompts: no further epsilon.
+    """Align a language model with a private reward.
 
-    A policy that is trained on a reward can game it: watch the true reward, which needs --truth.
+    On public prompts it costs no further epsilon. A policy that is trained on a reward can game it:
+    watch the true reward, which needs --truth.
     """
     from murmuration.api.aligning import align as align_policy
 

@@ -44,7 +44,7 @@ def base(
     ] = _DEFAULT.seed,
     as_json: Json = False,
 ) -> None:
-    """Train a small language model on the embedded population's public text.
+    """Train a small language model on embedded public text.
 
     No labels and no user's text are used. The folder is for `murmuration run --base`.
     """

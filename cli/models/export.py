@@ -61,10 +61,10 @@ def export(
     audit: Audit = None,
     as_json: Json = False,
 ) -> None:
-    """Write a model to a folder that is meant to be shared: no private files, no paths.
+    """Write a model to a folder that is meant to be shared.
 
-    transformers and peft load a language model from it; a reward over features is loaded by
-    Murmuration, as its card shows.
+    There are no private files in it, and no paths. transformers and peft load a language model from
+    it; a reward over features is loaded by Murmuration, as its card shows.
     """
     from murmuration.sharing.export import Sharing
     from murmuration.sharing.export import export as exported

@@ -55,12 +55,14 @@ def personalize(
     as_json: Json = False,
     **rows: Any,
 ) -> None:
-    """Measure what users gain by rewards of their own, made of a trained model, with noise.
+    """Measure what users gain by rewards of their own.
 
     Half of a user's judgements make their own reward, and the other half is predicted; then the
     other way round. How often the crowd's reward is right and what users gain, those who lose by it
     included, is one release, charged to a ledger of its own.
     """
+    from murmuration.preference.data.loading import write_columns
+
     if data is None or epsilon is None or out is None:
         raise InputError("personalize needs --data, --epsilon and --out")
     result = personalize_model(
@@ -71,7 +73,7 @@ def personalize(
         step=step,
         adjacency=adjacency.value,
         base=base,
-        columns=about_data.renamed(rows.pop("columns"), rows.pop("user_column")),
+        columns=write_columns(rows.pop("columns"), rows.pop("user_column")),
         on_bad_rows="skip" if on_bad_rows == "skip" else "refuse",
         **rows,
     )

@@ -42,7 +42,7 @@ def push(
     audit: Audit = None,
     as_json: Json = False,
 ) -> None:
-    """Send a model to a hub: what `murmuration export` writes, and nothing else.
+    """Send what `murmuration export` writes to a hub.
 
     The token is that of HF_TOKEN or of `hf auth login`; HF_ENDPOINT names another hub.
     """

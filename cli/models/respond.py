@@ -7,16 +7,18 @@ import typer
 
 from murmuration.cli.models.sampling import MaxNewTokens, System, Temperature, TopP, WriterServer
 from murmuration.cli.options import (
+    PROMPTS,
     PROMPTS_PUBLIC,
     REWARD,
     DrawSeed,
     Generations,
     Limit,
-    Prompts,
     RewardPrivacy,
     meaning,
 )
+from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import Sampling
+from murmuration.reporting.live.terminal import Terminal
 
 _DEFAULT = Sampling()
 
@@ -28,11 +30,14 @@ def respond(
             help="A model folder, as in RUN/model, or a base; with --writer a model of it."
         ),
     ],
-    prompts: Prompts,
+    prompt: Annotated[
+        str | None, typer.Option(help="The prompt. What is written to it is printed.")
+    ] = None,
+    prompts: Annotated[str, typer.Option(help=f"{PROMPTS} With --out.", show_default=False)] = "",
     out: Annotated[
-        Path,
+        Path | None,
         typer.Option(help=f"{meaning('out')} A .jsonl file: `prompt`, `response` (and `reward`)."),
-    ],
+    ] = None,
     limit: Limit = None,
     samples: Generations = 1,
     temperature: Temperature = _DEFAULT.temperature,
@@ -64,6 +69,17 @@ def respond(
     ] = False,
 ) -> None:
     """Write responses to prompts with a causal language model."""
+    sampling = Sampling(temperature, top_p, max_new_tokens)
+    if prompt is not None:
+        if prompts or out is not None or limit is not None:
+            raise InputError("--prompt is printed: leave out --prompts, --limit and --out")
+        if reward is not None or best_of is not None:
+            raise InputError("--reward chooses among responses to --prompts, with --out")
+        _print_responses(model, prompt, samples, sampling, seed, writer, system)
+        return
+    if not prompts or out is None:
+        raise InputError("pass --prompt, or --prompts and --out")
+
     from murmuration.api.responding import respond as write_responses
 
     responses = write_responses(
@@ -72,7 +88,7 @@ def respond(
         out=out,
         limit=limit,
         samples=samples,
-        sampling=Sampling(temperature, top_p, max_new_tokens),
+        sampling=sampling,
         seed=seed,
         writer=writer,
         system=system,
@@ -84,3 +100,24 @@ def respond(
         progress=True,
     )
     print(responses)
+
+
+def _print_responses(
+    model: str,
+    prompt: str,
+    samples: int,
+    sampling: Sampling,
+    seed: int,
+    server: str,
+    system: str | None,
+) -> None:
+    from murmuration.alignment.pool import cut_off_text, write_samples, writer_of
+
+    if not prompt.strip():
+        raise InputError("--prompt is empty")
+    writer = writer_of(model, server, system)
+    (responses,) = write_samples(writer, [prompt], samples, sampling, seed)
+    for response in responses:
+        Terminal(highlight=False).print(response, soft_wrap=True)
+    if text := cut_off_text(writer.cut_off, samples, sampling):
+        Terminal(stderr=True, highlight=False).print(text, style="dim")

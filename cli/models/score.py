@@ -62,10 +62,10 @@ def score(
     system: System = None,
     as_json: Json = False,
 ) -> None:
-    """Score responses to a prompt: the higher, the better liked. Only differences mean anything.
+    """Score responses to a prompt: the higher, the better liked.
 
-    A model of --task text, sft or policy, and a base, gives the response's log-likelihood in nats
-    instead.
+    Only differences mean anything. A model of --task text, sft or policy, and a base, gives the
+    response's log-likelihood in nats instead.
     """
     whose: dict[str, Any] = {
         "base": base,

@@ -68,7 +68,7 @@ def synthesize(
     prompts_public: Annotated[bool, typer.Option("--prompts-public", help=PROMPTS_PUBLIC)] = False,
     as_json: Json = False,
 ) -> None:
-    """Let a policy answer public prompts, and a private reward say which answers are better.
+    """Let a reward label a policy's answers to public prompts.
 
     Writes a data set of preferences for any trainer, with a card that says what users were
     promised: post-processing of the reward, at no further epsilon. Nobody's data are read.

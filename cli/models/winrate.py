@@ -81,7 +81,7 @@ def winrate(
     system: System = None,
     as_json: Json = False,
 ) -> None:
-    """Compare models' answers with another's: how often each wins, by a judge.
+    """Compare models' answers: how often each wins, by a judge.
 
     An answer that the embedded population's truth cannot read loses.
     """

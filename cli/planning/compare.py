@@ -32,7 +32,11 @@ def compare(
     data: Annotated[str | None, typer.Option(help=help_of("data"), show_default=False)] = None,
     test: Annotated[str | None, typer.Option(help=help_of("test"), show_default=False)] = None,
     strategies: Annotated[
-        str, typer.Option(help="Strategies, comma-separated; a variant as in aup:published.")
+        str,
+        typer.Option(
+            help="Strategies, comma-separated. Behind each, with colons, a variant or settings of "
+            "its own: aup:published,uls:learning-rate=0.5:rounds=100,els:adjacency=zero-out."
+        ),
     ] = "uls,nonprivate",
     model: Annotated[
         str | None,
@@ -69,10 +73,11 @@ def compare(
     as_json: Json = False,
     **rows: Any,
 ) -> None:
-    """Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error bars.
+    """Run strategies at equal privacy: a table and a plot.
 
-    If it is interrupted, the same command continues it. Strategies without a guarantee under the
-    adjacency are listed as refused.
+    Equal are epsilon, delta and adjacency. All are checked before any is run: what cannot be
+    compared so is refused, a line for each. If it is interrupted, the same command continues it.
+    Runs have public seeds: compare on public or synthetic data.
     """
     try:
         budgets = [float(value) for value in epsilon.split(",")]
@@ -80,7 +85,6 @@ def compare(
         raise InputError(f"--epsilons {epsilon!r}: numbers separated by commas") from None
     settings: dict[str, Any] = {
         "model": model,
-        "columns": about_data.renamed(rows.pop("columns"), rows.pop("user_column")) or None,
         **rows,
         "delta": delta,
         "adjacency": adjacency.value,

@@ -125,15 +125,15 @@ def plan(
     as_json: Json = False,
     **rows: Any,
 ) -> None:
-    """Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out.
+    """Solve for epsilon, noise, rounds, cohort, users or delta.
 
-    For els and group: for epsilon or the noise multiplier. For adaptive and aup: for the noise.
-    With --optimize: for the group size and the cohort that a compute budget is best spent on.
+    That one of them is solved for which is left out. For els and group: for epsilon or the noise
+    multiplier. For adaptive and aup: for the noise. With --optimize: for the group size and the
+    cohort that a compute budget is best spent on.
     """
     given = {name: value for name, value in locals().items() if name not in ("as_json", "rows")}
-    columns = about_data.renamed(rows.pop("columns"), rows.pop("user_column")) or None
-    located = about_data.located(public, given.pop("split"), given.pop("data_config"))
-    numbers = solve_plan(**{**given, **rows, "columns": columns, "public": located})
+    given["public"] = about_data.located(public, given.pop("split"), given.pop("data_config"))
+    numbers = solve_plan(**given, **rows)
     if as_json:
         print_json(numbers)
     elif optimize:

@@ -74,7 +74,7 @@ def survey(
 
     given = {name: value for name, value in given.items() if value is not None}
     if user_column is not None:
-        given["columns"] = about_data.renamed(given.get("columns"), user_column)
+        given["user_column"] = user_column
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", UserWarning)
         result = survey_crowd(

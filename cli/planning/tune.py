@@ -63,7 +63,7 @@ def tune(
     data_config: about_data.DataConfig = None,
     **given: Any,
 ) -> None:
-    """Choose settings privately, within one epsilon: train candidates, release the best.
+    """Choose settings privately, within one epsilon.
 
     A secret random number of candidates is trained, each with a setting drawn from --grid, and
     scored by its noisy held-out accuracy. The best one's model is released and nothing of the
@@ -76,7 +76,7 @@ def tune(
 
     given = {name: value for name, value in given.items() if value is not None}
     if user_column is not None:
-        given["columns"] = about_data.renamed(given.get("columns"), user_column)
+        given["user_column"] = user_column
     data = about_data.located(given.pop("data", None), split, data_config)
     if given.get("resume") and (grid or expected_runs or eta is not None or data is not None):
         raise InputError("--resume: give --out, and no settings: they are those of the search")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
 from murmuration.api.quiet import quiet_libraries
-from murmuration.api.rows import write_rows
+from murmuration.api.rows import rows_written
 from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.rows import InputError
 
@@ -39,13 +39,15 @@ def compare(
         >>> pair = {"prompt": "What now?", "chosen": "Save it.", "rejected": "Bet on it."}
         >>> rows = [{"user_id": f"user {n}", **pair} for n in range(200)]
         >>> comparison = compare(
-        ...     epsilon=[1.0], out="runs/side-by-side", data=rows, rounds=2, seeds=1
+        ...     epsilon=[1.0], out="runs/side-by-side", data=rows, users=160, rounds=2, seeds=1
         ... )
         >>> [(cell.strategy, cell.epsilon) for cell in comparison]
         [('uls', 1.0), ('nonprivate', None)]
 
     Args:
-        strategies: One or several, by name; a variant as in ``aup:published``.
+        strategies: One or several, by name, each with a variant or settings of its own, as in
+            ``"aup:published"``, ``"uls:learning_rate=0.5:rounds=100"``. With ``adjacency=`` among
+            them strategies that share none are compared, each under its own.
         epsilon: One or several privacy budgets.
         out: Folder for all runs, the table and the plot; runs that are there already are read.
         data: What to train on, as in ``train``.
@@ -58,16 +60,15 @@ def compare(
         **settings: As in ``train``.
 
     Returns:
-        A cell for each strategy and budget: the results of its runs, or why there are none.
+        A cell for each strategy and budget: the results of its runs, or why one failed.
 
     Raises:
-        InputError: settings or data that no strategy can use.
+        InputError: settings or data that a strategy cannot use, in a line for each; then nothing
+            was run.
     """
     quiet_libraries()
     from murmuration.api.config import config_of
-    from murmuration.planning.compare import StrategyComparison, composed_epsilon, write
     from murmuration.planning.compare import compare as compare_configs
-    from murmuration.privacy.adjacency import Adjacency
     from murmuration.reporting.live.runs_progress import RunsProgress
     from murmuration.sims.runtimes.sweep import on_cluster, one_by_one
 
@@ -84,23 +85,20 @@ def compare(
     base = config_of(sources, folder.absolute(), settings)
     if folder.is_file() or (_entries(folder) and not (folder / "runs").is_dir()):
         raise InputError(f"--out {folder} holds something else; choose another folder")
-    write_rows(sources, folder, again=(folder / "runs").exists())
-    folder.mkdir(parents=True, exist_ok=True)
-    with RunsProgress() if progress else nullcontext() as shown:
+    with rows_written(sources, folder, again=(folder / "runs").exists()):
+        with RunsProgress() if progress else nullcontext() as shown:
 
-        def run_all(configs: Sequence[RunConfig], on_run: OnRun) -> list[Outcome]:
-            if shown:
-                shown.begin(len(configs))
-            if runtime == "ray":
-                return on_cluster(configs, on_run, cpus_per_run)
-            return one_by_one(configs, on_run)
+            def run_all(configs: Sequence[RunConfig], on_run: OnRun) -> list[Outcome]:
+                if shown:
+                    shown.begin(len(configs))
+                if runtime == "ray":
+                    return on_cluster(configs, on_run, cpus_per_run)
+                return one_by_one(configs, on_run)
 
-        on_run = shown or (lambda name: None)
-        cells = compare_configs(base, names, budgets, seeds, folder, on_run, run_all)
-    adjacency = Adjacency(base.adjacency)
-    composed = composed_epsilon(cells, adjacency, base.delta)
-    write(cells, composed, base, folder)
-    return StrategyComparison(folder, cells, adjacency, base.delta, composed)
+            on_run = shown or (lambda name: None)
+            result = compare_configs(base, names, budgets, seeds, folder, on_run, run_all)
+        result.write()
+    return result
 
 
 def _entries(folder: Path) -> set[str]:

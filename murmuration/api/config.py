@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from murmuration.api.rows import locate
+from murmuration.api.rows import locate, with_columns
 from murmuration.planning.plan import parse_adjacency
 from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.rows import InputError
@@ -49,7 +49,7 @@ def config_of(
     Raises:
         InputError: there is no such setting, or a value that no run could use.
     """
-    settings = by_field(settings)
+    settings = with_columns(by_field(settings))
     known = [name for name, field in SETTINGS.items() if not about(field).deployed]
     for name in settings:
         if name not in known:

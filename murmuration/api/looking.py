@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 def data(
     source: Source,
     *,
-    columns: str = "",
+    columns: str | Mapping[str, str] = "",
+    user_column: str | None = None,
     format: str | None = None,
     kind: str | None = None,
     responses: int | None = None,
@@ -49,7 +51,9 @@ def data(
 
     Args:
         source: Judgements, as data of ``train``.
-        columns: Columns of other names, as field=column: ``user_id=annotator,chosen=better,…``.
+        columns: Columns of other names, by field: ``{"chosen": "better", …}``, or the text
+            ``"chosen=better,…"``.
+        user_column: Column that says who judged: short for columns of ``user_id``.
         format: In which another system exported the rows, as ``"arena"``; by default recognised
             where the columns leave no doubt.
         kind: What each judgement is: pairs, top-1, ranking or thumbs; by default what most rows
@@ -82,7 +86,7 @@ def data(
     quiet_libraries()
     from murmuration.planning.feature_time import feature_time
     from murmuration.planning.look import look_at
-    from murmuration.preference.data.loading import warning_of
+    from murmuration.preference.data.loading import warning_of, write_columns
     from murmuration.strategies.settings.run import Settings
 
     epsilon = Settings.epsilon if epsilon is None else epsilon
@@ -103,7 +107,9 @@ def data(
     }
     declared = {name: value for name, value in options.items() if value is not None}
     with located_rows(source) as place:
-        summary = look_at(place, columns, declared, epsilon, data_public)
+        summary = look_at(
+            place, write_columns(columns, user_column), declared, epsilon, data_public
+        )
         warning = warning_of(place, summary.schema.format)
     if warning:
         judgements = summary.judgements

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gzip
 import os
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -115,7 +115,8 @@ def privatize(
     level: Literal["user", "item"] = "user",
     cap: int | None = None,
     delta: float = 0.0,
-    columns: str = "",
+    columns: str | Mapping[str, str] = "",
+    user_column: str | None = None,
     format: str | None = None,
     on_bad_rows: Literal["refuse", "skip"] = "refuse",
     kind: str | None = None,
@@ -151,7 +152,7 @@ def privatize(
         cap: Most labels of a user that are ever released, now and later; by default at user level
             as many as they have now, at item level any number.
         delta: At user level it allows a larger epsilon for each label.
-        columns: As of ``train``.
+        columns, user_column: As of ``data``.
         format: As of ``train``.
         on_bad_rows: refuse the file, or skip the rows.
         kind: As of ``train``.
@@ -172,6 +173,7 @@ def privatize(
 
     from murmuration.client.labels.memory import LabelState
     from murmuration.client.store import load_judged
+    from murmuration.preference.data.loading import write_columns
     from murmuration.preference.data.schema import Schema
     from murmuration.preference.data.sources import absolute
     from murmuration.privacy.mechanisms.randomized_response import LabelPromise
@@ -200,8 +202,9 @@ def privatize(
         "pair-thumbs": False,  # which pairs there are would tell what the ratings were
     }
     schema = Schema.of({name: value for name, value in options.items() if value is not None})
+    names = write_columns(columns, user_column)
     with located_rows(data) as source:
-        judgements = load_judged(absolute(source), columns, on_bad_rows, schema)
+        judgements = load_judged(absolute(source), names, on_bad_rows, schema)
         try:
             answer = LabelState(memory).answer(judgements, promise, Randomness(None))
         except InputError:

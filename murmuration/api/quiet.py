@@ -3,13 +3,13 @@
 import logging
 import os
 
+from murmuration.client.isolated import LOOPBACK
+
 #: Torch's OpenMP, and OpenBLAS of NumPy and SciPy (2⁴ cycles, the least; by default it is 2²⁶).
 SLEEPING = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "4"}
 #: How often a thread of GNU's OpenMP, torch's on Linux, looks for work before it sleeps: for some
 #: tenth of a millisecond.
 LOOKING = {"GOMP_SPINCOUNT": "10000"}
-#: This machine, as programs on it call each other.
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def quiet_libraries(*, threads_sleep: bool = True) -> None:

@@ -11,12 +11,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from murmuration.api.rows import Source
+from murmuration.api.rows import Source, with_columns
 from murmuration.api.training import train
-from murmuration.preference.data.loading import public_texts
+from murmuration.preference.data.loading import (
+    parse_columns,
+    public_texts,
+    texts_in,
+    write_columns,
+)
 from murmuration.preference.data.rows import NO_PROMPT, InputError
 from murmuration.preference.features.items import clean_name, read_names
 from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.strategies.settings.from_python import warn
 from murmuration.strategies.settings.privacy import is_zero
 
 if TYPE_CHECKING:
@@ -133,6 +139,7 @@ def rank(
     data: Source | None = None,
     items: str | os.PathLike[str] | Sequence[str] | None = None,
     *,
+    items_public: bool = False,
     by: str | None = None,
     categories: str | os.PathLike[str] | Sequence[str] | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -166,6 +173,8 @@ def rank(
             arena.
         items: What is voted on, a public list: names, a file with one a line, or a ``.json`` file.
             Of a Polis conversation (``format="polis"``) its statements, where nothing else is said.
+        items_public: Declare that everything that votes name in the columns model_a and model_b of
+            a file is public, whoever voted on it: these are the items then. Without ``items``.
         by: The column that says the category of a vote, with ``categories``: a board for each.
         categories: The public list of categories, written like ``items``.
         out: Folder for the run and the board; without it one of its own below ``runs``.
@@ -187,7 +196,7 @@ def rank(
             list.
         RunAborted: a node failed.
     """
-    given: dict[str, Any] = {"strategy": _STRATEGY, **settings}
+    given: dict[str, Any] = {"strategy": _STRATEGY, **with_columns(settings)}
     if given["strategy"] not in (_STRATEGY, _PURE):
         raise InputError("a board is made by --strategy ranking: leave out --strategy")
     if given["strategy"] == _PURE or is_zero(given.get("delta")):
@@ -200,6 +209,10 @@ def rank(
     }
     if categories is not None:
         given["categories"] = categories
+    if items_public:
+        if items is not None or resume or continued is not None:
+            raise InputError("--items-public is for a new board without --items: leave it out")
+        items = _named_models(data)
     if continued is not None:
         if resume or out is not None:
             raise InputError("--continue names the folder of the board: leave out --out, --resume")
@@ -275,7 +288,7 @@ def best_item(
     Raises:
         InputError, RunAborted: as of ``rank``.
     """
-    given: dict[str, Any] = {**settings, "strategy": _BEST}
+    given: dict[str, Any] = {**with_columns(settings), "strategy": _BEST}
     if is_zero(given.get("delta")):
         _leave_out_delta(given)
     running: dict[str, Any] = {
@@ -286,6 +299,21 @@ def best_item(
     run = _run(data, items, None, given, out, resume, running)
     best = run.result["best"]
     return BestItem(run, best["item"], best["gap_at_most_in_19_of_20"])
+
+
+def _named_models(data: Source | None) -> list[str]:
+    """Return all models that votes between models name, in the order of the alphabet.
+
+    Raises:
+        InputError: the votes are in no file, or not between models.
+    """
+    if not isinstance(data, str | os.PathLike):
+        raise InputError("--items-public reads the models of a file of votes: name it with --data")
+    columns = (*_MODELS, "model_a_name", "model_b_name")
+    names = {clean_name(each) for column in columns for each in texts_in(os.fspath(data), column)}
+    if not names:
+        raise InputError(f"{data}: no columns model_a and model_b, of which --items-public speaks")
+    return sorted(names)
 
 
 def _leave_out_delta(given: dict[str, Any]) -> None:
@@ -330,7 +358,7 @@ def _run(
 
         data, items = EMBEDDED, Arena().names
     if data is None or items is None:
-        missing = "--items, the public list of what is voted on" if data else "--data, the votes"
+        missing = "--data, the votes" if data is None else _NO_ITEMS
         raise InputError(f"a board needs {missing}; without both there is the embedded arena")
     _check_categories(by, given.get("categories"))
     if given.get("kind", "pairs") == "pairs":
@@ -388,7 +416,7 @@ def _trained(data: Source | None, **given: Any) -> Run:
             if note.category is not UserWarning:
                 warnings.warn_explicit(note.message, note.category, note.filename, note.lineno)
             elif NO_PROMPT not in str(note.message):  # votes have none
-                warnings.warn(str(note.message), stacklevel=4)
+                warn(str(note.message))
 
 
 def _check_goes_on(folder: Path) -> None:
@@ -405,6 +433,10 @@ def _check_goes_on(folder: Path) -> None:
         )
 
 
+_NO_ITEMS = (
+    "--items, the public list of what is voted on (or --items-public, where all models that "
+    "model_a and model_b name are public)"
+)
 #: What is ranked where nothing is named.
 EMBEDDED = "murmuration.population:arena"
 
@@ -467,9 +499,7 @@ def _check_categories(by: str | None, categories: object) -> None:
 def _read_as(data: Source, by: str | None, given: dict[str, Any]) -> None:
     """Add to settings how votes are read: votes between models, and which column is the
     category."""
-    from murmuration.preference.data.loading import parse_columns
-
-    named = parse_columns(str(given.get("columns") or ""))
+    named = parse_columns(given.get("columns") or "")
     fields = {*named} - {"user_id", "prompt"}
     located = isinstance(data, str | os.PathLike)
     if located and not given.get("format") and not fields:
@@ -482,7 +512,7 @@ def _read_as(data: Source, by: str | None, given: dict[str, Any]) -> None:
         named["prompt"] = by
         given["no_prompt"] = False
     if named:
-        given["columns"] = ",".join(f"{field}={column}" for field, column in named.items())
+        given["columns"] = write_columns(named)
 
 
 def _columns_of_all(source: str) -> list[str]:

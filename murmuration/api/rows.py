@@ -7,11 +7,12 @@ resumed on the same rows only.
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from murmuration.preference.data.in_memory import Source, row_lines
+from murmuration.preference.data.in_memory import Source, naming_rows, row_lines
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.durable_files import replace_file
 
@@ -23,39 +24,70 @@ def locate(source: Source, name: str, folder: Path) -> str:
     return str(folder.absolute() / "private" / f"{name}.jsonl")
 
 
-def write_rows(sources: Mapping[str, Source], folder: Path, *, again: bool) -> None:
+def with_columns(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as a config has them: ``columns`` of a mapping, or of ``user_column``, as
+    text.
+
+    Raises:
+        InputError: they name no columns.
+    """
+    from murmuration.preference.data.loading import write_columns
+
+    result = dict(settings)
+    columns, user_column = result.get("columns"), result.pop("user_column", None)
+    if columns is not None or user_column is not None:
+        result["columns"] = write_columns(columns, user_column)
+    return result
+
+
+@contextmanager
+def rows_written(
+    sources: Mapping[str, Source], folder: Path, *, again: bool
+) -> Iterator[Mapping[str, str]]:
     """Write what is in memory of the sources into ``private/`` of a folder, a JSON object a line.
+
+    Errors about it name the argument and the row. What was written goes again if nothing was begun
+    there until the end.
 
     Args:
         sources: by the name of the setting; those that are a path or a name stay where they are.
         folder: that of a run, or of several.
         again: whether they are continued: rows that are there must be the same.
 
+    Yields:
+        The name of each that was written, by its path, as ``with_rows`` takes them.
+
     Raises:
         InputError: no rows, or others than before, or they cannot be written.
     """
-    for name, source in sources.items():
-        if isinstance(source, str | os.PathLike):
-            continue
-        path, lines = Path(locate(source, name, folder)), row_lines(source, name)
+    paths = {
+        locate(source, name, folder): name
+        for name, source in sources.items()
+        if not isinstance(source, str | os.PathLike)
+    }
+    with naming_rows(paths):
         try:
-            if again:
-                _check_same(path, lines, name)
-            else:
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                replace_file(path, map(memoryview, lines), mode=0o600)
-        except OSError as error:
-            raise InputError(f"{name}: {path} cannot be written: {error.strerror}") from None
+            for path, name in paths.items():
+                _write(Path(path), row_lines(sources[name], name), name, again)
+            yield paths
+        finally:
+            if not any((folder / begun).exists() for begun in ("config.json", "runs")):
+                for path in paths:
+                    Path(path).unlink(missing_ok=True)
+                with suppress(OSError):
+                    (folder / "private").rmdir()
+                    folder.rmdir()
 
 
-def remove_rows(sources: Mapping[str, Source], folder: Path) -> None:
-    """Remove what ``write_rows`` has written, and folders that are empty without it."""
-    for name, source in sources.items():
-        if not isinstance(source, str | os.PathLike):
-            Path(locate(source, name, folder)).unlink(missing_ok=True)
-            with suppress(OSError):
-                (folder / "private").rmdir()
-                folder.rmdir()
+def _write(path: Path, lines: Iterable[bytes], name: str, again: bool) -> None:
+    try:
+        if again:
+            _check_same(path, lines, name)
+        else:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_file(path, map(memoryview, lines), mode=0o600)
+    except OSError as error:
+        raise InputError(f"{name}: {path} cannot be written: {error.strerror}") from None
 
 
 def _check_same(path: Path, lines: Iterable[bytes], name: str) -> None:

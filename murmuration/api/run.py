@@ -92,7 +92,19 @@ class Run:
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """Return a line for each round, from accounted releases only; of an alignment for each
-        evaluation."""
+        evaluation.
+
+        Each line of a run of training has ``heldout_accuracy``: None in rounds after which nobody
+        was asked. In the last it is the result's, None where no accuracy was measured.
+        """
+        lines = self._written_metrics
+        if lines and not self._is_alignment:
+            lines = [{"heldout_accuracy": None, **line} for line in lines]
+            lines[-1]["heldout_accuracy"] = self.result["heldout_accuracy"]
+        return lines
+
+    @property
+    def _written_metrics(self) -> list[dict[str, Any]]:
         path = self.path / "metrics.jsonl"
         if not path.exists():
             return []
@@ -124,7 +136,7 @@ class Run:
             return figure(self.metrics, self.result["saved_step"], self.result["kl_is"])
         from murmuration.reporting.plots import accuracy_figure
 
-        return accuracy_figure(self.result, self.metrics)
+        return accuracy_figure(self.result, self._written_metrics)
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {self._came_to}, {self._promised.partition(';')[0]})"

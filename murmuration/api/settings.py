@@ -4,6 +4,7 @@ Written by `python docs/write_settings.py` from the declarations in `strategies/
 """
 
 import os
+from collections.abc import Mapping
 from typing import Literal, TypedDict
 
 from murmuration.privacy.adjacency import Adjacency
@@ -12,8 +13,11 @@ from murmuration.privacy.adjacency import Adjacency
 class DataSettings(TypedDict, total=False):
     """Of a run: data."""
 
-    columns: str
+    columns: str | Mapping[str, str]
     """Columns of other names, as field=column: user_id=annotator,chosen=better,…"""
+
+    user_column: str
+    """Column that says who judged: short for ``columns={"user_id": …}``."""
 
     format: str
     """Form in which another system exported the rows: arena, arena-models, argilla, community-

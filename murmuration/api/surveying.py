@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -179,19 +178,15 @@ def survey(
         given["topics"] = (
             os.fspath(topics) if named else json.dumps([*topics], ensure_ascii=False)  # type: ignore[arg-type]
         )
-    with warnings.catch_warnings(record=True) as notes:
-        warnings.simplefilter("always")
-        run = train(
-            EMBEDDED if data is None and not resume else data,
-            out=out,
-            resume=resume,
-            runtime=runtime,
-            users_per_node=users_per_node,
-            progress=progress,
-            **given,
-        )
-    for note in notes:
-        warnings.warn(note.message, note.category, stacklevel=2)
+    run = train(
+        EMBEDDED if data is None and not resume else data,
+        out=out,
+        resume=resume,
+        runtime=runtime,
+        users_per_node=users_per_node,
+        progress=progress,
+        **given,
+    )
     result = Survey.from_run(run)
     if result.release.learnt_nothing:
         raise InputError(

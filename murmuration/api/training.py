@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from murmuration.api.quiet import quiet_libraries
-from murmuration.api.rows import remove_rows, write_rows
+from murmuration.api.rows import rows_written
 from murmuration.api.run import Run
-from murmuration.preference.data.in_memory import Source
+from murmuration.preference.data.in_memory import Source, with_rows
 from murmuration.preference.data.rows import InputError
 from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.strategies.settings.from_python import warn
 
 if TYPE_CHECKING:
     from murmuration.api.settings import RunSettings
@@ -96,24 +97,23 @@ def train(
     if not resume:
         check_free(Path(os.path.realpath(folder)))
     notes: list[str] = []
+    names: Mapping[str, str] = {}
     try:
-        write_rows(sources, folder, again=resume)
-        run = train_config(
-            config,
-            runtime=runtime,
-            users_per_node=users_per_node,
-            workers=workers,
-            progress=in_notebook() if progress is None else progress,
-            on_note=lambda line: notes.append(on_terminal(line)),
-            report_to=report_to,
-        )
+        with rows_written(sources, folder, again=resume) as names:
+            run = train_config(
+                config,
+                runtime=runtime,
+                users_per_node=users_per_node,
+                workers=workers,
+                progress=in_notebook() if progress is None else progress,
+                on_note=lambda line: notes.append(on_terminal(line)),
+                report_to=report_to,
+            )
         notes += run.result["warnings"]
         return run
     finally:
-        if not (folder / "config.json").exists():  # no run was begun
-            remove_rows(sources, folder)
         for text in dict.fromkeys(notes):
-            warnings.warn(text, stacklevel=2)
+            warn(with_rows(text, names))
 
 
 def train_config(

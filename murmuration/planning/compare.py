@@ -1,13 +1,14 @@
 """Strategies side by side: the same users, the same (epsilon, delta), the same adjacency, seeds.
 
 Every run keeps its own folder, so a comparison that was interrupted continues where it stopped.
-A strategy without a guarantee under the adjacency is listed as refused, never quietly replaced.
+What cannot be run is refused before anything is: for all strategies at once, none of them quietly
+replaced or left out.
 """
 
 import json
 import math
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from io import BytesIO
@@ -15,6 +16,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Group
 from rich.table import Table
@@ -24,67 +26,95 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.ledger import read_spent
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.promise import delta_text
 from murmuration.reporting.live.tables import as_text
+from murmuration.sims.runtimes.execute import check_begins
 from murmuration.sims.runtimes.sweep import Failed, OnRun, Outcome, one_by_one
+from murmuration.sims.tuning.grid import check_name, value_of
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
 
 _LABEL = 0.07  # of the width of the plot, at most, is the label of a tick
-#: Of a comparison's table.
-HEADINGS = ("strategy", "ε", "accuracy", "rounds", "user gradients", "bytes per user")
+#: Of a comparison's table; ``_PROMISE`` stands there, too, where it is not the same in all rows.
+_HEADINGS = ("strategy", "ε", "accuracy", "rounds", "user gradients", "bytes per user")
+_PROMISE = "adjacency"
+_BASELINE = "nonprivate"
+#: Of whom an ε is, by the level of a run's promise, where that is not a user.
+_OF_WHOM = {"item": "a single judgement"}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One strategy at one epsilon: the results of its seeds, or why there are none.
+    """One strategy at one epsilon, without one for ``nonprivate``: the results of its seeds.
 
-    ``refused``: it cannot run with these settings; ``failed``: a run of it was begun and aborted.
+    Attributes:
+        strategy: as it was asked for, with settings of its own.
+        adjacency: which data sets are neighbours.
+        failed: why a run of it that was begun came to nothing; then there are no results.
     """
 
     strategy: str
     epsilon: float | None
+    adjacency: Adjacency
     results: tuple[dict[str, Any], ...]
-    refused: str | None = None
     failed: str | None = None
 
     @property
-    def missing(self) -> str | None:
-        """In words why there are no results."""
-        if self.failed:
-            return f"FAILED: {self.failed}"
-        return f"refused: {self.refused}" if self.refused else None
+    def of_whom(self) -> str:
+        """Return whose data epsilon is of: a user's, or another unit's."""
+        level = self.results[0].get("privacy_level", "user") if self.results else "user"
+        return _OF_WHOM.get(level, "a user")
+
+    @property
+    def promise(self) -> str:
+        """Return under which relation, and of whom, epsilon is; empty without privacy."""
+        if self.epsilon is None:
+            return ""
+        return f"{self.adjacency}" + ("" if self.of_whom == "a user" else f", {self.of_whom}")
+
+    @property
+    def accuracy(self) -> tuple[float, float | None] | None:
+        """Return the mean over seeds and the standard deviation; of one seed its accuracy and
+        standard error. None where it was not measured."""
+        measured = [result["heldout_accuracy"] for result in self.results]
+        accuracies = [accuracy for accuracy in measured if accuracy is not None]
+        if not accuracies:
+            return None
+        several = len(accuracies) > 1
+        error = stdev(accuracies) if several else self.results[0].get("heldout_error")
+        return fmean(accuracies), error
 
     def row(self) -> dict[str, Any]:
         """A line of the table: mean and standard deviation over seeds."""
-        told = [result["heldout_accuracy"] for result in self.results]
-        accuracies = [accuracy for accuracy in told if accuracy is not None]
+        mean, error = self.accuracy or (None, None)
+        several = sum(r["heldout_accuracy"] is not None for r in self.results) > 1
         first = self.results[0] if self.results else {}
         return {
             "strategy": self.strategy,
             "epsilon": self.epsilon,
-            "accuracy_mean": fmean(accuracies) if accuracies else None,
-            "accuracy_sd": stdev(accuracies) if len(accuracies) > 1 else None,
+            "adjacency": str(self.adjacency) if self.epsilon is not None else None,
+            "accuracy_mean": mean,
+            "accuracy_sd": error if several else None,
             "accuracy_error": first.get("heldout_error"),
             "rounds": fmean(r["rounds"] for r in self.results) if self.results else None,
             "gradients": first.get("gradients"),
             "bytes_per_user": first.get("bytes_per_user"),
-            "refused": self.refused,
             "failed": self.failed,
         }
 
     def line(self) -> tuple[str, ...]:
-        """Return what stands under ``HEADINGS``; what is missing stands where the accuracy would.
+        """Return what stands under the headings; a failure stands where the accuracy would.
 
         The accuracy is mean ± standard deviation over seeds; of one seed, ± its standard error.
         """
         row = self.row()
         name = self.strategy, "–" if self.epsilon is None else f"{self.epsilon:g}"
-        if self.missing:
-            return (*name, self.missing, "", "", "")
+        if self.failed:
+            return (*name, f"FAILED: {self.failed}", "", "", "")
         accuracy = "not measured"
-        if row["accuracy_mean"] is not None:
-            off = row["accuracy_error"] if row["accuracy_sd"] is None else row["accuracy_sd"]
-            accuracy = f"{row['accuracy_mean']:.4f}" + ("" if off is None else f" ± {off:.4f}")
+        if self.accuracy is not None:
+            mean, error = self.accuracy
+            accuracy = f"{mean:.4f}" + ("" if error is None else f" ± {error:.4f}")
         rounds, whole = f"{row['rounds']:.0f}", (row["gradients"], row["bytes_per_user"])
         return (*name, accuracy, rounds, *(f"{number:,.0f}" for number in whole))
 
@@ -98,14 +128,13 @@ class StrategyComparison(Sequence[Cell]):
     Attributes:
         path: the folder of all runs, the table and the plot.
         cells: one for each strategy and epsilon.
-        adjacency: which data sets are neighbours.
         delta: that of all runs.
-        composed_epsilon: what releasing all private runs would cost, had their seeds been secret.
+        composed_epsilon: what releasing all private runs would cost, had their seeds been secret;
+            not a number where they are under different adjacencies.
     """
 
     path: Path
     cells: Sequence[Cell]
-    adjacency: Adjacency
     delta: float
     composed_epsilon: float
 
@@ -114,6 +143,51 @@ class StrategyComparison(Sequence[Cell]):
 
     def __len__(self) -> int:
         return len(self.cells)
+
+    @property
+    def promises(self) -> list[str]:
+        """Return under which relations the private runs are."""
+        return list(dict.fromkeys(cell.promise for cell in self.cells if cell.promise))
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Return the headings, and a line for each cell."""
+        lines = [_HEADINGS, *(cell.line() for cell in self.cells)]
+        if len(self.promises) < 2:
+            return lines
+        column = [_PROMISE, *(cell.promise or "–" for cell in self.cells)]
+        return [(*line[:2], each, *line[2:]) for each, line in zip(column, lines, strict=True)]
+
+    @property
+    def caption(self) -> str:
+        """Return what all figures are under, and what stands behind ±."""
+        seeds = max((len(cell.results) for cell in self.cells), default=0)
+        spread = (
+            "one seed, ± its standard error, at most"
+            if seeds == 1
+            else f"mean ± standard deviation over {seeds} seeds"
+        )
+        promised = f"δ = {delta_text(self.delta)}"
+        if len(self.promises) == 1:
+            promised += f" under {self.promises[0]}"
+        elif self.promises:
+            promised += "; different promises, whose ε do not compare"
+        return f"{promised}; {spread}"
+
+    @property
+    def together(self) -> str:
+        """Return what releasing all of it would cost; empty without privacy."""
+        if not self.promises:
+            return ""
+        public = (
+            "The seeds of a comparison are public and shared, so release none of it: compare on "
+            "public or synthetic data, and run the winner without a seed."
+        )
+        if math.isnan(self.composed_epsilon):
+            return f"Under different adjacencies no ε is of all these runs together. {public}"
+        return (
+            "With secret, independent seeds, releasing all of these private runs would cost ε = "
+            f"{self.composed_epsilon:.3g}. {public}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``murmuration compare --json`` prints."""
@@ -125,18 +199,14 @@ class StrategyComparison(Sequence[Cell]):
         }
 
     def __rich__(self) -> Group:
-        table = Table(*HEADINGS, title=f"{self.adjacency}, δ = {self.delta:g}")
-        for cell in self.cells:
-            style = ("bold red" if cell.failed else "yellow") if cell.missing else ""
-            table.add_row(*cell.line(), style=style)
-        lines = [f"table, plot and runs: {self.path}"]
-        if self.composed_epsilon:
-            lines.insert(
-                0,
-                f"All of it together would cost ε = {self.composed_epsilon:.3g}, had the seeds "
-                "been secret. They are public: release none of it.",
-            )
-        return Group(table, *map(Text, lines))
+        headings, *lines = self.table()
+        table = Table(title=self.caption)
+        for heading in headings:
+            table.add_column(heading, overflow="fold")
+        for cell, line in zip(self.cells, lines, strict=True):
+            table.add_row(*line, style="bold red" if cell.failed else "")
+        below = [self.together] if self.together else []
+        return Group(table, *map(Text, [*below, f"table, plot and runs: {self.path}"]))
 
     def __str__(self) -> str:
         return as_text(self)
@@ -145,17 +215,62 @@ class StrategyComparison(Sequence[Cell]):
         return f"StrategyComparison({str(self.path)!r}, {len(self.cells)} cells)"
 
     def plot(self) -> Figure:
-        """Return a figure of accuracy over epsilon, a line for each strategy."""
-        return plot(self.cells)
+        """Return a figure of accuracy over epsilon, a line for each strategy, with the intervals of
+        the table; side by side where the epsilons are of different promises."""
+        promises = self.promises or [""]
+        size = (4.6 + 3.6 * len(promises), 4.4)
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(1, len(promises), sharey=True, squeeze=False)[0]
+        for axes, promise in zip(panels, promises, strict=True):
+            _panel(axes, self.cells, promise)
+        panels[0].set_ylabel("held-out accuracy")
+        caption = self.caption.replace("mean ±", "bars and bands:").replace("±", "bars and bands:")
+        figure.suptitle(caption, x=0.01, ha="left", fontsize="medium", color="0.25")
+        named = {
+            label: handle
+            for axes in panels
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        }
+        if named:  # something was measured
+            figure.legend(named.values(), named, frameon=False, loc="outside right center")
+        return figure
+
+    def write(self) -> None:
+        """Write rows, plot and a short report in words into the folder."""
+        headings, *lines = self.table()
+        relations = dict.fromkeys(c.adjacency for c in self.cells if c.epsilon is not None)
+        page = ["# Comparison", ""]
+        page += [f"- {relation}: {relation.sentence}" for relation in relations]
+        page += ["", f"{self.caption}.", ""]
+        table = [headings, ["---"] * len(headings), *lines]
+        page += [f"| {' | '.join(line)} |" for line in table]
+        page += ["", self.together] if self.together else []
+        (self.path / "report.md").write_text("\n".join(page) + "\n", encoding="utf-8")
+        rows = json.dumps({"rows": [cell.row() for cell in self.cells]}, indent=2)
+        (self.path / "rows.json").write_text(rows + "\n", encoding="utf-8")
+        self.plot().savefig(self.path / "comparison.png", dpi=160)
 
     def _repr_html_(self) -> str:
         """Return what notebooks show. All text is escaped."""
-        rows = (map(escape, cell.line()) for cell in self.cells)
+        headings, *lines = self.table()
+        rows = (map(escape, line) for line in lines)
         body = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in rows)
         png = BytesIO()
         self.plot().savefig(png, format="png", dpi=80)
         image = f'<img src="data:image/png;base64,{b64encode(png.getvalue()).decode()}">'
-        return f"<table><tr><th>{'</th><th>'.join(HEADINGS)}</th></tr>{body}</table>{image}"
+        return (
+            f"<table><caption>{escape(self.caption)}</caption>"
+            f"<tr><th>{'</th><th>'.join(headings)}</th></tr>{body}</table>{image}"
+        )
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """One strategy at one epsilon, to be run: ``label`` is as it was asked for."""
+
+    label: str
+    epsilon: float | None
+    configs: Sequence[RunConfig]
 
 
 def compare(
@@ -166,65 +281,158 @@ def compare(
     out: Path,
     on_run: OnRun = lambda _: None,
     run_all: Callable[[Sequence[RunConfig], OnRun], list[Outcome]] = one_by_one,
-) -> list[Cell]:
+) -> StrategyComparison:
     """Run every strategy at every epsilon with ``seeds`` seeds below ``out``.
 
-    ``strategies`` may name a variant, as in ``aup:published``. ``run_all`` and ``on_run`` as in
-    ``sims.runtimes.sweep``.
+    ``strategies`` may have a variant and settings of their own, as in ``aup:published`` and
+    ``uls:learning_rate=0.5:rounds=100``. ``run_all`` and ``on_run`` as in ``sims.runtimes.sweep``.
 
     Raises:
-        InputError: settings or data that no strategy can use.
+        InputError: strategies that cannot run so, a line for each; then nothing was run.
     """
-    asked: list[tuple[str, float | None, list[RunConfig], str | None]] = []
-    for name in strategies:
-        strategy, _, variant = name.partition(":")
-        # Under a relation that suits it: a name that is wrong must not pass for a refusal.
-        suits = min(registry.named(strategy).adjacencies)
-        base.changed(adjacency=suits.value, **_named(strategy, variant))
-        # Without privacy there is no epsilon: one cell serves for all.
-        targets: Iterable[float | None] = [None] if strategy == "nonprivate" else epsilons
-        for epsilon in targets:
-            configs, refused = [], None
-            try:
-                for seed in range(seeds):
-                    folder = (out / "runs" / _folder(name, epsilon, seed)).absolute()
-                    change = {"epsilon": epsilon or base.epsilon, "seed": seed, "out": str(folder)}
-                    configs.append(base.changed(**_named(strategy, variant), **change))
-            except InputError as error:
-                configs, refused = [], str(error)
-            asked.append((name, epsilon, configs, refused))
-    result = iter(run_all([config for _, _, configs, _ in asked for config in configs], on_run))
+    planned = _checked(base, strategies, epsilons, seeds, out)
+    outcomes = iter(run_all([config for each in planned for config in each.configs], on_run))
     cells = []
-    for name, epsilon, configs, refused in asked:
-        outcomes = [next(result) for _ in configs]
-        refused = refused or next((o for o in outcomes if isinstance(o, str)), None)
-        failed = next((o.why for o in outcomes if isinstance(o, Failed)), None)
-        whole = refused is None and failed is None
-        results = tuple(o for o in outcomes if isinstance(o, dict)) if whole else ()
-        cells.append(Cell(name, epsilon, results, refused, failed))
-    if all(cell.refused for cell in cells):
-        raise InputError(f"every run was refused; the first: {cells[0].refused}")
-    return cells
+    for each in planned:
+        ended = [next(outcomes) for _ in each.configs]
+        whys = [one.why if isinstance(one, Failed) else str(one) for one in ended
+                if not isinstance(one, dict)]  # fmt: skip
+        results = () if whys else tuple(one for one in ended if isinstance(one, dict))
+        adjacency = Adjacency(each.configs[0].adjacency)
+        cells.append(Cell(each.label, each.epsilon, adjacency, results, *whys[:1]))
+    return StrategyComparison(out, cells, base.delta, composed_epsilon(cells, base.delta))
 
 
-def _named(strategy: str, variant: str) -> dict[str, Any]:
-    own = {"variant": variant} if variant else {}
-    return {"strategy": strategy, **own, **({"rounds": 0} if strategy in registry.solved() else {})}
+def _checked(
+    base: RunConfig, labels: Sequence[str], epsilons: Sequence[float], seeds: int, out: Path
+) -> list[_Planned]:
+    """Return all that is to be run, which can be.
+
+    Raises:
+        InputError: what cannot.
+    """
+    planned: list[_Planned] = []
+    refused: dict[str, list[str]] = {}
+    for label in labels:
+        try:
+            changes = _changes(label, base.adjacency)
+        except InputError as error:
+            refused.setdefault(str(error), []).append(label)
+            continue
+        # Without privacy there is no epsilon: one cell serves for all.
+        without = changes["strategy"] == _BASELINE
+        targets: Sequence[float | None] = [None] if without else epsilons
+        whys: dict[str, list[str]] = {}
+        for epsilon in targets:
+            try:
+                planned.append(
+                    _Planned(label, epsilon, _configs(base, changes, label, epsilon, seeds, out))
+                )
+            except InputError as error:
+                whys.setdefault(str(error), []).append(f"{epsilon:g}" if epsilon else "")
+        for why, those in whys.items():
+            at = "" if len(those) == len(targets) else f" at ε = {', '.join(those)}"
+            refused.setdefault(why, []).append(label + at)
+    if len({*labels}) < len(labels):
+        refused["--strategies names one twice: give each once"] = []
+    if refused:
+        lines = [
+            why if len(labels) == len(those) > 1 or not those else f"{', '.join(those)}: {why}"
+            for why, those in refused.items()
+        ]
+        lines += _own_adjacencies(base, labels)
+        first = "nothing was run, because not all can be:"
+        raise InputError(lines[0] if len(lines) == 1 else "\n  ".join([first, *lines]))
+    return planned
 
 
-def _folder(name: str, epsilon: float | None, seed: int) -> str:
+def _changes(label: str, adjacency: str) -> dict[str, Any]:
+    """Return the settings of a strategy as it was asked for.
+
+    Raises:
+        InputError: there is none, or it has no guarantee; or what no strategy has of its own.
+    """
+    name, *parts = label.split(":")
+    strategy = registry.named(name)
+    own: dict[str, Any] = {}
+    for part in parts:
+        field, equals, text = part.partition("=")
+        field, where = field.strip().replace("-", "_"), f"--strategies {label}"
+        if not equals:
+            field, text = "variant", part
+        if field != "adjacency":
+            check_name(field, where)
+        if field in own or field == "strategy":
+            raise InputError(f"{where}: {field} stands there twice")
+        own[field] = value_of(field, text.strip(), where)
+    relations = [each.value for each in Adjacency if each in strategy.adjacencies]
+    if (relation := own.get("adjacency", adjacency)) not in relations:
+        raise InputError(f"no guarantee under {relation}, only under {' or '.join(relations)}")
+    solved = {"rounds": 0, "cohort": 0} if strategy.rounds else {}
+    return {"strategy": name, **solved, **own}
+
+
+def _own_adjacencies(base: RunConfig, labels: Sequence[str]) -> list[str]:
+    """Return what to do where strategies have no guarantee under the adjacency, if some do not."""
+    ours = registry.strategies()
+    named = {each: ours[each.split(":")[0]] for each in labels if each.split(":")[0] in ours}
+    those = {label: strategy for label, strategy in named.items() if "adjacency=" not in label}
+    relation = Adjacency(base.adjacency)
+    if all(relation in strategy.adjacencies for strategy in those.values()):
+        return []
+    shared = [each for each in Adjacency if all(each in s.adjacencies for s in those.values())]
+    together = f"compare under --adjacency {' or '.join(shared)}" if shared else "they share none"
+    own = [
+        label
+        if label not in those or relation in those[label].adjacencies
+        else f"{label}:adjacency={next(a for a in Adjacency if a in those[label].adjacencies)}"
+        for label in named
+    ]
+    return [
+        f"{together}; or each under its own, which are different promises: --strategies "
+        + ",".join(own)
+    ]
+
+
+def _configs(
+    base: RunConfig,
+    changes: Mapping[str, Any],
+    label: str,
+    epsilon: float | None,
+    seeds: int,
+    out: Path,
+) -> list[RunConfig]:
+    """Return the runs of a strategy at an epsilon, one for each seed, which can begin.
+
+    Raises:
+        InputError: they cannot.
+    """
+    configs = []
+    for seed in range(seeds):
+        folder = (out / "runs" / _folder(label, epsilon, seed)).absolute()
+        change = {"epsilon": epsilon or base.epsilon, "seed": seed, "out": str(folder)}
+        configs.append(base.changed(**changes, **change))
+        if seed == 0 or folder.exists():
+            check_begins(configs[-1])
+    return configs
+
+
+def _folder(label: str, epsilon: float | None, seed: int) -> str:
     budget = "" if epsilon is None else f"-epsilon{epsilon:g}"
-    return f"{name.replace(':', '-')}{budget}-seed{seed}"
+    return f"{label.replace(':', '-').replace('/', '-')}{budget}-seed{seed}"
 
 
-def composed_epsilon(cells: Sequence[Cell], adjacency: Adjacency, delta: float) -> float:
-    """The epsilon of releasing every private run, had each had a secret seed of its own."""
-    runs = []
-    for cell in cells:
-        for result in cell.results:
-            if result["epsilon"] is not None:
-                runs.append(read_spent(Path(result["out"]) / "ledger.jsonl").items())
-    return accountant.epsilon(*runs, adjacency=adjacency, delta=delta, interval=1e-3)
+def composed_epsilon(cells: Sequence[Cell], delta: float) -> float:
+    """The epsilon of releasing every private run, had each had a secret seed of its own; not a
+    number where they are under different adjacencies."""
+    private = [cell for cell in cells if cell.epsilon is not None and cell.results]
+    relations = {cell.adjacency for cell in private}
+    if len(relations) > 1:
+        return math.nan
+    ledgers = [Path(run["out"]) / "ledger.jsonl" for cell in private for run in cell.results]
+    runs = [read_spent(ledger).items() for ledger in ledgers]
+    relation = relations.pop() if relations else Adjacency.ADD_REMOVE
+    return accountant.epsilon(*runs, adjacency=relation, delta=delta, interval=1e-3)
 
 
 def _apart(ticks: Iterable[float]) -> list[float]:
@@ -240,67 +448,53 @@ def _apart(ticks: Iterable[float]) -> list[float]:
     return [*kept, ordered[-1]]
 
 
-def plot(cells: Sequence[Cell]) -> Figure:
-    """Accuracy against epsilon with one standard deviation over seeds, one line a strategy.
-
-    Of one seed there is no deviation, and no bars.
-    """
-    figure = Figure(figsize=(8.0, 4.2), layout="constrained")
-    axes = figure.subplots()
-    names = list(dict.fromkeys(cell.strategy for cell in cells))
+def _panel(axes: Axes, cells: Sequence[Cell], promise: str) -> None:
+    """Draw the accuracies under one promise over its epsilons, and what they are held against."""
+    names = list(dict.fromkeys(cell.strategy for cell in cells if cell.epsilon is not None))
     for place, name in enumerate(names):
         aside = 1.0 + 0.025 * (place - len(names) / 2)  # so that equals do not hide each other
-        rows = [c.row() for c in cells if c.strategy == name and not c.missing]
-        rows = [row for row in rows if row["accuracy_mean"] is not None]
-        if not rows:
-            continue
-        if rows[0]["epsilon"] is None:
-            axes.axhline(rows[0]["accuracy_mean"], color="0.4", ls="--", lw=1, label=name)
-            continue
-        axes.errorbar(
-            [row["epsilon"] * aside for row in rows],
-            [row["accuracy_mean"] for row in rows],
-            yerr=None
-            if all(row["accuracy_sd"] is None for row in rows)
-            else [row["accuracy_sd"] or math.nan for row in rows],
-            marker="o",
-            ms=4,
-            capsize=3,
-            label=name,
-        )
-    ticks = _apart({cell.epsilon for cell in cells if cell.epsilon is not None})
+        mine = [cell for cell in cells if (cell.strategy, cell.promise) == (name, promise)]
+        points = [(cell.epsilon, *cell.accuracy) for cell in mine if cell.epsilon and cell.accuracy]
+        if points:
+            epsilons, means, errors = zip(*points, strict=True)
+            axes.errorbar(
+                [epsilon * aside for epsilon in epsilons],
+                means,
+                yerr=[math.nan if error is None else error for error in errors],
+                marker="o",
+                ms=4,
+                capsize=3,
+                color=f"C{place}",
+                label=name,
+            )
+    for cell in cells:
+        if cell.epsilon is None and cell.accuracy:
+            mean, error = cell.accuracy
+            label = f"{cell.strategy}: no privacy"
+            axes.axhline(mean, color="0.4", ls="--", lw=1, label=label)
+            axes.axhspan(
+                mean - (error or 0.0), mean + (error or 0.0), color="0.4", alpha=0.12, lw=0
+            )
+    _baselines(axes, [result for cell in cells for result in cell.results])
+    ticks = _apart({c.epsilon for c in cells if c.epsilon is not None and c.promise == promise})
     axes.set_xscale("log")
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     if len(ticks) == 1:
         axes.set_xlim(ticks[0] / 2, ticks[0] * 2)  # else its label may lie at the figure's edge
-    seeds = max((len(cell.results) for cell in cells), default=0)
-    over = "one seed" if seeds == 1 else f"mean and standard deviation over {seeds} seeds"
-    axes.set(xlabel="user-level ε", ylabel="held-out accuracy")
-    if seeds:
-        axes.set_title(over, loc="left", fontsize="small", color="0.35")
+    of_whom = next((cell.of_whom for cell in cells if cell.promise == promise), "")
+    axes.set_xlabel(f"ε of {of_whom} under {promise.partition(',')[0]}" if promise else "no ε")
     axes.spines[["top", "right"]].set_visible(False)
-    if axes.get_legend_handles_labels()[0]:  # something was measured
-        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return figure
 
 
-def write(cells: Sequence[Cell], composed: float, base: RunConfig, out: Path) -> None:
-    """Rows, plot and a short report in words below ``out``."""
-    rows = [cell.row() for cell in cells]
-    seeds = max((len(cell.results) for cell in cells), default=0)
-    several = f"mean ± standard deviation over {seeds} seeds"
-    spread = "one seed, ± its standard error, at most" if seeds == 1 else several
-    table = [HEADINGS, ["---"] * len(HEADINGS), *(cell.line() for cell in cells)]
-    lines = ["# Comparison", "", Adjacency(base.adjacency).sentence, ""]
-    lines += [f"δ = {base.delta:g}; {spread}.", ""]
-    lines += [f"| {' | '.join(line)} |" for line in table]
-    lines += [
-        "",
-        f"With secret, independent seeds, releasing all of these private runs would cost ε = "
-        f"{composed:.3g}. The seeds of a comparison are public and shared, so release none of it: "
-        "compare on public or synthetic data, and run the winner without a seed.",
-    ]
-    (out / "report.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (out / "rows.json").write_text(json.dumps({"rows": rows}, indent=2) + "\n", encoding="utf-8")
-    plot(cells).savefig(out / "comparison.png", dpi=160)
+def _baselines(axes: Axes, results: Sequence[Mapping[str, Any]]) -> None:
+    """Draw what rules come to that learn nothing, where they are known."""
+    rules = {
+        "guessing": [result.get("heldout_chance") for result in results],
+        "the longer response": [
+            (result.get("baselines") or {}).get("longer_wins") for result in results
+        ],
+    }
+    for (rule, shares), style in zip(rules.items(), (":", "-."), strict=True):
+        if known := [share for share in shares if share is not None]:
+            axes.axhline(known[0], color="0.6", ls=style, lw=1, label=rule)

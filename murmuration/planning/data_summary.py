@@ -303,9 +303,10 @@ class DataSummary:
             "mean": "of its average",
             "features": "--features",
         }
-        texts = [*self.judgements.prompts, *(t for r in self.judgements.responses for t in r)]
-        count = len(texts) - len(self.judgements.prompts)
-        words = sum(len(str(text).split()) for text in texts) / max(1, count)
+        prompts, responses = self.judgements.prompts, self.judgements.responses
+        texts = {(p, r) for p, several in zip(prompts, responses, strict=True) for r in several}
+        count = len(texts)
+        words = sum(len(f"{p} {r}".split()) for p, r in texts) / max(1, count)
         minutes = math.ceil(advice.encoding_minutes(count, words))
         below = (
             f"minilm reads the {count:,} responses with their prompts once: about {minutes:,} min "

@@ -39,6 +39,7 @@ from murmuration.preference.data.loading import (
     parse_columns,
     placed_rows,
     readable_format,
+    write_columns,
 )
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.sources import Placed
@@ -127,8 +128,8 @@ def find_declaration(source: str, columns: str, stated: Mapping[str, object]) ->
         probable = _names_of(header, names, alone)
         if probable != names:
             more = {each: column for each, column in probable.items() if each not in names}
-            reasons.append(f"columns are told by their names: check {_option(more)}")
-        columns, names = _option(probable), probable
+            reasons.append(f"columns are told by their names: check {write_columns(more)}")
+        columns, names = write_columns(probable), probable
     rows = [with_nested(row, names) for row in _rows(placed)]
     taken = {each: each for each in REQUIRED if not (alone and each == "user_id")} | names
     layouts = [_layout(row, taken) for row in rows]
@@ -162,10 +163,6 @@ def find_declaration(source: str, columns: str, stated: Mapping[str, object]) ->
 
 def _rows(placed: Sequence[Placed]) -> list[Cells]:
     return [row for _, _, row in placed if isinstance(row, Mapping)]
-
-
-def _option(names: Mapping[str, str]) -> str:
-    return ",".join(f"{each}={column}" for each, column in names.items())
 
 
 def _layout(row: Cells, names: Mapping[str, str]) -> Layout | None:

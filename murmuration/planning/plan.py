@@ -54,7 +54,8 @@ def plan(
     compute: int | None = None,
     public: str | None = None,
     features: str = "hashing",
-    columns: str | None = None,
+    columns: str | Mapping[str, str] | None = None,
+    user_column: str | None = None,
     one_user_per_row: bool | None = None,
     kind: str | None = None,
     responses: int | None = None,
@@ -115,8 +116,8 @@ def plan(
         compute: With ``optimize``, gradients of single judgements in a round.
         public: With ``optimize``, judgements of people outside training, to learn how long
             gradients are; by default a synthetic population.
-        features, columns, one_user_per_row, kind, responses: With ``optimize``, of ``public``, as
-            in ``train``.
+        features, columns, user_column, one_user_per_row, kind, responses: With ``optimize``, of
+            ``public``, as in ``train``.
         max_judgements, max_characters, format, scale, positive_from, no_prompt, ids: As these.
         batch_users: As in ``train``; does not change epsilon.
         survey: Folder of a ``survey``, from which ``users`` is taken and, for els and group, the
@@ -261,10 +262,12 @@ def plan(
             raise InputError("--optimize compares Poisson cohorts: leave out --sampling")
         if optimize:
             from murmuration.planning import optimize as optimize_plan
+            from murmuration.preference.data.loading import write_columns
 
-            rows = optimize_plan.Public(public, features, Schema.of(declared), columns or "")
+            named = write_columns(columns, user_column)
+            rows = optimize_plan.Public(public, features, Schema.of(declared), named)
             return optimize_plan.solve(strategy, asked, compute, rows, neighbours)
-        if declared or any(value is not None for value in (compute, public, columns)):
+        if declared or any(value is not None for value in (compute, public, columns, user_column)):
             raise InputError("--compute, --public and options about its rows need --optimize")
         numbers = registry.named(strategy).solve(asked, neighbours)
     except InputError:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from murmuration.api.quiet import quiet_libraries
-from murmuration.api.rows import remove_rows, write_rows
+from murmuration.api.rows import rows_written
 from murmuration.api.run import Run
 from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.rows import InputError
@@ -101,8 +101,7 @@ def tune(
         "expected_runs": expected_runs,
         "eta": eta,
     }
-    try:
-        write_rows(sources, folder, again=resume)
+    with rows_written(sources, folder, again=resume):
         _refuse_lineage(search.configs)
         with _shown(search) if progress else nullcontext():
             result = run_search(
@@ -112,10 +111,7 @@ def tune(
                 beside=public,
                 resume=resume,
             )
-        return Run(folder, result)
-    finally:
-        if not (folder / "config.json").exists():
-            remove_rows(sources, folder)
+    return Run(folder, result)
 
 
 def _search(
@@ -128,7 +124,7 @@ def _search(
 ) -> tuple[Search, dict[str, Any]]:
     """Return a search, and the settings that all its candidates share, without a seed."""
     from murmuration.api.config import make_config
-    from murmuration.api.rows import locate
+    from murmuration.api.rows import locate, with_columns
     from murmuration.planning.plan import parse_adjacency
     from murmuration.privacy.selection.stopping_time import StoppingTime
     from murmuration.sims.tuning.grid import points
@@ -136,7 +132,8 @@ def _search(
     from murmuration.strategies.config import by_field
     from murmuration.strategies.settings.privacy import parse_delta
 
-    given = {name: value for name, value in by_field(settings).items() if value is not None}
+    settings = with_columns(by_field(settings))
+    given = {name: value for name, value in settings.items() if value is not None}
     if "adjacency" in given:
         given["adjacency"] = parse_adjacency(given["adjacency"]).value
     if isinstance(given.get("delta"), str):

@@ -318,7 +318,8 @@ def _evidence(promise: Promise) -> dict[str, Any] | None:
     terms = {"adjacency": run.adjacency, "delta": run.delta}
     attack = attack_bounds.of_run(charges, epsilon=run.epsilon, **terms)
     opinion = second_opinion.of_run(charges, **terms)
-    return {"attack": dataclasses.asdict(attack), "second_opinion": opinion.to_json()}
+    told = {"attack": dataclasses.asdict(attack), "second_opinion": opinion.to_json()}
+    return {"epsilon": run.epsilon, **told}
 
 
 def _amend_card(

@@ -57,6 +57,7 @@ USER_COLUMNS = (
     "visitor_id",
     "voter_id",
     "voter-id",
+    "voter_email",
     "raterParticipantId",
 )
 #: What may be a prompt under another name: where one is there, none is made of shared words.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, reword
 
 
 class DataFrame(Protocol):
@@ -47,11 +47,30 @@ def located_rows(source: Source) -> Iterator[str]:
                 file.writelines(row_lines(source, "data"))
         except OSError as error:
             raise InputError(f"data: {path} cannot be written: {error.strerror}") from None
-        try:
+        with naming_rows({str(path): "data"}):
             yield str(path)
-        except InputError as error:
-            message = str(error).replace(str(path), "data")
-            raise type(error)(re.sub(r"\bdata:(\d+):", r"data, row \1:", message)) from None
+
+
+@contextmanager
+def naming_rows(names: Mapping[str, str]) -> Iterator[None]:
+    """Let errors name an argument and a row of it, in the place of a file and a line.
+
+    Args:
+        names: by the path of each file that was written of an argument, the argument.
+    """
+    try:
+        yield
+    except Exception as error:
+        reword(error, lambda text: with_rows(text, names))
+        raise
+
+
+def with_rows(text: str, names: Mapping[str, str]) -> str:
+    """Return a text with arguments and rows in the place of files and lines; as ``naming_rows``."""
+    for path, name in names.items():
+        text = re.sub(rf"{re.escape(path)}:(\d+)", rf"{name}, row \1", text)
+        text = text.replace(path, name)
+    return text
 
 
 def row_lines(source: Source, name: str) -> Iterator[bytes]:

@@ -18,7 +18,8 @@ Decisions:
 Shape suffixes: R rows (judgements), U users.
 """
 
-from collections import Counter
+from array import array
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -100,6 +101,8 @@ class Judgements:
         thumbs_alone: how many of these are in no pair.
         files: names of the files that rows stand in, in their order, where a source has several.
         file_R: int32, in which of these each row stands; None where there is one alone.
+        line_R: int64, in which line of its file each row stands; None of pairs made of thumbs, and
+            of rows that no source has.
         covariates_RC: float64, by how much the first response has more of each covariate; None
             where none are declared.
     """
@@ -122,6 +125,7 @@ class Judgements:
     thumbs_alone: int = 0
     files: tuple[str, ...] = ()
     file_R: np.ndarray | None = None
+    line_R: np.ndarray | None = None
     covariates_RC: np.ndarray | None = None
 
     def __post_init__(self) -> None:
@@ -197,6 +201,13 @@ class Judgements:
         """Raise InputError: they are no user's own texts."""
         raise InputError(refusal)
 
+    def place(self, row: int) -> str:
+        """Return where a row stands, as `file:line`; without a line as its number, from 1."""
+        if self.line_R is None:
+            return f"judgement {row + 1}"
+        file = self.files[0 if self.file_R is None else self.file_R[row]]
+        return f"{file}:{self.line_R[row]}"
+
     def select(self, user_indices: Sequence[int] | np.ndarray) -> "Judgements":
         """The judgements of these users, in this order, with the same channel.
 
@@ -223,6 +234,7 @@ class Judgements:
             flip_R=None if self.flip_R is None else self.flip_R[rows],
             groups_R=None if self.groups_R is None else [self.groups_R[row] for row in rows],
             file_R=None if self.file_R is None else self.file_R[rows],
+            line_R=None if self.line_R is None else self.line_R[rows],
             covariates_RC=None if self.covariates_RC is None else self.covariates_RC[rows],
             **changes,
         )
@@ -276,6 +288,7 @@ class Judgements:
         left_out, notes = LeftOut(on_bad_rows), Counter[str]()
         reader = RowReader(columns, schema, at_node=on_bad_rows == "isolate")
         result: dict[str, list[Row]] = {}
+        lines: dict[str, array[int]] = defaultdict(lambda: array("q"))  # of each user's rows
         files = dict[str, None]()
         for file, line, row in rows:
             files.setdefault(file)
@@ -292,6 +305,7 @@ class Judgements:
                 notes[NEITHER] += 1
             else:
                 mine.append(judged)
+                lines[user].append(line)
                 if judged.notes:
                     notes.update(judged.notes)
         rows_read = sum(map(len, result.values()))
@@ -303,7 +317,9 @@ class Judgements:
         if rows_read and not ordered:
             raise RowsError(f"{source}: {_NO_PAIRS}")
         places = [judged.groups for judged in ordered]
-        flip_R, file_R, covariates_RC = None, None, None
+        flip_R, file_R, line_R, covariates_RC = None, None, None, None
+        if not paired.thumbs:
+            line_R = np.array([line for user in result for line in lines[user]], dtype=np.int64)
         if names := schema.covariate_names:
             covariates_RC = np.array([judged.covariates for judged in ordered], dtype=np.float64)
             covariates_RC = covariates_RC.reshape(len(ordered), len(names))
@@ -333,6 +349,7 @@ class Judgements:
             thumbs_alone=paired.alone,
             files=tuple(Path(file).name for file in files),
             file_R=file_R,
+            line_R=line_R,
             covariates_RC=covariates_RC,
         )
 

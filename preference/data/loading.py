@@ -112,14 +112,17 @@ def load_judgements(
 
 
 def read_judgements(
-    data: Judgements | Source, model: str, columns: str, declared: Mapping[str, bool | int | str]
+    data: Judgements | Source,
+    model: str,
+    columns: str | Mapping[str, str],
+    declared: Mapping[str, bool | int | str],
 ) -> Judgements:
     """Return judgements to measure a model on, of a source or of rows that are in memory.
 
     Args:
         data: what has them.
         model: the preference model; of `thumbs` rows are thumbs, unless declared otherwise.
-        columns: as `--columns` is written.
+        columns: as of `parse_columns`.
         declared: fields of a ``Schema``.
 
     Raises:
@@ -349,19 +352,54 @@ def _is_text(cell: object) -> TypeGuard[str]:
         return False
 
 
-def parse_columns(option: str) -> dict[str, str]:
-    """Renamed columns from `field=column,field=column`; empty for the names as they are.
+#: A name that can stand in ``field=column,field=column``.
+_PLAIN = re.compile(r"[^,={\s]([^,=]*[^,=\s])?")
+
+
+def parse_columns(columns: str | Mapping[str, str]) -> dict[str, str]:
+    """Return the columns of fields, from ``field=column,field=column``, the same as a JSON object,
+    or a mapping; empty for the names as they are.
 
     Raises InputError for anything else (an unknown field is refused when the source is read).
     """
-    pairs = [part.partition("=") for part in option.split(",") if part.strip()]
+    if isinstance(columns, str) and columns.lstrip().startswith("{"):
+        try:
+            columns = json.loads(columns)
+        except ValueError:
+            raise InputError(f"--columns {columns!r} is no JSON object") from None
+    if isinstance(columns, Mapping):
+        return dict(columns)
+    if not isinstance(columns, str):
+        raise InputError(f"--columns must name the columns of fields; got {columns!r}")
+    pairs = [part.partition("=") for part in columns.split(",") if part.strip()]
     for field, equals, column in pairs:
         if not (field.strip() and equals and column.strip()):
-            raise InputError(f"--columns {option!r}: write field=column, as in user_id=annotator")
-    columns = {field.strip(): column.strip() for field, _, column in pairs}
-    if len(columns) < len(pairs):
-        raise InputError(f"--columns {option!r}: a field is named twice")
-    return columns
+            raise InputError(f"--columns {columns!r}: write field=column, as in user_id=annotator")
+    named = {field.strip(): column.strip() for field, _, column in pairs}
+    if len(named) < len(pairs):
+        raise InputError(f"--columns {columns!r}: a field is named twice")
+    return named
+
+
+def write_columns(columns: str | Mapping[str, str] | None, user_column: str | None = None) -> str:
+    """Return the setting ``columns`` that ``parse_columns`` reads, with the user's column in it.
+
+    Raises:
+        InputError: it says no columns, or another one for the user.
+    """
+    if user_column is None and isinstance(columns, str | None):
+        return columns or ""
+    named = parse_columns(columns or {})
+    if user_column is not None:
+        user_column = user_column if isinstance(user_column, str) else ""
+        if named.setdefault("user_id", user_column) != user_column or not user_column.strip():
+            raise InputError(
+                f"--user-column {user_column!r} must be the name of a column, and --columns no "
+                "other for user_id"
+            )
+    if all(isinstance(name, str) and _PLAIN.fullmatch(name) for name in chain(*named.items())):
+        return ",".join(f"{field}={column}" for field, column in named.items())
+    return json.dumps(named, ensure_ascii=False)
 
 
 def _declared_rows(

@@ -67,27 +67,23 @@ Written = Mapping[str, Sequence[Sequence[int]]]
 
 @dataclass
 class Pace:
-    """Of all encoders of a process: texts that they read, in how many seconds, and texts that
-    they, or a process before, had read already."""
+    """Of all encoders of a process: texts that they read, in how many seconds."""
 
     texts: int = 0
     seconds: float = 0.0
-    kept: int = 0
     _told: float = 0.0
 
-    def add(self, texts: int, seconds: float, left: int) -> None:
-        """Count texts that were read, and tell the log now and then, with how many are left."""
+    def add(self, texts: int, seconds: float, done: int, total: int) -> None:
+        """Count texts that were read, and tell the log now and then how many are ``done``."""
         self.texts += texts
         self.seconds += seconds
         if self.seconds - self._told >= _SECONDS:
             self._told = self.seconds
-            log.info("computing features: %s, %s to go", self.rate, f"{left:,}")
+            log.info("computing features: %s of %s texts, %s", f"{done:,}", f"{total:,}", self.rate)
 
     def since(self, before: "Pace") -> "Pace":
         """Return what came on top."""
-        return Pace(
-            self.texts - before.texts, self.seconds - before.seconds, self.kept - before.kept
-        )
+        return Pace(self.texts - before.texts, self.seconds - before.seconds)
 
     @property
     def rate(self) -> str:
@@ -142,7 +138,6 @@ class Embeddings:
         known = self._cache.find([*places])
         for name, row in known.items():
             row_RD[places[name]] = np.frombuffer(row, "<f4")
-        pace.kept += len(known)
         missing = [places[name][0] for name in places if name not in known]
         try:
             for text, row_D in self.computed(written, missing):
@@ -156,11 +151,13 @@ class Embeddings:
     def computed(self, written: Written, texts: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
         """Yield some texts, the longest first, each with its embedding: what ``pool`` gives, of
         whatever length, in float32. Nothing is looked up, or kept."""
-        left = len(texts)
+        done = 0
         for some in self._parts(written, texts):
-            left -= sum(map(len, some))
-            done = (text for batch in some for text in batch)
-            yield from zip(done, self._rows(written, some, left), strict=True)
+            begun, part = time.monotonic(), [text for batch in some for text in batch]
+            rows = self._rows(written, some)
+            done += len(part)
+            pace.add(len(part), time.monotonic() - begun, done, len(texts))
+            yield from zip(part, rows, strict=True)
 
     @cached_property
     def _cache(self) -> RowCache:
@@ -183,11 +180,8 @@ class Embeddings:
         if part:
             yield part
 
-    def _rows(
-        self, written: Written, batches: Sequence[Sequence[int]], left: int
-    ) -> list[np.ndarray]:
-        """Embeddings of the batches' texts, one after the other; ``left`` are to come."""
-        begun = time.monotonic()
+    def _rows(self, written: Written, batches: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        """Embeddings of the batches' texts, one after the other."""
 
         def piece(number: int) -> np.ndarray:
             texts = batches[number]
@@ -198,9 +192,7 @@ class Embeddings:
         else:
             with one_core():
                 result = [piece(number) for number in range(len(batches))]
-        rows = [row_D for rows_BD in result for row_D in rows_BD]
-        pace.add(len(rows), time.monotonic() - begun, left)
-        return rows
+        return [row_D for rows_BD in result for row_D in rows_BD]
 
     def together(self, written: Written) -> np.ndarray:
         """Embeddings of B texts of equally many tokens, read in one batch: (B, D)."""

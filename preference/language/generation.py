@@ -264,21 +264,23 @@ class Writer:
         first_U, place_R = _distinct(openings)
         if not place_R or not self._reads_once:
             return {}
-        read = self._network.generate(
+        output = self._network.generate(
             input_ids=ids_RL[first_U, :-1],
             attention_mask=there_RL[first_U, :-1],
             generation_config=GenerationConfig(
                 max_new_tokens=1, use_cache=True, return_dict_in_generate=True,
                 pad_token_id=self._texts.tokenizer.pad_token_id,
             ),
-        ).past_key_values  # fmt: skip
+        )  # fmt: skip
+        name = "cache" if hasattr(output, "cache") else "past_key_values"  # transformers < 5.24
+        read = getattr(output, name)
         if type(read) is not DynamicCache or {type(each) for each in read.layers} != {DynamicLayer}:
             noted.clear()
             self._reads_once = False
             return {}
         noted[:] = [state_ULH[place_R] for state_ULH in noted]
         read.batch_select_indices(torch.tensor(place_R, device=self._device))
-        return {"past_key_values": read}
+        return {name: read}
 
 
 def _distinct(openings: list[list[int]]) -> tuple[list[int], list[int]]:

@@ -91,6 +91,7 @@ class NextTokens(LanguageExamples):
             chance=1.0 / words,
             loss=float(loss_J.sum()) / scored,
             share_U=share_U,
+            judged_U=scored_U[counted_U],
         )
 
     def _losses(self, texts_R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -180,7 +180,11 @@ class SavedReward:
         return rows_of(self._base, tokens, ([text] for text in range(len(responses))))
 
     def accuracy(
-        self, data: Judgements | Source, *, columns: str = "", **declared: bool | int | str
+        self,
+        data: Judgements | Source,
+        *,
+        columns: str | Mapping[str, str] = "",
+        **declared: bool | int | str,
     ) -> Accuracy:
         """As `RewardModel.accuracy`."""
         judgements = read_judgements(data, self.model, columns, declared)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from murmuration.preference.ranking.bradley_terry import (
     ELO_MEAN,
@@ -161,7 +161,7 @@ class Board:
         )
 
 
-_Z = float(stats.norm.isf((1 - CONFIDENCE) / 2))
+_Z = -float(special.ndtri((1 - CONFIDENCE) / 2))
 #: The covariate of an answer that has twice as much: (2 − 1)/(2 + 1).
 _TWICE = 1.0 / 3.0
 

@@ -12,7 +12,7 @@ times the standard deviation.
 
 import math
 
-from scipy import stats
+from scipy import special
 
 from murmuration.preference.ranking.bradley_terry import ELO_PER_UNIT
 
@@ -98,4 +98,4 @@ def planned_power(
 
 def _quantiles(confidence: float, power: float) -> float:
     """Return how many standard deviations a difference must be long to be found."""
-    return float(stats.norm.isf((1 - confidence) / 2) + stats.norm.ppf(power))
+    return float(special.ndtri(power) - special.ndtri((1 - confidence) / 2))

@@ -10,7 +10,7 @@ Legend: K items, S draws.
 """
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 #: Up to so many items the multiple is simulated; beyond, Bonferroni's is as good and takes no time.
 _MOST_SIMULATED = 100
@@ -31,7 +31,7 @@ def simultaneous_multiple(covariance_KK: np.ndarray, confidence: float = 0.95) -
     """
     items = len(covariance_KK)
     pairs = items * (items - 1) / 2
-    bonferroni = float(stats.norm.isf((1 - confidence) / 2 / pairs))
+    bonferroni = -float(special.ndtri((1 - confidence) / 2 / pairs))
     std_KK = difference_std(covariance_KK)
     if items > _MOST_SIMULATED or not (std_KK[np.triu_indices(items, 1)] > 0).all():
         return bonferroni

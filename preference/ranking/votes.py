@@ -127,6 +127,7 @@ class ItemVotes(ArrayExamples):
             judgements=int(decided_U.sum()),
             chance=0.5,
             share_U=share_U,
+            judged_U=decided_U[there_U],
         )
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
@@ -300,7 +301,7 @@ def item_votes(
         row = int(np.flatnonzero(~kept_J)[0])
         if left_out is None:
             why = _why(judgements, features, row, bool(twice_J[row]))
-            raise InputError(f"judgement {row + 1}: {why}")
+            raise InputError(f"{judgements.place(row)}: {why}")
         left_out.add_all(kept_J, "a vote on what is not on the list of items or categories")
         judgements = judgements.keep(kept_J)
         item_JW, board_J = item_JW[kept_J], board_J[kept_J]

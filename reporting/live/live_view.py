@@ -184,9 +184,12 @@ def summary(result: Mapping[str, Any]) -> RenderableType:
         padding=(1, 2),
         expand=False,
     )
+    prompt, first, second = (
+        _EMBEDDED if run["test"].startswith("murmuration.population:") else _OTHERS
+    )
     command = (
-        f"murmuration score {shlex.quote(str(out / 'model'))} --prompt 'Spend or save?' \\\n"
-        "  --response 'Put it aside.' --response 'Treat yourself!'"
+        f"murmuration score {shlex.quote(str(out / 'model'))} --prompt '{prompt}' \\\n"
+        f"  --response '{first}' --response '{second}'"
     )
     head = (
         "To check later that the ledger is intact (murmuration ledger --expect), keep elsewhere:\n"
@@ -195,6 +198,9 @@ def summary(result: Mapping[str, Any]) -> RenderableType:
     return Group(panel, Text(command, overflow="fold"), Text(head, overflow="fold"))
 
 
+#: A prompt and two responses to score, by whose judgements a run learnt from.
+_EMBEDDED = "Spend or save?", "Put it aside.", "Treat yourself!"
+_OTHERS = "A prompt", "One response", "Another"
 #: A row's name, and what stands in it: texts, or with a style.
 _Row = tuple[str | tuple[str, str], ...]
 #: Of hashed words (``preference.features.hashing``).
@@ -232,7 +238,8 @@ def _accuracy(run: Mapping[str, Any]) -> Iterator[_Row]:
         f"({_tested(run)})",
     )
     if run["tenths_text"]:
-        yield "over users", run["tenths_text"]
+        few = "" if public else f"; with few {run['words'].rows} each, chance alone does as much"
+        yield "over users", run["tenths_text"] + few
     if run["personal_text"]:
         yield f"{run['tastes']} tastes", run["personal_text"]
     if run["gains_text"]:

@@ -37,7 +37,7 @@ def bounds(
     responses: Annotated[int, typer.Option(help="Most responses of a judgement. K.")] = 2,
     as_json: Json = False,
 ) -> None:
-    """Evaluate the papers' upper and lower bounds on the error of the reward model.
+    """Evaluate the papers' bounds on the error of a reward model.
 
     They are rates: true up to constants that the papers do not state. Where a proof gives its
     constants, the bound with them is shown, too.

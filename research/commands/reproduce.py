@@ -22,12 +22,16 @@ def reproduce(
         str | None,
         typer.Argument(
             help="What to reproduce; see --list. `all`: one after the other, into --out, where an "
-            "interrupted run goes on; with a page of all verdicts."
+            "interrupted run goes on; with a page of all of it."
         ),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List what there is.")] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Few repetitions: only to see that it works.")
+        bool,
+        typer.Option(
+            "--quick",
+            help="Few repetitions: only to see that it works. Direction only: no verdict.",
+        ),
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Where to write. Folder for the rows and the plot.")
@@ -48,10 +52,13 @@ def reproduce(
 
     terminal = console(stderr=as_json)
     if list_ or name is None:
-        table = Table("name", "about", box=None, pad_edge=False)
+        table = Table("name", "paper", "minutes", "--quick", "about", box=None, pad_edge=False)
         for key, entry in ENTRIES.items():
-            table.add_row(key, entry.about)
+            full = "?" if entry.minutes is None else f"{entry.minutes:g}"
+            quick_minutes = f"{entry.quick_minutes:g}" if entry.quick_minutes else "<0.1"
+            table.add_row(key, entry.paper, full, quick_minutes, entry.about)
         terminal.print(table)
+        terminal.print("minutes of one processor; ?: not measured; --quick: direction only")
         return
     if name == "all":
         _all(ENTRIES, quick, data, out, as_json)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from multiprocessing import get_context
 from pathlib import Path
@@ -36,6 +36,7 @@ _Found = TypeVar("_Found")
 #: The folder, beside an entry's files, of what is kept until these are written, by entry: several
 #: may be computed at once into one folder.
 UNFINISHED = "unfinished"
+DIRECTION_ONLY = "direction only: few repetitions, and so no verdict"
 _kept_in: ContextVar[Path | None] = ContextVar("kept_in", default=None)
 
 
@@ -84,24 +85,39 @@ class Entry:
         compute: of ``quick``: fewer points, same shape.
         of_people: of a folder with people's judgements, and one for what is kept; None: it is of
             synthetic judgements alone.
+        paper: which items of which paper it reruns, as ``A: Tables 1 and 2``; empty: none.
+        quick_minutes: processor minutes of the quick form, measured.
+        minutes: those of the full one; None: not measured.
     """
 
     about: str
     compute: Callable[[bool], Reproduction]
     of_people: Callable[[Path, Path], Reproduction] | None = None
+    paper: str = ""
+    quick_minutes: float = 0.0
+    minutes: float | None = None
 
     def computed(
         self, name: str, quick: bool, out: Path | None, data: Path | None = None
     ) -> Reproduction:
         """Return what is found, of people's ``data`` if there are some (with ``of_people``, and
-        ``out``); ``out`` is the folder that it will be written to, if any, by that name."""
+        ``out``); ``out`` is the folder that it will be written to, if any, by that name.
+
+        Of the quick form there are no verdicts: too few repetitions for any.
+        """
         token = _kept_in.set(out / UNFINISHED / name if out else None)
         try:
             if data is not None and self.of_people is not None and out is not None:
                 return self.of_people(data, out)
-            return self.compute(quick)
+            result = self.compute(quick)
+            return _without_verdicts(result) if quick else result
         finally:
             _kept_in.reset(token)
+
+
+def _without_verdicts(result: Reproduction) -> Reproduction:
+    rows = [{name: row[name] for name in row if name != "verdict"} for row in result.rows]
+    return replace(result, rows=rows, remarks=[DIRECTION_ONLY])
 
 
 def of_rows(

@@ -147,7 +147,6 @@ def page(outcomes: Sequence[Outcome], quick: bool) -> str:
         "",
         f"`murmuration reproduce all{' --quick' * quick}`, version {murmuration.__version__}, "
         f"{machine()['cpu']}, {minutes:.0f} processor minutes.",
-        *(["", "Few repetitions: a direction, and no more."] if quick else []),
         "",
         "| name | what became of it | processor seconds | on |",
         "|---|---|---:|---|",

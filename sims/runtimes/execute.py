@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -22,17 +23,18 @@ from murmuration.preference.data.loading import Data
 from murmuration.preference.features import embeddings
 from murmuration.privacy.disclosure import OperatorOnly, Public
 from murmuration.reporting.facts import WORDS
-from murmuration.reporting.figures import counted, duration, share_text
+from murmuration.reporting.figures import counted, duration
 from murmuration.reporting.live.live_view import LiveView
 from murmuration.reporting.live.progress import RoundProgress
 from murmuration.reporting.run_files import former_nodes
 from murmuration.server.app import app as server_app
 from murmuration.server.result import as_published
+from murmuration.server.run import check_run
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.run_folder import check_free
 from murmuration.server.run_lock import RunInUse, RunLock
 from murmuration.sims.runtimes.flower import FlowerRunFailed, run_flower
-from murmuration.sims.runtimes.local import run_local
+from murmuration.sims.runtimes.local import LocalGrid, run_local
 from murmuration.sims.runtimes.others_test import check_others
 from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.ray_grid import run_ray
@@ -134,6 +136,21 @@ def _execute(
     return json.loads((folder / "result.json").read_text(encoding="utf-8"))
 
 
+def check_begins(config: RunConfig) -> None:
+    """Raise InputError for a run that could not begin, or go on; nothing of it is charged.
+
+    It is begun in a folder that goes again, up to where its rounds would be. A node that fails
+    there may not fail in the run.
+    """
+    if (Path(config.out) / "config.json").exists():
+        with RunDirectory(replace(config, resume=True)):  # refuses other settings
+            return
+    with TemporaryDirectory() as folder, contextlib.suppress(RunAborted):
+        config = replace(config, out=str(Path(folder) / Path(config.out).name))
+        nodes = _nodes(config, Runtime.LOCAL, None, lambda line: None)
+        check_run(config, LocalGrid(client_app, nodes, config.to_run_config()))
+
+
 @contextlib.contextmanager
 def _pace(live: LiveView) -> Iterator[None]:
     """Show how fast an encoder reads texts, where one does so in this process: while it does and,
@@ -144,10 +161,9 @@ def _pace(live: LiveView) -> Iterator[None]:
     try:
         yield
         read = embeddings.pace.since(before)
-        if all_texts := read.texts + read.kept:
-            new = f"{read.rate} in {duration(read.seconds)}; " if read.texts else ""
-            kept = share_text(read.kept / all_texts)
-            live.note(OperatorOnly(f"features: {new}{kept} were known from before"))
+        if read.texts:
+            took = duration(read.seconds)
+            live.note(OperatorOnly(f"features: {read.texts:,} texts read in {took}, {read.rate}"))
     finally:
         embeddings.log.removeHandler(told)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from murmuration.client.labels.private_file import PrivateFile
-from murmuration.preference.data.in_memory import Source, row_lines
+from murmuration.preference.data.in_memory import Source, naming_rows, row_lines
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.rows import InputError
@@ -59,8 +59,9 @@ def votes_added(folder: Path, data: Source) -> Iterator[None]:
         votes = _Votes(folder, index)
         votes.drop_after(charged)
         try:
-            votes.add(data)
-            yield
+            copy = votes.add(data)
+            with naming_rows({} if isinstance(data, str | os.PathLike) else {str(copy): "data"}):
+                yield
         except BaseException:
             votes.drop_after(_charged(folder))
             raise
@@ -153,8 +154,8 @@ class _Votes:
         self._folder, self._index = folder, index
         self._digests: dict[str, str] = index.read().get("sha256", {})
 
-    def add(self, data: Source) -> None:
-        """Copy the votes of one more period."""
+    def add(self, data: Source) -> Path:
+        """Copy the votes of one more period; where to."""
         content, ending = _read(data)
         if former := {name.partition(".")[2] for name in self._digests} - {ending[1:]}:
             raise InputError(
@@ -169,6 +170,7 @@ class _Votes:
             raise InputError(f"--data: votes cannot be copied: {error.strerror}") from None
         self._digests[name] = hashlib.sha256(content).hexdigest()
         self._index.write({"sha256": self._digests})
+        return location(self._folder) / name
 
     def drop_after(self, releases: int) -> None:
         """Remove the votes of all periods but the first so many, and of a run that never began

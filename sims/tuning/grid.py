@@ -39,8 +39,9 @@ def parsed(texts: Sequence[str]) -> dict[str, list[Scalar]]:
             raise InputError(f"--grid {text}: write NAME=V1,V2, as in --grid clip_norm=0.05,0.1")
         if field in grid:
             raise InputError(f"--grid {text}: {option(field)} is in the grid already")
-        _check_name(field)
-        grid[field] = [_value(field, value.strip()) for value in values.split(",")]
+        where = f"--grid {field}"
+        check_name(field, where)
+        grid[field] = [value_of(field, value.strip(), where) for value in values.split(",")]
     return grid
 
 
@@ -54,7 +55,7 @@ def points(grid: Grid) -> list[dict[str, Scalar]]:
     named: dict[str, list[Scalar]] = {}
     for name, values in grid.items():
         field = name.replace("-", "_")
-        _check_name(field)
+        check_name(field, f"--grid {field}")
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise InputError(f"--grid {name}: the values must be a list; got {values!r}")
         if not values or len({repr(value) for value in values}) < len(values):
@@ -70,22 +71,24 @@ def points(grid: Grid) -> list[dict[str, Scalar]]:
     return [dict(zip(named, one, strict=True)) for one in itertools.product(*named.values())]
 
 
-def _check_name(field: str) -> None:
-    """InputError for what is no setting, or decides the promise."""
+def check_name(field: str, where: str) -> None:
+    """InputError, naming ``where`` it was written, for what is no setting, or decides the
+    promise."""
     if field not in SETTINGS or about(SETTINGS[field]).deployed:
-        raise InputError(f"--grid {field}: there is no such setting")
+        raise InputError(f"{where}: there is no such setting")
     if about(SETTINGS[field]).panel not in _PANELS or field in _FIXED:
         raise InputError(
-            f"--grid {field}: {option(field)} is the same for all candidates, because it decides "
-            "what is promised to whom, on what, or what is measured; leave it out of the grid"
+            f"{where}: {option(field)} is the same for all, because it decides what is promised to "
+            "whom, on what, or what is measured; leave it out there"
         )
 
 
-def _value(field: str, text: str) -> Any:
+def value_of(field: str, text: str, where: str) -> Any:
+    """Return a setting's value from how it was written; InputError, naming where, if it is none."""
     kind = type(SETTINGS[field].default)
     try:
         if kind is bool:
             return {"true": True, "false": False}[text.lower()]
         return kind(text)
     except (ValueError, KeyError):
-        raise InputError(f"--grid {field}: {text!r} is no {kind.__name__}") from None
+        raise InputError(f"{where}: {text!r} is no {kind.__name__}") from None

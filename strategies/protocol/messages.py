@@ -184,7 +184,7 @@ def read_registry(content: RecordDict) -> RegistryEntry:
     fits = fits and (usable is None or type(usable) is int)
     if not (fits and isinstance(place, int) and isinstance(places, int)):
         raise MalformedReply("the registry answer has the wrong shape")
-    return RegistryEntry(place, keys_U, counts_U, randomized, places, tried, usable)
+    return RegistryEntry(place, keys_U, counts_U, randomized, places, tried, usable)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,18 @@
-"""Which settings each strategy has that is here."""
+"""Which settings each strategy has, and all that a simulation can be given."""
 
+from collections.abc import Mapping
+from dataclasses import Field
+from importlib.metadata import entry_points
+from typing import Any
+
+from murmuration.strategies.settings.declaration import (
+    ENTRY_POINTS,
+    OF_STRATEGY,
+    PANELS,
+    about,
+    by_setting,
+    declared,
+)
 from murmuration.strategies.settings.own.adaptive import AdaptiveSettings
 from murmuration.strategies.settings.own.aup import AupSettings
 from murmuration.strategies.settings.own.dp_fedavg import FedAvgSettings
@@ -11,6 +24,7 @@ from murmuration.strategies.settings.own.ranking import BoardSettings, RankingSe
 from murmuration.strategies.settings.own.shared import Retained, Solved
 from murmuration.strategies.settings.own.survey import SurveySettings
 from murmuration.strategies.settings.own.uls import UlsSettings
+from murmuration.strategies.settings.run import Settings
 
 #: The settings of each strategy that is here, by its name, in the order in which they are offered.
 OF_STRATEGIES: dict[str, type] = {
@@ -30,3 +44,36 @@ OF_STRATEGIES: dict[str, type] = {
     "exponential": ExponentialSettings,
     "nonprivate": Retained,
 }
+
+
+def of_strategies() -> Mapping[str, type]:
+    """Return the settings of each strategy by its name: ours, and those of other packages.
+
+    Only where another package brings one are strategies imported to say so.
+    """
+    if not entry_points(group=ENTRY_POINTS):
+        return OF_STRATEGIES
+    from murmuration.strategies import registry
+
+    return {name: strategy.settings for name, strategy in registry.strategies().items()}
+
+
+#: What single strategies declare: by name the field, and which strategies have it.
+OWN = by_setting(of_strategies())
+#: Every setting, by its name.
+DECLARED = {field.name: field for field in declared(Settings)} | {
+    name: field for name, (field, _) in OWN.items()
+}
+
+
+def panel_of(field: "Field[Any]") -> str:
+    """Return the panel of help in which a setting stands."""
+    _, names = OWN.get(field.name, (field, ()))
+    return f"{OF_STRATEGY} {', '.join(names)}" if names else about(field).panel
+
+
+def of_simulations() -> "list[Field[Any]]":
+    """Return the settings of a simulation, ordered by their panels."""
+    offered = [field for field in DECLARED.values() if not about(field).deployed]
+    order = {panel: place for place, panel in enumerate(PANELS)}
+    return sorted(offered, key=lambda field: order.get(panel_of(field), len(PANELS)))

@@ -21,13 +21,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.ranking.layout import VoteLayout
-from murmuration.preference.ranking.votes import ItemVotes
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
@@ -54,6 +53,9 @@ from murmuration.strategies.spec import (
     pure_promise,
     supported,
 )
+
+if TYPE_CHECKING:
+    from murmuration.preference.ranking.votes import ItemVotes
 
 
 def choice_among(layout: VoteLayout, epsilon: float, adjacency: Adjacency) -> ExponentialMechanism:

@@ -17,13 +17,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.ranking.layout import VoteLayout
-from murmuration.preference.ranking.votes import ItemVotes
 from murmuration.privacy.accounting.events import Event, LaplaceNoise
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
@@ -47,6 +46,9 @@ from murmuration.strategies.spec import (
     supported,
 )
 from murmuration.strategies.sums import check_vectors_fit
+
+if TYPE_CHECKING:
+    from murmuration.preference.ranking.votes import ItemVotes
 
 #: Where what attacks reach is read off the curve of a plan.
 _OF_ATTACKS = 1e-9

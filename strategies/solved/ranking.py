@@ -29,10 +29,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import torch
 
 from murmuration.preference.choices import PAIRINGS
 from murmuration.preference.data.rows import InputError, Kind
@@ -42,7 +41,6 @@ from murmuration.preference.ranking.board import fit_board
 from murmuration.preference.ranking.layout import NormOrder, VoteLayout
 from murmuration.preference.ranking.power import planned_power
 from murmuration.preference.ranking.release import Pairing, RankingRelease
-from murmuration.preference.ranking.votes import ItemVotes
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.ledger_lines import NotRepeated
@@ -81,6 +79,9 @@ from murmuration.strategies.spec import (
     supported,
 )
 from murmuration.strategies.sums import SumStrategy
+
+if TYPE_CHECKING:
+    from murmuration.preference.ranking.votes import ItemVotes
 
 #: Most ballots of a voter that count.
 DEFAULT_CAP = 10
@@ -218,6 +219,8 @@ def _summed(
     chunks: Iterable[np.ndarray], layout: VoteLayout, clip: UserClip | AbsoluteClip
 ) -> np.ndarray:
     """Return the exact sum of voters' vectors, each bounded by ``clip``, (V,)."""
+    import torch
+
     total_V = torch.zeros(layout.size, dtype=torch.float64)
     for chunk_CV in chunks:
         total_V += clip.clip_sum(torch.from_numpy(chunk_CV))

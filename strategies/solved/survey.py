@@ -20,16 +20,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.estimation.survey import SurveyRelease, interval
 from murmuration.preference.features.items import read_names
 from murmuration.preference.features.questionnaire import KIND, Questionnaire
-from murmuration.preference.kinds.survey import SurveyAnswers
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Shown
@@ -55,6 +53,9 @@ from murmuration.strategies.spec import (
     supported,
 )
 from murmuration.strategies.sums import SumStrategy
+
+if TYPE_CHECKING:
+    from murmuration.preference.kinds.survey import SurveyAnswers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +88,8 @@ def client_update(
     A pure function of its arguments; nothing is drawn. Raises KeyError or ValueError for parameters
     that are missing or wrong.
     """
+    import torch
+
     del keys_S, source
     clip = clip_of(work)
     total_V = torch.zeros(examples.dimension, dtype=torch.float64)

@@ -17,16 +17,21 @@ Legend: U voters, S asked voters, N their ballots that count, C voters of a chun
 W releases.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from murmuration.preference.ranking.layout import VoteLayout
-from murmuration.preference.ranking.votes import ItemVotes, weighted_numbers
 from murmuration.privacy.continual.square_root import SquareRoot
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.clipping import ROUNDING
+
+if TYPE_CHECKING:
+    from murmuration.preference.ranking.votes import ItemVotes
 
 _CHUNK_NUMBERS = 2**21  # of voters' vectors that are there at a time
 _HALVINGS = 30
@@ -122,6 +127,8 @@ class _Chunk:
         self, votes: ItemVotes, period: int, ballots_N: np.ndarray, rows_N: np.ndarray
     ) -> np.ndarray:
         """Return what the ballots of a period add, (C, V); ``rows_N`` says whose they are."""
+        from murmuration.preference.ranking.votes import weighted_numbers
+
         if not len(ballots_N):
             return np.zeros_like(self._vector_CV)
         new = votes.counts(self._layout, ballots_N, rows_N, self._voters)

@@ -3,7 +3,7 @@
 import pytest
 
 from murmuration.cli import main
-from murmuration.cli.about_data import ROWS, declared_rows, located, renamed
+from murmuration.cli.about_data import ROWS, declared_rows, located
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.schema import Schema
 
@@ -30,22 +30,6 @@ def test_rows_are_declared_alike_in_every_command(command):
     for each in names:
         assert options[each].opts == [f"--{each.replace('_', '-')}"]
         assert options[each].default is None
-
-
-def test_the_users_column_is_one_of_the_columns():
-    assert renamed(None, None) == ""
-    assert renamed("chosen=a", None) == "chosen=a"
-    assert renamed(None, "who") == "user_id=who"
-    assert renamed("chosen=a", "who") == "chosen=a,user_id=who"
-    assert renamed("user_id=who,chosen=a", "who") == "user_id=who,chosen=a"
-
-
-@pytest.mark.parametrize(
-    ("columns", "user"), [("user_id=a", "b"), ("", ""), ("", "a,b"), ("", "a=b")]
-)
-def test_a_users_column_that_cannot_be(columns, user):
-    with pytest.raises(InputError, match="--user-column"):
-        renamed(columns, user)
 
 
 def test_split_and_configuration_go_with_the_source():

@@ -15,6 +15,7 @@ import murmuration.preference.data.sources
 import murmuration.preference.features.encoders
 from murmuration.api.quiet import LOOKING, SLEEPING, look_for_work_where_idle
 from murmuration.cli import main
+from murmuration.cli.commands import COMMANDS
 from murmuration.preference.data.judgements import InputError
 from murmuration.server.versions import version
 from murmuration.sims.runtimes.flower import FlowerRunFailed
@@ -184,15 +185,15 @@ def test_other_errors_are_not_hidden(cli, monkeypatch, crowd):
 
 
 def test_commands():
-    assert {"run", "plan", "score", "population"} <= set(main.COMMANDS)
+    assert {"run", "plan", "score", "population"} <= set(COMMANDS)
 
 
-@pytest.mark.parametrize("name", main.COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_says_of_a_command_what_its_own_help_begins_with(name):
     command = main.imported(name)
     assert command.name == name
     assert command.help is not None
-    assert main.COMMANDS[name] == command.help.split("\n")[0]
+    assert COMMANDS[name] == command.help.split("\n")[0]
 
 
 def test_no_command_is_left_out():
@@ -209,7 +210,25 @@ def test_no_command_is_left_out():
         "alignment_options",
         "sampling",
     }
-    assert names == set(main.COMMANDS)
+    assert names == set(COMMANDS)
+
+
+def test_the_first_screen_has_each_command_in_a_group_on_a_line(cli):
+    code, out, _ = cli("--help")
+    assert code == 0
+    lines = [line.strip("│ ").split(maxsplit=1) for line in out.splitlines()]
+    for group, commands in main.GROUPS.items():
+        assert f"─ {group} ─" in out
+        for name, about in commands.items():
+            assert [name, about] in [[part.strip() for part in line] for line in lines]
+
+
+def test_train_is_run(cli, crowd, tmp_path, quick_runs):
+    code, out, _ = cli("train", "--strategy", "els", "--help")
+    assert code == 0 and "train [OPTIONS]" in out and "--group-size" in out
+    out = tmp_path / "out"
+    assert cli("train", "--data", crowd, *GOOD, "--out", out)[0] == 0
+    assert (out / "result.json").exists()
 
 
 @pytest.mark.parametrize("name", ["bench", "deploy"])
@@ -311,7 +330,7 @@ def _parameters(command):
     yield from command.params
 
 
-@pytest.mark.parametrize("name", main.COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_defaults_that_help_tells_are_shown(name):
     """A bracket without a backslash is markup, and what it holds is shown to nobody."""
     for parameter in _parameters(main.imported(name)):
@@ -319,7 +338,7 @@ def test_defaults_that_help_tells_are_shown(name):
         assert not re.search(r"(?<!\\)\[default", told), parameter.name
 
 
-@pytest.mark.parametrize("name", main.COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_everything_that_can_be_given_is_explained(name):
     for parameter in _parameters(main.imported(name)):
         assert (getattr(parameter, "help", None) or "").strip(), parameter.name

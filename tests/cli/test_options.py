@@ -11,6 +11,7 @@ import click
 import pytest
 
 from murmuration.cli import main
+from murmuration.cli.commands import COMMANDS
 from murmuration.cli.options import print_json
 
 #: Of options whose type differs between commands: why.
@@ -44,7 +45,7 @@ def commands(name):
 
 
 def options():
-    for name in main.COMMANDS:
+    for name in COMMANDS:
         for called, command in commands(name):
             for parameter in command.params:
                 if isinstance(parameter, click.Option):

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 import pytest
 
-from murmuration.cli.main import COMMANDS, imported
+from murmuration.cli.commands import ALIASES, COMMANDS, imported
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"]
@@ -66,6 +66,7 @@ def refused(words: list[str], whole: bool = True) -> str:
     words = [word for word in words if word not in ("…", "...")]
     if words[:1] in (["--version"], ["--help"]) or (words[:1] == ["COMMAND"] and not whole):
         return ""
+    words = [ALIASES.get(name, name) for name in words[:1]] + words[1:]
     if not words or words[0] not in COMMANDS:
         return f"there is no command {words[:1]}"
     command, rest, path = imported(words[0]), words[1:], words[0]

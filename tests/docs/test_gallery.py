@@ -85,3 +85,20 @@ def test_a_row_shows_the_picture_of_its_command_where_there_is_one(paper):
 def test_the_page_is_in_the_readme():
     readme = (PAGE.parents[2] / "README.md").read_text(encoding="utf-8")
     assert "](docs/research/papers.md)" in readme
+
+
+def test_the_list_of_reproductions_names_every_item_of_a_paper():
+    items = {name: {} for name in ENTRIES}
+    for paper in ITEMS:
+        for item, command, *_ in rows(paper):
+            kind, _, name = command.strip("`").removeprefix("murmuration ").partition(" ")
+            if kind == "reproduce":
+                items[name.split()[0]].setdefault(paper, []).append(item)
+    for name, of_papers in items.items():
+        said = ENTRIES[name].paper
+        assert [said[:1]] == [*of_papers] if of_papers else said == ""
+        for item in (item for listed in of_papers.values() for item in listed):
+            kind, number = item.split()
+            assert kind.removesuffix("y") in said and number in re.split(r"[ ,:;]+", said), (
+                f"{name}: {item}"
+            )

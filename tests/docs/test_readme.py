@@ -51,6 +51,11 @@ def test_that_the_default_model_ignores_the_prompt_is_said():
     assert "**ignores the prompt**" in TEXT.split("## What it costs")[0]
 
 
+def test_what_is_run_before_a_merge_is_the_test_command():
+    (command,) = re.findall(r"^(make test[\w -]*?) +#", TEXT, re.MULTILINE)
+    assert command in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+
+
 def test_the_demo_is_private():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     (demo,) = re.findall(r"^demo:.*\n\t(.*)$", makefile, re.MULTILINE)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from murmuration.cli.main import COMMANDS, imported
+from murmuration.cli.commands import COMMANDS, imported
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -21,6 +21,7 @@ from murmuration.preference.data.rows import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import LedgerError
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.strategies.settings.from_python import in_python
 
 SMALL = {"epsilon": 0.5, "delta": 1e-3, "rounds": 3, "cohort": 10, "seed": 1}
 
@@ -69,7 +70,8 @@ def test_what_should_be_known_is_a_warning_of_the_line_that_called(crowd, tmp_pa
     texts = [str(each.message) for each in warned]
     assert {each.filename for each in warned} == {__file__}
     assert len(texts) == len(set(texts))
-    assert set(run.result["warnings"]) < set(texts)
+    assert set(map(in_python, run.result["warnings"])) < set(texts)
+    assert "--" not in "".join(texts)
     assert any(text.startswith("SIMULATION, SEED KNOWN") for text in texts)
     assert any(text.startswith("operator only: 1 skipped row") for text in texts)
 
@@ -128,16 +130,16 @@ def test_a_run_that_is_there_is_continued_only_if_asked(run, crowd):
     ("settings", "message"),
     [
         ({"data": "missing.jsonl"}, "missing.jsonl: no such file"),
-        ({"epsilon": 0}, "--epsilon must be a positive number; got 0"),
+        ({"epsilon": 0}, "epsilon must be a positive number; got 0"),
         ({"epsilon": "3"}, "setting 'epsilon' must be a float; got '3'"),
         ({"epsilom": 3}, "unknown setting 'epsilom'; known: data, "),
         ({"as_json": True}, "unknown setting 'as_json'"),
         ({"runtime": "moon"}, "runtime must be one of local, flower, ray; got 'moon'"),
         ({"min_nodes": 0.5}, "unknown setting 'min_nodes'"),
         ({"adjacency": "add"}, "adjacency must be one of add-remove, "),
-        ({"strategy": "ulss"}, "--strategy must be one of"),
-        ({"delta": "n^2"}, "--delta must be a number between 0 and 1"),
-        ({"users_per_node": 0}, "--users-per-node must be at least 1"),
+        ({"strategy": "ulss"}, "strategy must be one of"),
+        ({"delta": "n^2"}, "delta must be a number between 0 and 1"),
+        ({"users_per_node": 0}, "users_per_node must be at least 1"),
     ],
 )
 def test_settings_that_cannot_be_used(crowd, tmp_path, settings, message):
@@ -173,12 +175,12 @@ def test_a_plan_is_what_the_command_prints(cli, adjacency, capsys):
     [
         ({}, "leave out exactly one of them"),
         ({**NUMBERS, "noise_multiplier": 1.0}, "leave out exactly one of them"),
-        ({**NUMBERS, "cohort": 481}, "--cohort 481 is more than --users 480"),
+        ({**NUMBERS, "cohort": 481}, "cohort=481 is more than users=480"),
         ({**NUMBERS, "strategy": "nonprivate"}, "there is nothing to plan"),
-        ({**NUMBERS, "users": -5}, "--users must be positive; got -5"),
-        ({**NUMBERS, "rounds": 0}, "--rounds must be positive; got 0"),
-        ({**NUMBERS, "sampling": "all", "users": None}, "--sampling all needs --users"),
-        ({**NUMBERS, "sampling": "all", "cohort": 20}, "--sampling all has all --users in each"),
+        ({**NUMBERS, "users": -5}, "users must be positive; got -5"),
+        ({**NUMBERS, "rounds": 0}, "rounds must be positive; got 0"),
+        ({**NUMBERS, "sampling": "all", "users": None}, 'sampling="all" needs users'),
+        ({**NUMBERS, "sampling": "all", "cohort": 20}, 'sampling="all" has all users in each'),
         ({**NUMBERS, "sampling": "all", "noise_correlation": "blt"}, "go together"),
     ],
 )

@@ -45,7 +45,7 @@ def test_where_nothing_is_promised():
 def test_both_accountants_are_told_and_what_is_whose(theirs):
     why = "" if theirs else "groups of 64, over 32"
     opinion = SecondOpinion("dp-accounting 0.6.0", 3.254, theirs, why, ("hold-out: each …",))
-    rows = second_opinion_rows({"second_opinion": opinion.to_json()})
+    rows = second_opinion_rows({"second_opinion": opinion.to_json(), "epsilon": 3.26})
     assert rows == {
         "ε of the training alone, by Murmuration": "3.254000",
         "ε of the training alone, by dp-accounting 0.6.0": "3.254000"
@@ -53,7 +53,7 @@ def test_both_accountants_are_told_and_what_is_whose(theirs):
         else "not evaluated: groups of 64, over 32",
         "Counted by Murmuration's rules alone": "hold-out",
     }
-    text = second_opinion_text({"second_opinion": opinion.to_json()})
+    text = second_opinion_text({"second_opinion": opinion.to_json(), "epsilon": 3.26})
     assert text == "; ".join(f"{name}: {value}" for name, value in rows.items())
 
 
@@ -65,3 +65,10 @@ def test_nothing_is_told_of_a_run_without_one():
         "ε of the training alone, by dp-accounting 0.6.0": "not evaluated: nothing of this run",
         "Counted by Murmuration's rules alone": "nothing",
     }
+
+
+@pytest.mark.parametrize(("epsilon", "explained"), [(3.0, True), (3.3, False)])
+def test_a_run_that_cost_less_than_its_training_says_why(epsilon, explained):
+    opinion = SecondOpinion("dp-accounting 0.6.0", 3.254, 3.254, "", ("hold-out: each …",))
+    rows = second_opinion_rows({"second_opinion": opinion.to_json(), "epsilon": epsilon})
+    assert any("secret coin" in value for value in rows.values()) == explained

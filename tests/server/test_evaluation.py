@@ -195,11 +195,22 @@ def test_own_rewards_on_a_public_test(crowd_test):
     expected = examples.accuracy(theta_E)
     assert (figure.personal, figure.gain_error) == (expected.personal, expected.gain_error)
     assert 0.0 < figure.gain_error < 0.5
-    assert np.mean(figure.accuracies.deciles) == pytest.approx(expected.by_user, abs=1e-5)
+    assert figure.accuracies is None  # of four judgements each
     assert np.mean(figure.gains.deciles) == pytest.approx(
         expected.personal - expected.by_user, abs=1e-5
     )
     assert beside == {}
+
+
+@pytest.mark.parametrize(("counts", "shown"), [([9, 9, 40], False), ([10, 10, 1], True)])
+def test_how_users_differ_is_left_out_where_most_have_few_judgements(make_rows, counts, shown):
+    rows = [*make_rows(counts), *(row | {"tie": True} for row in make_rows(counts))]
+    examples = MODEL.examples(Judgements.from_rows(rows), None)
+    theta_D = np.random.default_rng(0).normal(size=65).astype(np.float32)
+    figure, _ = final_evaluation(theta_D, examples)
+    assert (figure.accuracies is not None) == shown
+    if shown:
+        assert np.mean(figure.accuracies.deciles) == pytest.approx(figure.by_user, abs=1e-5)
 
 
 def test_an_exact_figure_is_asked_for_by_name_and_is_charged_nothing(make_setting, make_ledger):
@@ -228,7 +239,7 @@ def test_telling_it_again_is_paid_for_or_not_done(make_setting, make_ledger):
 
 def test_a_policy_is_measured_once_at_the_end(language_model, make_rows):
     base = LanguageBase(BaseSettings(language_model("gpt2"), rank=2, task="policy"))
-    test = policy_examples(Judgements.from_rows(make_rows([3, 1, 4])), base)
+    test = policy_examples(Judgements.from_rows(make_rows([10, 1, 12])), base)
     theta_D, read = start(base), Counter()
     expected = on_test(theta_D.numpy(), test)  # and references are known
     words = next(m for m in base.model.modules() if isinstance(m, torch.nn.Embedding))

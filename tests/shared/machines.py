@@ -261,7 +261,7 @@ def ray_cluster(*cpus: int) -> Iterator[dict[str, str]]:
                 body = join.replace("10.0.0.1:6379", address)
             small = f"--block --num-cpus {count} --object-store-memory 100000000"
             body = body.replace("--block", small)
-            machines.append(_start_ray(body, variables, home.parent / "printed"))
+            machines.append(start_ray(body, variables, home.parent / "printed"))
         yield {
             "RAY_ADDRESS": address,
             "RAY_AUTH_MODE": "token",
@@ -273,7 +273,7 @@ def ray_cluster(*cpus: int) -> Iterator[dict[str, str]]:
         shutil.rmtree(place)
 
 
-def _start_ray(body: str, variables: dict[str, str], printed: Path) -> psutil.Process:
+def start_ray(body: str, variables: dict[str, str], printed: Path) -> psutil.Process:
     """Type ``ray start --block``; its process, once it has begun."""
     with printed.open("wb") as file:
         machine = psutil.Popen(

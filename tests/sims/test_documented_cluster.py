@@ -5,12 +5,17 @@ import shutil
 import stat
 import subprocess
 import sys
+import sysconfig
+import tempfile
+import tomllib
+import venv
 from pathlib import Path
 
 import pytest
-from machines import CLUSTERS, ray_cluster, typed_on
+from deployment import free_ports
+from machines import CLUSTERS, end_ray, ray_cluster, start_ray, typed_on
 from safetensors.numpy import load_file
-from walks import environment, walk
+from walks import ROOT, environment, walk
 
 _SMALL = "--rounds 3 --cohort 20 --delta 1e-3"
 
@@ -123,3 +128,57 @@ def test_the_run_on_one_machine_as_it_is_printed(tmp_path):
     alone, _ = CLUSTERS.read_text("utf-8").split("## Start a cluster")
     page.write_text(alone, "utf-8")
     assert len(walk(page, tmp_path)) == 1
+
+
+def with_the_job_server(folder):
+    """Python of an environment that has the extra of the page above ours; none without an index."""
+    venv.create(folder, with_pip=True)
+    python, ours = folder / "bin" / "python", sysconfig.get_path("purelib")
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "ours.pth").write_text(f"import site; site.addsitedir({ours!r})\n")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extra = project["optional-dependencies"]["cluster"]
+    pip = [python, "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt")]
+    own_program = ["--ignore-installed", "--no-deps", "ray"]  # which ours would hide
+    for what in (extra, own_program):
+        done = subprocess.run([*pip, *what], capture_output=True, text=True, check=False)
+        assert "ResolutionImpossible" not in done.stderr, done.stderr
+        if done.returncode:
+            pytest.skip(f"no package index: {done.stderr.splitlines()[-1]}")
+    return str(python)
+
+
+@pytest.fixture
+def short_folder():
+    """A folder for a machine's sockets, whose paths have at most 107 letters."""
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as place:
+        yield Path(place)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_job_is_submitted_as_it_is_printed(crowd, short_folder):
+    pytest.importorskip("ray")
+    python = with_the_job_server(short_folder / "installed")
+    (home := short_folder / "h").mkdir()
+    shutil.copy(crowd, short_folder / "judgements.jsonl")
+    variables = environment(home, python)
+    del variables["PYTHONPATH"]  # the code comes with the job
+    token, start, submit = (s.body for s in (typed_on("first")[0], *typed_on("jobs")))
+    port, client_port, job_port = free_ports(3)
+    start = start.replace("--port 6379", f"--port {port} --dashboard-port {job_port}")
+    more = f"--ray-client-server-port {client_port} --num-cpus 2 --object-store-memory 100000000"
+    start = start.replace("--block", f"--block {more}")
+    submit = submit.replace(":8265", f":{job_port}").replace("/shared/", f"{short_folder}/")
+    submit = submit.replace("--runtime ray", f"--runtime ray --workers 1 {_SMALL}")
+    subprocess.run(["bash", "-ec", token], env=variables, check=True)
+    machine = start_ray(start, variables, short_folder / "printed")
+    try:
+        done = subprocess.run(
+            ["bash", "-ec", submit], cwd=ROOT, env=variables, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+    finally:
+        end_ray(machine)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert load_file(short_folder / "run" / "model" / "model.safetensors")["theta_D"].any()

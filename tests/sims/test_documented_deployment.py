@@ -77,6 +77,7 @@ def test_what_is_walked_is_what_is_printed():
     assert "--port" in re.sub(r"```sh.*?```", "", page, flags=re.DOTALL)
 
 
+@pytest.mark.commands
 @pytest.mark.deploy
 @pytest.mark.slow
 @pytest.mark.timeout(1200)

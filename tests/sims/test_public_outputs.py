@@ -125,12 +125,12 @@ def test_what_is_printed_of_private_data_exactly_is_labelled(
     cli, make_rows, write_rows, crowd_test, tmp_path, noise_alone, stopped_clock,
     quick_runs, monkeypatch, language_model, encoder,
 ):  # fmt: skip
-    """Rows of a column, skipped rows, texts known to a cache: with and without one user."""
-    monkeypatch.setenv("MURMURATION_CACHE", str(tmp_path / "cache"))
+    """Rows of a column, skipped rows, texts that an encoder read: with and without one user."""
     monkeypatch.setattr(RoundProgress, "left", None)  # a clock's
     features = ["--features", language_model("bert")] if encoder else []
     printed = []
     for version in ("as it was", "gone"):
+        monkeypatch.setenv("MURMURATION_CACHE", str(tmp_path / f"cache {version}"))
         rows = crowd(make_rows, version)
         rows += [{"user_id": "broken", "prompt": str(n)} for n in range(2 + len(printed))]
         if not encoder:
@@ -149,7 +149,7 @@ def test_what_is_printed_of_private_data_exactly_is_labelled(
     for lines in labelled:
         assert any("skipped rows" in line for line in lines)
         assert any("read from the column" in line for line in lines) is not encoder
-        assert any("were known from before" in line for line in lines) is encoder
+        assert any("texts read in" in line for line in lines) is encoder
     assert labelled[0] != labelled[1], "nothing was tested"
     # Which rounds before the last are shown depends on how busy the machine is.
     early = re.compile(r"dp-fedavg: (?!round 3 of 3)|.*operator only: ")

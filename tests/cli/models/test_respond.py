@@ -49,6 +49,34 @@ def test_rows_are_what_the_model_writes(cli, language_model, source, tmp_path):
     assert [path.name for path in out.parent.iterdir()] == ["out.jsonl"]
 
 
+def test_one_prompt_is_answered_in_the_terminal(cli, language_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    base, how = language_model("gpt2"), ("--max-new-tokens", 6, "--seed", 4)
+    code, stdout, lines = cli("respond", base, "--prompt", PROMPTS[0], "--num-generations", 2, *how)
+    writer, sampling = Writer.load(base), Sampling(max_new_tokens=6)
+    expected = [writer.write(PROMPTS[:1], sampling, (4, sample))[0] for sample in (0, 1)]
+    assert code == 0 and [*tmp_path.iterdir()] == []
+    assert stdout.split() == " ".join(expected).split()
+    assert (writer.cut_off > 0) == ("cut off at 6 tokens" in " ".join(lines))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--prompts", "murmuration.questions"),
+        ("--out", "o"),
+        ("--prompt", "a", "--out", "o"),
+        ("--prompt", "a", "--prompts", "murmuration.questions"),
+        ("--prompt", "a", "--reward", "r", "--best-of", 2),
+        ("--prompt", " "),
+    ],
+)
+def test_one_prompt_or_a_file_of_them(cli, options):
+    code, stdout, lines = cli("respond", "m", *options)
+    assert (code, stdout, len(lines)) == (2, "", 1) and "--prompt" in lines[0]
+
+
 def test_packed_files_and_the_population(cli, language_model, source, tmp_path):
     base = language_model("gpt2")
     packed = tmp_path / "p.jsonl.gz"

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("quick_runs")
 def test_json_contract(cli, crowd, crowd_test, tmp_path):
     code, stdout, stderr = cli(
         "compare", "--data", crowd, "--test", crowd_test, "--strategies", "uls,els,nonprivate",
-        "--epsilons", "0.5,1", "--delta", 1e-3, "--adjacency", "replace", "--seeds", 1,
+        "--epsilons", "0.5,1", "--delta", 1e-3, "--seeds", 1,
         "--rounds", 2, "--cohort", 10, "--out", tmp_path / "c", "--json",
     )  # fmt: skip
     assert code == 0
@@ -24,8 +24,8 @@ def test_json_contract(cli, crowd, crowd_test, tmp_path):
     ]  # fmt: skip
     keys = {"strategy", "epsilon", "accuracy_mean", "accuracy_sd", "rounds", "gradients"}
     assert all(set(row) >= keys | {"bytes_per_user"} for row in found["rows"])
-    assert found["rows"][2]["accuracy_mean"] is None
-    assert "refused" in "\n".join(stderr)
+    assert {row["adjacency"] for row in found["rows"]} == {"add-remove", None}
+    assert "under add-remove" in " ".join(stderr)
     assert {"report.md", "rows.json", "comparison.png"} <= {
         path.name for path in (tmp_path / "c").iterdir()
     }
@@ -77,16 +77,40 @@ def test_bad_input_is_one_line(cli, crowd, tmp_path, options, said):
     assert said in stderr[0]
 
 
-def test_a_strategy_that_fails_is_told_apart_from_one_that_is_refused(
-    cli, crowd, crowd_test, tmp_path, monkeypatch
-):
+def test_all_refusals_come_first_a_line_each(cli, crowd, crowd_test, tmp_path):
+    code, stdout, lines = cli(
+        "compare", "--data", crowd, "--test", crowd_test, "--strategies", "els,local-label,uls",
+        "--adjacency", "replace", "--cohort", 10, "--out", tmp_path / "c", "--json",
+    )  # fmt: skip
+    assert (code, stdout) == (2, "")
+    assert [line.split()[0] for line in lines] == ["error:", "els:", "local-label:", "they"]
+    assert not (tmp_path / "c").exists()
+
+
+def test_strategies_have_settings_and_adjacencies_of_their_own(cli, crowd, crowd_test, tmp_path):
+    names = "els:adjacency=zero-out,local-label:adjacency=replace-labels,dp-fedavg:rounds=3"
+    code, stdout, lines = cli(
+        "compare", "--data", crowd, "--test", crowd_test, "--strategies", names, "--epsilons", 1,
+        "--delta", 1e-3, "--rounds", 2, "--cohort", 10, "--seeds", 1, "--out", tmp_path / "c",
+        "--json",
+    )  # fmt: skip
+    assert code == 0, lines
+    found = json.loads(stdout.splitlines()[-1])
+    assert [row["adjacency"] for row in found["rows"]] == [
+        "zero-out", "replace-labels", "add-remove",
+    ]  # fmt: skip
+    assert [row["rounds"] for row in found["rows"]] == [2, 1, 3]
+    assert found["composed_epsilon"] is None
+
+
+def test_a_strategy_that_fails_is_said(cli, crowd, crowd_test, tmp_path, monkeypatch):
     def fail(*_):
         raise KeyError("grads")
 
     monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(fail, clip_norm))
     code, stdout, stderr = cli(
         "compare", "--data", crowd, "--test", crowd_test, "--strategies", "uls,els,nonprivate",
-        "--epsilons", "0.5", "--delta", 1e-3, "--adjacency", "replace", "--seeds", 2,
+        "--epsilons", "0.5", "--delta", 1e-3, "--seeds", 2,
         "--rounds", 2, "--cohort", 10, "--out", tmp_path / "c", "--json",
     )  # fmt: skip
     assert code == 1
@@ -94,7 +118,7 @@ def test_a_strategy_that_fails_is_told_apart_from_one_that_is_refused(
     rows = json.loads(stdout.splitlines()[-1])["rows"]
     assert "KeyError: 'grads'" in rows[0]["failed"]
     assert rows[0]["accuracy_mean"] is None
-    assert rows[1]["refused"] and not rows[1]["failed"]
+    assert not rows[1]["failed"]
     assert rows[2]["accuracy_mean"] is not None
     assert "FAILED: " in (tmp_path / "c" / "report.md").read_text()
 

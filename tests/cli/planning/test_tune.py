@@ -29,7 +29,7 @@ def test_a_search_says_what_it_cost_and_what_would_have_been_claimed(
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (["--grid", "epsilon=1,2"], "same for all candidates"),
+        (["--grid", "epsilon=1,2"], "same for all"),
         (["--grid", "clip_norm=0.1"], "combinations"),
         ([], "--grid"),
         (["--resume"], "--out"),

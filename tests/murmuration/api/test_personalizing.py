@@ -74,7 +74,7 @@ def test_it_is_in_the_sum_of_all_runs(model, camps, tmp_path):
 
 def test_an_out_that_is_a_file_is_refused_before_anything_is_spent(model, camps, tmp_path):
     (tmp_path / "p").write_text("mine")
-    with pytest.raises(InputError, match=r"--out .*p cannot be written"):
+    with pytest.raises(InputError, match=r"out .*p cannot be written"):
         personalize(model, camps, 8.0, out=tmp_path / "p")
     assert (tmp_path / "p").read_text() == "mine"
 
@@ -84,7 +84,7 @@ def test_it_is_charged_once_and_no_second_time(model, camps, tmp_path):
     (charge,) = read_charges(tmp_path / "p" / "ledger.jsonl")
     assert (charge.event.kind, charge.event.epsilon) == ("pure-dp", 8.0)
     assert charge.covers == "what users gain by rewards of their own"
-    with pytest.raises(InputError, match="is spent; choose another --out"):
+    with pytest.raises(InputError, match="is spent; choose another out"):
         personalize(model, camps, 8.0, out=tmp_path / "p")
     assert len(read_charges(tmp_path / "p" / "ledger.jsonl")) == 1
 
@@ -124,7 +124,7 @@ def test_one_user_is_one_count_whatever_they_judged(model, camps, likes, many):
 
 
 def test_too_few_users_for_the_noise_is_said_after_it_was_charged(model, camps, tmp_path):
-    with pytest.raises(InputError, match=r"too few users for the noise of --epsilon 0\.01"):
+    with pytest.raises(InputError, match=r"too few users for the noise of epsilon=0\.01"):
         personalize(model, camps, 0.01, out=tmp_path / "p")
     assert len(read_charges(tmp_path / "p" / "ledger.jsonl")) == 1
 
@@ -132,8 +132,8 @@ def test_too_few_users_for_the_noise_is_said_after_it_was_charged(model, camps, 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"epsilon": 0.0}, "--epsilon 0: a pure epsilon"),
-        ({"step": -1.0}, "--step must be positive"),
+        ({"epsilon": 0.0}, "epsilon=0: a pure epsilon"),
+        ({"step": -1.0}, "step must be positive"),
         ({"adjacency": "replace-labels"}, "whether a user has two halves"),
         ({"adjacency": "near"}, "adjacency must be one of"),
     ],

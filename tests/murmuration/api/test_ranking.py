@@ -97,14 +97,16 @@ def test_rankings_are_votes(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"items": None}, "needs --items, the public list"),
-        ({"data": None}, "needs --data, the votes"),
-        ({"by": "topic"}, "--by topic needs --categories"),
-        ({"categories": ["x"]}, "--categories needs --by"),
-        ({"strategy": "uls"}, "leave out --strategy"),
+        ({"items": None}, "needs items, the public list"),
+        ({"data": None}, "needs data, the votes"),
+        ({"by": "topic"}, "by topic needs categories"),
+        ({"categories": ["x"]}, "categories needs by"),
+        ({"strategy": "uls"}, "leave out strategy"),
         ({"items": ["A", "a"]}, "looks like 'A'"),
-        ({"items": ["b", "c"]}, "'a' is not in --items"),
-        ({"items": ["A", "b"]}, "'a' is not in --items, and 'A' is"),
+        ({"items": ["b", "c"]}, "'a' is not in items"),
+        ({"items": ["A", "b"]}, "'a' is not in items, and 'A' is"),
+        ({"items_public": True}, "without items"),
+        ({"items": None, "items_public": True}, "reads the models of a file"),
     ],
 )
 def test_what_is_refused(tmp_path, changes, message):
@@ -112,6 +114,33 @@ def test_what_is_refused(tmp_path, changes, message):
     with pytest.raises(InputError, match=message):
         rank(given.pop("data"), given.pop("items"), out=tmp_path / "r", **BUDGET, **given)
     assert not (tmp_path / "r" / "result.json").exists()
+
+
+@pytest.fixture
+def arena(tmp_path):
+    """A file of votes between models, of which one voter alone was shown the third."""
+    lines = [f"u{n}@x.org,gpt,claude,model_{'ab'[n % 2]}" for n in range(60)]
+    lines.append("last@x.org,claude,llama,tie")
+    path = tmp_path / "arena.csv"
+    path.write_text("\n".join(["voter_email,model_a,model_b,winner", *lines]) + "\n")
+    return path
+
+
+def test_models_are_items_where_that_is_declared_and_never_else(arena, tmp_path):
+    with pytest.raises(InputError, match="items_public"):
+        rank(arena, out=tmp_path / "r", **BUDGET)
+    assert not (tmp_path / "r").exists()
+    ranking = rank(arena, items_public=True, out=tmp_path / "r", **BUDGET)
+    assert sorted(ranking.board.items) == ["claude", "gpt", "llama"]
+    other = tmp_path / "pairs.jsonl"
+    other.write_text('{"user_id": "u", "chosen": "a", "rejected": "b"}\n')
+    with pytest.raises(InputError, match="model_a and model_b"):
+        rank(other, items_public=True, out=tmp_path / "s", **BUDGET)
+
+
+def test_a_vote_on_no_item_is_named_by_its_line(arena, tmp_path):
+    with pytest.raises(InputError, match=r"arena\.csv:62: the item 'llama' is not in items"):
+        rank(arena, ["gpt", "claude"], out=tmp_path / "r", **BUDGET)
 
 
 def test_a_run_of_another_kind_has_no_board(tmp_path):
@@ -176,5 +205,5 @@ def test_a_polis_conversation_is_ranked_as_it_is(tmp_path):
     assert board.items == tuple(texts)
     assert [board.items[place] for place in board.order] == texts
     assert ranking.release.pairing == "voters"
-    with pytest.raises(InputError, match="--pairing voters"):
+    with pytest.raises(InputError, match='pairing="voters"'):
         best_item(tmp_path / "polis", format="polis", out=tmp_path / "b")

@@ -78,3 +78,30 @@ def test_a_notebook_has_a_bar_where_it_has_widgets(monkeypatch):
 
 def test_results_are_json(run):
     assert json.loads((Path(run.path) / "result.json").read_text()) == run.result
+
+
+@pytest.mark.usefixtures("quick_runs")
+@pytest.mark.parametrize(
+    ("settings", "measured"),
+    [
+        ({"test": True}, True),
+        ({"epsilon": 50.0}, True),  # of users held out, with noise
+        ({"heldout": 0.0}, False),
+        ({"epsilon": 0.05}, False),  # too few for the noise
+        ({"strategy": "label-moment", "adjacency": "replace-labels", "epsilon": 9.0}, True),
+        ({"strategy": "nonprivate"}, True),
+        ({"strategy": "survey", "heldout": 0.0, "epsilon": 9.0}, False),
+    ],
+)
+def test_the_last_line_of_metrics_has_the_accuracy_of_the_result(
+    settings, measured, crowd, crowd_test, tmp_path
+):
+    own = {"rounds", "cohort"} if settings.get("strategy") in ("label-moment", "survey") else set()
+    small = {name: value for name, value in SMALL.items() if name not in own}
+    if "test" in settings:
+        settings = {**settings, "test": crowd_test}
+    run = train(crowd, out=tmp_path / "r", **{**small, **settings})
+    assert all("heldout_accuracy" in line for line in run.metrics)
+    last = run.metrics[-1]["heldout_accuracy"]
+    assert last == run.result["heldout_accuracy"]
+    assert (last is not None) == measured

@@ -54,10 +54,10 @@ def test_nothing_learnt_is_an_error_that_was_charged(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"strategy": "uls"}, "leave out --strategy"),
+        ({"strategy": "uls"}, "leave out strategy"),
         ({"topics": ["a", "A"]}, "looks like 'a'"),
-        ({"topics": "nowhere.txt"}, "--topics .*nowhere.txt cannot be used"),
-        ({"epsilon": 0.01}, "nothing would be learnt: at --epsilon 0.01"),
+        ({"topics": "nowhere.txt"}, "topics .*nowhere.txt cannot be used"),
+        ({"epsilon": 0.01}, "nothing would be learnt: at epsilon=0.01"),
         ({"heldout": 0.5}, "asks everybody"),
     ],
 )

@@ -41,6 +41,17 @@ def test_rows_that_say_the_same_keep_their_files_and_their_order():
     says_yes = [first == "yes" for first, _ in judgements.responses]
     assert says_yes == [True, False, True, False, True, True, False]
     assert judgements.keep(np.arange(7) % 2 == 1).file_R.tolist() == [0, 1, 2]
+    places = ["1.csv:0", "1.csv:1", "1.csv:2", "2.csv:0", "2.csv:1", "3.csv:0", "1.csv:9"]
+    assert [judgements.place(row) for row in range(7)] == places
+    assert judgements.keep(np.arange(7) % 2 == 1).place(1) == places[3]
+
+
+def test_a_row_is_found_again_whoever_is_selected():
+    rows = [row(user_id=user, prompt=str(n)) for n, user in enumerate("abcab", start=1)]
+    judgements = Judgements.from_rows(rows).select([1, 0])
+    assert judgements.prompts == ["2", "5", "1", "4"]
+    assert [judgements.place(n) for n in range(4)] == ["row:2", "row:5", "row:1", "row:4"]
+    assert replace(judgements, line_R=None).place(2) == "judgement 3"
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.randoms(use_true_random=False))

@@ -22,6 +22,7 @@ from murmuration.preference.data.loading import (
     load_prompts,
     load_responses,
     parse_columns,
+    write_columns,
 )
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
@@ -349,6 +350,36 @@ def test_parse_columns():
             parse_columns(option)
     with pytest.raises(InputError, match="twice"):
         parse_columns("user_id=a,user_id=b")
+
+
+@pytest.mark.parametrize("column", ["a", "What do you prefer, A or B?", "a=b", " a", "{", "é"])
+def test_columns_are_read_as_they_were_written(column):
+    assert parse_columns(write_columns({"chosen": column})) == {"chosen": column}
+    both = {"chosen": "better", "user_id": column}
+    assert parse_columns(write_columns({"chosen": "better"}, column)) == both
+    assert parse_columns(write_columns("chosen=better", column)) == both
+    assert parse_columns(write_columns(write_columns(both), column)) == both
+
+
+def test_plain_columns_are_written_plainly():
+    assert write_columns(None) == write_columns({}) == write_columns("") == ""
+    assert write_columns({"chosen": "a", "user_id": "b"}) == "chosen=a,user_id=b"
+    assert write_columns("chosen=a", "b") == "chosen=a,user_id=b"
+
+
+@pytest.mark.parametrize(
+    ("columns", "user"),
+    [("user_id=a", "b"), ({"user_id": "a"}, "b"), ("", ""), ({}, " "), (None, 3)],
+)
+def test_a_users_column_that_cannot_be(columns, user):
+    with pytest.raises(InputError, match="--user-column"):
+        write_columns(columns, user)
+
+
+@pytest.mark.parametrize("columns", [3, ["chosen"], "{", "{chosen}"])
+def test_columns_that_are_none(columns):
+    with pytest.raises(InputError, match="--columns"):
+        parse_columns(columns)
 
 
 @pytest.fixture

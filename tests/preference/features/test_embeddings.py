@@ -356,8 +356,7 @@ def test_the_users_own_folder_or_none(model, tmp_path, monkeypatch):
 
 
 def test_pace_in_words():
-    before = Pace(10, 2.0)
-    assert Pace(110, 4.0, 3).since(before) == Pace(100, 2.0, 3)
+    assert Pace(110, 4.0).since(Pace(10, 2.0)) == Pace(100, 2.0)
     assert Pace(100, 2.0).rate == "50 texts per second"
     assert Pace(5, 4.0).rate == "1.2 texts per second"
 
@@ -365,12 +364,12 @@ def test_pace_in_words():
 def test_the_log_is_told_now_and_then(caplog, monkeypatch):
     pace = Pace()
     with caplog.at_level("INFO", logger="murmuration.features"):
-        pace.add(10, embeddings._SECONDS - 1, 1_090)
+        pace.add(10, embeddings._SECONDS - 1, 10, 1_100)
         assert not caplog.text
-        pace.add(90, 1.0, 1_000)
-        assert "computing features: 20 texts per second, 1,000 to go" in caplog.text
+        pace.add(90, 1.0, 100, 1_100)
+        assert "computing features: 100 of 1,100 texts, 20 texts per second" in caplog.text
         caplog.clear()
-        pace.add(1, 1.0, 999)
+        pace.add(1, 1.0, 101, 1_100)
         assert not caplog.text
 
 

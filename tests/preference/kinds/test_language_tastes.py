@@ -305,7 +305,7 @@ def test_personalize_measures_it_by_the_basis_and_by_nothing_else(saved, tmp_pat
     half_J = halves(text_JK, judged.start_U.numpy())
     exact = accuracy_at(judged, half_J, np.eye(ROWS, dtype=np.float32))
     assert result.measured.personal == pytest.approx(exact.personal, abs=0.02)
-    with pytest.raises(InputError, match="leave out --step"):
+    with pytest.raises(InputError, match="leave out step"):
         personalize(folder, people, 400.0, out=tmp_path / "q", step=0.1)
 
 
@@ -322,7 +322,7 @@ def test_one_reward_for_all_has_none_of_ones_own(language_model, tmp_path):
     plain.save(tmp_path / "m", np.zeros(plain.dimension, np.float32), "btl")
     with pytest.raises(InputError, match="one reward for all: train it with --tastes"):
         RewardModel.load(tmp_path / "m").personal([*pairs([2])])
-    with pytest.raises(InputError, match="train it with --tastes 2 or more"):
+    with pytest.raises(InputError, match="train it with tastes=2 or more"):
         personalize(tmp_path / "m", [*pairs([2])], 1.0, out=tmp_path / "p")
 
 

@@ -293,7 +293,12 @@ def test_summary():
         "murmuration score '/runs/r r/model' --prompt",
     ):
         assert expected in text
-    assert "!" not in text.replace("yourself!", "")
+    assert "!" not in text
+
+
+def test_the_command_to_copy_asks_what_the_crowd_was_asked_about():
+    embedded = flat({**RESULT, "test": "murmuration.population:test"})
+    assert "Spend or save?" in embedded and "Spend or save?" not in flat(RESULT)
 
 
 def test_summary_of_a_run_without_privacy():

@@ -20,15 +20,17 @@ def entry(monkeypatch):
         calls.append(quick)
         return Reproduction(ROWS, ["a [remark]"], {"answer": 42}, Figure())
 
-    monkeypatch.setattr(registry, "ENTRIES", {"thing": Entry("about it", compute)})
+    thing = Entry("about it", compute, paper="A: Table 9", quick_minutes=0.4, minutes=75)
+    monkeypatch.setattr(registry, "ENTRIES", {"thing": thing})
     return calls
 
 
 def test_list(cli, entry):
     code, stdout, _ = cli("reproduce", "--list")
     assert code == 0
-    assert "thing" in stdout
-    assert "about it" in stdout
+    assert ["thing", "A:", "Table", "9", "75", "0.4", "about", "it"] in [
+        line.split() for line in stdout.splitlines()
+    ]
     assert entry == []
 
 
@@ -39,12 +41,18 @@ def test_json_and_files(cli, entry, tmp_path):
     found = json.loads(stdout.splitlines()[-1])
     assert found == {"name": "thing", "rows": ROWS, "answer": 42}
     shown = "\n".join(stderr)
-    assert "a [remark]" in shown
+    assert "direction only" in shown and "a [remark]" not in shown
     assert "0.1235" in shown
     assert json.loads((tmp_path / "thing.json").read_text())["rows"] == ROWS
     with (tmp_path / "thing.csv").open() as file:
         assert [row["c"] for row in csv.DictReader(file)] == ["", "", "other kind"]
     assert (tmp_path / "thing.png").exists()
+
+
+def test_the_full_form_has_its_verdicts(cli, entry, tmp_path):
+    code, stdout, _ = cli("reproduce", "thing", "--out", tmp_path)
+    assert code == 0 and "a [remark]" in stdout and "direction only" not in stdout
+    assert json.loads((tmp_path / "thing.json").read_text())["remarks"] == ["a [remark]"]
 
 
 def test_judgements_of_people_go_to_entries_that_take_them(cli, entry, monkeypatch, tmp_path):
@@ -86,7 +94,7 @@ def test_all_of_it(cli, entry, monkeypatch, tmp_path):
         ("broken", "failed"),
     ]
     shown = "\n".join(stderr)
-    assert "a [remark]" in shown and "ValueError: no slope" in shown
+    assert "direction only" in shown and "ValueError: no slope" in shown
     assert stderr[-1] == "failed, and tried again the next time: broken"
     assert (tmp_path / "all.md").exists()
     monkeypatch.delitem(registry.ENTRIES, "broken")

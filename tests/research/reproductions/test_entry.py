@@ -125,3 +125,13 @@ def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     entry([1]).computed("doubles", False, None)
     assert not [*tmp_path.iterdir()]
+
+
+def test_the_quick_form_has_no_verdict():
+    rows = [{"a": 1, "verdict": "agrees"}, {"a": 2}]
+    entry = Entry("about", lambda quick: Reproduction(rows, ["agrees"], {"seeds": 2}))
+    quick = entry.computed("thing", True, None)
+    assert quick.rows == [{"a": 1}, {"a": 2}] and "agrees" not in "".join(quick.remarks)
+    assert quick.extra == {"seeds": 2}
+    full = entry.computed("thing", False, None)
+    assert (full.rows, full.remarks) == (rows, ["agrees"])

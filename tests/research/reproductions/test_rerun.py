@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.research.reproductions import rerun
-from murmuration.research.reproductions.entry import Entry, Reproduction
+from murmuration.research.reproductions.entry import DIRECTION_ONLY, Entry, Reproduction
 from murmuration.research.reproductions.registry import ENTRIES
 from murmuration.research.reproductions.rerun import DONE, FAILED, LEFT_OUT
 
@@ -125,13 +125,18 @@ def test_references_stay_where_they_are_wanted(world, tmp_path, monkeypatch):
 
 
 def test_the_page_has_verdicts_and_pictures(world, tmp_path):
-    run(world[0], tmp_path)
+    run(world[0], tmp_path, quick=False)
     page = (tmp_path / "all.md").read_text()
     assert "| `broken` | failed |" in page
     assert "\n## drawn\n\n- drawn &lt;b> agrees\n\n![drawn](drawn.png)\n" in page
     assert "![last]" not in page
-    assert "Few repetitions" in page
-    assert "Few repetitions" not in rerun.page([], quick=False)
+
+
+def test_the_quick_page_has_no_verdicts(world, tmp_path):
+    outcomes = run(world[0], tmp_path)
+    page = (tmp_path / "all.md").read_text()
+    assert "agrees" not in page and "![drawn](drawn.png)" in page
+    assert outcomes["last"].remarks == [DIRECTION_ONLY]
 
 
 @pytest.mark.slow

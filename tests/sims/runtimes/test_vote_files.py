@@ -89,17 +89,17 @@ def test_a_seeded_board_repeats(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"items": ["a", "b", "d"]}, "--items was"),
-        ({"items": ["b", "a", "c"]}, "--items was"),
-        ({"epsilon": 21.0}, "--epsilon was 20.0 and is now 21.0"),
-        ({"max_votes": 11}, "--max-votes was 0 and is now 11"),
-        ({"releases": 4}, "--releases was 3 and is now 4"),
-        ({"adjacency": "replace"}, "--adjacency was"),
-        ({"by": "topic"}, "--by is that of the board"),
-        ({"out": "elsewhere"}, "leave out --out"),
-        ({"data": None}, "--continue needs --data"),
+        ({"items": ["a", "b", "d"]}, "items was"),
+        ({"items": ["b", "a", "c"]}, "items was"),
+        ({"epsilon": 21.0}, "epsilon was 20.0 and is now 21.0"),
+        ({"max_votes": 11}, "max_votes was 0 and is now 11"),
+        ({"releases": 4}, "releases was 3 and is now 4"),
+        ({"adjacency": "replace"}, "adjacency was"),
+        ({"by": "topic"}, "by is that of the board"),
+        ({"out": "elsewhere"}, "leave out out"),
+        ({"data": None}, "continued needs data"),
         ({"data": "votes.html"}, "takes a file of votes"),
-        ({"data": [{"user_id": "u", "chosen": "a", "rejected": "zz"}]}, "'zz' is not in --items"),
+        ({"data": [{"user_id": "u", "chosen": "a", "rejected": "zz"}]}, "'zz' is not in items"),
     ],
 )
 def test_what_a_board_cannot_go_on_with(board, changes, message):

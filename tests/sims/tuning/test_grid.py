@@ -29,9 +29,9 @@ def test_values_have_the_settings_types():
 
 @pytest.mark.parametrize("name", PROMISED)
 def test_what_decides_the_promise_is_no_candidate(name):
-    with pytest.raises(InputError, match="same for all candidates"):
+    with pytest.raises(InputError, match="same for all"):
         parsed([f"{name}=1,2"])
-    with pytest.raises(InputError, match="same for all candidates"):
+    with pytest.raises(InputError, match="same for all"):
         points({name: [1, 2]})
 
 

@@ -1,0 +1,211 @@
+"""Public functions as Python has them: what commands call options are arguments here.
+
+The names that ``import murmuration`` gives come through ``for_python``. Commands call the same
+functions by the modules in which they stand, so that one text of an error serves both: it is
+written with options, and what a Python caller sees of it names arguments.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+import textwrap
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import Field
+from functools import cache, wraps
+from typing import Any
+
+from murmuration.preference.data.errors import reword
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.strategies.settings.catalogue import (
+    DECLARED,
+    of_simulations,
+    of_strategies,
+    panel_of,
+)
+from murmuration.strategies.settings.declaration import (
+    DATA,
+    OUTPUT,
+    PROMISE,
+    RUNTIME,
+    about,
+    declared,
+)
+
+#: What an argument does that is no setting, because it is short for one.
+USER_COLUMN = 'Column that says who judged: short for ``columns={"user_id": …}``.'
+#: Options whose arguments have other names, or are no arguments.
+_ARGUMENTS = {
+    "as": "judgements",
+    "continue": "continued",
+    "data_config": 'data="NAME#CONFIG/SPLIT"',
+    "epsilons": "epsilon",
+    "online": "murmuration.online()",
+    "split": 'data="NAME#SPLIT"',
+}
+#: Commands whose functions have other names.
+_FUNCTIONS = {"run": "train"}
+#: Functions whose strategy is fixed, and which it is; those of others can be any.
+_STRATEGIES = {
+    "best_item": ("best-item",),
+    "rank": ("ranking", "laplace-ranking"),
+    "survey": ("survey",),
+}
+#: Values of settings that declare no choices.
+_WORDS = {
+    "features": ("auto", "hashing", "minilm", "smollm2"),
+    "ids": ("casefold",),
+    "on_bad_rows": ("refuse", "skip"),
+    "runtime": ("local", "flower", "ray"),
+}
+
+#: A command, and one of its options with its value.
+_CALL = re.compile(r"murmuration (\w+)((?: --[a-z-]+(?: (?:[\dA-Z.'~]|\S*/)\S*)?)+)")
+_NUMBER = re.compile(r"\d+(\.\d+)?(e-?\d+)?")
+_PART = re.compile(r"--([a-z-]+)(?: (?!--)(\S+))?")
+#: A whole command of a shell, which stays one.
+_COMMAND = r"(?:murmuration \w+|pip install|ray start)(?: (?:--[a-z]|[A-Z\d./<'])\S*)+"
+_NAMES = r"--columns \w+=\w+(?:[.,=]\w+)*"
+_GRID = r"--grid \w+=[\w.]+(?:,[\w.]+)*"
+_OPTION = r"--[a-z][a-z-]*[a-z](?:[ =](?:-?\d+\.\.-?\d+|(?:[\w^-]|[.:#/](?=\w))+))?"
+_SPELLED = re.compile(rf"(?<![\w'\"-])(?:{_COMMAND}|{_NAMES}|{_GRID}|{_OPTION})")
+
+
+def in_python(text: str) -> str:
+    """Return a text about options as one about arguments: ``--user-column NAME`` becomes
+    ``user_column="NAME"``. Commands that Python has no function for stay commands."""
+    text = _CALL.sub(lambda call: _call(call.group(), *call.groups()), text)
+    return _SPELLED.sub(lambda part: _argument(part.group()), text)
+
+
+def _call(command: str, name: str, options: str) -> str:
+    """Return the call that a command is; the command, where it is none."""
+    arguments = []
+    for option, value in _PART.findall(options):
+        field = DECLARED.get(option.replace("-", "_"))
+        if field is None or not (value or field.default is False):
+            return command
+        shown = value if _NUMBER.fullmatch(value) else repr(value.strip("'"))
+        arguments.append(f"{field.name}={shown if value else True}")
+    return f"murmuration.{_FUNCTIONS.get(name, name)}({', '.join(arguments)})"
+
+
+def _argument(spelled: str) -> str:
+    if not spelled.startswith("--"):
+        return spelled
+    option, space, value = spelled.partition(" " if " " in spelled else "=")
+    name = option.removeprefix("--").replace("-", "_")
+    if name == "columns" and "=" in value:
+        named = (part.partition("=") for part in value.split(","))
+        return f"columns={json.dumps({each: column for each, _, column in named})}"
+    if name == "grid" and "=" in value:
+        each, _, values = value.partition("=")
+        return f'grid={{"{each}": [{", ".join(values.split(","))}]}}'
+    argument = _ARGUMENTS.get(name, name)
+    field = DECLARED.get(name)
+    if field is not None and field.default is False:
+        return f"{argument}=True{space}{value}"
+    if argument != name and not argument.isidentifier():
+        return argument if value.isupper() else f"{argument}{space}{value}"
+    if _NUMBER.fullmatch(value):
+        return f"{argument}={value}"
+    if (value and value in _values(name)) or re.fullmatch(r"[A-Z]{2,}\S*|n\^\S+|\d\S*", value):
+        return f'{argument}="{value}"'
+    return f"{argument}{space}{value}"
+
+
+@cache
+def _values(name: str) -> tuple[str, ...]:
+    """Return the values of a setting that are words."""
+    if name == "strategy":
+        return tuple(of_strategies())
+    if name == "adjacency":
+        return tuple(Adjacency)
+    field = DECLARED.get(name)
+    choices = () if field is None else (*about(field).choices, str(field.default))
+    return (*choices, *_WORDS.get(name, ()))
+
+
+def warn(text: str) -> None:
+    """Warn whoever called, by their own line; in words of Python, unless a command did."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if not module.startswith("murmuration.") or module.startswith("murmuration.cli."):
+            break
+        frame, level = frame.f_back, level + 1
+    commanded = str(frame.f_globals.get("__name__", "")).startswith("murmuration.cli.")
+    warnings.warn(text if commanded else in_python(text), stacklevel=level)
+
+
+def for_python(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a public function whose errors name arguments, and whose signature and help have each
+    setting that it takes."""
+
+    @wraps(function)
+    def call(*arguments: Any, **given: Any) -> Any:
+        try:
+            return function(*arguments, **given)
+        except Exception as error:
+            reword(error, in_python)
+            raise
+
+    call.__module__ = "murmuration"  # where it is found again by its name
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    if parameters and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:
+        settings = [
+            each for each in _settings(function.__name__) if each.name not in signature.parameters
+        ]
+        parameters[-1:] = _parameters(settings)
+        call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        call.__doc__ = f"{inspect.getdoc(function)}\n\n{_listed(settings)}"
+    return call
+
+
+def _settings(function: str) -> list[Field[Any]]:
+    """Return the settings that a function can use."""
+    if function not in _STRATEGIES:
+        return of_simulations()
+    own = {each.name for name in _STRATEGIES[function] for each in declared(of_strategies()[name])}
+    return [
+        field
+        for field in of_simulations()
+        if field.name in own or panel_of(field) in (DATA, PROMISE, RUNTIME, OUTPUT)
+    ]
+
+
+def _parameters(settings: Iterable[Field[Any]]) -> list[inspect.Parameter]:
+    result = []
+    for field in settings:
+        kinds: Any = type(field.default)
+        if field.name == "columns":
+            kinds = str | Mapping[str, str]
+        result.append(_parameter(field.name, field.default, kinds))
+        if field.name == "columns":
+            result.append(_parameter("user_column", None, str | None))
+    return result
+
+
+def _parameter(name: str, default: object, kinds: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=kinds)
+
+
+def _listed(settings: Iterable[Field[Any]]) -> str:
+    """Return settings with their defaults, a paragraph for each panel of help."""
+    panels: dict[str, list[str]] = {}
+    for field in settings:
+        lines = panels.setdefault(panel_of(field), [])
+        lines += _line(field.name, repr(field.default), about(field).help)
+        if field.name == "columns":
+            lines += _line("user_column", "None", USER_COLUMN)
+    return "\n\n".join("\n".join([f"{panel}:", *lines]) for panel, lines in panels.items())
+
+
+def _line(name: str, default: str, help_: str) -> list[str]:
+    text = in_python(help_ if "[default" in help_ else f"{help_} [default: {default}]")
+    return textwrap.wrap(f"{name}: {text}", 100, initial_indent=4 * " ", subsequent_indent=8 * " ")
