@@ -182,8 +182,7 @@ class ModelSettings(TypedDict, total=False):
 
     length: Literal["bounded", "none", "log"]
     """How a response's length counts among these features: bounded, so that padding soon pays
-    nothing; none; or log, which pays for it without end, as earlier versions did. [default:
-    bounded]"""
+    nothing; none; or log, which pays for it without end. [default: bounded]"""
 
     base: str | os.PathLike[str]
     """The base: a folder, or a hub name. A language model to train: see --task."""

@@ -27,7 +27,7 @@ def length_feature(texts: Sequence[str], length: str, weight: float) -> np.ndarr
 
     - ``bounded``: tanh(log((1 + words) / 25)), within [−1, 1];
     - ``none``: 0;
-    - ``log``: log(1 + words), which hardly ends: what earlier versions had.
+    - ``log``: log(1 + words), which hardly ends.
     """
     # One by one: an array's logarithms may differ in their last bits with their place in it.
     words_R = [min(len(words_of(text)), WORDS_COUNTED) for text in texts]

@@ -59,7 +59,7 @@ class ModelConfig:
     length: str = setting(
         "bounded",
         "How a response's length counts among these features: bounded, so that padding soon pays "
-        "nothing; none; or log, which pays for it without end, as earlier versions did. "
+        "nothing; none; or log, which pays for it without end. "
         "[default: bounded]",
         panel=MODEL,
         choices=LENGTHS,
