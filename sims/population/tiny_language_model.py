@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.tokens import TextTokens
 from murmuration.sims.population.population import Population
 from murmuration.sims.population.wording import WORD
 
@@ -85,25 +85,24 @@ def build(
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is not empty; choose another folder")
-    exchanges = [
-        (prompt, f"{answer} {_END}")  # of which the reward reads nothing, but a policy must
-        for prompt, *answers in texts
-        for answer in answers
-    ]
+    exchanges = [(prompt, answer) for prompt, *answers in texts for answer in answers]
     words = _tokenizer(exchanges)
-    tokens = TextTokens(words, shape.context)(*map(list, zip(*exchanges, strict=True)))
+    # The end of text, of which a reward reads nothing, a policy must know.
+    whole = [f"{prompt}\n\n{answer} {_END}" for prompt, answer in exchanges]
+    texts_TL = [torch.tensor(ids[-shape.context :]) for ids in words(whole)["input_ids"]]
     pad, end = (words.convert_tokens_to_ids(token) for token in (_PAD, _END))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(shape.seed)
         model = _network(shape, len(words), pad, end)
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.01, betas=(0.9, 0.98))
-    batches = list(_batches(tokens.lengths_T, shape))
+    batches = list(_batches(np.array([len(ids_L) for ids_L in texts_TL]), shape))
     losses: list[float] = []
     for step, texts in enumerate(batches):
         done = step / len(batches)
         rising = min(1.0, (step + 1) / max(1.0, 0.05 * len(batches)))
         optimizer.param_groups[0]["lr"] = shape.rate * rising * (1.0 - 0.95 * done)
-        ids, there = tokens.batch(texts, pad)
+        ids = pad_sequence([texts_TL[t] for t in texts], batch_first=True, padding_value=pad)
+        there = pad_sequence([torch.ones_like(texts_TL[t]) for t in texts], batch_first=True) > 0
         logits = model(input_ids=ids, attention_mask=there.long()).logits[:, :-1]
         following = torch.where(there, ids, -100)[:, 1:]
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), following.flatten())

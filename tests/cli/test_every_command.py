@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 from walks import environment
 
-from murmuration.cli.main import COMMANDS
+from murmuration.cli.commands import COMMANDS
 from murmuration.sims.runtimes.runtime import Runtime
 
 _DATA = "--data judgements.jsonl"

@@ -1,11 +1,14 @@
 """Files that are not any more as they were written."""
 
+import json
 import resource
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from murmuration.privacy.accounting import chained_record
 from murmuration.privacy.accounting.chained_record import ChainedRecord, head_path
 
 
@@ -31,11 +34,20 @@ def no_file_above(most: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@contextmanager
+def any_number() -> Iterator[None]:
+    """Records take what is no number of JSON, as a program of somebody else's may write it."""
+    dumps = json.dumps
+    with patch.object(chained_record.json, "dumps", lambda value, **_: dumps(value)):
+        yield
+
+
 def rewrite(path: Path, payloads: Sequence[Mapping[str, Any]]) -> None:
     """Put another history, of these lines, in the place of a chained record; its head with it."""
     path.unlink(missing_ok=True)
     head_path(path).unlink(missing_ok=True)
-    record = ChainedRecord(path, payloads[0])
-    for payload in payloads[1:]:
-        record.append(payload)
-    record.close()
+    with any_number():
+        record = ChainedRecord(path, payloads[0])
+        for payload in payloads[1:]:
+            record.append(payload)
+        record.close()
