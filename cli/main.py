@@ -76,6 +76,7 @@ app = typer.Typer(
     help="Learn what a crowd prefers without learning what anyone in it prefers.",
     no_args_is_help=True,
     add_completion=False,
+    suggest_commands=False,  # which click does
     pretty_exceptions_enable=False,
 )
 

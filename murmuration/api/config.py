@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,9 @@ def config_of(
     known = [name for name, field in SETTINGS.items() if not about(field).deployed]
     for name in settings:
         if name not in known:
-            raise InputError(f"unknown setting {name!r}; known: {', '.join(known)}")
+            close = get_close_matches(name, (*known, "user_column"), cutoff=0.6)
+            others = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+            raise InputError(f"unknown setting {name!r}; {others}")
     given: dict[str, Any] = {name: locate(source, name, folder) for name, source in sources.items()}
     for name, value in settings.items():
         if name == "delta" and value is not None:

@@ -410,7 +410,8 @@ def _configs(
     configs = []
     for seed in range(seeds):
         folder = (out / "runs" / _folder(label, epsilon, seed)).absolute()
-        change = {"epsilon": epsilon or base.epsilon, "seed": seed, "out": str(folder)}
+        budget = base.epsilon if epsilon is None else epsilon
+        change = {"epsilon": budget, "seed": seed, "out": str(folder)}
         configs.append(base.changed(**changes, **change))
         if seed == 0 or folder.exists():
             check_begins(configs[-1])

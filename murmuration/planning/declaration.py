@@ -312,7 +312,7 @@ class _Tally:
                 break
         bare = self.bare_ratings + self.bare_pairs
         if not self.prompted and bare > _MANY * (bare + self.shared):
-            why = "no row has a prompt"
+            why = "no row has a prompt (where a column holds it: --columns prompt=NAME)"
             if self.bare_pairs:
                 both = self.bare_pairs + self.shared
                 why += (

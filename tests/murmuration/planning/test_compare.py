@@ -122,6 +122,13 @@ def test_what_all_are_refused_for_is_said_once(base, tmp_path):
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf])
+def test_an_epsilon_that_is_none_is_refused_beside_one_that_is(base, tmp_path, epsilon):
+    with pytest.raises(InputError, match="epsilon"):
+        compare(base, ["uls", "nonprivate"], [1.0, epsilon], 1, tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+
+
 def test_a_strategy_is_compared_once(base, tmp_path):
     with pytest.raises(InputError, match="twice"):
         compare(base, ["uls", "uls"], [1.0], 1, tmp_path)
