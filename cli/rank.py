@@ -10,7 +10,7 @@ from murmuration.cli import about_data
 from murmuration.cli.options import JSON, WHERE, add_parameters, help_of, print_json
 from murmuration.cli.setting_options import setting_parameters
 from murmuration.preference.data.errors import InputError
-from murmuration.reporting.live.terminal import Terminal, print_notes
+from murmuration.reporting.live.terminal import print_finished, print_notes
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.declaration import DATA, OUTPUT, PROMISE, RUNTIME
 
@@ -141,9 +141,9 @@ def rank(
     if as_json:
         print_json(ranking.to_json())
     elif isinstance(ranking, boards.BestItem):
-        Terminal().print(str(ranking), markup=False, soft_wrap=True)
+        print_finished(str(ranking), markup=False, soft_wrap=True)
     else:
-        Terminal().print(ranking, soft_wrap=True)  # a path stays in one piece
+        print_finished(ranking, soft_wrap=True)  # a path stays in one piece
 
 
 add_parameters(rank, [each for each in setting_parameters() if each.name in _SETTINGS])

@@ -8,7 +8,7 @@ import typer
 from murmuration.cli import about_data
 from murmuration.cli.options import JSON, WHERE, ReportTo, add_parameters, print_json
 from murmuration.cli.setting_options import RunCommand, setting_parameters
-from murmuration.reporting.live.terminal import Terminal
+from murmuration.reporting.live.terminal import print_finished
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.declaration import OUTPUT, RUNTIME
 
@@ -103,7 +103,7 @@ def run(
     if as_json:
         print_json(finished.result)
     else:
-        Terminal().print(summary(finished.result))
+        print_finished(summary(finished.result))
 
 
 #: Its class, whose help depends on the strategy and the task that are named.

@@ -8,7 +8,7 @@ import typer
 from murmuration.cli import about_data
 from murmuration.cli.options import JSON, WHERE, add_parameters, print_json
 from murmuration.cli.setting_options import setting_parameters
-from murmuration.reporting.live.terminal import Terminal, print_notes
+from murmuration.reporting.live.terminal import print_finished, print_notes
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.declaration import OUTPUT, RUNTIME
 
@@ -88,7 +88,7 @@ def survey(
     if as_json:
         print_json(result.to_json())
     else:
-        Terminal().print(result, soft_wrap=True)  # a path stays in one piece
+        print_finished(result, soft_wrap=True)  # a path stays in one piece
 
 
 add_parameters(survey, [each for each in setting_parameters() if each.name in _SETTINGS])

@@ -9,7 +9,7 @@ from murmuration.cli.options import JSON, WHERE, add_parameters, print_json
 from murmuration.cli.setting_options import RunCommand, setting_parameters
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.promise import epsilon_text
-from murmuration.reporting.live.terminal import Terminal
+from murmuration.reporting.live.terminal import print_finished
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.declaration import OUTPUT, RUNTIME, TRAINING
 
@@ -93,16 +93,17 @@ def tune(
     if as_json:
         print_json(finished.result)
         return
-    shown, figures = Terminal(highlight=False), finished.result["search"]
-    shown.print(summary(finished.result))
+    figures = finished.result["search"]
+    print_finished(summary(finished.result), highlight=False)
     chosen = ", ".join(f"{name}={value}" for name, value in figures["chosen"].items())
     alone, every = figures["candidate_epsilon"], figures["every_setting_once_epsilon"]
-    shown.print(
+    print_finished(
         f"chosen: {chosen}\n"
         f"privacy: ε = {epsilon_text(figures['epsilon'])} for the whole search. Claimed as if "
         f"tuning were free it would be ε = {epsilon_text(alone)}, which is false; to look at every "
         f"setting once would cost ε = {epsilon_text(every)}.",
         soft_wrap=True,
+        highlight=False,
     )
 
 

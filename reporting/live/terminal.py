@@ -6,8 +6,10 @@ pass through: standard output and error (``guard_streams``), and beside them the
 tables and bars, which need control characters of their own (``Terminal``).
 """
 
+import os
 import sys
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from io import TextIOWrapper
 from typing import IO, Any
 from warnings import WarningMessage
@@ -43,6 +45,19 @@ class Terminal(Console):
                 text = visible(text)
                 style = style.update_link(None) if style and style.link else style
             yield Segment(text, style, control)
+
+
+def print_finished(*what: RenderableType, **options: Any) -> None:
+    """Print what came of a run that has ended; where nothing can be printed, on a full disk say, it
+    has ended all the same, which a note tells."""
+    try:
+        Terminal().print(*what, **options)
+    except OSError as error:
+        # What is still to be written would fail again when the program ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # type: ignore[union-attr]
+        with suppress(OSError):
+            text = f"note: all is done, and its summary cannot be printed: {error.strerror}"
+            Terminal(stderr=True).print(text, soft_wrap=True)
 
 
 def print_notes(caught: Iterable[WarningMessage], shown: Collection[str]) -> None:

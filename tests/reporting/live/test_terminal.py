@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 from rich.table import Table
@@ -143,3 +144,19 @@ def test_an_encoding_that_lacks_a_character_ends_nothing(encoding):
     assert done.returncode == 0, done.stderr
     assert b"plain \\u03b5" in done.stdout and b"drawn \\u03b5 \\u2588" in done.stdout
     assert b"told \\u03b5" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_what_has_ended_has_ended_where_nothing_can_be_printed():
+    code = (
+        "from murmuration.reporting.live.terminal import guard_streams, print_finished\n"
+        "guard_streams()\n"
+        "print_finished('done')\n"
+    )
+    command = [sys.executable, "-c", code]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+        assert "No space left" in done.stderr
+        assert subprocess.run(command, stdout=full, stderr=full).returncode == 0
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "done\n"
