@@ -21,7 +21,6 @@ from murmuration.deploy.terms import RUN
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.privacy import extensions
-from murmuration.privacy.promise import epsilon_text
 from murmuration.reporting.figures import counted
 from murmuration.strategies import registry
 from murmuration.strategies.local_label import LOCAL_LABEL
@@ -88,18 +87,6 @@ def describe(client: Client, judgements: Judgements) -> list[str]:
             f"  at most {policy.max_evaluations} sums of how often a given model is {right}, over",
             "  users whom that run does not train on (checked here); the server adds the noise",
         ]
-    if policy.score_models:
-        lines += [
-            "",
-            "scores by a user's own reward, for whoever may use the agent's socket",
-            "  (and so for the app that the server ships; beside max_epsilon)",
-            *(
-                f"  by {name}: a few weights for each user, randomized here once, epsilon "
-                f"{policy.score_epsilon:g} (really spent here; what was told before stays)"
-                for name in policy.score_models
-            ),
-            "  all answers by a model come of these, however many there are",
-        ]
     lines += ["", "never: a judgement, a gradient that is not clipped, anything not listed here"]
     return lines
 
@@ -124,13 +111,6 @@ def spent(client: Client) -> list[str]:
             f"{len(ledger.plans)} stated plans, together epsilon {epsilon:.4g} of "
             f"{policy.max_epsilon:g} at delta {policy.delta:g}."
         )
-    if ledger.weights:
-        users, models = ({each[place] for each in ledger.weights} for place in (1, 0))
-        result.append(
-            f"Randomized weights of {counted(len(users), 'user')} told by "
-            f"{counted(len(models), 'model')}, epsilon "
-            f"{epsilon_text(ledger.weights_epsilon())} of a user."
-        )
     labels = client.state / "labels.state"
     for spend in LabelState(labels).spends() if labels.exists() else []:
         result.append(
@@ -149,7 +129,7 @@ def _ledgers_beside(client: Client) -> dict[Path, OwnLedger]:
         with contextlib.suppress(InputError):  # another account's, say, or damaged
             check_own(place)
             ledger = own_ledger(place)
-            if ledger.answered or ledger.plans or ledger.weights:
+            if ledger.answered or ledger.plans:
                 ledgers[place] = ledger
     return ledgers
 
@@ -162,8 +142,6 @@ def _all_together(ledgers: list[OwnLedger], beside: list[Path], policy: Policy) 
     except ValueError:
         epsilon = "no epsilon, since their adjacencies differ"
     answers = sum(ledger.answered["train"] for ledger in ledgers)
-    if weights := ledgers[0].weights_epsilon(*ledgers[1:]):
-        epsilon += f", and epsilon {epsilon_text(weights)} by randomized weights of a user"
     return [
         f"warning   {', '.join(map(str, beside))}: answers by other folders are noted there, and "
         f"no rule of this one counts them. All together: {counted(answers, 'answer')}, "

@@ -41,24 +41,6 @@ def score(
             "is not found by itself."
         ),
     ] = "",
-    as_: Annotated[
-        str,
-        typer.Option(
-            "--as",
-            help="A file of one person's own pairs (prompt, chosen, rejected): the scores are "
-            "theirs instead of the crowd's, of a run with --tastes. The file is read here alone.",
-        ),
-    ] = "",
-    agent: Annotated[
-        str,
-        typer.Option(
-            help="The socket of your agent (murmuration agent), whose policy lists the model under "
-            "score_models: it has the judgements, and tells randomized weights once."
-        ),
-    ] = "",
-    user_id: Annotated[
-        str, typer.Option(help="With --agent: whose reward, where it has several users.")
-    ] = "",
     system: System = None,
     as_json: Json = False,
 ) -> None:
@@ -67,23 +49,16 @@ def score(
     Only differences mean anything. A model of --task text, sft or policy, and a base, gives the
     response's log-likelihood in nats instead.
     """
-    whose: dict[str, Any] = {
-        "base": base,
-        "judgements": as_,
-        "agent": agent,
-        "user_id": user_id,
-        "system": system,
-    }
     if data:
         if prompt is not None or response:
             raise InputError("--data has prompts and responses: leave out --prompt and --response")
         if out is None:
             raise InputError("--data needs --out: a file for the rows with their scores")
-        _score_rows(data, out, as_json, model=model, **whose)
+        _score_rows(model, data, out, as_json, base=base, system=system)
         return
     if prompt is None or not response or out is not None:
         raise InputError("pass --prompt and --response, or --data and --out")
-    scores = score_responses(model, prompt, response, **whose)
+    scores = score_responses(model, prompt, response, base=base, system=system)
     if as_json:
         print_json({"scores": [float(value) for value in scores]})
         return
@@ -95,7 +70,9 @@ def score(
         Terminal().print("This model ignores the prompt: it reads the response alone.", style="dim")
 
 
-def _score_rows(data: str, out: Path, as_json: bool, *, model: str, **whose: Any) -> None:
+def _score_rows(
+    model: str, data: str, out: Path, as_json: bool, *, base: str, system: str | None
+) -> None:
     with _progress() as progress:
         task = progress.add_task("", total=None, rows=0, speed="")
 
@@ -103,7 +80,7 @@ def _score_rows(data: str, out: Path, as_json: bool, *, model: str, **whose: Any
             speed = f"{scored.texts / scored.seconds:,.0f} texts per second"
             progress.update(task, completed=scored.texts, rows=scored.rows, speed=speed)
 
-        scored = score_rows(model, data, out, **whose, on_progress=show)
+        scored = score_rows(model, data, out, base=base, system=system, on_progress=show)
     speed = round(scored.texts / scored.seconds, 1) if scored.seconds else 0.0
     result: dict[str, Any] = {"out": str(out), "rows": scored.rows, "texts": scored.texts}
     result["texts_per_second"] = speed

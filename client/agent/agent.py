@@ -45,7 +45,6 @@ from murmuration.client import secure
 from murmuration.client.agent import unix_socket
 from murmuration.client.agent.identity import Identity
 from murmuration.client.agent.ledger import OwnLedger
-from murmuration.client.agent.own_scores import OwnScores
 from murmuration.client.agent.plan_check import (
     check_asked,
     check_cost,
@@ -69,7 +68,6 @@ from murmuration.strategies.protocol import (
     messages,
     plan_query,
     public_items,
-    score_query,
     secure_messages,
 )
 from murmuration.strategies.protocol.stated_plan import StatedPlan
@@ -109,7 +107,6 @@ class Agent:
             raise InputError(f"{state} can be used by others: chmod 700 it first")
         with extensions.only(policy.extensions):
             self.ledger = OwnLedger(state / "own-ledger.jsonl")
-            self._scores = OwnScores(store, policy, self.ledger, Randomness(None))
         self._features: set[str] = set()
         self._no_plans_until = -math.inf
         self._accounted: tuple[list[StatedPlan], float] = [], 0.0
@@ -141,8 +138,6 @@ class Agent:
         if kind == plan_query.QUERY:
             return plan_query.reply(self._would_refuse(content))
         try:
-            if kind == score_query.QUERY:
-                return self._scores.answer(content)
             self._admit(kind, content)
             return answer(
                 kind, content, self._host, check=lambda reply: self._check_length(content, reply)

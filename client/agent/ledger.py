@@ -10,14 +10,11 @@ nothing is answered. Both files deleted or brought back at once look like a new 
     {"own-ledger": 3}                         the first line
     {"run": …, "plan": …}                     a plan that a server stated, with its cost
     {"answered": "train", "run": …, "round": …, "users": …, "new": […], "masked": …}
-    {"weights": …, "user": …, "randomized": […], "epsilon": …}   of a user, for good
     {"refused": …, "because": …}              kept as evidence; costs nothing
 
 ``new`` are the users (unsalted 64-bit names in hex) who were not asked this kind of thing in this
 run before: who was trained on in a run, and who was measured on, is known for ever. ``masked``
 names the sum (``strategies.protocol.secure_messages.about``) of an answer that left under masks.
-``weights`` is the digest of a model by which a user's own reward is answered
-(``client.agent.own_scores``), and ``randomized`` all that ever leaves of that user's weights.
 
 One process writes at a time (an advisory lock, gone when the process is).
 """
@@ -26,7 +23,6 @@ import contextlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -50,14 +46,6 @@ _HEADER = {"own-ledger": 3}
 MOST_REFUSALS = 10_000
 #: The kinds of answers that rules count, whose users are noted by name.
 COUNTED = ("train", "evaluate")
-
-
-@dataclass(frozen=True)
-class RandomizedWeights:
-    """A user's weights by a model as they were randomized, and at which ε."""
-
-    weights: tuple[float, ...]
-    epsilon: float
 
 
 class OwnLedger:
@@ -113,9 +101,6 @@ class OwnLedger:
         self.evaluations: Counter[str] = Counter()
         self.masked: set[tuple[str, str, int]] = set()
         self.sums: set[str] = set()
-        self.weights: dict[
-            tuple[str, int], RandomizedWeights
-        ] = {}  # by digest of the model, and user
         self._first: defaultdict[tuple[str, str], dict[int, int]] = defaultdict(dict)
         self.refusals = 0
         self.head = Head(0, "")
@@ -142,9 +127,6 @@ class OwnLedger:
             new = [int(name, 16) for name in line.get("new", ())]
             kind, run, round_ = str(line["answered"]), str(line["run"]), int(line["round"])
             self._count(kind, run, round_, new, str(line.get("masked", "")))
-        elif "weights" in line:
-            drawn = RandomizedWeights(tuple(map(float, line["randomized"])), float(line["epsilon"]))
-            self.weights[str(line["weights"]), int(line["user"], 16)] = drawn
         elif "refused" in line:
             self.refusals += 1
         else:
@@ -209,27 +191,6 @@ class OwnLedger:
         }
         self._append({**line, "masked": masked} if masked else line)
         self._count(kind, run, round_, new, masked)
-
-    def add_weights(
-        self, model: str, key: int, randomized_V: Iterable[float], epsilon: float
-    ) -> None:
-        """Note a user's weights by a model, by its digest, before any answer comes of them;
-        ValueError if there are some."""
-        if (model, key) in self.weights:
-            raise ValueError("weights are randomized once")
-        drawn = RandomizedWeights(tuple(map(float, randomized_V)), epsilon)
-        line = {"weights": model, "user": f"{key:016x}", "randomized": [*drawn.weights]}
-        self._append({**line, "epsilon": epsilon})
-        self.weights[model, key] = drawn
-
-    def weights_epsilon(self, *others: "OwnLedger") -> float:
-        """Return what all randomized weights cost, here and in other ledgers, of the user of whom
-        there are most."""
-        spent: defaultdict[int, float] = defaultdict(float)
-        for ledger in (self, *others):
-            for (_, key), drawn in ledger.weights.items():
-                spent[key] += drawn.epsilon
-        return max(spent.values(), default=0.0)
 
     def refuse(self, kind: str, reason: str) -> None:
         """Note a request that was refused."""

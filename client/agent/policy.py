@@ -47,7 +47,6 @@ HOLD_OUT = "hold_out"
 _MOST_NGRAMS = 4
 _MOST_LOCAL_STEPS = 1_000
 _AGENT = re.compile(r"[0-9a-f]{64}")
-_LEAST_SCORED = 0.001  # of ``score_epsilon``: less tells nothing
 #: Characters of a stated plan; a kind of event takes about a hundred.
 _LONGEST_PLAN = 10_000
 
@@ -96,10 +95,6 @@ class Policy:
         parties: whose, by the keys (hex) of their agents; empty: anybody's.
         extensions: losses, readers and events of other packages that may be imported here, by the
             names of their entry points; of their strategies ``strategies`` says that.
-        score_models: folders of models, from the root, by which an owner's own programs may ask for
-            scores by a user's own reward (``client.agent.own_scores``).
-        score_epsilon: of a user's weights by each of them, told once; beside ``max_epsilon``, also
-            to the app that a server ships.
         honest_parties: if positive, sums leave only with noise that the nodes add, each agent its
             share, before the server sees anything; ``max_epsilon`` then bounds what the server
             itself can learn, if at least so many of those whose sums arrive (this one among them)
@@ -130,8 +125,6 @@ class Policy:
     parties: tuple[str, ...] = ()
     extensions: tuple[str, ...] = ()
     honest_parties: int = 0
-    score_models: tuple[str, ...] = ()
-    score_epsilon: float = 0.0
 
     def __post_init__(self) -> None:
         known = {*self.halves, *(registry.installed() - {*self.strategies})}
@@ -165,22 +158,6 @@ class Policy:
                 not (self.strategies and self.label_epsilon),
                 "strategies",
                 "empty where label_epsilon is set: labels leave randomized, or not at all",
-            ),
-            (
-                not (self.score_models and self.label_epsilon),
-                "score_models",
-                "empty where label_epsilon is set: labels leave randomized, or not at all",
-            ),
-            (
-                all(Path(name).is_absolute() for name in self.score_models),
-                "score_models",
-                "a list of folders from the root",
-            ),
-            (
-                bool(self.score_epsilon) == bool(self.score_models)
-                and not 0.0 < self.score_epsilon < _LEAST_SCORED,
-                "score_epsilon",
-                f"at least {_LEAST_SCORED} where score_models lists a model, else left out",
             ),
         ]
         for good, rule, expected in checks:

@@ -47,9 +47,6 @@ def score(
     response: str | Sequence[str],
     *,
     base: str = "",
-    judgements: str = "",
-    agent: str = "",
-    user_id: str = "",
     system: str | None = None,
 ) -> np.ndarray:
     """Return scores of responses to prompts: the higher, the better liked.
@@ -69,12 +66,6 @@ def score(
         prompt: The prompt, or one for each response.
         response: The response, or several.
         base: The base or encoder that the model was made on, where it is not found by itself.
-        judgements: One person's own pairs, a file: scores are theirs instead of the crowd's, of a
-            run with ``tastes``. They are read here and go nowhere; the scores tell of them.
-        agent: The socket of an owner's agent, which has the judgements and answers in their place,
-            by weights that it randomized once; ``model`` is one that its policy lists, and is read
-            there alone.
-        user_id: Whose reward, where the agent has several users.
         system: The system prompt, of a model that gives log-likelihoods; by default the one that it
             was trained with.
 
@@ -82,8 +73,8 @@ def score(
         One score for each response.
 
     Raises:
-        InputError: the model cannot be loaded, there are not as many prompts as responses, one of
-            them is no text, or the agent refuses.
+        InputError: the model cannot be loaded, there are not as many prompts as responses, or one
+            of them is no text.
     """
     from murmuration.preference.scoring import is_one
 
@@ -91,7 +82,7 @@ def score(
     prompts = [prompt] * len(responses) if is_one(prompt) else list(prompt)
     if len(prompts) != len(responses):
         raise InputError(f"{len(prompts)} prompts and {len(responses)} responses: give one each")
-    return _scorer(model, base, judgements, agent, user_id, system).score_batch(prompts, responses)
+    return _scorer(model, base, system).score_batch(prompts, responses)
 
 
 def ignores_prompt(model: Run | str | os.PathLike[str]) -> bool:
@@ -109,9 +100,6 @@ def score_rows(
     out: str | os.PathLike[str],
     *,
     base: str = "",
-    judgements: str = "",
-    agent: str = "",
-    user_id: str = "",
     system: str | None = None,
     on_progress: Callable[[Scored], None] = lambda scored: None,
 ) -> Scored:
@@ -122,7 +110,7 @@ def score_rows(
         data: Rows of prompt and response, or of prompt, chosen and rejected: a file, folder or data
             set, as of ``train``.
         out: The file, of JSON lines.
-        base, judgements, agent, user_id, system: As of ``score``.
+        base, system: As of ``score``.
         on_progress: Is told how much is done.
 
     Returns:
@@ -136,7 +124,7 @@ def score_rows(
     path = Path(out)
     if path.exists():
         raise InputError(f"--out {path}: is there already; choose another name")
-    scorer = _scorer(model, base, judgements, agent, user_id, system)
+    scorer = _scorer(model, base, system)
     scored = Scored()
     lines = _scored_lines(scorer, data, scored, on_progress)
     try:
@@ -146,63 +134,11 @@ def score_rows(
     return scored
 
 
-@dataclass(frozen=True)
-class _OfAgent:
-    """Scores by an agent's answers."""
-
-    socket: str
-    model: str
-    user: str
-
-    def score_batch(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        import numpy as np
-
-        parts = [
-            self._part(prompts[at : at + _TEXTS], responses[at : at + _TEXTS])
-            for at in range(0, len(responses), _TEXTS)
-        ]
-        return np.concatenate(parts) if parts else np.zeros(0)
-
-    def _part(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        from murmuration.client.agent.unix_socket import ask_agent
-        from murmuration.preference.scoring import strings_of
-        from murmuration.strategies.protocol import score_query
-
-        request = score_query.ScoreRequest(self.model, self.user, *strings_of(prompts, responses))
-        answer = ask_agent(self.socket, score_query.QUERY, request.to_record())
-        try:
-            return score_query.read_reply(answer, len(responses))
-        except ValueError as error:
-            raise InputError(f"the agent at {self.socket}: {error}") from None
-
-
-def _scorer(
-    model: Run | str | os.PathLike[str],
-    base: str,
-    judgements: str,
-    agent: str,
-    user_id: str,
-    system: str | None,
-) -> Any:
-    if agent:
-        if base or judgements or system is not None:
-            raise InputError(
-                "--agent: it has judgements and base itself; leave out --as, --base and --system"
-            )
-        folder = Path(model_folder(model)).expanduser().absolute()
-        return _OfAgent(str(Path(agent).expanduser()), str(folder), user_id)
-    if user_id:
-        raise InputError("--user-id: is of --agent, which may have several users")
+def _scorer(model: Run | str | os.PathLike[str], base: str, system: str | None) -> Any:
     quiet_libraries()
     from murmuration.preference.language.likelihood import load_scorer
 
-    scorer = load_scorer(model_folder(model), base, system)
-    if not judgements:
-        return scorer
-    personal = getattr(scorer, "personal", None)  # which rewards have
-    if personal is None:
-        raise InputError("--as: the model has one reward for all: train it with --tastes")
-    return personal(judgements)
+    return load_scorer(model_folder(model), base, system)
 
 
 def _scored_lines(

@@ -6,10 +6,9 @@ so nothing can be told from last digits (Mironov 2012). A sum of whole numbers t
 Δ in total, with noise of scale Δ/ε on each, is (ε, 0)-DP. Meant for a few thousand draws.
 
 ``LaplaceSum`` is a release of such a sum as one object: the bound in ℓ1 on what a user adds, the
-noise, and what it costs. None of them can be changed without the others following. ``LocalLaplace``
-is the same for one user's own short vector, before anybody sees it.
+noise, and what it costs. None of them can be changed without the others following.
 
-Legend: B users in a chunk, D dimensions, V numbers of one user.
+Legend: B users in a chunk, D dimensions.
 """
 
 import math
@@ -176,48 +175,6 @@ class LaplaceSum:
         charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
         coins = source.stream(f"noise {covers}", round_, charge.attempt)
         return _with_noise(sum_D, self.clip.step, self.scale, coins)
-
-
-@dataclass(frozen=True)
-class LocalLaplace:
-    """The Laplace mechanism on one user's vector, clipped in ℓ1.
-
-    Formal guarantee: ``randomized`` is (``epsilon``, 0)-locally DP for any two vectors, finite or
-    not, and so for anything that one user can have judged (Dwork and Roth 2014). It holds as
-    computed: vector, noise and its probabilities are exact. Whatever is computed from the result
-    later costs nothing more.
-    """
-
-    clip: AbsoluteClip
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0.0):
-            raise ValueError(f"epsilon must be a positive finite number, got {self.epsilon}")
-
-    @property
-    def scale(self) -> Fraction:
-        """That of the noise, in steps of the grid: of the longest way from one vector to another,
-        over ε."""
-        return 2 * math.ceil(self.clip.norm / self.clip.step) / Fraction(self.epsilon)
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the noise on each number."""
-        return std(self.scale) * self.clip.step
-
-    def randomized(self, vector_V: np.ndarray, coins: np.random.Generator) -> np.ndarray:
-        """The vector, clipped and with noise, (V,) float64; one that is not finite is zero."""
-        import torch
-
-        clipped_V = self.clip.clip_sum(torch.from_numpy(np.array([vector_V], dtype=np.float64)))
-        return _with_noise(clipped_V.numpy(), self.clip.step, self.scale, coins)
-
-    def shrunk(self, randomized_V: np.ndarray) -> np.ndarray:
-        """The best linear guess of a vector that is as long as it may be, in any direction: what is
-        left of a randomized one is the less, the more of it is noise."""
-        signal = self.clip.norm**2 / max(len(randomized_V), 1)
-        return randomized_V * (signal / (signal + self.std**2))
 
 
 def _with_noise(

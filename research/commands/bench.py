@@ -22,7 +22,6 @@ from murmuration.research.bench import board as bench_board
 from murmuration.research.bench import encoder as bench_encoder
 from murmuration.research.bench import memory as bench_memory
 from murmuration.research.bench import rivals as bench_rivals
-from murmuration.research.bench import tastes as bench_tastes
 from murmuration.research.bench import writing as bench_writing
 from murmuration.research.bench.language_model import LmBench
 from murmuration.research.bench.node import SETTINGS, measure
@@ -139,19 +138,6 @@ def memory(as_json: Json = False, quick: _Quick = False) -> None:
     columns = ("users", "cohort", "d", "round_ms", "seconds", "peak_mib", "own_mib")
     console.print(_plain("whole runs, each in a process of its own", columns, rows))
     _end(as_json, "memory", about, rows=rows)
-
-
-@bench.command()
-def tastes(as_json: Json = False, quick: _Quick = False) -> None:
-    """Measure users per second with --tastes, beside one reward for all."""
-    console, about = _begin(as_json)
-    rows = []
-    for dimension in bench_tastes.DIMENSIONS[: 1 if quick else None]:
-        with console.status(f"d = {dimension:,}"):
-            rows += bench_tastes.measure(dimension, repetitions=1 if quick else 15)
-    columns = ("d", "tastes", "users_per_second", "share_of_one")
-    console.print(_plain("a node's clipped sum on one thread", columns, rows))
-    _end(as_json, "tastes", about, rows=rows)
 
 
 @bench.command()

@@ -33,7 +33,7 @@ from murmuration.research.reproductions.policies import (
     selfplay_written,
 )
 from murmuration.research.reproductions.ranking import arenas
-from murmuration.research.reproductions.rivals import known_tastes, real_people, tastes
+from murmuration.research.reproductions.rivals import real_people
 from murmuration.research.reproductions.uls import (
     accounting,
     conjecture,
@@ -285,11 +285,6 @@ ENTRIES = {
         real_people.quick_or_not,
         real_people.of_people,
         quick_minutes=0.2,
-    ),
-    "tastes": Entry(
-        "how well known tastes are found; with --data, one reward, local steps, groups and tastes",
-        known_tastes.known_tastes,
-        tastes.of_people,
     ),
     "synthetic-preferences": Entry(
         "pairs that a private reward labelled, beside true judgements: labels, heads, policies",

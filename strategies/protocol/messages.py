@@ -68,8 +68,6 @@ OWNER_RULES = (
     "extensions",
     "honest_parties",
     "hold_out",
-    "score_models",
-    "score_epsilon",
 )
 
 

@@ -22,7 +22,7 @@ TYPES_DIFFER = {
 #: Commands that print JSON, each by ``print_json`` alone; the fixture ``cli`` parses it strictly.
 PRINT_JSON = {
     "align", "audit", "base", "bench accounting", "bench align", "bench board", "bench features",
-    "bench lm", "bench memory", "bench rounds", "bench states", "bench tastes", "bench users",
+    "bench lm", "bench memory", "bench rounds", "bench states", "bench users",
     "bench where", "bench writing", "bounds", "compare", "export", "ledger", "personalize", "plan",
     "policies commit", "privatize", "push", "rank", "report", "reproduce", "run", "score", "survey",
     "synthesize", "tune", "winrate",

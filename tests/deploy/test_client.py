@@ -217,11 +217,6 @@ def test_what_leaves_follows_the_policy(server, make_rows):
     (place / "policy.toml").write_text("max_evaluations = 7\n")
     text = "\n".join(describe(Client.load(place), judgements))
     assert "at most 7 sums of how often a given model is right, over\n  users whom" in text
-    assert "own reward" not in text
-    (place / "policy.toml").write_text('score_models = ["/m", "/n"]\nscore_epsilon = 0.5\n')
-    text = "\n".join(describe(Client.load(place), judgements))
-    for name in ("/m", "/n"):
-        assert f"by {name}: a few weights for each user, randomized here once, epsilon 0.5" in text
 
 
 def test_what_has_left_is_told(server):
@@ -234,13 +229,6 @@ def test_what_has_left_is_told(server):
     told = "\n".join(spent(client))
     assert "1 of 400 answers, 0 of 2 accuracies" in told
     assert f"1 stated plans, together epsilon {stated.epsilon():.4g} of 3" in told
-    assert "weights" not in told
-    for key, epsilon in ((1, 0.5), (2, 0.5)):
-        ledger.add_weights("model", key, [0.25], epsilon)
-    ledger.add_weights("other", 2, [0.0], 1.0)
-    assert "Randomized weights of 2 users told by 2 models, epsilon 1.50 of a user." in spent(
-        client
-    )
     ledger.close()
 
 

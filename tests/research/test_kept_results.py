@@ -96,4 +96,4 @@ def test_all_rooms_are_part_of_the_code(monkeypatch):
     )
     kept_results._code.__wrapped__()
     names = {f"{path.parent.name}/{path.name}" for path in read}
-    assert {"linear/tastes.py", "reproductions/entry.py", "api/scoring.py"} <= names
+    assert {"linear/examples.py", "reproductions/entry.py", "api/scoring.py"} <= names

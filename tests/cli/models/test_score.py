@@ -2,24 +2,15 @@
 
 import io
 import json
-import socket
-import threading
-from contextlib import suppress
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from murmuration.cli.models import score
-from murmuration.client.agent.agent import Agent, _serve_one, listening
-from murmuration.client.agent.own_scores import CLIP
-from murmuration.client.agent.policy import Policy
-from murmuration.client.store import UserStore
-from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel
-from murmuration.privacy.mechanisms.discrete_laplace import LocalLaplace
 
 
 @pytest.fixture
@@ -84,69 +75,10 @@ def test_no_model(cli, tmp_path, folder):
     assert str(tmp_path / folder) in lines[0]
 
 
-@pytest.fixture
-def agent(tmp_path, make_rows):
-    """The socket of an agent that has two users, and a model with tastes that it may score by."""
-    features, draws = HashingFeatures(dimension=17), np.random.default_rng(3)
-    tastes_VD = draws.normal(size=(1, 17))
-    RewardModel(draws.normal(size=17), features, tastes_VD=tastes_VD).save(tmp_path / "tastes")
-    rules = Policy(score_models=(str(tmp_path / "tastes"),), score_epsilon=2.0)
-    store = UserStore(Judgements.from_rows(make_rows([3, 4])), place=-1)
-    answering = Agent(store, rules, tmp_path / "state")
-    listener = listening(tmp_path / "agent.sock")
-
-    def serve():
-        with suppress(OSError):  # the listener was closed
-            while True:
-                connection, _ = listener.accept()
-                with connection:
-                    _serve_one(answering, connection)
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    yield answering
-    listener.shutdown(socket.SHUT_RDWR)
-    listener.close()
-    thread.join()
-    answering.ledger.close()
-
-
-def test_an_agent_scores_for_its_user_and_shows_no_judgement(cli, agent, tmp_path):
-    user = agent.store.judgements.user_ids[1]
-    call = ["score", tmp_path / "tastes", "--agent", tmp_path / "agent.sock", "--user-id", user]
-    texts = ["--prompt", "Rent?", "--response", "Save it.", "--response", "Spend!", "--json"]
-    code, stdout, lines = cli(*call, *texts)
-    assert (code, lines) == (0, [])
-    (drawn,) = agent.ledger.weights.values()
-    own_V = LocalLaplace(CLIP, 2.0).shrunk(np.array(drawn.weights))
-    reward = RewardModel.load(tmp_path / "tastes").with_own(own_V)
-    expected = reward.score(["Rent?"] * 2, ["Save it.", "Spend!"]).tolist()
-    assert json.loads(stdout)["scores"] == expected
-    rows = [{"prompt": "Rent?", "response": text} for text in ("Save it.", "Spend!")] * 300
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    out = tmp_path / "scored.jsonl"
-    assert cli(*call, "--data", tmp_path / "rows.jsonl", "--out", out)[0] == 0
-    scores = [json.loads(line)["score"] for line in out.read_text().splitlines()]
-    assert scores == pytest.approx(expected * 300)
-    assert len(agent.ledger.weights) == 1
-
-
-def test_what_an_agent_does_not_do_is_said(cli, agent, model, tmp_path):
-    call, at = ("--prompt", "p", "--response", "r"), ("--agent", tmp_path / "agent.sock")
-    for options, why in (
-        (
-            (tmp_path / "tastes", *at),
-            "(score_models): name one of the users who are here (--user-id)",
-        ),
-        ((model, *at, "--user-id", "x"), f"(score_models): '{model}' was asked about"),
-        ((model, "--agent", tmp_path / "none.sock"), "none.sock gave no answer"),
-        ((model, *at, "--as", "mine.jsonl"), "leave out --as, --base and --system"),
-        ((model, "--user-id", "x"), "--user-id: is of --agent"),
-        ((model, "--system", "x"), "--system: a reward has the system prompt that it was trained"),
-    ):
-        code, stdout, lines = cli("score", *options, *call)
-        assert (code, stdout, len(lines)) == (2, "", 1)
-        assert why in lines[0]
+def test_a_reward_is_not_asked_with_a_system_prompt(cli, model):
+    code, stdout, lines = cli("score", model, "--system", "x", "--prompt", "p", "--response", "r")
+    assert (code, stdout, len(lines)) == (2, "", 1)
+    assert "--system: a reward has the system prompt that it was trained" in lines[0]
 
 
 def test_rows_of_a_file(cli, model, tmp_path):
@@ -230,27 +162,6 @@ def test_how_far_it_is_is_shown_at_a_terminal(cli, model, tmp_path, monkeypatch)
     code, stdout, _ = cli("score", model, *given)
     assert (code, json.loads(stdout)["texts"]) == (0, 600)
     assert "600 texts" in shown.getvalue() and "texts per second" in shown.getvalue()
-
-
-def test_as_somebody(cli, model, tmp_path):
-    mine = tmp_path / "mine.jsonl"
-    mine.write_text(json.dumps({"prompt": "p", "chosen": "Save it.", "rejected": "Spend!"}) + "\n")
-    call = ("--prompt", "p", "--response", "Save it.", "--response", "Spend!", "--json")
-    code, _, lines = cli("score", model, *call, "--as", mine)
-    assert code == 2
-    assert "one reward for all: train it with --tastes" in " ".join(lines)
-    crowd, draw = RewardModel.load(model), np.random.default_rng(2)
-    tastes = RewardModel(crowd.theta_D, crowd.features, tastes_VD=draw.normal(size=(2, 17)))
-    tastes.save(model, overwrite=True)
-    own = json.loads(cli("score", model, *call, "--as", mine)[1])["scores"]
-    assert own == pytest.approx(tastes.personal(str(mine)).score(["p"] * 2, ["Save it.", "Spend!"]))
-    everybody = json.loads(cli("score", model, *call)[1])["scores"]
-    assert own[0] - own[1] > everybody[0] - everybody[1]
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text(mine.read_text())
-    assert cli("score", model, "--data", rows, "--out", tmp_path / "s", "--as", mine)[0] == 0
-    scored = json.loads((tmp_path / "s").read_text())
-    assert scored["score_chosen"] == pytest.approx(own[0])
 
 
 def test_a_base_is_asked_with_a_system_prompt(cli, language_model):

@@ -25,22 +25,6 @@ def path(tmp_path):
     return tmp_path / "state" / "own-ledger.jsonl"
 
 
-def test_told_weights_are_read_again_to_the_last_digit_and_told_once(path):
-    ledger = OwnLedger(path)
-    drawn_V = np.array([0.1 + 0.2, -(2.0**-28)])
-    ledger.add_weights("model", 2**64 - 1, drawn_V, 0.1)
-    ledger.add_weights("other", 2**64 - 1, drawn_V, 0.2)
-    ledger.add_weights("other", 1, drawn_V, 0.2)
-    with pytest.raises(ValueError, match="once"):
-        ledger.add_weights("model", 2**64 - 1, drawn_V, 0.1)
-    ledger.close()
-    again = OwnLedger(path)
-    assert again.weights == ledger.weights
-    assert list(again.weights["model", 2**64 - 1].weights) == drawn_V.tolist()
-    assert again.weights_epsilon() == pytest.approx(0.3)  # of the user of whom most was told
-    again.close()
-
-
 def filled(path):
     ledger = OwnLedger(path)
     ledger.open_run(PLAN, 1.25)

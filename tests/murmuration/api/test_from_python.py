@@ -227,8 +227,6 @@ def test_each_function_speaks_of_its_arguments(tmp_path):
         lambda: mm.plan(epsilon=3, delta=1e-5, rounds=1, cohort=9, users=5),
         lambda: mm.data(good(), epsilon=-1),
         lambda: mm.data("nowhere.jsonl"),
-        lambda: mm.score(tmp_path, "p", "r", user_id="u"),
-        lambda: mm.score(tmp_path, "p", "r", agent="a", base="b"),
         lambda: mm.privatize(good(), 1.0, state="s", out="a.txt"),
         lambda: mm.respond(tmp_path, prompts="nowhere.jsonl"),
         lambda: mm.align(tmp_path, out=tmp_path / "o"),
