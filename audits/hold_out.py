@@ -22,7 +22,7 @@ from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.hold_out import HoldOut, held_out
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.tally import Tally, TallyRelease
+from murmuration.privacy.mechanisms.tally import LOSS_BOUND, Tally, TallyRelease
 from murmuration.strategies.uls import UlsPlan
 
 _CLIP = UserClip(0.1)
@@ -117,8 +117,8 @@ def _tallies(
 
 
 def _contribution(tally: Tally, share: float) -> np.ndarray:
-    """Return the part of a canary whom the crowd's reward suits that often, and the own always."""
-    return tally.contribution(share, personal=1.0)
+    """Return the part of a canary whom the model suits that often, and whose loss is the rest."""
+    return tally.contribution(share, LOSS_BOUND * (1.0 - share))
 
 
 def _score(

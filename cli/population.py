@@ -15,19 +15,6 @@ def population(
     out: Annotated[Path, typer.Option(help=f"{meaning('out')} Folder for the files.")],
     users: Annotated[int, typer.Option(help=f"{meaning('users')} In the training split.")] = 2500,
     seed: Annotated[int, typer.Option(help=f"{meaning('seed')} Which population.")] = 0,
-    tastes: Annotated[
-        int,
-        typer.Option(
-            help=f"{meaning('tastes')} Here 2 to 4: all that users differ in, a continuum.",
-            show_default=False,
-        ),
-    ] = 0,
-    camps: Annotated[
-        bool,
-        typer.Option(
-            "--camps", help="With --tastes: these weights are -1 or 1; with --tastes 2, two camps."
-        ),
-    ] = False,
     arena: Annotated[
         int | None,
         typer.Option(
@@ -49,14 +36,12 @@ def population(
     and truth.json with the strengths.
     """
     try:
-        if arena is not None and (tastes or camps):
-            raise ValueError("votes of an arena have no tastes: leave out --tastes and --camps")
         if arena is not None:
             write_arena(
                 out, Arena(voters=users, seed=seed, items=arena, length_points=length_points)
             )
         else:
-            write(out, Population(users=users, seed=seed, tastes=tastes, camps=camps))
+            write(out, Population(users=users, seed=seed))
     except (ValueError, OSError) as error:
         raise InputError(f"--out {out}: {error}") from None
     print(f"wrote {', '.join(sorted(path.name for path in out.iterdir()))} to {out}")

@@ -175,11 +175,11 @@ def evaluate(content: RecordDict, host: Host) -> RecordDict:
     contributes."""
     work, examples, _ = _asked(content, host)
     _check_lengths(work.arrays, examples.dimension)
-    tally = Tally(loss=examples.measures_loss, personal=examples.measures_personal)
+    tally = Tally(loss=examples.measures_loss)
     total_F = np.zeros(tally.figures)
     for user in work.users_S:  # one at a time: in company their last digits could depend on others
         result = examples.select(np.array([user])).accuracy(work.arrays["theta"])
-        total_F += tally.contribution(result.by_user, result.loss, result.personal)
+        total_F += tally.contribution(result.by_user, result.loss)
     return messages.sums_reply({messages.TALLY: total_F})
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from murmuration.api.comparing import compare
     from murmuration.api.judging import winrate
     from murmuration.api.looking import data
-    from murmuration.api.personalizing import Personalized, personalize
     from murmuration.api.privatizing import PrivatizedLabels, privatize
     from murmuration.api.ranking import BestItem, Ranking, best_item, rank
     from murmuration.api.responding import Responses, respond
@@ -53,7 +52,6 @@ __all__ = [
     "DataSummary",
     "Guards",
     "InputError",
-    "Personalized",
     "PrivatizedLabels",
     "Ranking",
     "Responses",
@@ -73,7 +71,6 @@ __all__ = [
     "compare",
     "data",
     "online",
-    "personalize",
     "plan",
     "privatize",
     "rank",
@@ -98,7 +95,6 @@ _PLACES = {
     "DataSummary": "murmuration.planning.data_summary",
     "Guards": "murmuration.alignment.rewards",
     "InputError": "murmuration.preference.data.errors",
-    "Personalized": "murmuration.api.personalizing",
     "PrivatizedLabels": "murmuration.api.privatizing",
     "Ranking": "murmuration.api.ranking",
     "Responses": "murmuration.api.responding",
@@ -117,7 +113,6 @@ _PLACES = {
     "compare": "murmuration.api.comparing",
     "data": "murmuration.api.looking",
     "online": "murmuration.preference.online",
-    "personalize": "murmuration.api.personalizing",
     "plan": "murmuration.planning.plan",
     "privatize": "murmuration.api.privatizing",
     "rank": "murmuration.api.ranking",

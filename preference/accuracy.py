@@ -7,7 +7,7 @@ of a model.
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
@@ -31,11 +31,8 @@ class Accuracy:
         chance: what guessing comes to, as a mean over judgements; NaN without any.
         loss: of models that say the next token, where `judgements` are tokens: the mean
             cross-entropy in nats; NaN for a reward.
-        personal: as ``by_user``, of each user's own reward where there are tastes; else NaN.
-        gain_error: standard error of ``personal`` − ``by_user`` over users; else NaN.
         share_U: what ``by_user`` is the mean of.
         judged_U: the number of judgements (or tokens) that each of these shares is of.
-        gain_U: what ``personal`` − ``by_user`` is the mean of; else empty.
     """
 
     pooled: float
@@ -44,11 +41,8 @@ class Accuracy:
     judgements: int
     chance: float
     loss: float = math.nan
-    personal: float = math.nan
-    gain_error: float = math.nan
     share_U: np.ndarray = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
     judged_U: np.ndarray = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
-    gain_U: np.ndarray = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
 
 
 class Judged(Protocol):
@@ -124,22 +118,6 @@ def right_by_user(logits_R: torch.Tensor, examples: Judged) -> tuple[torch.Tenso
     """
     right_J, decided_J, _ = _marks(logits_R, examples)
     return _by_user(right_J, examples), _by_user(decided_J.double(), examples)
-
-
-def with_personal(crowd_R: torch.Tensor, own_R: torch.Tensor, examples: Judged) -> Accuracy:
-    """Return the accuracy of the crowd's logits, with that of users' own beside it.
-
-    As `accuracy_by`, of judgements that are not thumbs.
-    """
-    crowd = accuracy_by(crowd_R, examples)
-    own_U, decided_U = right_by_user(own_R, examples)
-    counted_U = decided_U > 0
-    if not crowd.users:
-        return crowd
-    own_U = (own_U[counted_U] / decided_U[counted_U]).numpy()
-    gain_U = own_U - crowd.share_U
-    error = float(gain_U.std()) / math.sqrt(crowd.users)
-    return replace(crowd, personal=float(own_U.mean()), gain_error=error, gain_U=gain_U)
 
 
 def _by_user(figure_J: torch.Tensor, examples: Judged) -> torch.Tensor:

@@ -11,14 +11,12 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.kinds.items import ItemsModel
 from murmuration.preference.kinds.language_head import LanguageHeadModel
 from murmuration.preference.kinds.language_reward import LanguageRewardModel
-from murmuration.preference.kinds.language_tastes import LanguageHeadTastes, LanguageTastes
 from murmuration.preference.kinds.linear import LinearModel
 from murmuration.preference.kinds.model import Model
 from murmuration.preference.kinds.next_token import ResponsesModel, TextsModel
 from murmuration.preference.kinds.policy import PolicyModel
 from murmuration.preference.kinds.policy_class import PolicyClass
 from murmuration.preference.kinds.survey import SurveyModel
-from murmuration.preference.kinds.tastes import TastesModel
 
 #: By a description's kind and task: what loads it.
 KINDS = {
@@ -33,12 +31,6 @@ KINDS = {
     ("language-model", "sft"): ResponsesModel,
     ("language-model", "policy"): PolicyModel,
     ("policy-class", "policy"): PolicyClass,
-}
-#: What learns a basis in place of one reward for all.
-WITH_TASTES = {
-    LinearModel: TastesModel,
-    LanguageHeadModel: LanguageHeadTastes,
-    LanguageRewardModel: LanguageTastes,
 }
 
 
@@ -57,9 +49,4 @@ def base_of(config: Mapping[str, Any], weights: bool = True) -> Model:
     if (kind, task) not in KINDS:
         known = ", ".join(dict.fromkeys(name for name, its in KINDS if its == task))
         raise InputError(f"nothing of kind {kind!r} learns --task {task}: known kinds are {known}")
-    model = KINDS[kind, task]
-    if "tastes" in config:
-        if model not in WITH_TASTES:
-            raise InputError(f"tastes are for a reward of texts, not for {kind!r}")
-        model = WITH_TASTES[model]
-    return model.load(config, weights)
+    return KINDS[kind, task].load(config, weights)

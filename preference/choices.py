@@ -8,9 +8,6 @@ Kind = Literal["pairs", "top-1", "ranking", "thumbs"]
 #: Every judgement of a node takes as much memory as one over the most responses.
 MOST_RESPONSES = 64
 
-#: The most rows of a basis that users share (``preference.linear.tastes``).
-MOST_TASTES = 32
-
 #: Exports of other systems (``preference.data.formats``), whose names no other package can take.
 FORMAT_NAMES = (
     "arena",

@@ -28,13 +28,12 @@ from safetensors.numpy import load_file, save
 from murmuration.preference.accuracy import Accuracy, float32_of
 from murmuration.preference.base_names import name_for, place_of
 from murmuration.preference.data.in_memory import Source
-from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
+from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.hashing import FeatureMap, feature_map, finite_features
 from murmuration.preference.language.checkpoint import check_same, digest_of, folder_of
 from murmuration.preference.linear.examples import pair_examples
-from murmuration.preference.linear.tastes import ONE_FOR_ALL, weights_of
 from murmuration.preference.model_folder import SaveOptions, replace_folder
 from murmuration.preference.models import models
 from murmuration.preference.scoring import Text, scores_of, strings_of
@@ -76,8 +75,6 @@ class RewardModel:
         model: the preference model that θ was estimated under, one of
             `preference.models.models()`. It says what differences of scores mean: under `btl`,
             `plackett-luce` and `thumbs` they are log odds, under `thurstone` normal quantiles.
-        tastes_VD: float32, directions in which people differ from the crowd's θ, where the run had
-            `--tastes`: those of `personal`. No row otherwise.
     """
 
     def __init__(
@@ -85,11 +82,9 @@ class RewardModel:
         theta_D: np.ndarray | torch.Tensor,
         features: FeatureMap,
         model: str = "btl",
-        *,
-        tastes_VD: np.ndarray | None = None,
     ) -> None:
-        """Raises InputError if θ or a taste does not have the features' dimension or is not finite,
-        or there is no such preference model."""
+        """Raises InputError if θ does not have the features' dimension or is not finite, or there
+        is no such preference model."""
         theta_D = float32_of(theta_D)
         if theta_D.shape != (features.dimension,):
             raise InputError(
@@ -98,18 +93,11 @@ class RewardModel:
             )
         if not np.isfinite(theta_D).all():
             raise InputError("weights of a reward model must be finite")
-        tastes_VD = float32_of(np.zeros((0, len(theta_D))) if tastes_VD is None else tastes_VD)
-        if tastes_VD.shape[1:] != (features.dimension,) or not np.isfinite(tastes_VD).all():
-            raise InputError(
-                f"tastes of shape {tastes_VD.shape} do not fit features of dimension "
-                f"{features.dimension}, or are not finite"
-            )
         if model not in models():
             raise InputError(f"the preference model {model!r} is not one of {', '.join(models())}")
         self.theta_D = theta_D
         self.features = features
         self.model = model
-        self.tastes_VD = tastes_VD
 
     def __repr__(self) -> str:
         features = self.features.to_config()
@@ -158,52 +146,6 @@ class RewardModel:
         judgements = read_judgements(data, self.model, columns, declared)
         return pair_examples(judgements, self.features).accuracy(self.theta_D)
 
-    def personal(
-        self, data: Judgements | Source, *, columns: str = "", **declared: bool | int | str
-    ) -> "RewardModel":
-        """Return the reward of whoever made these judgements, of a run with `--tastes`.
-
-        θ and as much of each taste as the judgements say, shrunk to the crowd's reward: a few move
-        it little (`preference.linear.tastes`). Computed here, from nothing but the model and the
-        judgements. No epsilon covers it: it tells of them, and is theirs to keep.
-
-        Args:
-            data: pairs that one person judged, or rows as of `accuracy`. A column of user ids is
-                not needed, and not looked at.
-            columns: as of `accuracy`.
-            declared: as of `accuracy`.
-
-        Raises:
-            InputError: the model has no tastes, or there are no rows, or they cannot be read, are
-                no pairs, or all ties.
-        """
-        if not len(self.tastes_VD):
-            raise InputError(ONE_FOR_ALL)
-        rows = {"one_user_per_row": True, **declared}
-        return self.with_own(self.own_weights(read_judgements(data, self.model, columns, rows)))
-
-    @property
-    def tastes(self) -> int:
-        """V: by how many weights people differ in it."""
-        return len(self.tastes_VD)
-
-    def own_weights(self, judgements: Judgements, left_out: LeftOut | None = None) -> np.ndarray:
-        """Return how much of each taste one person's judgements say, (V,) float64; it is private.
-
-        Args:
-            judgements: pairs, in which no user is told from another.
-            left_out: takes judgements without finite features.
-
-        Raises:
-            InputError: as of `preference.linear.tastes.weights_of`.
-        """
-        basis_KD = np.concatenate([self.theta_D[None], self.tastes_VD])
-        return weights_of(judgements, self.features, basis_KD, left_out)
-
-    def with_own(self, own_V: np.ndarray) -> "RewardModel":
-        """Return the reward of whoever has so much of each taste."""
-        return RewardModel(self.theta_D + own_V @ self.tastes_VD, self.features, self.model)
-
     def save(
         self,
         folder: str | os.PathLike,
@@ -239,10 +181,7 @@ class RewardModel:
             "dimension": self.features.dimension,
             "features": _described(self.features.to_config(), folder),
         }
-        tensors = {"theta_D": self.theta_D}
-        if len(self.tastes_VD):
-            tensors["tastes_VD"] = self.tastes_VD
-        (folder / "model.safetensors").write_bytes(save(tensors))
+        (folder / "model.safetensors").write_bytes(save({"theta_D": self.theta_D}))
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
@@ -270,8 +209,7 @@ class RewardModel:
         config = _read_config(Path(folder))
         path = Path(folder) / "model.safetensors"
         try:
-            tensors = load_file(path)
-            theta_D, tastes_VD = tensors["theta_D"], tensors.get("tastes_VD")
+            theta_D = load_file(path)["theta_D"]
         except FileNotFoundError:
             raise InputError(f"{path}: no such file; the model is not complete") from None
         except (SafetensorError, OSError, KeyError) as error:
@@ -293,8 +231,7 @@ class RewardModel:
                     check_same(path, digest_of(folder_of(path)), digest)
             elif base:
                 raise InputError("--base: a reward over hashed words has none")
-            usable = feature_map(features)
-            return cls(theta_D, usable, config.get("model", "btl"), tastes_VD=tastes_VD)
+            return cls(theta_D, feature_map(features), config.get("model", "btl"))
         except InputError as error:
             raise InputError(f"{folder}: {error}") from error
 

@@ -117,14 +117,6 @@ class Spread:
         """Return the same as lists, by name."""
         return {name: list(part) for name, part in asdict(self).items()}
 
-    @property
-    def deviation(self) -> float:
-        """The standard deviation over users, of a user on no knot a little too large."""
-        mean = float(np.dot(self.shares, self.knots))
-        return math.sqrt(np.dot(self.shares, (np.array(self.knots) - mean) ** 2))
 
-
-#: Of the share of a user's judgements that a model gets right, and of what a user gains by a model
-#: of their own: more knots where most users are.
+#: Of the share of a user's judgements that a model gets right.
 ACCURACIES = UserHistogram(tuple(tenth / 10 for tenth in range(11)))
-GAINS = UserHistogram((-1.0, -0.5, -0.3, -0.2, -0.1, 0.0, 0.1, 0.2, 0.3, 0.5, 1.0))

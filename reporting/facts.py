@@ -64,11 +64,7 @@ _LACKING: dict[str, Any] = {
     "heldout_error": None,
     "heldout_noise": None,
     "heldout_epsilon": None,
-    "tastes": 1,
-    "personal_accuracy": None,
-    "personal_gain_error": None,
     "accuracy_over_users": None,
-    "gain_over_users": None,
     "heldout_chance": None,
     "test": "",
     "test_users": None,
@@ -142,9 +138,7 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
         "accuracy_text": share_text(run["heldout_accuracy"], run["heldout_users"]),
         "by_user_text": share_text(run["heldout_accuracy_by_user"], run["heldout_users"]),
         "error_text": _error(run),
-        "personal_text": _personal(run),
         "tenths_text": over_users.tenths(run["accuracy_over_users"]),
-        "gains_text": over_users.gains(run["gain_over_users"]),
         "loss_text": _loss(run),
         "time_text": duration(run["seconds_training"]),
         "speed_text": round_digits(speed) if speed else "",
@@ -172,24 +166,6 @@ def _error(run: Mapping[str, Any]) -> str:
     if run["heldout_noise"] is None:
         return error + (" (exact: outside the guarantee)" if run["epsilon"] is not None else "")
     return f"{error}, {points_of_error(run['heldout_noise'])} of them noise"
-
-
-def _personal(run: Mapping[str, Any]) -> str:
-    """Return whether users' own rewards do better than the crowd's; empty where there are none.
-
-    A gain shows if it is more than twice its standard error.
-    """
-    own, crowd = run["personal_accuracy"], run["heldout_accuracy_by_user"]
-    if own is None or crowd is None:
-        return ""
-    gain, error = own - crowd, run["personal_gain_error"]
-    shown = (
-        f"{share_text(own, run['heldout_users'])} by user with each user's own, "
-        f"{100 * gain:+.1f} ± {points_of_error(error)} points"
-    )
-    if gain > 2.0 * error:
-        return shown
-    return f"{shown}: no gain shows, so one reward for all is as good (--tastes 1)"
 
 
 def _loss(run: Mapping[str, Any]) -> str:

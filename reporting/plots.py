@@ -123,29 +123,21 @@ def noise_plot(
 def users_plot(
     result: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]], palette: Palette = LIGHT
 ) -> bytes:
-    """Return how accuracy differs over users, and under it what they gain by rewards of their own,
-    where there are such, as a PNG."""
+    """Return how accuracy differs over users, as a PNG."""
     del metrics
-    named = (
-        ("accuracy_over_users", "accuracy, %"),
-        ("gain_over_users", "gain by one's own reward, points"),
-    )
-    shown = [(result[name], label) for name, label in named if result.get(name)]
-    figure = Figure(figsize=(_WIDTH, 0.4 + 2.3 * len(shown)), dpi=200, layout="constrained")
-    for axes, (spread, label) in zip(
-        figure.subplots(len(shown), 1, squeeze=False)[:, 0], shown, strict=True
-    ):
-        knots, places = spread["knots"], range(len(spread["knots"]))
-        axes.bar(places, spread["shares"], width=0.8, color=palette.main)
-        means = np.interp(spread["deciles"], knots, places)
-        axes.plot(means, np.zeros(len(means)), "o", ms=5, c=palette.second, clip_on=False, zorder=3)
-        sign = "+" if knots[0] < 0 else ""
-        axes.set_xticks(places, [f"{100 * knot:{sign if knot else ''}.0f}" for knot in knots])
-        axes.set_ylabel("users")
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        _paper(axes, palette)
-        axes.tick_params(axis="x", pad=7)  # below the dots
-        axes.set_xlabel(label, color=palette.ink, fontsize=10)
+    spread = result["accuracy_over_users"]
+    knots, places = spread["knots"], range(len(spread["knots"]))
+    figure = Figure(figsize=(_WIDTH, 2.7), dpi=200, layout="constrained")
+    axes = figure.subplots()
+    axes.bar(places, spread["shares"], width=0.8, color=palette.main)
+    means = np.interp(spread["deciles"], knots, places)
+    axes.plot(means, np.zeros(len(means)), "o", ms=5, c=palette.second, clip_on=False, zorder=3)
+    axes.set_xticks(places, [f"{100 * knot:.0f}" for knot in knots])
+    axes.set_ylabel("users")
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    _paper(axes, palette)
+    axes.tick_params(axis="x", pad=7)  # below the dots
+    axes.set_xlabel("accuracy, %", color=palette.ink, fontsize=10)
     figure.set_facecolor(palette.paper)
     FigureCanvasAgg(figure)
     return _png(figure)

@@ -23,8 +23,8 @@ from murmuration.preference.kinds.model import Examples, Model
 from murmuration.preference.models import declared
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
 from murmuration.privacy.disclosure import OperatorOnly, Released
-from murmuration.privacy.mechanisms.tally import Tally, TallyRelease
-from murmuration.privacy.user_histogram import ACCURACIES, GAINS, Spread
+from murmuration.privacy.mechanisms.tally import COVERS, Tally, TallyRelease
+from murmuration.privacy.user_histogram import ACCURACIES, Spread
 from murmuration.server.resuming import HELD_OUT_FIGURES
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.config import RunConfig
@@ -51,13 +51,8 @@ class HeldOut:
         noise: the part of ``error`` that is noise; None where none was added.
         loss_noise: standard error of ``loss`` that is noise.
         epsilon: what telling it cost; None where none was added.
-        personal: as ``by_user``, of users' own rewards where there are tastes; on the same
-            judgements, each with weights from others of that user's.
-        gain_error: standard error of ``personal`` − ``by_user``; of held-out users with that of
-            the noise.
         accuracies: ``by_user`` over users, of a finished model; None of a test most of whose users
             have fewer than ``ENOUGH_TO_DIFFER`` judgements.
-        gains: ``personal`` − ``by_user`` over users, of a finished model.
     """
 
     accuracy: float
@@ -70,10 +65,7 @@ class HeldOut:
     loss_noise: float | None = None
     epsilon: float | None = None
     of_users: int | None = None
-    personal: float | None = None
-    gain_error: float | None = None
     accuracies: Spread | None = None
-    gains: Spread | None = None
 
 
 def read_test(config: RunConfig) -> Data | None:
@@ -132,8 +124,6 @@ def _held_out(found: Accuracy, test: Examples) -> HeldOut:
         chance=found.chance,
         loss=found.loss if test.measures_loss else None,
         of_users=len(test.counts_U),
-        personal=found.personal if test.measures_personal else None,
-        gain_error=found.gain_error if test.measures_personal else None,
     )
 
 
@@ -144,8 +134,6 @@ def final_evaluation(theta_D: np.ndarray, test: Examples) -> tuple[HeldOut, dict
     figure = _held_out(accuracy, test)
     if len(accuracy.judged_U) and np.median(accuracy.judged_U) >= ENOUGH_TO_DIFFER:
         figure = replace(figure, accuracies=ACCURACIES.spread(accuracy.share_U))
-    if len(accuracy.gain_U):
-        figure = replace(figure, gains=GAINS.spread(accuracy.gain_U))
     return figure, more
 
 
@@ -158,7 +146,7 @@ def on_held_out(
     charge, telling it again is charged again, or not done.
     """
     config, hold_out = context.config, context.hold_out
-    tally = Tally(loss=config.task in NEXT_TOKENS, personal=config.tastes > 1)
+    tally = Tally(loss=config.task in NEXT_TOKENS)
 
     if hold_out is None:
         release, measured = None, tally.read(strategy.tally(context.grid, theta_D, tally))
@@ -168,7 +156,7 @@ def on_held_out(
         try:
             sum_F = np.array(context.once(HELD_OUT_FIGURES, release_once), dtype=np.float64)
             if not ledger.spent()[hold_out]:  # what was told is on file, its charge was lost
-                ledger.charge(hold_out, round_=config.rounds + 1, covers=release.label)
+                ledger.charge(hold_out, round_=config.rounds + 1, covers=COVERS)
         except BudgetExceeded as refusal:
             context.log({"not evaluated": str(refusal)})
             return None
@@ -185,10 +173,7 @@ def on_held_out(
         noise=measured.noise if release else None,
         loss_noise=measured.loss_noise if release else None,
         epsilon=hold_out.epsilon if hold_out else None,
-        personal=measured.personal,
-        gain_error=measured.gain_error,
         accuracies=measured.accuracies,
-        gains=measured.gains,
     )
 
 

@@ -19,7 +19,6 @@ from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit, 
 from murmuration.privacy.disclosure import Disclosure, Public, Shown
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.privacy.promise import Promise
-from murmuration.privacy.user_histogram import Spread
 from murmuration.reporting.facts import in_words, of_rows
 from murmuration.reporting.provenance import name_of
 from murmuration.server.evaluation import HeldOut
@@ -116,7 +115,6 @@ def result_of(
         "task": config.task,
         "strategy": config.strategy,
         "model": config.model,
-        "tastes": max(1, config.tastes),
         "adjacency": config.adjacency,
         "noise_parties": context.noise.parties or None,
         "run": terms.run,
@@ -163,9 +161,6 @@ def result_of(
         "accuracy_over_users": figure.accuracies.to_json()
         if figure and figure.accuracies
         else None,
-        "personal_accuracy": figure.personal if figure else None,
-        "personal_gain_error": figure.gain_error if figure else None,
-        "gain_over_users": _lists(figure and figure.gains),
         **(_loss(figure) if config.task in NEXT_TOKENS else {}),
         # Not to the last digit: how long a round takes depends on who took part.
         "users_per_second": float(f"{config.cohort * pace.rounds / pace.seconds:.2g}")
@@ -249,11 +244,6 @@ def _heldout_users(context: RunContext, figure: HeldOut | None) -> int:
     if context.config.test:
         return figure.users if figure else 0
     return context.config.measured_on(len(context.participants.registry))
-
-
-def _lists(spread: Spread | None) -> dict[str, list[float]] | None:
-    """Return how a figure differs over users; None where that is not known."""
-    return spread.to_json() if spread else None
 
 
 def _loss(figure: HeldOut | None) -> dict[str, float | None]:

@@ -276,8 +276,6 @@ def _check_together(config: RunConfig, strategy: Strategy) -> None:
         check_model(config.model, schema.responses - 1, schema.kind)
     if schema.kind == "thumbs":
         _check_thumbs(config, strategy)
-    if config.tastes > 1:
-        _check_tastes(config, strategy)
     if schema.covariates and not strategy.covariates:
         able = [each.name for each in registry.strategies().values() if each.covariates]
         raise InputError(
@@ -291,25 +289,6 @@ def _check_together(config: RunConfig, strategy: Strategy) -> None:
             check_masks(config, strategy, registry.strategies().values())
     except ValueError as error:
         raise InputError(str(error)) from None
-
-
-def _check_tastes(config: RunConfig, strategy: Strategy) -> None:
-    """Refuse what a basis with users' own weights is not for."""
-    if config.task != "reward":
-        raise InputError("--tastes is for a reward: leave out --task")
-    if config.once_per_text:
-        raise InputError(
-            "--once-per-text takes one gradient of a text for all, and with --tastes each user has "
-            "another: leave one of them out"
-        )
-    if config.model != "btl" or config.schema.kind != "pairs":
-        raise InputError("--tastes is for pairs and --model btl: leave out --model and --kind")
-    if not strategy.averages_users or strategy.features(config):
-        able = [s.name for s in registry.strategies().values() if s.averages_users]
-        raise InputError(
-            f"--tastes: users' own weights come from all their judgements together, and --strategy "
-            f"{config.strategy} takes them one by one: use {', '.join(able[:-1])} or {able[-1]}"
-        )
 
 
 def _check_thumbs(config: RunConfig, strategy: Strategy) -> None:

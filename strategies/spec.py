@@ -353,11 +353,9 @@ def described_base(config: Settings) -> dict[str, Any]:
         "as_published": config.as_published,
         "head_layer": config.head_layer,
         "head_pooling": config.head_pooling,
-        "tastes": max(1, config.tastes),
     }
-    tastes = {"tastes": config.tastes} if config.tastes > 1 else {}
     if not config.base:
-        return parse_features(config.features, config.length) | tastes
+        return parse_features(config.features, config.length)
     for name in ("features", "length"):
         if getattr(config, name) != getattr(Settings, name):
             raise InputError(f"--{name} is for a linear head: leave it out, or --base")
@@ -373,7 +371,7 @@ def described_base(config: Settings) -> dict[str, Any]:
         return {**settings.to_config(), "kind": CLASS, "train": NOTHING, "policies": said}
     if settings.train == "head":
         of_head = {name: value for name, value in settings.described.items() if name in SETTINGS}
-        return {"kind": HEAD, **of_head, **tastes}
+        return {"kind": HEAD, **of_head}
     return settings.to_config()
 
 

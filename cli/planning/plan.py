@@ -84,14 +84,6 @@ def plan(
             show_default=False,
         ),
     ] = None,
-    tastes: Annotated[
-        int | None,
-        typer.Option(
-            help=rf"{meaning('tastes')} Here: how noisy figures about users held out are. "
-            r"\[default: 1]",
-            show_default=False,
-        ),
-    ] = None,
     optimize: Annotated[
         bool, typer.Option("--optimize", help="uls, els: find group size and cohort for --compute.")
     ] = False,

@@ -84,8 +84,7 @@ class Policy:
         public_items: whether prompts, responses and numbers of judgements are public.
         features: feature maps that may be computed: hashing, items (votes on public lists), survey
             (answers to public questions), or the path or name of an encoder.
-        max_dimension: the most features of hashing, times the run's `--tastes`; a model has those
-            that it has.
+        max_dimension: the most features of hashing; a model has those that it has.
         tasks: what may be learnt on them: reward, sft (the words of responses, by a language
             model).
         secure_only: whether sums, of evaluations too, leave under the masks of secure aggregation
@@ -246,9 +245,9 @@ class Policy:
             name = kind if kind in _UNNAMED else str(data["path"])
             if name in _UNNAMED and name != kind:
                 raise ValueError("a model that goes by the name of something else")
-            whole = (size, data.get("ngrams", 1), data.get("tastes", 1))
+            ngrams = data.get("ngrams", 1)
             policies = [str(policy["path"]) for policy in data.get("policies", ())]
-            if any(type(number) is not int for number in whole):
+            if type(size) is not int or type(ngrams) is not int:
                 raise TypeError("sizes that are no whole numbers")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise PolicyRefusal("features", "the request names no feature map") from None
@@ -260,11 +259,11 @@ class Policy:
             raise PolicyRefusal(
                 "tasks", f"{task!r} was asked for; allowed: {', '.join(self.tasks) or 'none'}"
             )
-        if size * max(whole[2], 1) > self.max_dimension or whole[1] > _MOST_NGRAMS:
+        if size > self.max_dimension or ngrams > _MOST_NGRAMS:
             raise PolicyRefusal(
                 "max_dimension",
-                f"{size} features of {whole[1]} words, times {whole[2]} tastes; "
-                f"{self.max_dimension} of {_MOST_NGRAMS} are the most",
+                f"{size} features of {ngrams} words; {self.max_dimension} of {_MOST_NGRAMS} are "
+                "the most",
             )
 
     def check_work(self, work: messages.TrainRequest) -> StatedPlan:

@@ -3,8 +3,8 @@
 And what all runs below a folder cost whoever was in every one of them. No single ledger shows the
 others, and ids do not show who is in two runs (an e-mail in one file, a number in the other), so
 all runs add up, but for those that were declared disjoint (``privacy.promise``). Whatever has a
-ledger counts: figures of ``personalize``, another package's releases. (An owner's ledger has
-another name, and is about other people.) Where a run has left files and no ledger, nobody knows.
+ledger counts, another package's releases too. (An owner's ledger has another name, and is about
+other people.) Where a run has left files and no ledger, nobody knows.
 """
 
 import os
@@ -43,7 +43,6 @@ _OF_A_RUN = (
     "metrics.jsonl",
     "released.json",
     "aborted.json",
-    "personal.json",
     "private/keys.json",
     "private/search.json",
 )
@@ -267,8 +266,7 @@ def all_runs(folder: Path) -> AllRuns:
 
 
 def _has_traces(folder: Path) -> bool:
-    """Return whether a run of training, a search or ``personalize`` has left something in a
-    folder."""
+    """Return whether a run of training or a search has left something in a folder."""
     settings, result = (read_json(folder / name) for name in ("config.json", "result.json"))
     if is_alignment(settings) or is_alignment(result):  # which released nothing itself
         return False

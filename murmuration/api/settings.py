@@ -175,11 +175,6 @@ class ModelSettings(TypedDict, total=False):
     """hashing, minilm (a small encoder), auto (minilm where installed), an encoder's path or
     hub name, or smollm2 or a GGUF file (a frozen language model's states)."""
 
-    tastes: int
-    """Rows of a basis of rewards that users share; how much each row counts is every user's own
-    and stays with them. The first row is the crowd's reward. [default: 1, one reward for
-    all]"""
-
     length: Literal["bounded", "none", "log"]
     """How a response's length counts among these features: bounded, so that padding soon pays
     nothing; none; or log, which pays for it without end. [default: bounded]"""

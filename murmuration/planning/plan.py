@@ -12,7 +12,6 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from murmuration.preference.choices import MOST_TASTES
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.schema import Schema
 from murmuration.privacy.adjacency import Adjacency
@@ -49,7 +48,6 @@ def plan(
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     heldout: float | None = None,
     heldout_epsilon: float | None = None,
-    tastes: int | None = None,
     optimize: bool = False,
     compute: int | None = None,
     public: str | None = None,
@@ -110,8 +108,6 @@ def plan(
         adjacency: Which data sets are neighbours.
         heldout: Share of users held out, besides ``users``, where there is no test.
         heldout_epsilon: Budget for the figures about them.
-        tastes: As in ``train``; it changes nothing but the noise of figures about users held out,
-            which then are two.
         optimize: uls, els: find group size and cohort for ``compute``.
         compute: With ``optimize``, gradients of single judgements in a round.
         public: With ``optimize``, judgements of people outside training, to learn how long
@@ -146,15 +142,12 @@ def plan(
         ("board_size", board_size),
         ("max_votes", max_votes),
         ("releases", releases),
-        ("tastes", tastes),
         ("bands", bands),
     ):
         if value is not None and type(value) is not int:
             raise InputError(f"{name} must be a whole number; got {value!r}")
     if users is not None and users < 1:
         raise InputError(f"--users must be positive; got {users}")
-    if tastes is not None and not 1 <= tastes <= MOST_TASTES:
-        raise InputError(f"tastes must be 1 to {MOST_TASTES}; got {tastes}")
     for name, value in (
         ("epsilon", epsilon),
         ("noise_multiplier", noise_multiplier),
@@ -276,7 +269,7 @@ def plan(
         raise InputError(str(error)) from None
     return {
         **numbers,
-        **_heldout_figures(coins, int(numbers["users"]), neighbours, bool(tastes and tastes > 1)),
+        **_heldout_figures(coins, int(numbers["users"]), neighbours),
         "strategy": strategy,
         "adjacency": neighbours.value,
         "user_isolation": user_isolation(batch_users),
@@ -343,23 +336,18 @@ def _hold_out(
     return hold_out.usual(share, epsilon or 0.0, adjacency, budget or 0.0)
 
 
-def _heldout_figures(
-    coins: HoldOut | None, users: int, adjacency: Adjacency, personal: bool
-) -> dict[str, float]:
+def _heldout_figures(coins: HoldOut | None, users: int, adjacency: Adjacency) -> dict[str, float]:
     """Return how many users are held out beside ``users``, and the noise of an accuracy of 75 % on
-    them; with tastes also of what users gain."""
+    them."""
     from murmuration.privacy.mechanisms.tally import Tally, TallyRelease
 
     if coins is None:
         return {}
-    tally = Tally(personal=personal)
+    tally = Tally()
     held = round(users * coins.share / (1.0 - coins.share))
     std = TallyRelease(coins, adjacency, tally).std
-    result = {
+    return {
         "heldout_users": held,
         "heldout_epsilon": coins.epsilon,
         "heldout_noise": tally.noise(_ACCURACY, held, std) if held else math.inf,
     }
-    if tally.personal:
-        result["heldout_gain_noise"] = tally.gain_noise(0.0, held, std) if held else math.inf
-    return result

@@ -22,7 +22,6 @@ from murmuration.preference.data.sources import first_line, is_hub_name
 from murmuration.preference.language.checkpoint import ADAPTER, check_same, name_base
 from murmuration.preference.language.reward import FILE as ABOUT
 from murmuration.preference.language.reward import (
-    TASTES,
     base_of_adapter,
     is_language_model,
     read_about,
@@ -59,7 +58,6 @@ SHARED = (
     "generation_config.json",
     ADAPTER,
     ABOUT,
-    TASTES,
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",

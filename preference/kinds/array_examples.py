@@ -10,7 +10,7 @@ class ArrayExamples:
     """
 
     network, choices = None, 0
-    measures_loss, measures_personal = False, False
+    measures_loss = False
 
     def in_public(self) -> Self:
         """Return these: they are computed user by user, public or not."""

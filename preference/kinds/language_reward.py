@@ -14,7 +14,7 @@ from murmuration.preference.language.examples import (
     TokenExamples,
     token_examples,
 )
-from murmuration.preference.language.reward import finite_theta, rows_of
+from murmuration.preference.language.reward import finite_theta, rewards_of
 from murmuration.preference.language.tokens import Tokens
 
 
@@ -34,7 +34,7 @@ class LanguageRewardModel(LanguageModel):
         tokens = self.network.texts(prompts, responses)
         for place, theta_D in enumerate(theta_ID):
             self.network.put(finite_theta(theta_D, self.dimension))
-            reward_IR[place] = rows_of(self.network, tokens)[:, 0]
+            reward_IR[place] = rewards_of(self.network, tokens)
         return reward_IR
 
     def _of_tokens(

@@ -78,11 +78,6 @@ class Examples(Protocol):
         """Return whether `Accuracy.loss` is known of them."""
         ...
 
-    @property
-    def measures_personal(self) -> bool:
-        """Return whether `Accuracy.personal` is known of them."""
-        ...
-
     def select(self, users_S: np.ndarray) -> Self:
         """Return the examples of some users, in the given order."""
         ...

@@ -286,7 +286,6 @@ class ClassExamples:
 
     network = None  # likelihoods are of one class
     measures_loss = False  # it is a reward that a policy stands for
-    measures_personal = False
 
     @property
     def dimension(self) -> int:

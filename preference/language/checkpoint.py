@@ -44,8 +44,6 @@ _WEIGHTS = (
     ("model*.safetensors", "adapter_model.safetensors"),
     ("pytorch_model*.bin", "adapter_model.bin"),
 )
-#: Rows of a reward's head beside the crowd's (`preference.language.reward`).
-TASTES = "tastes.safetensors"
 _MOST_NAMED = 8
 #: Of heads for pretraining that checkpoints have beside the one that they declare.
 _HEADS = ("cls", "predictions", "sop_classifier", "lm_head", "embed_out", "qa_outputs")
@@ -168,9 +166,8 @@ def _digest(files: Iterable[Path], *bases: str) -> str:
 
 
 def _weights(folder: Path) -> list[Path]:
-    """Return the files of a model's weights, those of rows beside a reward's head among them."""
-    result = next((some for patterns in _WEIGHTS if (some := [*_matching(folder, patterns)])), [])
-    return [*result, *_matching(folder, [TASTES])]
+    """Return the files of a model's weights."""
+    return next((some for patterns in _WEIGHTS if (some := [*_matching(folder, patterns)])), [])
 
 
 def _matching(folder: Path, patterns: Iterable[str]) -> Iterable[Path]:

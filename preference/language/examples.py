@@ -78,7 +78,6 @@ class LanguageExamples(ABC):
 
     choices = 0  # a model is trained
     measures_loss = False  # unless accuracy is of next tokens
-    measures_personal = False
     single_rows = None  # no gradient is a multiple of a row
 
     @property

@@ -18,25 +18,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
 
 from murmuration.preference.accuracy import Accuracy
 from murmuration.preference.base_names import name_for, place_of
-from murmuration.preference.choices import MOST_TASTES
 from murmuration.preference.data.in_memory import Source
-from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
+from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.data.sources import first_line
-from murmuration.preference.features.hashing import FeatureMap
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.adapters import with_adapter
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
-from murmuration.preference.language.checkpoint import TASTES
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.linear.examples import pair_examples
-from murmuration.preference.linear.tastes import ONE_FOR_ALL, weights_of
 from murmuration.preference.model_folder import DEFAULT, SaveOptions, replace_folder
 from murmuration.preference.scoring import Text, scores_of, strings_of
 
@@ -50,7 +44,6 @@ def save_language_model(
     theta_D: np.ndarray,
     model: str = "btl",
     options: SaveOptions = DEFAULT,
-    tastes_VH: np.ndarray | None = None,
 ) -> None:
     """Write the folder of a language model at θ, whole or not at all.
 
@@ -60,7 +53,6 @@ def save_language_model(
         theta_D: θ.
         model: of preferences, by its name.
         options: what is written beside it, and whether over another.
-        tastes_VH: of `SavedReward`; None: one reward for all.
 
     Raises:
         InputError: θ has not the base's dimension or is not finite; or something is there already,
@@ -72,8 +64,6 @@ def save_language_model(
         base.write(new, theta_D)
         about = {"format": FORMAT, "model": model, "base": _described(base, new)}
         (new / FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        if tastes_VH is not None:
-            (new / TASTES).write_bytes(save({"tastes_VH": tastes_VH}))
         options.write(new)
 
     replace_folder(folder, write, read_about, options.overwrite)
@@ -100,23 +90,12 @@ class SavedReward:
     Attributes:
         model: of preferences, as of `RewardModel`.
         features: None: none says how unusual a text is.
-        tastes_VH: float32, what the head reads times these rows is how people differ from the
-            crowd, where the run had `--tastes`: those of `personal`. No row otherwise.
-        own_V: how much of each is in the reward; zeros: it is the crowd's.
     """
 
     features = None
 
-    def __init__(
-        self,
-        base: LanguageBase,
-        model: str = "btl",
-        tastes_VH: np.ndarray | None = None,
-        own_V: np.ndarray | None = None,
-    ) -> None:
+    def __init__(self, base: LanguageBase, model: str = "btl") -> None:
         self._base, self.model = base, model
-        self.tastes_VH = np.zeros((0, 1), np.float32) if tastes_VH is None else tastes_VH
-        self.own_V = np.zeros(len(self.tastes_VH)) if own_V is None else own_V
 
     @classmethod
     def load(cls, folder: str | os.PathLike, base: str = "") -> "SavedReward":
@@ -143,10 +122,7 @@ class SavedReward:
         loaded = LanguageBase(BaseSettings(path=path, train="head", **limits))
         if adapter:
             loaded.model = with_adapter(loaded.model, folder).to(loaded.device)
-        tastes_VH = _read_tastes(folder, loaded)
-        if tastes_VH is not None:
-            loaded.add_tastes(tastes_VH)
-        return cls(loaded, str(saved.get("model", "btl")), tastes_VH)
+        return cls(loaded, str(saved.get("model", "btl")))
 
     def __repr__(self) -> str:
         weights = sum(weight.numel() for weight in self._base.model.parameters())
@@ -166,18 +142,7 @@ class SavedReward:
 
         Computed in batches of texts of about equal length: last digits may depend on them.
         """
-        own_K = np.concatenate([[1.0], self.own_V])
-        return self.rows_batch(*strings_of(prompts, responses)) @ own_K
-
-    def rows_batch(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """Return what each row of the head says of R texts, (R, 1 + V) float64: the crowd's reward,
-        and each taste."""
-        return rows_of(self._base, self._base.texts(prompts, responses))
-
-    def rows_each(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """As `rows_batch`, of each text by itself: nobody's text moves another's last digits."""
-        tokens = self._base.texts(prompts, responses)
-        return rows_of(self._base, tokens, ([text] for text in range(len(responses))))
+        return rewards_of(self._base, self._base.texts(*strings_of(prompts, responses)))
 
     def accuracy(
         self,
@@ -188,88 +153,44 @@ class SavedReward:
     ) -> Accuracy:
         """As `RewardModel.accuracy`."""
         judgements = read_judgements(data, self.model, columns, declared)
-        own_K = np.concatenate([[1.0], self.own_V])
-        return pair_examples(judgements, self.as_features).accuracy(own_K)
-
-    @property
-    def tastes(self) -> int:
-        """V."""
-        return len(self.tastes_VH)
-
-    @property
-    def as_features(self) -> FeatureMap:
-        """Return what each row of the head says of a text, as its features."""
-        return _AsFeatures(self)
-
-    def personal(
-        self, data: Judgements | Source, *, columns: str = "", **declared: bool | int | str
-    ) -> "SavedReward":
-        """As `RewardModel.personal`."""
-        if not len(self.tastes_VH):
-            raise InputError(ONE_FOR_ALL)
-        rows = {"one_user_per_row": True, **declared}
-        return self.with_own(self.own_weights(read_judgements(data, self.model, columns, rows)))
-
-    def own_weights(self, judgements: Judgements, left_out: LeftOut | None = None) -> np.ndarray:
-        """As `RewardModel.own_weights`."""
-        return weights_of(judgements, self.as_features, np.eye(1 + len(self.tastes_VH)), left_out)
-
-    def with_own(self, own_V: np.ndarray) -> "SavedReward":
-        """As `RewardModel.with_own`."""
-        return SavedReward(self._base, self.model, self.tastes_VH, own_V)
+        return pair_examples(judgements, _AsFeature(self._base)).accuracy(np.ones(1))
 
 
 @dataclass(frozen=True)
-class _AsFeatures:
-    """Rewards by the rows of a head, as a text's features."""
+class _AsFeature:
+    """A text's reward, as its one feature."""
 
-    reward: SavedReward
+    base: LanguageBase
     uses_prompt: bool = True
-
-    @property
-    def dimension(self) -> int:
-        return 1 + len(self.reward.tastes_VH)
+    dimension: int = 1
 
     def unreadable(self, prompts: Sequence[str], responses: Sequence[str]) -> list[str]:
-        return self.reward._base.texts.unreadable(prompts, responses)
+        return self.base.texts.unreadable(prompts, responses)
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        return self.reward.rows_each(prompts, responses).astype(np.float32)
+        """Return the rewards of texts, (R, 1) float32, each computed by itself: nobody's text moves
+        another's last digits."""
+        tokens = self.base.texts(prompts, responses)
+        alone = np.arange(len(responses))[:, None]
+        return rewards_of(self.base, tokens, alone)[:, None].astype(np.float32)
 
     def to_config(self) -> dict:
         raise TypeError("a reward as a feature belongs to no model, and is not saved")
 
 
-def rows_of(
-    base: LanguageBase, tokens: Tokens, batches: Iterable[Sequence[int] | np.ndarray] | None = None
+def rewards_of(
+    base: LanguageBase, tokens: Tokens, batches: Iterable[np.ndarray] | None = None
 ) -> np.ndarray:
-    """Return what each row of a base's head says of texts, at the θ that was put last, (R, K)
-    float64; the first is the crowd's reward. ``batches`` are of texts of about equal length if
-    nothing is said."""
-    row_RK = np.empty((len(tokens.lengths_T), base.head_shape[0]))
+    """Return the rewards of texts at the θ that was put last, (R,) float64.
+
+    ``batches`` are of texts of about equal length if nothing is said.
+    """
+    reward_R = np.empty(len(tokens.lengths_T))
     batches = length_batches(tokens.lengths_T, base.batch_tokens) if batches is None else batches
     with torch.no_grad():
-        for texts_R in map(np.asarray, batches):
-            row_RK[texts_R] = base.rows(tokens, texts_R).cpu()
-    return row_RK
-
-
-def _read_tastes(folder: Path, base: LanguageBase) -> np.ndarray | None:
-    path = folder / TASTES
-    if not path.exists():
-        return None
-    try:
-        tastes_VH = load_file(path)["tastes_VH"]
-    except (SafetensorError, OSError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: does not hold tastes ({first_line(error)})") from error
-    _, width = base.head_shape
-    fits = tastes_VH.shape[1:] == (width,) and 1 <= len(tastes_VH) < MOST_TASTES
-    if not fits or tastes_VH.dtype != np.float32 or not np.isfinite(tastes_VH).all():
-        raise InputError(
-            f"{path}: {tastes_VH.dtype} rows of shape {tastes_VH.shape} are not 1 to "
-            f"{MOST_TASTES - 1} rows of {width} finite float32 numbers"
-        )
-    return tastes_VH
+        for texts_R in batches:
+            reward_R[texts_R] = base.rewards(tokens, texts_R).cpu()
+    return reward_R
 
 
 def base_of_adapter(folder: Path, about: Mapping[str, Any], given: str = "") -> str:

@@ -195,14 +195,7 @@ class PairExamples(ArrayExamples):
 def pair_examples(
     judgements: Judgements, feature_map: FeatureMap, left_out: LeftOut | None = None
 ) -> PairExamples:
-    """The feature differences of judgements; arguments and errors as of `pairs_with_texts`."""
-    return pairs_with_texts(judgements, feature_map, left_out)[0]
-
-
-def pairs_with_texts(
-    judgements: Judgements, feature_map: FeatureMap, left_out: LeftOut | None = None
-) -> tuple[PairExamples, np.ndarray]:
-    """The feature differences of judgements, and which distinct text each response is (J, K).
+    """Return the feature differences of judgements.
 
     With ``left_out``, which takes them, judgements without finite features are left out, and users
     stay. Nobody else's differences depend on whether there are any.
@@ -245,9 +238,8 @@ def pairs_with_texts(
     if left_out is not None and any(reasons_T):
         kept_J = left_out.rows_of_texts(reasons_T, text_JK)
         judgements, there_R = judgements.keep(kept_J), there_R[np.repeat(kept_J, width)]
-        text_JK = text_JK[kept_J]
         x_RD = _selected(x_RD, torch.from_numpy(np.flatnonzero(np.repeat(kept_J, width))))
-    examples = PairExamples(
+    return PairExamples(
         x_RD=x_RD,
         y_R=labels(judgements, there_R.reshape(-1, width)),
         start_U=torch.tensor(judgements.start_U, dtype=torch.int64),
@@ -255,7 +247,6 @@ def pairs_with_texts(
         flip_J=flips(judgements),
         kind=judgements.kind,
     )
-    return examples, text_JK
 
 
 def made_up_pairs(dimension: int, schema: Schema, users: int, each: int) -> PairExamples:

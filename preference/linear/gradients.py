@@ -94,7 +94,7 @@ def user_gradients(
     device = examples.gpu if batch_users else None
     work = _Work.of(examples, theta_D, taken_N, taken_S, model, device)
     for chunk in range(work.chunks):
-        yield work.local_updates(chunk, ONE_STEP).cpu()
+        yield work.local_updates(chunk, _ONE_STEP).cpu()
 
 
 def sum_over_users(
@@ -122,40 +122,24 @@ def sum_over_users(
     width = examples.dimension if width is None else width
     device = device or (examples.gpu if batch_users else None)
     work = _Work.of(examples, theta_D, taken_N, taken_S, model, device)
-    return sum_of_chunks(
-        lambda chunk: reduce(work.local_updates(chunk, local or ONE_STEP)),
-        work.chunks,
-        width,
-        together=work.device is not None,
-    )
-
-
-def sum_of_chunks(
-    vector_of: Callable[[int], torch.Tensor], chunks: int, width: int, together: bool = False
-) -> torch.Tensor:
-    """The sum of ``vector_of(0), …, vector_of(chunks − 1)``, each (``width``,), in float64.
-
-    On every core, unless they are computed ``together`` on another device; the same, bit for bit,
-    on any number of cores.
-    """
+    parts = min(_PARTS, work.chunks)
 
     def part_of(part: int) -> torch.Tensor:
         sum_D = torch.zeros(width, dtype=torch.float64)
-        for chunk in range(chunks * part // parts, chunks * (part + 1) // parts):
-            sum_D += vector_of(chunk)
+        for chunk in range(work.chunks * part // parts, work.chunks * (part + 1) // parts):
+            sum_D += reduce(work.local_updates(chunk, local or _ONE_STEP))
         return sum_D
 
-    parts = min(_PARTS, chunks)
     if parts == 1:
         return part_of(0)
     total_D = torch.zeros(width, dtype=torch.float64)
-    each = map(part_of, range(parts)) if together else on_each_core(part_of, parts)
+    each = map(part_of, range(parts)) if work.device else on_each_core(part_of, parts)
     for part_D in each:
         total_D += part_D
     return total_D
 
 
-ONE_STEP = LocalSteps(1, 1.0)  # what it descends is the gradient
+_ONE_STEP = LocalSteps(1, 1.0)  # what it descends is the gradient
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +175,10 @@ class _Work:
         if device and model.of_user:
             raise ValueError(f"--model {model.name} is computed one user after the other")
         ends_S = np.cumsum(taken_S.numpy())
-        cuts = chunk_cuts(taken_S.numpy(), 4 * examples.dimension * examples.width, device)
+        # Whoever has no judgement takes room for a gradient, too.
+        rows_S = np.cumsum(np.maximum(taken_S.numpy(), 1))
+        sizes = (GPU_CHUNK_BYTES,) * 2 if device else (CHUNK_BYTES, _LARGE_CHUNK_BYTES)
+        cuts = _cuts(rows_S, 4 * examples.dimension * examples.width, *sizes)
         return cls(examples, theta_D, model, taken_N, ends_S, cuts, device)
 
     @property
@@ -225,15 +212,6 @@ class _Work:
             out_BD.numpy(),
         )
         return out_BD
-
-
-def chunk_cuts(
-    taken_S: np.ndarray, bytes_each: int, device: torch.device | None = None
-) -> list[int]:
-    """Return where chunks of users begin and end, so many of whose judgements are taken."""
-    sizes = (GPU_CHUNK_BYTES,) * 2 if device else (CHUNK_BYTES, _LARGE_CHUNK_BYTES)
-    # Whoever has no judgement takes room for a gradient, too.
-    return _cuts(np.cumsum(np.maximum(taken_S, 1)), bytes_each, *sizes)
 
 
 def _cuts(ends_S: np.ndarray, bytes_each: int, least: int, most: int) -> list[int]:

@@ -4,16 +4,13 @@ Each held-out user is one count in a histogram, at the share of their judgements
 right (``privacy.user_histogram``). From it the accuracy *by user* is read and that of
 each tenth of the users, so that a majority cannot hide a minority; how many judgements anybody has
 does not enter. Where the model says the next token, half of a user's weight goes to their mean loss
-in nats, cut off at ``LOSS_BOUND``; where users have rewards of their own (``--tastes``), to a
-second histogram, of what they gain by them: the share that their own reward gets right of the same
-judgements, less that of the crowd's. All of it is whole numbers of ``STEPS``, so sums are exact in
+in nats, cut off at ``LOSS_BOUND``. All of it is whole numbers of ``STEPS``, so sums are exact in
 any order and under masks, and the noise is discrete Laplace
 (``privacy.mechanisms.discrete_laplace``).
 
 One release covers every figure about held-out users, how many they are among them.
 
-Legend: U held-out users, F figures (counts by accuracy and, of next tokens, the loss; or of tastes,
-counts by gain).
+Legend: U held-out users, F figures (counts by accuracy and, of next tokens, the loss).
 """
 
 import math
@@ -22,14 +19,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from murmuration.privacy.accounting.events import PureDp
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import discrete_laplace
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.noisy_sum import fingerprint
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.user_histogram import ACCURACIES, GAINS, Spread
+from murmuration.privacy.user_histogram import ACCURACIES, Spread
 
 #: A user's whole weight, in steps of the grid.
 STEPS = 2**20
@@ -37,11 +33,11 @@ STEPS = 2**20
 LOSS_BOUND = 12.0
 #: Below so many standard deviations of its noise, a number of users is no number to divide by.
 _CLEAR = 2.5
-
-
+#: What the ledger calls a release.
+COVERS = "figures about held-out users"
 #: The figures that are counts by accuracy.
 _RIGHT = slice(len(ACCURACIES.knots))
-_REST = slice(len(ACCURACIES.knots), None)
+_LOSS = slice(len(ACCURACIES.knots), None)
 
 
 @dataclass(frozen=True)
@@ -55,10 +51,6 @@ class Measured:
         accuracies: the same over users.
         loss: mean over users of their mean loss in nats, each cut off at ``LOSS_BOUND``.
         loss_noise: the standard error of it that is the noise's.
-        personal: as ``accuracy``, of each user's own reward, on the same judgements.
-        gain_error: the standard error of ``personal`` − ``accuracy``: noise, and luck.
-        gain_noise: the part of it that is the noise's.
-        gains: what users gain by their own reward, over users.
     """
 
     accuracy: float
@@ -67,59 +59,41 @@ class Measured:
     accuracies: Spread
     loss: float | None = None
     loss_noise: float | None = None
-    personal: float | None = None
-    gain_error: float | None = None
-    gain_noise: float | None = None
-    gains: Spread | None = None
 
 
 @dataclass(frozen=True)
 class Tally:
     """Which figures about held-out users there are, as sums over bounded contributions.
 
-    ``loss`` says whether the model says the next token, so that there is a loss; ``personal``
-    whether users have rewards of their own. ValueError for both.
+    ``loss`` says whether the model says the next token, so that there is a loss.
 
     Formal guarantee: a user moves the sums by at most ``STEPS`` in total where they come or go, by
     2 · ``STEPS`` where they are replaced, whatever they judged.
     """
 
     loss: bool = False
-    personal: bool = False
-
-    def __post_init__(self) -> None:
-        if self.loss and self.personal:
-            raise ValueError("what says the next token has no rewards of users' own")
 
     @property
     def figures(self) -> int:
         """F."""
-        beside = len(GAINS.knots) if self.personal else int(self.loss)
-        return len(ACCURACIES.knots) + beside
+        return len(ACCURACIES.knots) + int(self.loss)
 
     @property
     def weight(self) -> int:
-        """Return what a user counts by accuracy, in steps; the rest is for what is beside it."""
-        return STEPS // 2 if self.loss or self.personal else STEPS
+        """Return what a user counts by accuracy, in steps; as much again is for the loss."""
+        return STEPS // 2 if self.loss else STEPS
 
-    def contribution(
-        self, share: float, loss: float = math.nan, personal: float = math.nan
-    ) -> np.ndarray:
+    def contribution(self, share: float, loss: float = math.nan) -> np.ndarray:
         """A user's part of the sums, (F,) float64 of whole numbers; zero without a share in [0, 1].
 
-        ``share`` is of their judgements (or tokens) that the model is right about, ``personal`` of
-        those that their own reward is.
+        ``share`` is of their judgements (or tokens) that the model is right about.
         """
-        part_F, beside = np.zeros(self.figures), STEPS - self.weight
+        part_F = np.zeros(self.figures)
         if not 0.0 <= share <= 1.0 or (self.loss and math.isnan(loss)):
-            return part_F
-        if self.personal and not 0.0 <= personal <= 1.0:
             return part_F
         part_F[_RIGHT] = ACCURACIES.contribution(share, self.weight)
         if self.loss:
-            part_F[_REST] = math.floor(min(max(loss / LOSS_BOUND, 0.0), 1.0) * beside)
-        if self.personal:
-            part_F[_REST] = GAINS.contribution(personal - share, beside)
+            part_F[_LOSS] = math.floor(min(max(loss / LOSS_BOUND, 0.0), 1.0) * self.weight)
         return part_F
 
     def is_valid(self, sum_F: np.ndarray, users: int) -> bool:
@@ -127,52 +101,30 @@ class Tally:
         if not (np.isfinite(sum_F).all() and (sum_F >= 0.0).all() and (sum_F % 1.0 == 0.0).all()):
             return False
         counted, left = divmod(float(sum_F[_RIGHT].sum()), self.weight)
-        beside, most = float(sum_F[_REST].sum()), counted * (STEPS - self.weight)
-        whole = beside == most if self.personal else beside <= most
-        return left == 0.0 and counted <= users and whole
+        bounded = float(sum_F[_LOSS].sum()) <= counted * self.weight
+        return left == 0.0 and counted <= users and bounded
 
     def noise(self, accuracy: float, users: float, std: float) -> float:
         """Return the standard error of an accuracy that noise of ``std`` on each figure gives."""
         return ACCURACIES.mean_noise(accuracy, users * self.weight, std)
 
-    def gain_noise(self, gain: float, users: float, std: float) -> float:
-        """Return the same of what users gain by their own rewards."""
-        return GAINS.mean_noise(gain, users * (STEPS - self.weight), std)
-
     def read(self, sum_F: np.ndarray, std: float = 0.0) -> Measured | None:
         """The figures from sums with noise of this ``std`` on each; None if noise drowns them."""
-        right_B, rest_F = sum_F[_RIGHT].astype(np.float64), sum_F[_REST].astype(np.float64)
-        if not _clear(right_B, std) or (self.personal and not _clear(rest_F, std)):
-            return None
+        right_B = sum_F[_RIGHT].astype(np.float64)
         counted = float(right_B.sum())
+        if not counted > 0.0 or counted < _CLEAR * math.sqrt(len(right_B)) * std:
+            return None
         accuracy = ACCURACIES.mean(right_B)
         noise = self.noise(accuracy, counted / self.weight, std)
         # The variance of a share between 0 and 1 is at most mean · (1 − mean).
         luck = math.sqrt(accuracy * (1.0 - accuracy) / (counted / self.weight))
         measured = Measured(accuracy, math.hypot(noise, luck), noise, ACCURACIES.read(right_B, std))
-        if self.personal:
-            gain, gains = GAINS.mean(rest_F), GAINS.read(rest_F, std)
-            gained_on = float(rest_F.sum()) / (STEPS - self.weight)
-            gain_noise = self.gain_noise(gain, gained_on, std)
-            return replace(
-                measured,
-                personal=min(1.0, max(0.0, accuracy + gain)),
-                gain_error=math.hypot(gain_noise, gains.deviation / math.sqrt(gained_on)),
-                gain_noise=gain_noise,
-                gains=gains,
-            )
         if not self.loss:
             return measured
-        unit = LOSS_BOUND * self.weight / (STEPS - self.weight) / counted
-        loss = min(LOSS_BOUND, max(0.0, float(rest_F[0]) * unit))
+        unit = LOSS_BOUND / counted
+        loss = min(LOSS_BOUND, max(0.0, float(sum_F[_LOSS][0]) * unit))
         uncertain = math.sqrt(len(right_B)) * loss / counted
         return replace(measured, loss=loss, loss_noise=std * math.hypot(unit, uncertain))
-
-
-def _clear(sum_B: np.ndarray, std: float) -> bool:
-    """Return whether a number of users is no mere noise of ``std`` on each count."""
-    total = float(sum_B.sum())
-    return total > 0.0 and total >= _CLEAR * math.sqrt(len(sum_B)) * std
 
 
 @dataclass(frozen=True)
@@ -184,16 +136,14 @@ class TallyRelease:
     Δ/ε on each sum, Δ being what one user can move them by in total.
 
     Attributes:
-        event: what is charged: that of users whom coins held out of a run, or of all there are.
+        event: what is charged: that of users whom coins held out of a run.
         adjacency: the relation between neighbouring data sets.
         tally: which figures there are.
-        label: what the ledger calls it.
     """
 
-    event: HoldOut | PureDp
+    event: HoldOut
     adjacency: Adjacency
     tally: Tally
-    label: str = "figures about held-out users"
 
     def __post_init__(self) -> None:
         if not self.event.epsilon > 0.0:
@@ -223,7 +173,7 @@ class TallyRelease:
             raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
         if sum_F.shape != (self.tally.figures,) or not (np.mod(sum_F, 1.0) == 0.0).all():
             raise ValueError("what is said of held-out users must be whole numbers")
-        replay = fingerprint(sum_F, float(self.scale), round_, self.label, source)
-        charge = ledger.charge(self.event, round_=round_, covers=self.label, replay=replay)
-        coins = source.stream(self.label, round_, charge.attempt)
+        replay = fingerprint(sum_F, float(self.scale), round_, COVERS, source)
+        charge = ledger.charge(self.event, round_=round_, covers=COVERS, replay=replay)
+        coins = source.stream(COVERS, round_, charge.attempt)
         return [int(value) + discrete_laplace.draw(self.scale, coins) for value in sum_F]

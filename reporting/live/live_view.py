@@ -240,10 +240,6 @@ def _accuracy(run: Mapping[str, Any]) -> Iterator[_Row]:
     if run["tenths_text"]:
         few = "" if public else f"; with few {run['words'].rows} each, chance alone does as much"
         yield "over users", run["tenths_text"] + few
-    if run["personal_text"]:
-        yield f"{run['tastes']} tastes", run["personal_text"]
-    if run["gains_text"]:
-        yield "gains", run["gains_text"]
 
 
 def _judged(run: Mapping[str, Any]) -> str:

@@ -48,9 +48,6 @@ GROUPS = {
 }
 """Deviation of each group from the crowd, per axis. Equal shares; the deviations sum to zero."""
 
-TASTES = ((1.2, 0.0, 0.0), (0.0, 0.7, 0.9), (0.0, 0.9, -0.7))
-"""With ``tastes``: directions in which users differ from the crowd, per axis; see `Population`."""
-
 # First elements of the seed keys of `texts` and `prompts`.
 _PUBLIC_STREAM, _PROMPT_STREAM = len(SPLITS), len(SPLITS) + 1
 
@@ -103,9 +100,6 @@ class Population:
     median_judgements, judgements_spread, max_judgements: numbers of judgements of a user are
     round(median · exp(spread · normal)), limited to 1 … max.
     tie_peak: probability of a tie when a user is fully indifferent.
-    tastes: if not 0, users differ in nothing but weights of their own on the first ``tastes`` − 1
-    of `TASTES`: standard normal ones, a continuum, or +1 or −1 with ``camps``: two camps where
-    there is one direction. In place of groups and ``personal_spread``.
 
     Raises ValueError for a parameter out of range.
     """
@@ -120,8 +114,6 @@ class Population:
     judgements_spread: float = 1.1
     max_judgements: int = 400
     tie_peak: float = 0.06
-    tastes: int = 0
-    camps: bool = False
 
     def __post_init__(self) -> None:
         for name in ("users", "test_users", "unseen_users", "seed"):
@@ -137,10 +129,6 @@ class Population:
             raise ValueError("median_judgements must be positive and max_judgements at least 1")
         if not 0 <= self.tie_peak <= 1:
             raise ValueError(f"tie_peak must be a probability, got {self.tie_peak}")
-        if self.tastes not in (0, *range(2, len(TASTES) + 2)):
-            raise ValueError(f"tastes must be 2 to {len(TASTES) + 1}, got {self.tastes}")
-        if self.camps and not self.tastes:
-            raise ValueError("camps are of tastes: give both")
 
     def rows(self, split: str = "train") -> Iterator[dict[str, object]]:
         """Rows `user_id, prompt, chosen, rejected, tie` of one of `SPLITS`, grouped by user."""
@@ -180,19 +168,9 @@ class Population:
 
     def truth(self) -> dict[str, object]:
         """The parameters and what they mean, JSON-able."""
-        weights: dict[str, object] = {
-            "weights": "crowd + deviation of the group + normal(0, personal_spread)",
-        }
-        if self.tastes:
-            own = "-1 or 1, a fair coin each" if self.camps else "standard normal"
-            weights = {
-                "weights": "crowd + own . tastes",
-                "own": own,
-                "tastes": [list(taste) for taste in TASTES[: self.tastes - 1]],
-            }
         return {
             "reward": "weights . axes; P(chosen) = sigmoid(reward difference)",
-            **weights,
+            "weights": "crowd + deviation of the group + normal(0, personal_spread)",
             "tie": "probability tie_peak * 4 p (1 - p), order of the answers a fair coin",
             "axes": list(AXES),
             "groups": {name: list(deviation) for name, deviation in GROUPS.items()},
@@ -215,12 +193,6 @@ class Population:
         rng = self._generator(SPLITS.index(split), user)
         group = tuple(GROUPS.values())[int(rng.random() * len(GROUPS))]
         normal = rng.standard_normal(len(AXES)).tolist()
-        if self.tastes:
-            own = [1.0 if draw > 0 else -1.0 for draw in normal] if self.camps else normal
-            weights = np.array(self.crowd)
-            for draw, taste in zip(own, TASTES[: self.tastes - 1], strict=False):
-                weights += draw * np.array(taste)
-            return tuple(weights.tolist()), rng
         daring, detail, technical = (
             mean + shift + spread * draw
             for mean, shift, spread, draw in zip(
@@ -276,7 +248,7 @@ def own_texts(population: Population, split: str) -> Iterator[dict[str, object]]
     """Rows `user_id, text` of one of a population's splits, grouped by user.
 
     What somebody there would have said: the answers that they preferred, in their order, without
-    prompts and other answers. So they differ between users as tastes do, and from
+    prompts and other answers. So they differ between users as rewards do, and from
     `Population.texts`, which has both answers alike.
     """
     for judgement in population.judgements(split):

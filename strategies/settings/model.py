@@ -6,7 +6,6 @@ from murmuration.preference.choices import (
     DTYPES,
     LENGTHS,
     LORA_LAYERS,
-    MOST_TASTES,
     POOLINGS,
     TASKS,
     TRAINED,
@@ -46,15 +45,6 @@ class ModelConfig:
         "hub name, or smollm2 or a GGUF file (a frozen language model's states).",
         panel=MODEL,
         common=True,
-    )
-    tastes: int = setting(
-        0,
-        "Rows of a basis of rewards that users share; how much each row counts is every user's own "
-        "and stays with them. The first row is the crowd's reward. [default: 1, one reward for "
-        "all]",
-        panel=MODEL,
-        good=lambda value: 0 <= value <= MOST_TASTES,
-        expected=f"1 to {MOST_TASTES}",
     )
     length: str = setting(
         "bounded",

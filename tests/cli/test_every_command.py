@@ -79,11 +79,6 @@ ROWS = {
     "score": Row("murmuration score run/model --prompt a --response b", prints="b", after=("run",)),
     "report": Row("rm run/report.html\nmurmuration report run", "run/report.html", after=("run",)),
     "ledger": Row("murmuration ledger run", prints="Ledger intact", after=("run",)),
-    "personalize": Row(
-        f"murmuration personalize run {_DATA} --epsilon 3 --out personal",
-        "personal",
-        after=("run",),
-    ),
     "export": Row("murmuration export run --out shared", "shared/README.md", after=("run",)),
     "push": Row(
         "murmuration push shared me/reward --dry-run", prints="nothing was sent", after=("export",)

@@ -23,7 +23,7 @@ TYPES_DIFFER = {
 PRINT_JSON = {
     "align", "audit", "base", "bench accounting", "bench align", "bench board", "bench features",
     "bench lm", "bench memory", "bench rounds", "bench states", "bench users",
-    "bench where", "bench writing", "bounds", "compare", "export", "ledger", "personalize", "plan",
+    "bench where", "bench writing", "bounds", "compare", "export", "ledger", "plan",
     "policies commit", "privatize", "push", "rank", "report", "reproduce", "run", "score", "survey",
     "synthesize", "tune", "winrate",
 }  # fmt: skip

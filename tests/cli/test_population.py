@@ -1,7 +1,5 @@
 """``murmuration population``: files that a run can read."""
 
-import json
-
 import pytest
 
 from murmuration.preference.data.loading import load_judgements
@@ -42,14 +40,3 @@ def test_an_arena_has_two_items_at_least(cli, tmp_path, items):
     code, _, lines = cli("population", "--out", tmp_path / "a", "--arena", items)
     assert (code, len(lines)) == (2, 1)
     assert not (tmp_path / "a").exists()
-
-
-def test_camps_are_written_with_their_truth(cli, tmp_path):
-    out = tmp_path / "p"
-    assert cli("population", "--out", out, "--users", 3, "--tastes", 2, "--camps")[0] == 0
-    truth = json.loads((out / "truth.json").read_text())
-    assert truth["own"] == "-1 or 1, a fair coin each"
-    assert len(truth["tastes"]) == 1
-    code, _, lines = cli("population", "--out", tmp_path / "a", "--arena", 4, "--tastes", 2)
-    assert (code, len(lines)) == (2, 1)
-    assert "leave out --tastes" in lines[0]

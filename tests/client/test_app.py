@@ -149,25 +149,6 @@ def test_evaluate(ask, store):
     assert (alone_F == sum_F).all()  # no user's part depends on who is beside
 
 
-def test_with_tastes_nothing_leaves_but_a_sum_and_a_tally(ask, store):
-    """One clipped sum, and bounded shares: users' weights are in neither."""
-    features = json.dumps({**json.loads(FEATURES), "tastes": 3})
-    users_S, theta_E = np.array([1, 2, 20]), np.linspace(-1, 1, 99, dtype=np.float32)
-    reply = ask(work(users_S, theta_E, features=features), "train")
-    assert list(reply.content) == ["sums"]
-    assert list(reply.content.array_records["sums"]) == ["sum"]
-    total_E = messages.read_sums(reply.content, {"sum": (99,)})["sum"]
-    assert 0.0 < np.linalg.norm(total_E) <= 3 * PARAMETERS["clip-norm"]
-    reply = ask(work(users_S, theta_E, features=features), "evaluate")
-    tally = Tally(personal=True)
-    measured = tally.read(messages.read_tally(reply.content, tally, users=3))
-    expected = store.examples(features).select(users_S).accuracy(theta_E)
-    assert measured.accuracy == pytest.approx(expected.by_user, abs=1e-5)
-    assert measured.personal == pytest.approx(expected.personal, abs=1e-5)
-    with pytest.raises(ValueError, match="a model of 99 numbers"):
-        ask(work(users_S, theta_E[:33], features=features), "train")
-
-
 def test_evaluate_users_who_only_have_ties(ask, store):
     tied = store.examples(FEATURES)
     kept = tied.y_R.clone()

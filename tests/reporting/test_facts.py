@@ -52,33 +52,9 @@ def test_what_is_promised_to_whom(make_result, changes, level):
     assert facts(make_result(**changes))["level"] == level
 
 
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({}, ""),
-        (
-            {"personal_accuracy": 0.78, "personal_gain_error": 0.004},
-            "78.0 % by user with each user's own, +4.1 ± 0.4 points",
-        ),
-        (
-            {"personal_accuracy": 0.745, "personal_gain_error": 0.004},
-            "74.5 % by user with each user's own, +0.6 ± 0.4 points: no gain shows, so one reward "
-            "for all is as good (--tastes 1)",
-        ),
-        (
-            {"personal_accuracy": 0.70, "personal_gain_error": 0.01, "test_is_public": False},
-            "70.0 % by user with each user's own, -3.9 ± 1.0 points: no gain shows, so "
-            "one reward for all is as good (--tastes 1)",
-        ),
-    ],
-)
-def test_whether_tastes_help(make_result, changes, text):
-    assert facts(make_result(**changes))["personal_text"] == text
-
-
 def test_where_nothing_is_known_of_users_nothing_is_said_of_tenths(make_result):
     run = facts(make_result())
-    assert (run["tenths_text"], run["gains_text"]) == ("", "")
+    assert run["tenths_text"] == ""
 
 
 def test_how_the_standard_error_came_by_its_noise(make_result):

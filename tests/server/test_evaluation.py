@@ -11,7 +11,6 @@ import torch
 from language_models import start
 
 from murmuration.planning.plan import plan
-from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.features.hashing import HashingFeatures
@@ -84,7 +83,7 @@ class Strategy:
     def tally(self, grid, theta_D, tally):
         self.asked.append((grid, theta_D))
         return sum(
-            (tally.contribution(0.75, 2.0, 0.85) for _ in range(self.users)),
+            (tally.contribution(0.75, 2.0) for _ in range(self.users)),
             np.zeros(tally.figures),
         )
 
@@ -136,7 +135,6 @@ def test_what_is_told_of_held_out_users_is_noisy_charged_and_nominal(make_settin
     assert sum(found.accuracies.shares) == pytest.approx(1.0)
     assert found.accuracies.deciles[4] == pytest.approx(0.75, abs=0.06)
     assert 0.0 < max(found.accuracies.errors) < 0.1
-    assert found.gains is None
 
 
 def test_where_users_are_replaced_it_costs_all_of_epsilon_for_nothing(make_setting, make_ledger):
@@ -156,50 +154,16 @@ def test_next_tokens_have_a_loss_under_the_same_epsilon(make_setting, make_ledge
     assert found.chance is None
 
 
-def test_own_rewards_are_told_under_the_same_epsilon(make_setting, make_ledger):
-    setting = make_setting(tastes=3)
-    with make_ledger(setting) as ledger:
-        figure = on_held_out("theta", setting, Strategy(), ledger)
-        assert ledger.spent() == {HoldOut(0.2, 1.0): 1}
-        assert on_held_out("theta", setting, Strategy(), ledger) == figure  # not drawn again
-    assert figure.gains.deciles[4] == pytest.approx(0.1, abs=0.06)
-    gain = figure.personal - figure.by_user
-    assert gain != pytest.approx(0.1, abs=1e-9)
-    assert gain == pytest.approx(0.1, abs=8 * figure.gain_error)
-    assert 0.01 < figure.gain_error < 0.03
-
-
-@pytest.mark.parametrize("tastes", [1, 4])
-def test_a_plan_says_what_a_run_charges_and_how_noisy_it_is(make_setting, make_ledger, tastes):
-    planned = plan(
-        epsilon=2.0, delta=1e-5, rounds=20, cohort=400, users=2000, heldout=0.2, tastes=tastes
-    )
-    setting = make_setting(tastes=tastes, users=2000)
+def test_a_plan_says_what_a_run_charges_and_how_noisy_it_is(make_setting, make_ledger):
+    planned = plan(epsilon=2.0, delta=1e-5, rounds=20, cohort=400, users=2000, heldout=0.2)
+    setting = make_setting(users=2000)
     with make_ledger(setting) as ledger:
         figure = on_held_out("theta", setting, Strategy(), ledger)
         assert ledger.spent() == {HoldOut(0.2, planned["heldout_epsilon"]): 1}
     assert figure.users == planned["heldout_users"]
-    tally = Tally(personal=tastes > 1)
-    std = TallyRelease(setting.hold_out, Adjacency.ADD_REMOVE, tally).std
-    assert planned["heldout_noise"] == tally.noise(0.75, 500, std)
+    std = TallyRelease(setting.hold_out, Adjacency.ADD_REMOVE, Tally()).std
+    assert planned["heldout_noise"] == Tally().noise(0.75, 500, std)
     assert planned["heldout_noise"] == pytest.approx(figure.noise * 400 / 500, rel=0.3)
-    if tastes > 1:
-        assert planned["heldout_gain_noise"] == tally.gain_noise(0.0, 500, std)
-
-
-def test_own_rewards_on_a_public_test(crowd_test):
-    model = base_of({**FEATURES.to_config(), "tastes": 2})
-    examples = examples_of_test(read_test(RunConfig(test=crowd_test)), model, "refuse")
-    theta_E = np.random.default_rng(0).normal(size=130).astype(np.float32)
-    figure, beside = final_evaluation(theta_E, examples)
-    expected = examples.accuracy(theta_E)
-    assert (figure.personal, figure.gain_error) == (expected.personal, expected.gain_error)
-    assert 0.0 < figure.gain_error < 0.5
-    assert figure.accuracies is None  # of four judgements each
-    assert np.mean(figure.gains.deciles) == pytest.approx(
-        expected.personal - expected.by_user, abs=1e-5
-    )
-    assert beside == {}
 
 
 @pytest.mark.parametrize(("counts", "shown"), [([9, 9, 40], False), ([10, 10, 1], True)])

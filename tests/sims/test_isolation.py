@@ -63,12 +63,6 @@ STRATEGIES: dict[str, tuple[dict, str, tuple[str, ...]]] = {
     "uls best of four": ({}, "top-1", ANY),
     "uls ranking": ({}, "ranking", ANY),
     "uls thumbs": ({}, "thumbs", ANY),
-    "uls tastes": ({"tastes": 3}, "pairs", ANY),
-    "dp-fedavg tastes": (
-        {"strategy": "dp-fedavg", "tastes": 2, "local_steps": 2},
-        "pairs",
-        ANY,
-    ),
     "dp-fedavg thumbs": ({"strategy": "dp-fedavg", "local_steps": 3}, "thumbs", ANY),
     "aup thumbs": ({"strategy": "aup"}, "thumbs", COMES_OR_GOES),
     "dp-fedavg": ({"strategy": "dp-fedavg", "local_steps": 3}, "pairs", ANY),
@@ -175,12 +169,6 @@ def test_labels(watch, name, kind, data):
 def test_held_out(watch, name, seed):
     """What is said of held-out users is one more release, and who is held out stays."""
     options = {"test": "", "heldout": 0.5, "users": 6, "cohort": 6, "seed": seed}
-    assert_none(compare(watch, options, named("pairs")[name]))
-
-
-@pytest.mark.parametrize("name", ["gone", "one row", "odd ties"])
-def test_held_out_whose_own_rewards_are_measured(watch, name):
-    options = {"test": "", "heldout": 0.5, "users": 6, "cohort": 6, "seed": 4, "tastes": 2}
     assert_none(compare(watch, options, named("pairs")[name]))
 
 

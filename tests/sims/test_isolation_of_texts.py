@@ -18,8 +18,6 @@ LANGUAGE = {
     "reward": ({}, "pairs"),
     "reward, best of four": ({}, "top-1"),
     "reward head": ({"train": "head", "lora_rank": 0}, "pairs"),
-    "reward tastes": ({"tastes": 2}, "pairs"),
-    "reward head tastes": ({"tastes": 2, "train": "head", "lora_rank": 0}, "pairs"),
     "text, adaptive": ({"task": "text", "strategy": "adaptive"}, "text"),
     "text, els": ({"task": "text", "strategy": "els"}, "text"),
     "reward, dp-fedavg": ({"strategy": "dp-fedavg", "local_steps": 2, "local_rate": 0.1}, "pairs"),

@@ -75,7 +75,6 @@ REPORTED = {"uls", "adaptive"}
 STRATEGIES = {
     "uls": ["--strategy", "uls"],
     "uls normalized": ["--strategy", "uls", "--normalized", "--group-size", "2"],
-    "uls tastes": ["--strategy", "uls", "--tastes", "3"],
     "dp-fedavg": ["--strategy", "dp-fedavg"],
     "els": ["--strategy", "els", "--group-size", "4"],
     "group": ["--strategy", "group", "--group-size", "2"],

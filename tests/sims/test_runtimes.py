@@ -48,19 +48,6 @@ def test_flower_and_local_agree(data: str, strategy: str, tmp_path: Path) -> Non
     assert (tmp_path / "flower" / "private" / "flower.log").exists()
 
 
-@ELSEWHERE
-@pytest.mark.slow
-def test_tastes_are_alike_everywhere(data: str, tmp_path: Path, runtime: Runtime) -> None:
-    config = replace(SMALL, data=data, tastes=3)
-    models = []
-    for where in (Runtime.LOCAL, runtime):
-        execute(replace(config, out=str(tmp_path / where)), runtime=where, users_per_node=50)
-        models.append(RewardModel.load(tmp_path / where / "model"))
-    assert np.abs(models[0].tastes_VD).max() > 0
-    np.testing.assert_allclose(models[1].theta_D, models[0].theta_D, atol=1e-6, rtol=0)
-    np.testing.assert_allclose(models[1].tastes_VD, models[0].tastes_VD, atol=1e-6, rtol=0)
-
-
 def charged_alike(config: RunConfig, runtime: Runtime, folder: Path) -> list[str]:
     """Kinds of a run's charges. Weights are the same as in one process, and charges, too, which
     hold the keyed hash of the sums of a seeded run."""
@@ -130,10 +117,8 @@ def test_a_different_seed_gives_different_weights(data: str, tmp_path: Path) -> 
     [
         pytest.param(Runtime.FLOWER, "reward", marks=pytest.mark.flower),
         pytest.param(Runtime.FLOWER, "policy", marks=pytest.mark.flower),
-        pytest.param(Runtime.FLOWER, "tastes", marks=pytest.mark.flower),
         (Runtime.RAY, "text"),
         (Runtime.RAY, "policy"),
-        (Runtime.RAY, "tastes"),
     ],
 )
 def test_language_models_are_trained_alike(data, language_model, tmp_path, runtime, task):
@@ -143,8 +128,7 @@ def test_language_models_are_trained_alike(data, language_model, tmp_path, runti
         rows = own_texts(Population(users=100), "train")
         Path(source).write_text("".join(json.dumps(row) + "\n" for row in rows))
     base = language_model("gpt2", n_positions=256)
-    what = {"task": "reward", "tastes": 2} if task == "tastes" else {"task": task}
-    config = replace(SMALL, rounds=3, data=source, base=base, lora_rank=2, group_size=4, **what)
+    config = replace(SMALL, rounds=3, data=source, base=base, lora_rank=2, group_size=4, task=task)
     found = []
     for where in (Runtime.LOCAL, runtime):
         out = tmp_path / where

@@ -47,7 +47,6 @@ from murmuration.preference.base_names import name_for
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.lower_states import LowerLayers, LowerStates
 from murmuration.preference.language.adapters import check_untied, merged_state
-from murmuration.preference.language.base.head_rows import add_rows, first_row
 from murmuration.preference.language.base.settings import NOTHING, BaseSettings, resolved
 from murmuration.preference.language.checkpoint import check_same, name_base
 from murmuration.preference.language.loading import (
@@ -69,7 +68,6 @@ from murmuration.preference.language.machine import (
 )
 from murmuration.preference.language.tokens import TextTokens, Tokens
 from murmuration.preference.language.user_gradients import UserBackward
-from murmuration.preference.linear.basis_start import start_KD
 
 #: Of the next token there is a number for each word known: at most 256 MiB of these at a time.
 MOST_LOGITS = 2**26
@@ -126,12 +124,6 @@ class LanguageBase:
             self.tokenizer, self.model, self.head, new = loaded
             self.words = 0
         check_same(path, contents_of(path).digest, settings.digest)  # not replaced meanwhile
-        head_unit = 0.0
-        if settings.tastes > 1:
-            head = self._head
-            head_unit = _unit_of(head.weight) if weights else 1.0
-            start_VH = start_KD(settings.tastes, head.in_features)[1:]
-            add_rows(head, torch.from_numpy(start_VH) * head_unit)
         if settings.head_layer:
             keep_layers(self.model, settings.head_layer, path)
         if settings.checkpointing:
@@ -161,8 +153,6 @@ class LanguageBase:
         beginning = [p.detach().float().to(self.device).reshape(-1) for p in self._parameters]
         self._initial_D = torch.cat([torch.zeros(0, device=self.device), *beginning])
         self._units = [_unit_of(parameter) for parameter in self._parameters] if weights else []
-        if head_unit and weights:  # that of the crowd's row: the others begin at small signs
-            self._units[self._trained.index(self._head_weight)] = head_unit
         torch.nn.Module.to(self.model, self.device)
         for parameter in self.model.parameters():  # buffers stay: rotations are made of float32
             if parameter.is_floating_point():
@@ -263,19 +253,15 @@ class LanguageBase:
         return bool(self.head) and f".{self.head}." in plain
 
     def rewards(self, tokens: Tokens, texts_R: np.ndarray) -> torch.Tensor:
-        """Rewards of some texts at the θ that was put last, (R,); with tastes the crowd's."""
-        return self.rows(tokens, texts_R)[:, 0]
-
-    def rows(self, tokens: Tokens, texts_R: np.ndarray) -> torch.Tensor:
-        """Return what each row of the head says of texts at the θ that was put last, (R, K)."""
+        """Return rewards of some texts at the θ that was put last, (R,)."""
         ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
         with self.computing(), self._entered(self._lower_of(tokens, texts_R)):
             if self.settings.head_pooling == "last":
-                return self.model(**inputs).logits.float()
-            each_RLK = self._head(self.head_states(inputs)).float()
+                return self.model(**inputs).logits.float()[:, 0]
+            each_RL1 = self._head(self.head_states(inputs)).float()
             mask_RL1 = mask_RL.to(self.device)[..., None]
-            return (each_RLK * mask_RL1).sum(1) / mask_RL1.sum(1)
+            return ((each_RL1 * mask_RL1).sum(1) / mask_RL1.sum(1))[:, 0]
 
     def head_states(self, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Return what a reward's head reads of R texts: of each token, (R, L, H); of an encoder
@@ -353,28 +339,9 @@ class LanguageBase:
     @property
     def _head(self) -> torch.nn.Linear:
         """A reward's head: the copy that is trained, where peft keeps one."""
-        return self.model.get_submodule(self._head_weight.removesuffix(".weight"))  # type: ignore[return-value]
-
-    @property
-    def _head_weight(self) -> str:
-        """Name of its weights."""
         names = [name for name, _ in self.model.named_parameters() if self.is_of_head(name)]
-        return next(n for n in names if n.endswith(".weight") and ".original_module." not in n)
-
-    @property
-    def head_shape(self) -> tuple[int, int]:
-        """K rows of a reward's head, and H numbers that it reads."""
-        return self._head.out_features, self._head.in_features
-
-    def add_tastes(self, tastes_VH: np.ndarray) -> None:
-        """Give the head rows beside the crowd's, as they are."""
-        add_rows(self._head, torch.from_numpy(tastes_VH))
-
-    def tastes_at(self, theta_D: np.ndarray) -> np.ndarray:
-        """Return the head's rows beside the crowd's at θ, (V, H) float32."""
-        with self.unrounded():
-            self.put(theta_D)
-            return self._head.weight.detach()[1:].float().cpu().numpy()
+        weight = next(n for n in names if n.endswith(".weight") and ".original_module." not in n)
+        return self.model.get_submodule(weight.removesuffix(".weight"))  # type: ignore[return-value]
 
     def states(self, tokens: Tokens, texts_R: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what is known of the tokens that follow, at the θ that was put last, (R, L, H),
@@ -519,14 +486,12 @@ class LanguageBase:
             OSError: it cannot be written.
         """
         network: Any = self.model
-        crowds = first_row(self._head) if self.settings.tastes > 1 else nullcontext()
         try:
-            with crowds:
-                if self.settings.merged and self.settings.train == "lora":
-                    state = merged_state(network)
-                    network.get_base_model().save_pretrained(folder, state_dict=state)
-                else:
-                    network.save_pretrained(folder)
+            if self.settings.merged and self.settings.train == "lora":
+                state = merged_state(network)
+                network.get_base_model().save_pretrained(folder, state_dict=state)
+            else:
+                network.save_pretrained(folder)
             name_base(folder, name_for(self.settings.path, folder))
             self.tokenizer.save_pretrained(folder)
         except Exception as error:

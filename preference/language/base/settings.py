@@ -11,7 +11,6 @@ from murmuration.preference.choices import (
     DTYPES,
     LORA_LAYERS,
     MOST_SYSTEM,
-    MOST_TASTES,
     POOLINGS,
     TASKS,
     TRAINED,
@@ -33,7 +32,7 @@ BY_TEXT = ("reward", "policy")
 #: Settings that say nothing of the network at θ = 0; where it lies is not which one it is.
 _NOT_OF_REFERENCE = (
     *("path", "max_tokens", "batch_tokens", "loss", "beta", "r_max", "as_published"),
-    *("head_layer", "head_pooling", "once_per_text", "tastes"),
+    *("head_layer", "head_pooling", "once_per_text"),
 )
 
 
@@ -63,8 +62,6 @@ class BaseSettings:
         layers: which of the network's layers LoRA changes, as `LORA_LAYERS` has it; `resolved`
             says which ``auto`` are. What is below them is computed once for each text
             (`preference.features.lower_states`).
-        tastes: of a reward: rows of its head, the first of which is the crowd's
-            (`preference.kinds.language_tastes`); 1: one reward for all.
         once_per_text: of judgements: whether the gradient of each distinct text is computed once in
             a round, for all who judged it (`preference.language.examples`).
         system: the system prompt, before prompts that have none of their own; empty: as the chat
@@ -94,7 +91,6 @@ class BaseSettings:
     head_layer: int = 0
     head_pooling: str = "last"
     layers: str = "all"
-    tastes: int = 1
     once_per_text: bool = False
     system: str = ""
     digest: str = ""
@@ -124,10 +120,6 @@ class BaseSettings:
             raise InputError(
                 f"--once-per-text is for --task {' or '.join(BY_TEXT)}, and --train lora or full"
             )
-        if type(self.tastes) is not int or not 1 <= self.tastes <= MOST_TASTES:
-            raise InputError(f"--tastes must be 1 to {MOST_TASTES}; got {self.tastes!r}")
-        if self.tastes > 1 and (self.task != "reward" or self.once_per_text):
-            raise InputError("--tastes is for --task reward, and not with --once-per-text")
         if self.train != "head" and (self.head_layer or self.head_pooling != "last"):
             raise InputError("--head-layer and --head-pooling are for --train head")
         PolicyLoss(self.loss, self.beta, self.r_max)  # or says what is wrong with them
@@ -151,11 +143,8 @@ class BaseSettings:
 
     @property
     def described(self) -> dict[str, Any]:
-        """Return all settings; without tastes and a system prompt where there are none, as of
-        whoever knows of neither."""
+        """Return all settings; without a system prompt where there is none."""
         result = asdict(self)
-        if self.tastes == 1:
-            del result["tastes"]
         if not self.system:
             del result["system"]
         return result

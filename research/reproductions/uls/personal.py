@@ -36,7 +36,6 @@ from matplotlib.figure import Figure
 from scipy.special import expit
 
 from murmuration.preference.linear.examples import PairExamples
-from murmuration.preference.linear.fine_tuning import fine_tuned
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.alignment.claims import half_width, mean_interval
 from murmuration.research.reproductions.btl import NORM, Training
@@ -61,6 +60,8 @@ COHORT, GROUP_SIZE = 200, 8
 #: Of a strategy's default step size, and of the default clip norm.
 RATES, CLIPS = (1.0, 1 / 8, 1 / 64), (1.0, 8.0)
 STEPS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)
+#: Of SGD over half of a user's judgements.
+EPOCHS = 4
 ELS, ULS, NONE = "ELS", "ULS", "no privacy"
 
 
@@ -106,12 +107,13 @@ class Crowd:
 
     def losses_U(self, theta_D: np.ndarray, step: float) -> np.ndarray:
         """Each user's mean log loss on their second half, after SGD of this step on their
-        first; none where the step is zero."""
+        first, one judgement at a time; none where the step is zero."""
         half = self.x_UJD.shape[1] // 2
-        agrees_J = np.ones(half)
-        theta_UD = np.stack(
-            [fine_tuned(theta_D, x_JD[:half], agrees_J, step) for x_JD in self.x_UJD]
-        )
+        theta_UD = np.tile(theta_D, (len(self.x_UJD), 1))
+        for judgement in EPOCHS * [*range(half)]:
+            x_UD = self.x_UJD[:, judgement]
+            against_U = expit(-np.einsum("ud,ud->u", x_UD, theta_UD))
+            theta_UD += step * against_U[:, None] * x_UD
         logits_UJ = np.einsum("ujd,ud->uj", self.x_UJD[:, half:], theta_UD)
         return np.logaddexp(0.0, -logits_UJ).mean(axis=1)
 

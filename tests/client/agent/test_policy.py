@@ -43,15 +43,14 @@ def test_what_is_allowed_passes():
 
 
 def hashing(**more):
-    return {"kind": "hashing", "dimension": 8, **more}
+    return {"kind": "hashing", "dimension": 8} | more
 
 
-def test_tastes_are_allowed_as_the_features_are_and_count_as_dimensions():
-    POLICY.check_features(json.dumps(hashing(tastes=4)))
-    eight = replace(POLICY, max_dimension=31)
-    with pytest.raises(PolicyRefusal, match="8 features of 1 words, times 4 tastes; 31"):
-        eight.check_features(json.dumps(hashing(tastes=4)))
-    base = json.dumps({"kind": "language-model", "path": "/tiny", "tastes": 4})
+def test_hashing_is_allowed_up_to_its_dimensions_and_models_by_name():
+    POLICY.check_features(json.dumps(hashing()))
+    with pytest.raises(PolicyRefusal, match="8 features of 1 words; 7 of"):
+        replace(POLICY, max_dimension=7).check_features(json.dumps(hashing()))
+    base = json.dumps({"kind": "language-model", "path": "/tiny"})
     replace(POLICY, features=("/tiny",)).check_features(base)
     with pytest.raises(PolicyRefusal, match="'/tiny' was asked for"):
         POLICY.check_features(base)
@@ -80,8 +79,8 @@ def test_votes_on_public_lists_are_allowed_by_name():
         ("features", {"features": json.dumps({"kind": "encoder", "path": "items"})}),
         ("max_dimension", {"features": json.dumps({"kind": "hashing", "dimension": 10**9})}),
         ("max_dimension", {"features": json.dumps({"kind": "hashing", "ngrams": 99})}),
-        ("max_dimension", {"features": json.dumps(hashing(tastes=20_000))}),
-        ("features", {"features": json.dumps(hashing(tastes=2.5))}),
+        ("max_dimension", {"features": json.dumps(hashing(dimension=200_000))}),
+        ("features", {"features": json.dumps(hashing(ngrams=2.5))}),
         ("max_clip", {"clip_norm": 0.11}),
         ("max_clip", {"clip_norm": float("nan")}),
         ("max_clip", {"clip_norm": 0.0}),

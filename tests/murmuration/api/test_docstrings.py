@@ -9,7 +9,7 @@ import pytest
 import murmuration
 
 FUNCTIONS = [name for name in murmuration.__all__ if inspect.isfunction(getattr(murmuration, name))]
-OF_MODELS = {"align", "personalize", "respond", "score", "synthesize", "winrate"}
+OF_MODELS = {"align", "respond", "score", "synthesize", "winrate"}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -38,7 +38,7 @@ def test_examples_do_what_they_show(name, tmp_path, monkeypatch, capsys, request
     if name in OF_MODELS:
         crowd = request.getfixturevalue("crowd")
         murmuration.train(crowd, epsilon=2, delta=1e-3, rounds=2, cohort=10, out="runs/reward")
-    if name in OF_MODELS - {"personalize", "score"}:
+    if name in OF_MODELS - {"score"}:
         Path("tiny").symlink_to(request.getfixturevalue("language_model")("llama"))
     function = getattr(murmuration, name)
     for example in doctest.DocTestFinder().find(function, name, globs={}):

@@ -193,7 +193,6 @@ BAD_SETTINGS = {
     "scale": "5",
     "strategy": "label-moment",
     "task": "policy",
-    "tastes": 99,
     "topics": "a",
     "train": "head",
     "user_column": "nowhere",

@@ -97,7 +97,6 @@ def test_where_nothing_can_be_added_there_is_no_figure(run, runs):
         ("metrics.jsonl", ""),
         ("released.json", "{}"),
         ("aborted.json", "{}"),
-        ("personal.json", "{}"),
         ("ledger.jsonl.head", ""),
         ("private/keys.json", "{}"),
         ("private/search.json", "{}"),

@@ -11,9 +11,9 @@ from murmuration.privacy.accounting.ledger import BudgetExceeded, LedgerError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.tally import LOSS_BOUND, STEPS, Tally, TallyRelease
-from murmuration.privacy.user_histogram import ACCURACIES, GAINS
+from murmuration.privacy.user_histogram import ACCURACIES
 
-PAIRS, TOKENS, TASTES = Tally(), Tally(loss=True), Tally(personal=True)
+PAIRS, TOKENS = Tally(), Tally(loss=True)
 ANY = st.floats(allow_nan=True, allow_infinity=True)
 
 
@@ -28,9 +28,9 @@ def counts(*first: float, beside: float | None = None) -> np.ndarray:
 
 @given(ANY, ANY, ANY, ANY)
 def test_no_user_moves_a_tally_by_more_than_is_accounted_for(share, loss, other, other_loss):
-    for tally in (PAIRS, TOKENS, TASTES):
-        mine_F = tally.contribution(share, loss, loss)
-        theirs_F = tally.contribution(other, other_loss, other_loss)
+    for tally in (PAIRS, TOKENS):
+        mine_F = tally.contribution(share, loss)
+        theirs_F = tally.contribution(other, other_loss)
         assert np.abs(mine_F).sum() <= STEPS
         assert np.abs(mine_F - theirs_F).sum() <= 2 * STEPS
         assert (mine_F % 1.0 == 0.0).all()
@@ -49,33 +49,6 @@ def test_figures_without_noise_are_the_mean_over_users():
     measured = TOKENS.read(sum_F)
     assert measured.accuracy == pytest.approx(0.25, abs=4 / STEPS)
     assert measured.loss == pytest.approx((2 + 4 + LOSS_BOUND + 0) / 4, abs=1e-4)
-
-
-def test_own_rewards_are_measured_beside_the_crowds():
-    parts = [TASTES.contribution(*shares) for shares in ((0.5, 0.0, 1.0), (0.25, 0.0, 0.5))]
-    assert max(np.abs(part_F).sum() for part_F in parts) == STEPS  # and no more is needed
-    measured = TASTES.read(sum(parts))
-    assert measured.accuracy == pytest.approx(0.375, abs=4 / STEPS)
-    assert measured.personal == pytest.approx(0.75, abs=4 / STEPS)
-    assert measured.gain_noise == 0.0
-    assert measured.gain_error == pytest.approx(0.125 / math.sqrt(2), rel=0.15)  # on no knot
-    assert not TASTES.contribution(0.5, 0.0, math.nan).any()
-    assert measured.gains == GAINS.spread(np.array([0.5, 0.25]))
-    one_F = TASTES.contribution(0.5, 0.0, 0.5)
-    assert TASTES.is_valid(one_F, 2)
-    for more in (-1.0, 1.0, STEPS / 2):  # a gain of less or more than one user
-        assert not TASTES.is_valid(one_F + more * (np.arange(22) == 16), 2)
-    with pytest.raises(ValueError, match="no rewards of users' own"):
-        Tally(loss=True, personal=True)
-
-
-def test_the_noise_of_a_gain_is_what_noise_does_to_it():
-    draw, std = np.random.default_rng(2), 0.9 * STEPS
-    sum_F = 300 * TASTES.contribution(0.7, 0.0, 0.8)
-    read = [TASTES.read(sum_F + std * draw.standard_normal(22), std) for _ in range(2000)]
-    gains = [measured.personal - measured.accuracy for measured in read]
-    assert np.mean(gains) == pytest.approx(0.1, abs=4 * np.std(gains) / math.sqrt(2000))
-    assert read[0].gain_noise == pytest.approx(np.std(gains), rel=0.1)
 
 
 @pytest.mark.parametrize("sum_F", [[0.0, 0.0], [-STEPS, 2 * STEPS], [30.0 * STEPS, 0.0]])

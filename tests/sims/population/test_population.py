@@ -18,7 +18,6 @@ from murmuration.sims.population.population import (
     AXES,
     GROUPS,
     SPLITS,
-    TASTES,
     Judgement,
     Population,
 )
@@ -177,9 +176,6 @@ class TestShape:
             {"median_judgements": 0.0},
             {"max_judgements": 0},
             {"tie_peak": 1.5},
-            {"tastes": 1},
-            {"tastes": 5},
-            {"camps": True},
         ],
     )
     def test_refuses(self, changes):
@@ -254,25 +250,6 @@ class TestTruth:
         spread = np.sqrt(np.square(truth.personal_spread) + np.square(groups).mean(0))
         assert np.all(np.abs(weights.mean(0) - truth.crowd) < 4 * spread / sqrt(2500))
         assert np.allclose(weights.std(0), spread, rtol=0.08)
-
-    @pytest.mark.parametrize("camps", [True, False])
-    def test_tastes_are_all_that_users_differ_in(self, camps):
-        crowd = Population(tastes=3, camps=camps, test_users=0)
-        weights = np.array([crowd.user_weights("train", user) for user in range(2500)])
-        tastes_VA = np.array(crowd.truth()["tastes"])
-        assert tastes_VA.tolist() == [list(taste) for taste in TASTES[:2]]
-        own_UV = np.linalg.lstsq(tastes_VA.T, (weights - crowd.crowd).T, rcond=None)[0].T
-        assert np.allclose(own_UV @ tastes_VA, weights - crowd.crowd)
-        assert np.all(np.abs(own_UV.mean(0)) < 4 / sqrt(2500))
-        assert np.allclose(own_UV.std(0), 1.0, rtol=0.08)
-        if camps:
-            assert np.allclose(np.abs(own_UV), 1.0)
-        assert abs(np.corrcoef(own_UV.T)[0, 1]) < 4 / sqrt(2500)
-
-    def test_camps_agree_with_the_crowd_less_than_with_themselves(self):
-        camps = Population(users=200, tastes=2, camps=True)
-        attainable = population.attainable(camps.judgements())
-        assert attainable.personal > attainable.crowd + 0.05
 
     def test_attainable(self, judgements):
         for split in SPLITS:

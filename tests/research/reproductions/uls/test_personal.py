@@ -1,9 +1,8 @@
-"""Figure 16 of Charles et al. 2024: users with tastes of their own, halves, verdicts by rules."""
+"""Figure 16 of Charles et al. 2024: users who differ, halves, verdicts by rules."""
 
 import numpy as np
 import pytest
 
-from murmuration.preference.linear.fine_tuning import EPOCHS
 from murmuration.research.reproductions.uls import personal
 from murmuration.research.reproductions.uls.personal import ELS, NONE, ULS, Crowd, Sizes
 from murmuration.strategies.settings.own.els import ElsSettings
@@ -39,7 +38,7 @@ def test_a_step_is_the_gradient_of_the_log_loss():
     x_D = one.x_UJD[0, 0]
     only = Crowd(np.stack([np.stack([x_D, x_D])]))
     theta_D = truth_D.copy()
-    for _ in range(EPOCHS):
+    for _ in range(personal.EPOCHS):
         theta_D = theta_D + 0.2 * x_D / (1.0 + np.exp(x_D @ theta_D))
     expected = np.log1p(np.exp(-x_D @ theta_D))
     assert only.losses_U(truth_D, 0.2) == pytest.approx([expected])
