@@ -206,8 +206,6 @@ def _of_owner(own: OwnLedger) -> dict[str, Any]:
         ],
         "delta": delta or None,
         "epsilon": cost(plans, delta) if same else None,
-        "randomized_weights": len(own.weights),
-        "weights_epsilon": own.weights_epsilon(),
     }
 
 

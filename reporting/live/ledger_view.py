@@ -8,7 +8,6 @@ from rich.text import Text
 
 from murmuration.privacy.accounting.terms import Caveat
 from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
-from murmuration.reporting.figures import counted
 
 
 def table(report: Mapping[str, Any]) -> Table:
@@ -46,11 +45,6 @@ def lines(report: Mapping[str, Any]) -> list[str]:
             result.append(
                 f"ε {epsilon_text(report['epsilon'])} at δ {delta_text(report['delta'])}, if all "
                 "servers keep to what they stated"
-            )
-        if weights := report["randomized_weights"]:
-            result.append(
-                f"ε {epsilon_text(report['weights_epsilon'])} at δ 0 of a user, beside that, by "
-                f"weights that were randomized {counted(weights, 'time')}"
             )
         return result
 

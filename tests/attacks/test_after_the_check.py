@@ -180,16 +180,6 @@ def test_what_init_writes_is_nobody_elses_to_change_by_any_mask(tmp_path):
     Client.load(tmp_path / "d" / "clients" / "alice")
 
 
-def test_weights_told_by_other_folders_are_added_up(folder, data, cli):
-    for name, epsilon in (("alice", 1.0), ("bob", 2.25)):
-        ledger = OwnLedger(folder.with_name(f"{name}-state") / "own-ledger.jsonl")
-        ledger.add_weights("model", 7, [0.5], epsilon)
-        ledger.close()
-    shutil.copytree(folder, folder.with_name("renewed"))
-    _, out, _ = cli("deploy", "client", folder.with_name("renewed"), "--data", data, "--check")
-    assert "and epsilon 3.25 by randomized weights of a user" in " ".join(out.split())
-
-
 def test_what_left_by_another_folder_is_told(folder, data, cli):
     """A copy, a new name, a second operator's folder: each has a ledger, and a budget, of its
     own."""

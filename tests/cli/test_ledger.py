@@ -198,12 +198,6 @@ def test_an_owners(cli, tmp_path):
         assert (found["refused"], found["plans"][0]["answered"]) == (1, 1)
         assert found["epsilon"] == pytest.approx(plan.epsilon())
     assert "run1" in cli("ledger", tmp_path)[1]
-    assert "weights" not in cli("ledger", tmp_path)[1]
-    ledger.add_weights("model", 7, [0.5], 0.75)
-    assert shown(cli, tmp_path)[1]["weights_epsilon"] == 0.75
-    assert "at δ 0 of a user, beside that, by weights that were randomized 1 time" in " ".join(
-        cli("ledger", tmp_path)[1].split()
-    )
     ledger.close()
     ledger.path.unlink()
     assert shown(cli, tmp_path)[0] == 1
