@@ -40,14 +40,6 @@ RULES = {
     "delta (exp(k epsilon) - 1) / (exp(epsilon) - 1), at the best point of the curve",
     "continued-sum": "sums that grow: all releases are one Gaussian release, spread over time, "
     "which is charged whole with the first",
-    "allocated-gaussian": "blocks: each user is in one random round of each block, which is "
-    "charged with its first; the density of the sums with a user over those without is the mean of "
-    "as many exp(y / s - 1 / (2 s^2)), y normal, discretized by mean-preserving spreads; 1 stands "
-    "for those of rounds that are not released",
-    "allocated-later": "later rounds of blocks: charged with the first",
-    "truncated-gaussian": "cohorts with a cap: of a larger one all coins are tossed again, which "
-    "costs at most what Poisson sampling does where the list of users is public (never under "
-    "add-remove): given the others in it nobody is in a cohort with odds above q / (1 - q)",
     "banded-gaussian": "banded noise: users are in one of as many groups as there are bands, whose "
     "turn a round is; the noise of a round is correlated with that of the rounds before, in which "
     "none of the group were, so a round costs its group one sampled Gaussian",
@@ -69,7 +61,6 @@ _SAMPLED = (
     "tested-gaussian",
     "group-gaussian",
     "banded-gaussian",
-    "truncated-gaussian",
     "blt-gaussian",
 )
 _COMPUTED = ("poisson-gaussian", "mixture-gaussian", "pure-dp", "permute-and-flip", "laplace-noise")
@@ -128,9 +119,9 @@ def unpaid(charges: Iterable[tuple[Mapping[str, Any], int]]) -> int:
         if event["kind"] == "poisson-gaussian" and event["probability"] == 1.0:
             paid[event["noise_multiplier"]] += times
         first = event["event"] if event["kind"] == "on-grid" else event
-        if first["kind"] in ("allocated-gaussian", "blt-gaussian"):
+        if first["kind"] == "blt-gaussian":
             left[_run_of(first)] += (first.get("released", first["rounds"]) - 1) * times
-        if event["kind"] in ("allocated-later", "blt-later"):
+        if event["kind"] == "blt-later":
             left[_run_of(event)] -= times
     for event, times in charges:
         if event["kind"] == "continued-sum":
