@@ -1,15 +1,15 @@
-"""Audits of a board's one release, and of a best item: the whole of a voter, from ballots on.
+"""Audits of a board's one release: the whole of a voter, from ballots on.
 
 The canary votes a thousand times for one item against another; on the other data set it is not
 there or, where users are replaced, votes as often the other way round. All other voters are known
 to the attacker and left out. The attacker projects what is released on the difference of the two
 sums, which is all that Gaussian noise leaves to be known (Neyman and Pearson); with Laplace noise
-they take the likelihood ratio, and of a choice that of what was chosen.
+they take the likelihood ratio.
 
 Of a board that is released several times the canary votes as often in each period. What is released
 is correlated: the attacker weighs all releases together as their noise has it.
 
-Legend: N trials, V coordinates, K items, W releases.
+Legend: N trials, V coordinates, W releases.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,6 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from murmuration.audits.selection.exponential import odds_of
 from murmuration.audits.trials import both_sides
 from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.preference.ranking.votes import ItemVotes
@@ -26,13 +25,11 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.auditing import DELTA, Measured, Target, Task
 from murmuration.privacy.continual.prefix_sums import PrefixSums
 from murmuration.privacy.mechanisms.discrete_laplace import LaplaceSum
-from murmuration.privacy.mechanisms.exponential_mechanism import STEPS
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.solved import best_item, laplace_ranking
-from murmuration.strategies.solved.best_item import BestItemPlan
+from murmuration.strategies.solved import laplace_ranking
 from murmuration.strategies.solved.laplace_ranking import LaplacePlan
 from murmuration.strategies.solved.ranking import RankingPlan, client_update
 
@@ -41,8 +38,6 @@ NodeHalf = Callable[[ItemVotes, TrainRequest, np.ndarray, Randomness], dict[str,
 
 LAYOUT = VoteLayout(items=3, cap=4, pairing="voters")
 PURE = replace(LAYOUT, norm_order=1)
-#: Minus the logarithm of the odds of the item that nobody votes for.
-_NEVER = 8.0
 _VOTES = 1000
 RELEASES = 10
 
@@ -101,32 +96,6 @@ def audit_pure_votes(
             exact_NV.reshape(-1), round_=1, covers="vote sum", ledger=ledger, source=source
         ).reshape(exact_NV.shape)
         return (np.abs(noisy_NV - second_V) - np.abs(noisy_NV - first_V)).sum(axis=1) / scale
-
-    return Measured.of(both_sides(task, one).scores, task.epsilon, task, delta=0.0)
-
-
-def audit_best_item(task: Task, node_half: NodeHalf = best_item.client_update) -> Measured:
-    """Return what is seen of the canary in which item is chosen, when others make theirs unlikely;
-    ``node_half`` stands in for the real one in audits of seeded faults."""
-    plan = BestItemPlan.for_epsilon(
-        task.epsilon, layout=LAYOUT, delta=DELTA, adjacency=task.adjacency
-    )
-    mechanism = plan.mechanism
-    odds = odds_of(mechanism, task.epsilon)
-    others_K = np.rint(np.array([odds, 0.0, odds + _NEVER]) / float(mechanism.rate))
-    sides = [
-        others_K + np.rint(mine_K * STEPS) for mine_K in _sides(task, plan.node_config, node_half)
-    ]
-    ratio_K = np.subtract(*(np.log(mechanism.probabilities(sum_K)) for sum_K in sides))
-
-    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
-        chosen_N = [
-            mechanism.choose(
-                sides[second], round_=trial, covers="best", ledger=ledger, source=source
-            )
-            for trial in range(task.trials)
-        ]
-        return ratio_K[chosen_N]
 
     return Measured.of(both_sides(task, one).scores, task.epsilon, task, delta=0.0)
 
@@ -225,11 +194,5 @@ TARGETS = {
         audit_pure_votes,
         trials=20_000,
         power=0.55,
-    ),
-    "best-item": Target(
-        "the choice of the best item by the same votes, by permute-and-flip",
-        audit_best_item,
-        trials=20_000,
-        power=0.85,
     ),
 }

@@ -9,7 +9,6 @@ import typer
 from murmuration.cli import about_data
 from murmuration.cli.options import JSON, WHERE, add_parameters, help_of, print_json
 from murmuration.cli.setting_options import setting_parameters
-from murmuration.preference.data.errors import InputError
 from murmuration.reporting.live.terminal import print_finished, print_notes
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.declaration import DATA, OUTPUT, PROMISE, RUNTIME
@@ -64,14 +63,6 @@ def rank(
             rich_help_panel=DATA,
         ),
     ] = None,
-    best: Annotated[
-        bool,
-        typer.Option(
-            "--best",
-            help="Choose the best item alone, by permute-and-flip at pure epsilon: no board.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = False,
     delta: Annotated[
         str | None,
         typer.Option(
@@ -125,23 +116,11 @@ def rank(
         warnings.simplefilter("always", UserWarning)
         where = {"runtime": runtime, "users_per_node": users_per_node, "progress": True}
         data, items = given.pop("data", None), given.pop("items", None)
-        ranking: boards.Ranking | boards.BestItem
-        if best and by:
-            raise InputError("--best chooses one item: leave out --by")
-        if best and continued:
-            raise InputError("--best chooses one item, once: leave out --continue")
-        if best and items_public:
-            raise InputError("--best needs --items: leave out --items-public")
-        if best:
-            ranking = boards.best_item(data, items, **where, **given)
-        else:
-            given |= {"items_public": items_public, "by": by, "continued": continued}
-            ranking = boards.rank(data, items, **where, **given)
+        given |= {"items_public": items_public, "by": by, "continued": continued}
+        ranking = boards.rank(data, items, **where, **given)
     print_notes(notes, ranking.run.result["warnings"])
     if as_json:
         print_json(ranking.to_json())
-    elif isinstance(ranking, boards.BestItem):
-        print_finished(str(ranking), markup=False, soft_wrap=True)
     else:
         print_finished(ranking, soft_wrap=True)  # a path stays in one piece
 

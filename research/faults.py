@@ -43,7 +43,6 @@ from murmuration.audits.trials import both_sides
 from murmuration.audits.votes import (
     LAYOUT,
     PURE,
-    audit_best_item,
     audit_pure_votes,
     audit_releases,
     audit_votes,
@@ -68,7 +67,6 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import Block, PoissonSampler, TruncatedSampler
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.solved import best_item
 from murmuration.strategies.solved.ranking import client_update
 from murmuration.strategies.solved.survey import SurveyPlan
 
@@ -192,14 +190,6 @@ def _bounds_in_l2(
     total_V = np.concatenate([*votes.vectors(PURE, math.inf, every_N, counts_U)]).sum(axis=0)
     clip = UserClip(work.number("clip-norm"))
     return {"sum": clip.clip_sum(torch.from_numpy(total_V[None])).numpy()}
-
-
-def _best_by_each_vote(
-    votes: ItemVotes, work: TrainRequest, keys_S: np.ndarray, source: Randomness
-) -> dict[str, np.ndarray]:
-    """The node half of a best item, to which five parts of a voter's votes are a voter each."""
-    sum_K = best_item.client_update(votes, work, keys_S, source)["sum"]
-    return {"sum": 5 * sum_K}
 
 
 class _OneWayLaplace(LaplaceSum):
@@ -571,13 +561,6 @@ FAULTS = {
         "the scale follows from the adjacency, which the ledger must share",
         adjacency=Adjacency.REPLACE,
         trials=8_000,
-    ),
-    "best-by-votes": Fault(
-        "a best item by five times what a voter may add",
-        partial(audit_best_item, node_half=_best_by_each_vote),
-        "tests/strategies/solved/test_best_item.py::test_a_million_votes_are_worth_the_span_and_no_more",
-        "sums that are more than so many users can make are left out",
-        trials=4_000,
     ),
     "one-way-flips": Fault(
         "permute-and-flip at the rate for users who come or go, where one is swapped",

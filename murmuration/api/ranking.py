@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 #: Strategies that make boards, with a delta and without.
 _STRATEGY, _PURE = "ranking", "laplace-ranking"
-_BEST = "best-item"
 #: What a source of votes between models is read as, where nothing else is said.
 _MODELS = (("model_a", "model_b"), ("model_a_name", "model_b_name"))
 
@@ -224,83 +223,6 @@ def rank(
     return Ranking(run, write_page(run))
 
 
-@dataclass(frozen=True)
-class BestItem:
-    """An item that was chosen as the best by votes.
-
-    Attributes:
-        run: the run that it came from, with its promise and its ledger.
-        name: of the item.
-        gap: by how many net scores, summed over voters, it is at most below the best in 19 of 20
-            draws; votes beyond the bound on a voter do not count.
-    """
-
-    run: Run
-    name: str
-    gap: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what ``murmuration rank --best --json`` prints: the run's result."""
-        return dict(self.run.result)
-
-    def __str__(self) -> str:
-        lines = [
-            self.name,
-            f"In 19 of 20 draws at most {self.gap:,.0f} net scores below the best.",
-            "",
-            str(self.run.result["guarantee"]),
-            *(f"! {text}" for text in self.run.result["warnings"]),
-        ]
-        return "\n".join(lines)
-
-
-def best_item(
-    data: Source | None = None,
-    items: str | os.PathLike[str] | Sequence[str] | None = None,
-    *,
-    out: str | os.PathLike[str] | None = None,
-    resume: bool = False,
-    runtime: Runtime | str = Runtime.LOCAL,
-    users_per_node: int | None = None,
-    progress: bool | None = None,
-    **settings: Unpack[RunSettings],  # type: ignore[misc]  # names may be lists here
-) -> BestItem:
-    """Choose the best item by people's votes, and release nothing else about them.
-
-    By permute-and-flip, at pure epsilon: a choice alone costs less than a board does.
-
-        >>> from murmuration import best_item
-        >>> votes = [
-        ...     {"user_id": f"user {n}", "chosen": "save", "rejected": "spend"} for n in range(400)
-        ... ]
-        >>> best_item(votes, ["save", "spend"], epsilon=1, out="runs/best").name
-        'save'
-
-    Args:
-        data, items: As of ``rank``.
-        out: Folder for the run; without it one of its own below ``runs``.
-        resume, runtime, users_per_node, progress: As of ``train``.
-        **settings: As of ``rank``, but for those about boards.
-
-    Returns:
-        The item, and the run that chose it.
-
-    Raises:
-        InputError, RunAborted: as of ``rank``.
-    """
-    given: dict[str, Any] = {**with_columns(settings), "strategy": _BEST}
-    if is_zero(given.get("delta")):
-        _leave_out_delta(given)
-    running: dict[str, Any] = {
-        "runtime": runtime,
-        "users_per_node": users_per_node,
-        "progress": progress,
-    }
-    run = _run(data, items, None, given, out, resume, running)
-    best = run.result["best"]
-    return BestItem(run, best["item"], best["gap_at_most_in_19_of_20"])
-
-
 def _named_models(data: Source | None) -> list[str]:
     """Return all models that votes between models name, in the order of the alphabet.
 
@@ -332,7 +254,7 @@ def _run(
     resume: bool,
     running: dict[str, Any],
 ) -> Run:
-    """Return the run of a board or of a choice.
+    """Return the run of a board.
 
     Args:
         data, items, by, out, resume: as of ``rank``.
@@ -351,8 +273,7 @@ def _run(
             texts = public_texts(os.fspath(data), given.get("columns", ""), "polis")
             names = (clean_name(text) for text in texts if isinstance(text, str))
             items = list(dict.fromkeys(names))
-        if given["strategy"] != _BEST:
-            given.setdefault("pairing", "voters")
+        given.setdefault("pairing", "voters")
     if data is None and items is None:
         from murmuration.sims.population.arena import Arena
 

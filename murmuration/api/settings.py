@@ -365,8 +365,8 @@ class StrategySettings(TypedDict, total=False):
     analytic]"""
 
     max_votes: int
-    """Only for ranking, laplace-ranking, best-item. Most votes of a voter that count; which
-    ones is chance. [default: 10]"""
+    """Only for ranking, laplace-ranking. Most votes of a voter that count; which ones is
+    chance. [default: 10]"""
 
     pairing: Literal["public", "voters"]
     """Only for ranking, laplace-ranking. Who chose what is compared. public: whoever runs the

@@ -50,7 +50,6 @@ _ARGUMENTS = {
 _FUNCTIONS = {"run": "train"}
 #: Functions whose strategy is fixed, and which it is; those of others can be any.
 _STRATEGIES = {
-    "best_item": ("best-item",),
     "rank": ("ranking", "laplace-ranking"),
     "survey": ("survey",),
 }

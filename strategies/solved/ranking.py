@@ -61,7 +61,6 @@ from murmuration.strategies.settings.own.ranking import (
     MOST_RELEASES,
     BoardSettings,
     RankingSettings,
-    VotedItems,
 )
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.vote_stream import VoteStream
@@ -670,7 +669,7 @@ def _several(settings: Settings) -> bool:
 
 def features(settings: Settings) -> dict[str, Any] | None:
     """Return the description of one feature an item; None where no list is named."""
-    listed = settings.of(VotedItems).items
+    listed = settings.of(BoardSettings).items
     if not listed:
         return None
     items, categories = read_names("--items", listed), settings.of(BoardSettings).categories

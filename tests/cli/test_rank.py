@@ -63,15 +63,10 @@ def test_what_is_private_exactly_is_labelled_on_every_line(cli, files, caplog, m
     assert left_out.startswith("operator only: 3 rows are left out, the first: row ")
 
 
-def test_the_best_item_and_a_board_without_a_delta(cli, files):
+def test_a_board_without_a_delta(cli, files):
     options = [part for option in files.items() for part in option]
-    code, out, _ = cli("rank", *options, "--epsilon", 1, "--best")
-    assert code == 0 and out.startswith("tea") and "(1, 0)-differential privacy" in out
-    options[-1] = files["--out"].with_name("pure")
     code, out, _ = cli("rank", *options, "--epsilon", 20, "--delta", 0, "--seed", 1, "--json")
     assert code == 0 and json.loads(out)["votes"]["delta"] == 0.0
-    code, _, error = cli("rank", *options, "--best", "--by", "city")
-    assert code == 2 and "leave out --by" in error[-1]
 
 
 def test_a_board_goes_on(cli, files):
@@ -92,8 +87,6 @@ def test_a_board_goes_on(cli, files):
     ("options", "message"),
     [
         (("--delta", 0, "--releases", 2), "--releases is for --strategy ranking, not laplace"),
-        (("--best", "--releases", 2), "--releases is for --strategy ranking, not best-item"),
-        (("--best", "--continue", "board"), "leave out --continue"),
     ],
 )
 def test_what_is_released_once_alone(cli, files, options, message):

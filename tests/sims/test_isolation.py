@@ -39,7 +39,7 @@ def test_named_changes(watch, name):
     assert_none(compare(watch, {}, named("pairs")[name]))
 
 
-@pytest.mark.parametrize("strategy", ["ranking", "laplace-ranking", "best-item"])
+@pytest.mark.parametrize("strategy", ["ranking", "laplace-ranking"])
 @pytest.mark.parametrize("name", named("votes"))
 def test_named_changes_of_votes(watch, strategy, name):
     options, kind, _ = STRATEGIES[strategy]
@@ -93,7 +93,6 @@ STRATEGIES: dict[str, tuple[dict, str, tuple[str, ...]]] = {
     "survey of rankings": ({"strategy": "survey", **ASKED_ONCE}, "ranking", ANY),
     "ranking": ({"strategy": "ranking", **ASKED_ONCE}, "votes", ANY),
     "laplace-ranking": ({"strategy": "laplace-ranking", **ASKED_ONCE}, "votes", ANY),
-    "best-item": ({"strategy": "best-item", **ASKED_ONCE}, "votes", ANY),
 }  # fmt: skip
 
 

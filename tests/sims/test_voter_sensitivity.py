@@ -6,7 +6,7 @@ is that of the sums before noise; where noise has no seed, nodes add none. In ev
 voter moves the sum by no more than the plan's sensitivity, and one who gives all they can by no
 less than nearly all of it.
 
-Legend: V coordinates, W releases, K items.
+Legend: V coordinates, W releases.
 """
 
 import json
@@ -22,7 +22,6 @@ from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.preference.ranking.release import RankingRelease
 from murmuration.privacy.continual.prefix_sums import PrefixSums
 from murmuration.privacy.mechanisms.discrete_gaussian import installed
-from murmuration.privacy.mechanisms.exponential_mechanism import STEPS, ExponentialMechanism
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.config import RunConfig
@@ -204,23 +203,6 @@ def test_rankings_and_votes_for_the_best_of_three(tmp_path, kind, pairing):
     ]
     share = float(np.linalg.norm(sums[0] - sums[1])) / layout.clip_norm
     assert NEARLY < share <= ROUNDING
-
-
-@pytest.mark.parametrize("how", EVERYWHERE[:3])
-def test_the_choice_of_the_best_is_moved_by_the_span(tmp_path, monkeypatch, how):
-    """Nothing but the item is released: here the mechanism notes what it is given."""
-    choose, given = ExponentialMechanism.choose, []
-
-    def noting(self, sum_P, **more):
-        given.append(np.array(sum_P))
-        return choose(self, sum_P, **more)
-
-    monkeypatch.setattr(ExponentialMechanism, "choose", noting)
-    for n, mine in enumerate((ALL_ONE_WAY, [], hostile("items that are not there"))):
-        released([*crowd(), *mine], tmp_path / f"run-{n}", strategy="best-item", **how)
-    moved_K, again_K = given[0] - given[1], given[2] - given[1]
-    assert moved_K.tolist() == [0.0, STEPS, moved_K[2]] and 0.0 < moved_K[2] <= STEPS
-    assert (again_K >= 0.0).all() and (again_K <= STEPS).all()
 
 
 @pytest.mark.parametrize("how", EVERYWHERE[:3])

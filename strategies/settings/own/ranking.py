@@ -10,8 +10,8 @@ MOST_RELEASES = 1500
 
 
 @dataclass(frozen=True)
-class VotedItems:
-    """Settings of what is voted on, and how often."""
+class BoardSettings:
+    """Settings of boards."""
 
     items: str = setting(
         "", "The public list of items: a file with one a line, or a .json file with an array."
@@ -19,12 +19,6 @@ class VotedItems:
     max_votes: int = setting(
         0, "Most votes of a voter that count; which ones is chance. [default: 10]", **AT_LEAST_ONE
     )
-
-
-@dataclass(frozen=True)
-class BoardSettings(VotedItems):
-    """Settings of boards."""
-
     categories: str = setting(
         "",
         "The public list of categories, written like --items: a board for each. The prompt of a "
