@@ -3,8 +3,7 @@
 The canary votes a thousand times for one item against another; on the other data set it is not
 there or, where users are replaced, votes as often the other way round. All other voters are known
 to the attacker and left out. The attacker projects what is released on the difference of the two
-sums, which is all that Gaussian noise leaves to be known (Neyman and Pearson); with Laplace noise
-they take the likelihood ratio.
+sums, which is all that Gaussian noise leaves to be known (Neyman and Pearson).
 
 Of a board that is released several times the canary votes as often in each period. What is released
 is correlated: the attacker weighs all releases together as their noise has it.
@@ -24,20 +23,16 @@ from murmuration.preference.ranking.votes import ItemVotes
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.auditing import DELTA, Measured, Target, Task
 from murmuration.privacy.continual.prefix_sums import PrefixSums
-from murmuration.privacy.mechanisms.discrete_laplace import LaplaceSum
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.solved import laplace_ranking
-from murmuration.strategies.solved.laplace_ranking import LaplacePlan
 from murmuration.strategies.solved.ranking import RankingPlan, client_update
 
 #: From votes and what is requested of a node to its sums.
 NodeHalf = Callable[[ItemVotes, TrainRequest, np.ndarray, Randomness], dict[str, np.ndarray]]
 
 LAYOUT = VoteLayout(items=3, cap=4, pairing="voters")
-PURE = replace(LAYOUT, norm_order=1)
 _VOTES = 1000
 RELEASES = 10
 
@@ -74,30 +69,6 @@ def audit_votes(task: Task, node_half: NodeHalf = client_update) -> Measured:
         return (noisy_NV - middle_V) @ apart_V / plan.mechanism.std**2
 
     return both_sides(task, one).measured(task, fit=True)
-
-
-def audit_pure_votes(
-    task: Task,
-    node_half: NodeHalf = laplace_ranking.client_update,
-    make: type[LaplaceSum] = LaplaceSum,
-) -> Measured:
-    """Return what attacks on one release with Laplace noise show; ``node_half`` and ``make`` stand
-    in for the real ones in audits of seeded faults."""
-    plan = LaplacePlan.for_epsilon(
-        task.epsilon, users=1, rounds=1, delta=DELTA, adjacency=task.adjacency, layout=PURE
-    )
-    mechanism = make(plan.clip, plan.noise_multiplier, task.adjacency)
-    first_V, second_V = _sides(task, plan.node_config, node_half)
-    scale = float(plan.mechanism.scale) * plan.clip.step
-
-    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
-        exact_NV = np.tile(second_V if second else first_V, (task.trials, 1))
-        noisy_NV = mechanism.release(
-            exact_NV.reshape(-1), round_=1, covers="vote sum", ledger=ledger, source=source
-        ).reshape(exact_NV.shape)
-        return (np.abs(noisy_NV - second_V) - np.abs(noisy_NV - first_V)).sum(axis=1) / scale
-
-    return Measured.of(both_sides(task, one).scores, task.epsilon, task, delta=0.0)
 
 
 def _sides(
@@ -188,11 +159,5 @@ TARGETS = {
         "the sum of votes that a board is computed from, of a voter who always votes alike",
         audit_votes,
         trials=200_000,
-    ),
-    "laplace-ranking": Target(
-        "the same sum with Laplace noise, at pure epsilon",
-        audit_pure_votes,
-        trials=20_000,
-        power=0.55,
     ),
 }

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from murmuration.cli import about_data
-from murmuration.cli.options import JSON, WHERE, add_parameters, help_of, print_json
+from murmuration.cli.options import JSON, WHERE, add_parameters, print_json
 from murmuration.cli.setting_options import setting_parameters
 from murmuration.reporting.live.terminal import print_finished, print_notes
 from murmuration.sims.runtimes.runtime import Runtime
-from murmuration.strategies.settings.declaration import DATA, OUTPUT, PROMISE, RUNTIME
+from murmuration.strategies.settings.declaration import DATA, OUTPUT, RUNTIME
 
 #: Settings of a run that a board has.
 _SETTINGS = frozenset(
@@ -22,6 +22,7 @@ _SETTINGS = frozenset(
         "columns",
         "covariates",
         "data",
+        "delta",
         "epsilon",
         "format",
         "items",
@@ -63,14 +64,6 @@ def rank(
             rich_help_panel=DATA,
         ),
     ] = None,
-    delta: Annotated[
-        str | None,
-        typer.Option(
-            help=f"{help_of('delta')} 0: none, by votes bounded in ℓ1 and Laplace noise.",
-            show_default=False,
-            rich_help_panel=PROMISE,
-        ),
-    ] = None,
     continued: Annotated[
         Path | None,
         typer.Option(
@@ -104,11 +97,10 @@ def rank(
 
     Items (and categories) are public lists; responses of votes are items. Everybody takes part
     once. One noisy sum is released, from which the board, its intervals and its page are computed.
-    With --delta 0 its noise is Laplace's. Without --data and --items the embedded arena is ranked.
+    Without --data and --items the embedded arena is ranked.
     """
     from murmuration.api import ranking as boards
 
-    given["delta"] = delta
     given = {name: value for name, value in given.items() if value is not None}
     if user_column is not None:
         given["user_column"] = user_column

@@ -42,8 +42,6 @@ from murmuration.audits.survey import audit_survey
 from murmuration.audits.trials import both_sides
 from murmuration.audits.votes import (
     LAYOUT,
-    PURE,
-    audit_pure_votes,
     audit_releases,
     audit_votes,
 )
@@ -58,7 +56,6 @@ from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.continual.buffered import BufferedToeplitz
 from murmuration.privacy.continual.prefix_sums import PrefixSums
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.discrete_laplace import LaplaceSum
 from murmuration.privacy.mechanisms.exponential_mechanism import STEPS, ExponentialMechanism
 from murmuration.privacy.mechanisms.hold_out import held_out
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
@@ -180,24 +177,6 @@ class _OneQuestion(GaussianSum):
 
 def _noise_for_one_question(plan: SurveyPlan) -> GaussianSum:
     return _OneQuestion(plan.sampler, plan.clip, plan.noise_multiplier, plan.adjacency)
-
-
-def _bounds_in_l2(
-    votes: ItemVotes, work: TrainRequest, keys_S: np.ndarray, source: Randomness
-) -> dict[str, np.ndarray]:
-    """The node half at pure epsilon, that takes all votes, and holds their length in ℓ2."""
-    every_N, counts_U = np.arange(len(votes.board_J)), votes.counts_U.numpy()
-    total_V = np.concatenate([*votes.vectors(PURE, math.inf, every_N, counts_U)]).sum(axis=0)
-    clip = UserClip(work.number("clip-norm"))
-    return {"sum": clip.clip_sum(torch.from_numpy(total_V[None])).numpy()}
-
-
-class _OneWayLaplace(LaplaceSum):
-    """The scale that suffices where users come or go, wherever."""
-
-    @property
-    def scale(self) -> Fraction:
-        return super().scale / self.adjacency.vectors_changed
 
 
 def _forgets_earlier_periods(
@@ -546,21 +525,6 @@ FAULTS = {
         "tests/strategies/solved/test_survey.py::test_noise_is_as_promised",
         "the mechanism that adds the noise holds the clip, and its scale is computed from it",
         trials=20_000,
-    ),
-    "bounded-in-l2": Fault(
-        "votes bounded in ℓ2, and Laplace noise for as long a vector in ℓ1",
-        partial(audit_pure_votes, node_half=_bounds_in_l2),
-        "tests/strategies/solved/test_laplace_ranking.py::test_a_million_votes_are_worth_the_bound_and_no_more",
-        "the bound in ℓ1 is held by the object that knows the noise",
-        trials=5_000,
-    ),
-    "one-way-laplace": Fault(
-        "Laplace noise of the scale for users who come or go, where one is swapped",
-        partial(audit_pure_votes, make=_OneWayLaplace),
-        "tests/privacy/mechanisms/test_discrete_laplace.py::test_the_noise_is_that_of_the_bound",
-        "the scale follows from the adjacency, which the ledger must share",
-        adjacency=Adjacency.REPLACE,
-        trials=8_000,
     ),
     "one-way-flips": Fault(
         "permute-and-flip at the rate for users who come or go, where one is swapped",

@@ -331,5 +331,4 @@ EXPONENTIAL = Strategy(
     check=_check,
     fits_policies=True,
     chooses=True,
-    exact_draw="exponential-mechanism",
 )

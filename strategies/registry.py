@@ -24,7 +24,6 @@ from murmuration.strategies.protocol import group_size_histogram
 from murmuration.strategies.settings.declaration import ENTRY_POINTS
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.label_moment import LABEL_MOMENT
-from murmuration.strategies.solved.laplace_ranking import LAPLACE_RANKING
 from murmuration.strategies.solved.objective_perturbation import OBJECTIVE_PERTURBATION
 from murmuration.strategies.solved.ranking import RANKING
 from murmuration.strategies.solved.survey import SURVEY
@@ -49,7 +48,6 @@ OURS = (
     OBJECTIVE_PERTURBATION,
     RANKING,
     SURVEY,
-    LAPLACE_RANKING,
     LOCAL_LABEL,
     EXPONENTIAL,
     NONPRIVATE,

@@ -142,8 +142,6 @@ class Strategy:
         features: from settings to the description of features of its own, for
             ``preference.bases.base_of``; None where it learns on what --base or --features name.
         covariates: whether it holds --covariates alike.
-        exact_draw: the name of what it draws with whole numbers instead of Gaussian noise; empty:
-            it adds Gaussian noise.
     """
 
     name: str
@@ -165,7 +163,6 @@ class Strategy:
     chooses: bool = False
     features: Callable[[Settings], dict[str, Any] | None] = as_the_settings_say
     covariates: bool = False
-    exact_draw: str = ""
 
     @property
     def samples(self) -> bool:
@@ -265,8 +262,8 @@ def choose_noise(
     """
     if strategy.local:  # coins of whole numbers, and nothing is added to a sum
         return NoiseChoice("randomized-response")
-    if strategy.exact_draw:
-        return NoiseChoice(strategy.exact_draw)
+    if strategy.chooses:
+        return NoiseChoice("exponential-mechanism")
     if config.noise in ("discrete", "distributed"):
         if dimension > MOST_COORDINATES:
             raise ValueError(
@@ -623,15 +620,6 @@ def promise(config: Settings, released: str = "") -> str:
     return (
         f"User-level ({config.epsilon:g}, {delta_text(config.delta)})-differential privacy under "
         f"{adjacency} adjacency for {released or models}. {adjacency.sentence}"
-    )
-
-
-def pure_promise(config: Settings, released: str) -> str:
-    """The guarantee of what is ``released`` once, without a delta, in a sentence or two."""
-    adjacency = Adjacency(config.adjacency)
-    return (
-        f"User-level ({config.epsilon:g}, 0)-differential privacy under {adjacency} adjacency of "
-        f"{released}. {adjacency.sentence}"
     )
 
 

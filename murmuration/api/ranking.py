@@ -23,7 +23,6 @@ from murmuration.preference.data.rows import NO_PROMPT, InputError
 from murmuration.preference.features.items import clean_name, read_names
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.from_python import warn
-from murmuration.strategies.settings.privacy import is_zero
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
     from murmuration.preference.ranking.board import Board
     from murmuration.preference.ranking.release import RankingRelease
 
-#: Strategies that make boards, with a delta and without.
-_STRATEGY, _PURE = "ranking", "laplace-ranking"
+_STRATEGY = "ranking"
 #: What a source of votes between models is read as, where nothing else is said.
 _MODELS = (("model_a", "model_b"), ("model_a_name", "model_b_name"))
 
@@ -121,7 +119,6 @@ class Ranking:
             "",
             *(str(effect) for effect in self.board.effects),
             str(self.run.promise),
-            *([] if self.release.delta else [str(self.run.result["guarantee"])]),
             *(f"! {text}" for text in summary["warnings"]),
             str(self.page),
         ]
@@ -196,11 +193,8 @@ def rank(
         RunAborted: a node failed.
     """
     given: dict[str, Any] = {"strategy": _STRATEGY, **with_columns(settings)}
-    if given["strategy"] not in (_STRATEGY, _PURE):
+    if given["strategy"] != _STRATEGY:
         raise InputError("a board is made by --strategy ranking: leave out --strategy")
-    if given["strategy"] == _PURE or is_zero(given.get("delta")):
-        given["strategy"] = _PURE
-        _leave_out_delta(given)
     running: dict[str, Any] = {
         "runtime": runtime,
         "users_per_node": users_per_node,
@@ -236,13 +230,6 @@ def _named_models(data: Source | None) -> list[str]:
     if not names:
         raise InputError(f"{data}: no columns model_a and model_b, of which --items-public speaks")
     return sorted(names)
-
-
-def _leave_out_delta(given: dict[str, Any]) -> None:
-    """Take a delta of 0 from settings: strategies without a delta promise it by themselves, and
-    what a ledger composes them with has the usual one."""
-    if is_zero(given.get("delta")):
-        del given["delta"]
 
 
 def _run(
@@ -287,7 +274,7 @@ def _run(
     else:
         given.setdefault("model", "plackett-luce")
     _read_as(data, by, given)
-    if given["strategy"] != _STRATEGY or int(given.get("releases", 1)) <= 1:
+    if int(given.get("releases", 1)) <= 1:
         _list_names(items, given)
         return _trained(data, out=out, resume=False, **running, **given)
     from murmuration.api.config import run_folder

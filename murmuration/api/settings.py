@@ -365,13 +365,13 @@ class StrategySettings(TypedDict, total=False):
     analytic]"""
 
     max_votes: int
-    """Only for ranking, laplace-ranking. Most votes of a voter that count; which ones is
-    chance. [default: 10]"""
+    """Only for ranking. Most votes of a voter that count; which ones is chance. [default:
+    10]"""
 
     pairing: Literal["public", "voters"]
-    """Only for ranking, laplace-ranking. Who chose what is compared. public: whoever runs the
-    poll, each pair alike. voters: they, or nobody knows; counts of pairs are released, too.
-    [default: public]"""
+    """Only for ranking. Who chose what is compared. public: whoever runs the poll, each pair
+    alike. voters: they, or nobody knows; counts of pairs are released, too. [default:
+    public]"""
 
     releases: int
     """Only for ranking. How often the board is released while votes come, all for one

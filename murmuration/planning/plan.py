@@ -20,8 +20,6 @@ from murmuration.privacy.adjacency import Adjacency
 if TYPE_CHECKING:
     from murmuration.privacy.mechanisms.hold_out import HoldOut
 
-#: Strategies that plan the board of so many items.
-_BOARDS = ("ranking", "laplace-ranking")
 #: At which noise on it is stated.
 _ACCURACY = 0.75
 
@@ -87,7 +85,7 @@ def plan(
         cohort: Expected users in a round. Left out beside another number, a fifth of the users, at
             least 100 (or all) and at most 500.
         users: Number of users to train on, as a public figure.
-        delta: Delta, or ``"n^-1.1"``: of the number of users. 0: of a board with Laplace noise.
+        delta: Delta, or ``"n^-1.1"``: of the number of users.
         group_size: els, group: most judgements that a user keeps.
         sampling_probability: els, group: probability of each kept judgement to be in a round.
         sampling: uls, dp-fedavg: who is in a round. poisson: each user by a coin of their own.
@@ -134,7 +132,7 @@ def plan(
     from murmuration.strategies.planning import PlanQuery
     from murmuration.strategies.settings.declaration import about, option
     from murmuration.strategies.settings.model import user_isolation
-    from murmuration.strategies.settings.privacy import check_delta, is_zero, parse_delta
+    from murmuration.strategies.settings.privacy import check_delta, parse_delta
     from murmuration.strategies.settings.sampling import usual_cohort, whole_blocks
 
     for name, value in (
@@ -186,13 +184,10 @@ def plan(
         if value != OWN_SETTINGS[name][0].default and strategy not in OWN_SETTINGS[name][1]:
             able = " and ".join(OWN_SETTINGS[name][1])
             raise InputError(f"{option(name)} is for --strategy {able}, not {strategy}")
-    if strategy not in _BOARDS and {board_size, max_votes, votes_each, releases} != {None}:
+    if strategy != "ranking" and {board_size, max_votes, votes_each, releases} != {None}:
         raise InputError(
-            "--board-size, --max-votes, --votes-each and --releases are for "
-            + " and ".join(_BOARDS)
+            "--board-size, --max-votes, --votes-each and --releases are for --strategy ranking"
         )
-    if strategy in _BOARDS and is_zero(delta):
-        strategy, delta = "laplace-ranking", None
     if strategy == "nonprivate":
         raise InputError("--strategy nonprivate promises nothing: there is nothing to plan")
     numeric_delta = None if delta is None else parse_delta(str(delta))

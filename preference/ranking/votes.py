@@ -138,7 +138,7 @@ class ItemVotes(ArrayExamples):
         self, layout: VoteLayout, clip_norm: float, taken_N: np.ndarray, taken_S: np.ndarray
     ) -> Iterator[np.ndarray]:
         """Yield asked voters' vectors, chunk by chunk, (C, V) float64, none longer than
-        ``clip_norm``, in the layout's norm, but for rounding.
+        ``clip_norm``, but for rounding.
 
         A voter's vector is a function of that voter's ballots and of public constants.
 
@@ -222,16 +222,13 @@ class ItemVotes(ArrayExamples):
     ) -> np.ndarray:
         """Return the vectors of so many voters, whose are the ballots, (C, V)."""
         weighted = weighted_numbers(layout, self.counts(layout, ballots_N, user_N, voters))
-        factor_C = np.ones(voters)  # in ℓ1 all votes together are within the bound
-        if layout.norm_order == 2:
-            factor_C = _factors(weighted, layout.weights["clipped"], clip_norm)
+        factor_C = _factors(weighted, layout.weights["clipped"], clip_norm)
         result_CV = np.empty((voters, layout.size))
         for name, part in weighted.items():
             power = 2 if name in _SQUARES else 0 if name in _THERE else 1
             result_CV[:, layout.places[name]] = part * factor_C[:, None] ** power
-        if layout.norm_order == 2:
-            clipped_C = layout.weights["clipped"] * (factor_C < 1.0)
-            result_CV[:, layout.places["clipped"]] = clipped_C[:, None]
+        clipped_C = layout.weights["clipped"] * (factor_C < 1.0)
+        result_CV[:, layout.places["clipped"]] = clipped_C[:, None]
         return result_CV
 
 

@@ -72,7 +72,7 @@ _SAMPLED = (
     "truncated-gaussian",
     "blt-gaussian",
 )
-_COMPUTED = ("poisson-gaussian", "mixture-gaussian", "pure-dp", "permute-and-flip", "laplace-noise")
+_COMPUTED = ("poisson-gaussian", "mixture-gaussian", "pure-dp", "permute-and-flip")
 
 Charges = list[tuple[Mapping[str, Any], int]]
 
@@ -153,8 +153,8 @@ def epsilon(
 ) -> float:
     """Return the epsilon of the training alone, of its dearest part, by dp-accounting.
 
-    Its ``PLDAccountant`` makes the same of ``GaussianDpEvent``, ``PoissonSampledDpEvent``,
-    ``MixtureOfGaussiansDpEvent`` and ``LaplaceDpEvent``. It has no event for a test or a choice
+    Its ``PLDAccountant`` makes the same of ``GaussianDpEvent``, ``PoissonSampledDpEvent`` and
+    ``MixtureOfGaussiansDpEvent``. It has no event for a test or a choice
     that is (epsilon, 0)-DP, and counts repetitions of its randomized response once: these are
     composed as privacy parameters.
     """
@@ -180,9 +180,6 @@ def _loss(event: Mapping[str, Any], adjacency: str, interval: float) -> Any:
     if event["kind"] in ("pure-dp", "permute-and-flip"):
         promise = common.DifferentialPrivacyParameters(event["epsilon"], 0.0)
         return pld.from_privacy_parameters(promise, **grid)
-    if event["kind"] == "laplace-noise":
-        changed = 1 if adjacency in ("add-remove", "zero-out") else 2
-        return pld.from_laplace_mechanism(event["noise_multiplier"] / changed, **grid)
     probability, noise = event["probability"], event["noise_multiplier"]
     if event["kind"] == "poisson-gaussian":
         relation = {

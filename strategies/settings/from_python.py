@@ -50,7 +50,7 @@ _ARGUMENTS = {
 _FUNCTIONS = {"run": "train"}
 #: Functions whose strategy is fixed, and which it is; those of others can be any.
 _STRATEGIES = {
-    "rank": ("ranking", "laplace-ranking"),
+    "rank": ("ranking",),
     "survey": ("survey",),
 }
 #: Values of settings that declare no choices.

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -38,7 +37,7 @@ from murmuration.preference.data.rows import InputError, Kind
 from murmuration.preference.features.items import KIND as ITEMS
 from murmuration.preference.features.items import ONE_BOARD, ItemFeatures, read_names
 from murmuration.preference.ranking.board import fit_board
-from murmuration.preference.ranking.layout import NormOrder, VoteLayout
+from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.preference.ranking.power import planned_power
 from murmuration.preference.ranking.release import Pairing, RankingRelease
 from murmuration.privacy.accounting.events import Event
@@ -48,9 +47,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.continual.prefix_sums import PrefixSums
 from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.discrete_laplace import AbsoluteClip, LaplaceSum
 from murmuration.privacy.mechanisms.hold_out import charges_of
-from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.contributions import clip_of, sampled
 from murmuration.strategies.optimizers import SolvedModel
@@ -59,12 +56,11 @@ from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.ranking import (
     MOST_RELEASES,
-    BoardSettings,
     RankingSettings,
 )
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.vote_stream import VoteStream
-from murmuration.strategies.solved.whole_crowd import GaussianCrowdPlan, WholeCrowdPlan
+from murmuration.strategies.solved.whole_crowd import GaussianCrowdPlan
 from murmuration.strategies.spec import (
     ALL,
     BuiltStrategy,
@@ -89,40 +85,11 @@ RELEASES = "releases"
 
 
 @dataclass(frozen=True, kw_only=True)
-class VotePlan(WholeCrowdPlan):
-    """Everybody takes part once, with one vector that is ``layout.clip_norm`` long at most."""
+class RankingPlan(GaussianCrowdPlan):
+    """Everybody takes part once, with one vector that is ``layout.clip_norm`` long at most, or in
+    so many ``releases``."""
 
     layout: VoteLayout
-
-    @property
-    @abstractmethod
-    def clip(self) -> UserClip | AbsoluteClip:
-        """Return the bound on all that a voter adds."""
-
-    @property
-    @abstractmethod
-    def mechanism(self) -> GaussianSum | LaplaceSum:
-        """Return what the round runs and charges."""
-
-    @property
-    @abstractmethod
-    def spent(self) -> tuple[float, float]:
-        """Return epsilon and delta of the release."""
-
-    @property
-    def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: the bound, the cap, and who chose the pairs."""
-        return {
-            "clip-norm": self.clip.norm,
-            "group-size": self.layout.cap,
-            "pairing": self.layout.pairing,
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class RankingPlan(GaussianCrowdPlan, VotePlan):
-    """A plan of Gaussian noise, with vectors bounded in ℓ2, of so many ``releases``."""
-
     releases: int = 1
 
     @staticmethod
@@ -148,15 +115,16 @@ class RankingPlan(GaussianCrowdPlan, VotePlan):
         return {**self.prefix_sums.charges, **self.besides, **charges_of(self.hold_out)}
 
     @property
-    def spent(self) -> tuple[float, float]:
-        """Return epsilon and delta of the release, or of all releases together."""
-        return self.epsilon(), self.delta
-
-    @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it; of several releases also how many there are."""
+        """Return what nodes are told of it: the bound, the cap, and who chose the pairs; of several
+        releases also how many there are."""
         several = {RELEASES: self.releases} if self.releases > 1 else {}
-        return {**super().node_config, **several}
+        return {
+            "clip-norm": self.clip.norm,
+            "group-size": self.layout.cap,
+            "pairing": self.layout.pairing,
+            **several,
+        }
 
 
 def client_update(
@@ -169,36 +137,17 @@ def client_update(
     or wrong.
     """
     clip, releases = clip_of(work), int(work.parameters.get(RELEASES, 1))
-    if releases == 1:
-        return {"sum": bounded_votes(examples, work, keys_S, source, clip)}
     layout, release = _requested_layout(examples, work), int(work.number("round"))
+    if releases == 1:
+        taken_N, taken_S = sampled(examples, work, keys_S, source)  # type: ignore[arg-type]
+        vectors = examples.vectors(layout, clip.norm, taken_N.numpy(), taken_S.numpy())
+        return {"sum": _summed(vectors, layout, clip)}
     stream = VoteStream(layout, releases)
     added = stream.added(examples, work.users_S, release, clip.norm)
     return {"sum": _summed(added, layout, clip)}
 
 
-def bounded_votes(
-    examples: ItemVotes,
-    work: TrainRequest,
-    keys_S: np.ndarray,
-    source: Randomness,
-    clip: UserClip | AbsoluteClip,
-) -> np.ndarray:
-    """Return the sum, over the asked users, of their vectors, each bounded by ``clip``, (V,).
-
-    Raises:
-        KeyError, ValueError: parameters that are missing or wrong.
-    """
-    norm_order: NormOrder = 1 if isinstance(clip, AbsoluteClip) else 2
-    layout = _requested_layout(examples, work, norm_order)
-    taken_N, taken_S = sampled(examples, work, keys_S, source)  # type: ignore[arg-type]
-    vectors = examples.vectors(layout, clip.norm, taken_N.numpy(), taken_S.numpy())
-    return _summed(vectors, layout, clip)
-
-
-def _requested_layout(
-    examples: ItemVotes, work: TrainRequest, norm_order: NormOrder = 2
-) -> VoteLayout:
+def _requested_layout(examples: ItemVotes, work: TrainRequest) -> VoteLayout:
     pairing = str(work.parameters["pairing"])
     if pairing not in PAIRINGS:
         raise ValueError(f"who chose the pairs is one of {', '.join(PAIRINGS)}, not {pairing!r}")
@@ -209,14 +158,11 @@ def _requested_layout(
         pairing=cast(Pairing, pairing),
         kind=examples.kind,
         responses=examples.width + 1,
-        norm_order=norm_order,
         covariates=examples.covariates,
     )
 
 
-def _summed(
-    chunks: Iterable[np.ndarray], layout: VoteLayout, clip: UserClip | AbsoluteClip
-) -> np.ndarray:
+def _summed(chunks: Iterable[np.ndarray], layout: VoteLayout, clip: UserClip) -> np.ndarray:
     """Return the exact sum of voters' vectors, each bounded by ``clip``, (V,)."""
     import torch
 
@@ -233,13 +179,13 @@ class Ranking(SumStrategy):
     """
 
     name = "ranking"
-    plan: VotePlan
+    plan: RankingPlan
     optimizer: SolvedModel
     covers = "vote sum"
 
     def __init__(
         self,
-        plan: VotePlan,
+        plan: RankingPlan,
         ledger: Ledger,
         names: ItemFeatures,
         covariates: tuple[str, ...] = (),
@@ -279,7 +225,7 @@ class Ranking(SumStrategy):
         """
         if not self._noisy_V:
             raise ValueError("no votes have been released")
-        layout, (epsilon, delta) = self.plan.layout, self.plan.spent
+        layout = self.plan.layout
         release = release or len(self._noisy_V)
         return RankingRelease(
             items=self._names.items,
@@ -289,8 +235,8 @@ class Ranking(SumStrategy):
             noise=layout.noise(self.std(release)),
             cap=layout.cap,
             clip_norm=layout.clip_norm,
-            epsilon=epsilon,
-            delta=delta,
+            epsilon=self.plan.epsilon(),
+            delta=self.plan.delta,
             **cast(dict[str, Any], layout.read(self._noisy_V[release - 1])),
         )
 
@@ -321,8 +267,8 @@ class Ranking(SumStrategy):
         return [
             *super().notes(),
             "NOTHING WAS LEARNT of the order: no two items can be told apart beyond doubt. More "
-            "voters, or a larger epsilon, would tell; murmuration plan --strategy "
-            f"{self.name} --board-size {len(votes.items)} says how many.",
+            "voters, or a larger epsilon, would tell; murmuration plan --strategy ranking "
+            f"--board-size {len(votes.items)} says how many.",
         ]
 
     def state(self) -> dict[str, np.ndarray]:
@@ -343,8 +289,6 @@ class ContinuedRanking(Ranking):
     ``noise_keys`` returns the secret keys of the noise of the first so many releases, always the
     same ones.
     """
-
-    plan: RankingPlan
 
     def __init__(
         self,
@@ -450,9 +394,9 @@ def names_of(context: RunContext) -> ItemFeatures:
     return ItemFeatures(tuple(described["items"]), tuple(described["boards"]))
 
 
-def layout_of(context: RunContext, names: ItemFeatures, norm_order: NormOrder = 2) -> VoteLayout:
+def layout_of(context: RunContext, names: ItemFeatures) -> VoteLayout:
     """Return what stands where in a voter's vector, from public numbers."""
-    own = context.config.of(BoardSettings)
+    own = context.config.of(RankingSettings)
     return VoteLayout(
         items=len(names.items),
         boards=len(names.boards),
@@ -460,23 +404,21 @@ def layout_of(context: RunContext, names: ItemFeatures, norm_order: NormOrder = 
         pairing=cast(Pairing, own.pairing),
         kind=cast(Kind, context.config.schema.kind),
         responses=context.config.schema.responses,
-        norm_order=norm_order,
         covariates=len(context.config.schema.covariate_names),
     )
 
 
 def built(
     strategy: Ranking,
-    plan: VotePlan,
+    plan: RankingPlan,
     context: RunContext,
     noise: str,
-    guarantee: str = "",
+    guarantee: str,
     counted: str = "chosen at random",
 ) -> BuiltStrategy:
     """Return a board's strategy with the figures that its report states.
 
-    ``noise``, ``guarantee`` and which ballots are ``counted`` are in words; without a guarantee the
-    usual one.
+    ``noise``, ``guarantee`` and which ballots are ``counted`` are in words.
     """
     layout = plan.layout
     account = (
@@ -496,7 +438,7 @@ def built(
         bytes_per_user=4.0 * context.dimension + sum_bytes(context) * layout.size,
         account=account,
     )
-    return replace(result, guarantee=guarantee) if guarantee else result
+    return replace(result, guarantee=guarantee)
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
@@ -553,10 +495,7 @@ def _check_goes_on(context: RunContext) -> None:
 
 
 def with_power(
-    numbers: dict[str, float],
-    query: PlanQuery,
-    std_of: Callable[[VoteLayout], float],
-    norm_order: NormOrder = 2,
+    numbers: dict[str, float], query: PlanQuery, std_of: Callable[[VoteLayout], float]
 ) -> dict[str, float]:
     """Return the numbers of a plan with how many voters tell how much apart, if it is known how
     many items there are.
@@ -565,7 +504,6 @@ def with_power(
         numbers: of the plan.
         query: what is known of it.
         std_of: the noise on each coordinate of a sum, by the layout of vectors.
-        norm_order: of the norm that bounds them.
 
     Raises:
         InputError: numbers that no board can have.
@@ -583,7 +521,7 @@ def with_power(
             "a board has a --board-size of at least 2, and of each voter at least one vote counts, "
             "on average at most --max-votes"
         )
-    layout = VoteLayout(items=query.items, cap=cap, norm_order=norm_order)
+    layout = VoteLayout(items=query.items, cap=cap)
     figures = planned_power(
         query.users or 1, items=query.items, votes_each=each, net_std=std_of(layout)
     )
@@ -607,8 +545,8 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
 
 
 def check(settings: Settings) -> None:
-    """InputError for settings that no board can be made by."""
-    own = settings.of(BoardSettings)
+    """InputError for settings that no board can be made by, once or several times."""
+    own = settings.of(RankingSettings)
     if settings.kind == "thumbs":
         raise InputError(
             f"--strategy {settings.strategy} compares items, and --kind thumbs rates single ones: "
@@ -632,12 +570,6 @@ def check(settings: Settings) -> None:
         raise InputError(
             "--clip-norm follows from --max-votes and the number of items: leave it out"
         )
-
-
-def _check_with_releases(settings: Settings) -> None:
-    """InputError for settings that no board can be made by, once or several times."""
-    check(settings)
-    own = settings.of(RankingSettings)
     if own.releases > 1 and settings.on_bad_rows != "refuse":
         raise InputError(
             f"--on-bad-rows {settings.on_bad_rows}: which rows can be read may depend on rows that "
@@ -669,10 +601,10 @@ def _several(settings: Settings) -> bool:
 
 def features(settings: Settings) -> dict[str, Any] | None:
     """Return the description of one feature an item; None where no list is named."""
-    listed = settings.of(BoardSettings).items
+    listed = settings.of(RankingSettings).items
     if not listed:
         return None
-    items, categories = read_names("--items", listed), settings.of(BoardSettings).categories
+    items, categories = read_names("--items", listed), settings.of(RankingSettings).categories
     boards = read_names("--categories", categories) if categories else ONE_BOARD
     return ItemFeatures(items, boards).to_config()
 
@@ -688,7 +620,7 @@ RANKING = Strategy(
     masks=supported,
     node_noise=_no_shares,
     rounds=(1,),
-    check=_check_with_releases,
+    check=check,
     solve=solve,
     features=features,
     covariates=True,

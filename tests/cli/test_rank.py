@@ -63,12 +63,6 @@ def test_what_is_private_exactly_is_labelled_on_every_line(cli, files, caplog, m
     assert left_out.startswith("operator only: 3 rows are left out, the first: row ")
 
 
-def test_a_board_without_a_delta(cli, files):
-    options = [part for option in files.items() for part in option]
-    code, out, _ = cli("rank", *options, "--epsilon", 20, "--delta", 0, "--seed", 1, "--json")
-    assert code == 0 and json.loads(out)["votes"]["delta"] == 0.0
-
-
 def test_a_board_goes_on(cli, files):
     assert call(cli, files, "--releases", 2)[0] == 0
     more = files["--data"].with_name("more.jsonl")
@@ -81,25 +75,6 @@ def test_a_board_goes_on(cli, files):
     assert "release 2 of 2" in (files["--out"] / "board.html").read_text(encoding="utf-8")
     code, _, error = cli("rank", "--continue", files["--out"], "--data", more)
     assert code == 2 and "all 2 releases of this board have been made" in error[-1]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--delta", 0, "--releases", 2), "--releases is for --strategy ranking, not laplace"),
-    ],
-)
-def test_what_is_released_once_alone(cli, files, options, message):
-    votes = [part for name in ("--items", "--data") for part in (name, files[name])]
-    code, _, error = cli("rank", *votes, "--epsilon", 1, *options)
-    assert code == 2 and len(error) == 1 and message in error[0]
-
-
-def test_a_board_with_a_delta_does_not_go_on_without(cli, files):
-    assert call(cli, files, "--releases", 2)[0] == 0
-    again = ("--continue", files["--out"], "--data", files["--data"], "--delta", 0)
-    code, _, error = cli("rank", *again)
-    assert code == 2 and "--releases is for --strategy ranking" in error[-1]
 
 
 def vote(better, worse="coffee", **more):

@@ -39,10 +39,9 @@ def test_named_changes(watch, name):
     assert_none(compare(watch, {}, named("pairs")[name]))
 
 
-@pytest.mark.parametrize("strategy", ["ranking", "laplace-ranking"])
 @pytest.mark.parametrize("name", named("votes"))
-def test_named_changes_of_votes(watch, strategy, name):
-    options, kind, _ = STRATEGIES[strategy]
+def test_named_changes_of_votes(watch, name):
+    options, kind, _ = STRATEGIES["ranking"]
     assert_none(compare(watch, options, named("votes")[name], kind=kind))
 
 
@@ -92,7 +91,6 @@ STRATEGIES: dict[str, tuple[dict, str, tuple[str, ...]]] = {
     "survey": ({"strategy": "survey", **ASKED_ONCE}, "pairs", ANY),
     "survey of rankings": ({"strategy": "survey", **ASKED_ONCE}, "ranking", ANY),
     "ranking": ({"strategy": "ranking", **ASKED_ONCE}, "votes", ANY),
-    "laplace-ranking": ({"strategy": "laplace-ranking", **ASKED_ONCE}, "votes", ANY),
 }  # fmt: skip
 
 

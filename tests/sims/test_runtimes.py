@@ -191,7 +191,6 @@ def test_a_survey_is_the_same(data: str, tmp_path: Path, runtime: Runtime) -> No
 BOARDS = {
     "ranking": {"delta": 1e-3},
     "ranking by category": {"delta": 1e-3, "categories": ["x", "y"], "by": "prompt"},
-    "laplace-ranking": {"delta": 0},
     "several releases": {"delta": 1e-3, "releases": 3},
 }
 

@@ -10,7 +10,7 @@ MOST_RELEASES = 1500
 
 
 @dataclass(frozen=True)
-class BoardSettings:
+class RankingSettings:
     """Settings of boards."""
 
     items: str = setting(
@@ -30,12 +30,6 @@ class BoardSettings:
         "or nobody knows; counts of pairs are released, too. [default: public]",
         choices=PAIRINGS,
     )
-
-
-@dataclass(frozen=True)
-class RankingSettings(BoardSettings):
-    """Settings of boards that may be released several times."""
-
     releases: int = setting(
         1,
         "How often the board is released while votes come, all for one --epsilon; then the first "
