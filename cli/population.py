@@ -35,13 +35,6 @@ def population(
             show_default=False,
         ),
     ] = None,
-    length_points: Annotated[
-        float,
-        typer.Option(
-            help="With --arena: by how many points an answer twice as long is ahead; its lengths "
-            "are columns, for rank --covariates length."
-        ),
-    ] = 0.0,
 ) -> None:
     """Write judgements of a synthetic population, and its truth.
 
@@ -52,9 +45,7 @@ def population(
         if arena is not None and (tastes or camps):
             raise ValueError("votes of an arena have no tastes: leave out --tastes and --camps")
         if arena is not None:
-            write_arena(
-                out, Arena(voters=users, seed=seed, items=arena, length_points=length_points)
-            )
+            write_arena(out, Arena(voters=users, seed=seed, items=arena))
         else:
             write(out, Population(users=users, seed=seed, tastes=tastes, camps=camps))
     except (ValueError, OSError) as error:

@@ -20,7 +20,6 @@ _SETTINGS = frozenset(
         "categories",
         "chosen_from_data",
         "columns",
-        "covariates",
         "data",
         "delta",
         "epsilon",

@@ -95,21 +95,6 @@ def in_numbers(board: Board) -> dict[str, Any]:
         "voters": round(board.voters, 1),
         "tie": round(board.tie, 6),
         "one_voter_moves_at_most": round(board.sway, 2),
-        **(
-            {
-                "covariates": [
-                    {
-                        "covariate": each.name,
-                        "points_for_twice_as_much": round(each.points, 2),
-                        "low": round(each.points - each.error, 2),
-                        "high": round(each.points + each.error, 2),
-                    }
-                    for each in board.effects
-                ]
-            }
-            if board.effects
-            else {}
-        ),
         "items": [
             {
                 "item": board.items[k],
@@ -249,7 +234,6 @@ class Shown:
     voters: str
     sway: str
     tie: bool
-    effects: Sequence[tuple[str, str, str]]
 
 
 def _shown(board: Board, noise: Noise) -> Shown:
@@ -286,10 +270,6 @@ def _shown(board: Board, noise: Noise) -> Shown:
         voters=_with_error(board.voters, noise.voters),
         sway=round_digits(board.sway),
         tie=board.tie > 0,
-        effects=[
-            (_plain(each.name), f"{each.points:+,.0f}", round_digits(each.error))
-            for each in board.effects
-        ],
     )
 
 

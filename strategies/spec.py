@@ -141,7 +141,6 @@ class Strategy:
         chooses: whether it chooses one of ``--policies`` instead of training, by exact coins.
         features: from settings to the description of features of its own, for
             ``preference.bases.base_of``; None where it learns on what --base or --features name.
-        covariates: whether it holds --covariates alike.
     """
 
     name: str
@@ -162,7 +161,6 @@ class Strategy:
     local: bool = False
     chooses: bool = False
     features: Callable[[Settings], dict[str, Any] | None] = as_the_settings_say
-    covariates: bool = False
 
     @property
     def samples(self) -> bool:

@@ -97,9 +97,7 @@ class Ranking:
             }
             for place in board.order
         ]
-        effects = [vars(each).copy() for each in board.effects]
-        held = {"covariates": effects} if effects else {}
-        return {**self.run.result, "page": str(self.page), "board": rows, **held}
+        return {**self.run.result, "page": str(self.page), "board": rows}
 
     def __rich__(self) -> Group:
         from rich.console import Group
@@ -117,7 +115,6 @@ class Ranking:
             table.add_row(ranks, Text(row["item"]), *figures)
         lines = [
             "",
-            *(str(effect) for effect in self.board.effects),
             str(self.run.promise),
             *(f"! {text}" for text in summary["warnings"]),
             str(self.page),
@@ -181,8 +178,8 @@ def rank(
         users_per_node: As of ``train``.
         progress: As of ``train``.
         **settings: As of ``train``. ``max_votes`` is the most votes of a voter that count;
-            ``pairing`` says who chose what is compared; ``covariates`` what is held alike;
-            ``releases`` is how often the board will be released.
+            ``pairing`` says who chose what is compared; ``releases`` is how often the board will be
+            released.
 
     Returns:
         The board, and the run that it came from.

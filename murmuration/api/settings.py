@@ -61,11 +61,6 @@ class DataSettings(TypedDict, total=False):
     ids: str
     """casefold: ids that differ only in upper and lower case are one user's."""
 
-    covariates: str
-    """What a board holds alike, comma-separated: of each the columns NAME_a and NAME_b, or
-    NAME_chosen and NAME_rejected, have a number, as a length. Of texts in an arena's export
-    length, headers, lists and bold are counted."""
-
     heldout: float
     """Share of users held out when there is no --test; 0: nobody, and no accuracy is measured.
     [default: 0.2]"""

@@ -10,7 +10,7 @@ again. Where pairs are drawn, votes spread: of a voter who always follows one or
 squared length is 2M + M(M − 1)‖μ‖², with μ the net scores of one such vote on a random pair. The
 bound is 1.2 times the root of that, or √2·M where that is less. Who exceeds it is weighed less.
 
-Legend: B boards, K items, P pairs, C covariates, V coordinates, M the cap.
+Legend: B boards, K items, P pairs, V coordinates, M the cap.
 """
 
 import math
@@ -33,15 +33,6 @@ _SHARES = {
     "voters": 0.03,
     "clipped": 0.01,
 }
-#: The same of covariates, where votes have any.
-_SHARES_OF_COVARIATES = {
-    "covariate_net": 0.05,
-    "covariate_items": 0.15,
-    "covariate_squares": 0.03,
-    "covariate_variance": 0.03,
-}
-#: By how much answers usually differ: more of a voter's votes then take from what they may weigh.
-_USUAL_COVARIATE = 0.5
 #: Numbers that are not the sums of those of several boards, where voters are in several.
 _OF_ALL_BOARDS = ("variance", "squares", "voters")
 _PAIR_WEIGHT = 0.5
@@ -59,9 +50,7 @@ class VoteLayout:
     """Coordinates of a voter's vector, in this order: of each board and item net scores, then their
     squares; of each board votes, squares of votes, ties, and whether there are any; of several
     boards together the squares of net scores, and of votes, and whether there are any; whether the
-    votes weigh less; of covariates the sums by who was preferred and by item, their
-    products, and squares of the first; and of each board and pair the votes on it, where voters
-    chose the pairs.
+    votes weigh less; and of each board and pair the votes on it, where voters chose the pairs.
 
     Attributes:
         items: K.
@@ -70,7 +59,6 @@ class VoteLayout:
         pairing: who chose the pairs.
         kind: of ballots.
         responses: most items of a ballot.
-        covariates: C, of votes on pairs.
     """
 
     items: int
@@ -79,11 +67,6 @@ class VoteLayout:
     pairing: Pairing = "public"
     kind: Kind = "pairs"
     responses: int = 2
-    covariates: int = 0
-
-    def __post_init__(self) -> None:
-        if self.covariates and (self.kind != "pairs" or self.boards > 1):
-            raise ValueError("covariates are of pairs, on one board")
 
     @property
     def pairs(self) -> int:
@@ -118,10 +101,6 @@ class VoteLayout:
         largest = {"votes": votes, "squares": votes**2, "ties": votes}
         most_boards = math.sqrt(min(self.boards, self.cap))
         largest |= {"variance": net**2 / math.sqrt(2.0), "voters": most_boards, "clipped": 1.0}
-        much = _USUAL_COVARIATE * math.sqrt(self.covariates)
-        largest |= {"covariate_net": much * votes, "covariate_items": much * net}
-        largest |= {"covariate_squares": much**2 * votes}
-        largest |= {"covariate_variance": (much * votes) ** 2}
         largest |= {f"overall_{name}": largest[name] for name in _OF_ALL_BOARDS}
         largest["overall_voters"] = 1.0
         result = {name: share**0.5 * net / largest[name] for name, share in self._shares.items()}
@@ -131,8 +110,7 @@ class VoteLayout:
     def _shares(self) -> dict[str, float]:
         """Return the shares of the squared bound of all numbers beside net scores."""
         several = _OF_ALL_BOARDS if self.boards > 1 else ()
-        shares = _SHARES | (_SHARES_OF_COVARIATES if self.covariates else {})
-        return shares | {f"overall_{name}": shares[name] for name in several}
+        return _SHARES | {f"overall_{name}": _SHARES[name] for name in several}
 
     @cached_property
     def clip_norm(self) -> float:
@@ -150,9 +128,6 @@ class VoteLayout:
         if b > 1:
             sizes |= {"overall_variance": k, "overall_squares": 1, "overall_voters": 1}
         sizes |= {"clipped": 1}
-        if c := self.covariates:
-            sizes |= {"covariate_net": b * c, "covariate_items": b * k * c}
-            sizes |= {"covariate_squares": b * c * (c + 1) // 2, "covariate_variance": b * c}
         sizes |= {"pair_counts": b * self.pairs if self.pairing == "voters" else 0}
         ends = np.cumsum([0, *sizes.values()]).tolist()
         return {
@@ -188,19 +163,8 @@ class VoteLayout:
             counts_BKK[:, row_P, column_P] = numbers["pair_counts"].reshape(b, -1)
             counts_BKK += counts_BKK.transpose(0, 2, 1)
         overall: dict[str, np.ndarray | float | None] = {}
-        if c := self.covariates:
-            squares_BCC = np.zeros((b, c, c))
-            row, column = np.triu_indices(c)
-            squares_BCC[:, row, column] = numbers["covariate_squares"].reshape(b, -1)
-            squares_BCC[:, column, row] = squares_BCC[:, row, column]
-            overall = {
-                "covariate_net_BC": numbers["covariate_net"].reshape(b, c),
-                "covariate_items_BKC": numbers["covariate_items"].reshape(b, k, c),
-                "covariate_squares_BCC": squares_BCC,
-                "covariate_variance_BC": numbers["covariate_variance"].reshape(b, c),
-            }
         if b > 1:
-            overall |= {
+            overall = {
                 "overall_variance_K": numbers["overall_variance"],
                 "overall_squares": float(numbers["overall_squares"][0]),
                 "overall_voters": float(numbers["overall_voters"][0]),

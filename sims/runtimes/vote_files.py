@@ -141,8 +141,6 @@ def _digests(judgements: Judgements, releases: int) -> list[str]:
             float(judgements.y_R[row]),
             judgements.groups_R[row] if judgements.groups_R else (),
         )
-        if judgements.covariates_RC is not None:
-            vote += tuple(judgements.covariates_RC[row].tolist())
         hashes[period_R[row] - 1].update(repr(vote).encode())
     return [each.hexdigest() for each in hashes]
 

@@ -158,7 +158,6 @@ def _requested_layout(examples: ItemVotes, work: TrainRequest) -> VoteLayout:
         pairing=cast(Pairing, pairing),
         kind=examples.kind,
         responses=examples.width + 1,
-        covariates=examples.covariates,
     )
 
 
@@ -188,11 +187,10 @@ class Ranking(SumStrategy):
         plan: RankingPlan,
         ledger: Ledger,
         names: ItemFeatures,
-        covariates: tuple[str, ...] = (),
         **arguments: Any,
     ) -> None:
         super().__init__(plan, ledger, **arguments)
-        self._names, self._covariates = names, covariates
+        self._names = names
         self._noisy_V: list[np.ndarray] = []  # of each release
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
@@ -230,7 +228,6 @@ class Ranking(SumStrategy):
         return RankingRelease(
             items=self._names.items,
             boards=self._names.boards,
-            covariates=self._covariates,
             pairing=layout.pairing,
             noise=layout.noise(self.std(release)),
             cap=layout.cap,
@@ -295,11 +292,10 @@ class ContinuedRanking(Ranking):
         plan: RankingPlan,
         ledger: Ledger,
         names: ItemFeatures,
-        covariates: tuple[str, ...] = (),
         noise_keys: Callable[[int], Sequence[bytes]] = no_keys,
         **arguments: Any,
     ) -> None:
-        super().__init__(plan, ledger, names, covariates, **arguments)
+        super().__init__(plan, ledger, names, **arguments)
         self._noise_keys = noise_keys
         self._keys_digest = b""
 
@@ -404,7 +400,6 @@ def layout_of(context: RunContext, names: ItemFeatures) -> VoteLayout:
         pairing=cast(Pairing, own.pairing),
         kind=cast(Kind, context.config.schema.kind),
         responses=context.config.schema.responses,
-        covariates=len(context.config.schema.covariate_names),
     )
 
 
@@ -425,7 +420,6 @@ def built(
         f"The {layout.items} items are a public list. Everybody took part once, with one "
         f"vector: at most {layout.cap} of their ballots, {counted}, as wins less losses of "
         "each item, with scaled counts and squares for intervals"
-        + (", sums of covariates" if layout.covariates else "")
         + (" and counts of each pair" if layout.pairing == "voters" else "")
         + f". {noise} was added to the sum. The board was computed from it."
     )
@@ -454,10 +448,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         releases=releases,
         discrete=context.noise.on(layout.size),
     )
-    arguments = {
-        "covariates": context.config.schema.covariate_names,
-        **context.arguments(SolvedModel(context.dimension)),
-    }
+    arguments = context.arguments(SolvedModel(context.dimension))
     weighed = f"Votes whose vector was longer than {layout.clip_norm:.4g} weighed less, all alike."
     if releases == 1:
         noise = f"{weighed} Gaussian noise of {plan.noise_multiplier:.4g} times that per coordinate"
@@ -557,11 +548,6 @@ def check(settings: Settings) -> None:
             "--kind top-1: which pairs a vote for the best of several compares depends on the "
             "vote, so their counts must be released: add --pairing voters"
         )
-    if settings.covariates and own.categories:
-        raise InputError(
-            "--covariates are held alike on one board: leave out --categories, or rank the votes "
-            "of one category alone"
-        )
     if settings.labels != "true":
         raise InputError(
             f"--strategy {settings.strategy} takes true labels: --labels randomized are protected"
@@ -623,5 +609,4 @@ RANKING = Strategy(
     check=check,
     solve=solve,
     features=features,
-    covariates=True,
 )

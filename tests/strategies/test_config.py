@@ -145,7 +145,6 @@ THUMBS = {"kind": "thumbs", "model": "thumbs"}
 BAD = {
     "scale": ["5..5", "1", "a..b"],
     "positive_from": ["high"],
-    "covariates": ["Length", "a,a", "a,b,c,d,e"],
     "task": ["", "write"],
     "train": ["half"],
     "dtype": ["half", "float64"],
