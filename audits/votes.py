@@ -5,14 +5,10 @@ there or, where users are replaced, votes as often the other way round. All othe
 to the attacker and left out. The attacker projects what is released on the difference of the two
 sums, which is all that Gaussian noise leaves to be known (Neyman and Pearson).
 
-Of a board that is released several times the canary votes as often in each period. What is released
-is correlated: the attacker weighs all releases together as their noise has it.
-
-Legend: N trials, V coordinates, W releases.
+Legend: N trials, V coordinates.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -22,8 +18,6 @@ from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.preference.ranking.votes import ItemVotes
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.auditing import DELTA, Measured, Target, Task
-from murmuration.privacy.continual.prefix_sums import PrefixSums
-from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
@@ -34,7 +28,6 @@ NodeHalf = Callable[[ItemVotes, TrainRequest, np.ndarray, Randomness], dict[str,
 
 LAYOUT = VoteLayout(items=3, cap=4, pairing="voters")
 _VOTES = 1000
-RELEASES = 10
 
 
 def one_sided(better: int, worse: int, votes: int = _VOTES) -> ItemVotes:
@@ -83,78 +76,7 @@ def _sides(
     return first, node_half(one_sided(1, 0), work, keys_S, Randomness(0))["sum"]
 
 
-def audit_releases(
-    task: Task,
-    node_half: NodeHalf = client_update,
-    mechanism: Callable[[GaussianSum, int], PrefixSums] = PrefixSums,
-    correlated: bool = True,
-) -> Measured:
-    """Return what attacks on all releases of one board show.
-
-    Args:
-        task: how it is audited.
-        node_half, mechanism: stand in for the real ones in audits of seeded faults.
-        correlated: whether the attacker takes noise to be shared by the releases.
-    """
-    plan = RankingPlan.for_epsilon(
-        task.epsilon,
-        users=1,
-        rounds=1,
-        delta=DELTA,
-        adjacency=task.adjacency,
-        layout=LAYOUT,
-        releases=RELEASES,
-    )
-    releases = mechanism(plan.mechanism, RELEASES)
-    period_J = np.repeat(np.arange(1, RELEASES + 1, dtype=np.int32), _VOTES // RELEASES)
-    replaced = task.adjacency.vectors_changed == 2
-
-    def sums(better: int, worse: int) -> np.ndarray:
-        votes = replace(one_sided(better, worse), period_J=period_J)
-        keys_S, source = np.zeros(1, dtype=np.uint64), Randomness(0)
-        parameters = plan.node_config
-        works = (
-            TrainRequest({}, {"round": release + 1, **parameters}, np.arange(1))
-            for release in range(RELEASES)
-        )
-        return np.stack([node_half(votes, work, keys_S, source)["sum"] for work in works])
-
-    first_WV = sums(0, 1)
-    second_WV = sums(1, 0) if replaced else np.zeros_like(first_WV)
-    root_WW = releases.root.matrix_WW
-    covariance_WW = root_WW @ root_WW.T
-    if not correlated:
-        covariance_WW = np.diag(covariance_WW.diagonal())
-    apart_WV = np.cumsum(first_WV - second_WV, axis=0)
-    middle_WV = np.cumsum(first_WV + second_WV, axis=0) / 2.0
-    weights_WV = np.linalg.solve(covariance_WW, apart_WV) / plan.mechanism.std**2
-
-    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
-        keys = [source.key("noise of a release", release) for release in range(RELEASES)]
-        noisy_NV = np.zeros((task.trials, LAYOUT.size))
-        score_N = np.zeros(task.trials)
-        for place, sum_V in enumerate(second_WV if second else first_WV):
-            noisy_NV = releases.release(
-                np.tile(sum_V, (task.trials, 1)).reshape(-1),
-                noisy_NV.reshape(-1),
-                release=place + 1,
-                label="vote sum",
-                ledger=ledger,
-                keys=keys[: place + 1],
-                seeded=True,
-            ).reshape(noisy_NV.shape)
-            score_N += (noisy_NV - middle_WV[place]) @ weights_WV[place]
-        return score_N
-
-    return both_sides(task, one).measured(task, fit=True)
-
-
 TARGETS = {
-    "ranking-releases": Target(
-        "all releases of a board that goes on, of a voter who votes alike in every period",
-        audit_releases,
-        trials=100_000,
-    ),
     "ranking": Target(
         "the sum of votes that a board is computed from, of a voter who always votes alike",
         audit_votes,

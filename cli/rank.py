@@ -1,7 +1,6 @@
 """``murmuration rank``: a board of items from people's votes."""
 
 import warnings
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -34,7 +33,6 @@ _SETTINGS = frozenset(
         "one_user_per_row",
         "out",
         "pairing",
-        "releases",
         "responses",
         "resume",
         "secure_aggregation",
@@ -61,16 +59,6 @@ def rank(
             help="Column that says the category of a vote: a board for each of --categories.",
             show_default=False,
             rich_help_panel=DATA,
-        ),
-    ] = None,
-    continued: Annotated[
-        Path | None,
-        typer.Option(
-            "--continue",
-            help="Folder of a board with --releases left: release it again, with the votes of "
-            "--data, which came since, and all settings that it was begun with.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
     user_column: about_data.UserColumn = None,
@@ -107,7 +95,7 @@ def rank(
         warnings.simplefilter("always", UserWarning)
         where = {"runtime": runtime, "users_per_node": users_per_node, "progress": True}
         data, items = given.pop("data", None), given.pop("items", None)
-        given |= {"items_public": items_public, "by": by, "continued": continued}
+        given |= {"items_public": items_public, "by": by}
         ranking = boards.rank(data, items, **where, **given)
     print_notes(notes, ranking.run.result["warnings"])
     if as_json:

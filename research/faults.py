@@ -8,7 +8,7 @@ Legend: N trials, T rounds.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -42,7 +42,6 @@ from murmuration.audits.survey import audit_survey
 from murmuration.audits.trials import both_sides
 from murmuration.audits.votes import (
     LAYOUT,
-    audit_releases,
     audit_votes,
 )
 from murmuration.preference.kinds.survey import SurveyAnswers
@@ -54,7 +53,6 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import DELTA, Measured, Task
 from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.continual.buffered import BufferedToeplitz
-from murmuration.privacy.continual.prefix_sums import PrefixSums
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.exponential_mechanism import STEPS, ExponentialMechanism
 from murmuration.privacy.mechanisms.hold_out import held_out
@@ -177,44 +175,6 @@ class _OneQuestion(GaussianSum):
 
 def _noise_for_one_question(plan: SurveyPlan) -> GaussianSum:
     return _OneQuestion(plan.sampler, plan.clip, plan.noise_multiplier, plan.adjacency)
-
-
-def _forgets_earlier_periods(
-    votes: ItemVotes, work: TrainRequest, keys_S: np.ndarray, source: Randomness
-) -> dict[str, np.ndarray]:
-    """The node half, to which a voter of an earlier period is another one."""
-    assert votes.period_J is not None
-    mine_J = votes.period_J == work.number("round")
-    alone = replace(votes.select(np.arange(1)), start_U=torch.arange(len(mine_J) + 1))
-    alone = alone.select(np.flatnonzero(mine_J))
-    alone = replace(alone, start_U=torch.tensor([0, int(mine_J.sum())]))
-    return client_update(alone, work, keys_S, source)
-
-
-class _FreshNoise(PrefixSums):
-    """Adds noise of its own to each release, as much as that of the factor."""
-
-    def release(
-        self,
-        sum_D: np.ndarray,
-        before_D: np.ndarray,
-        *,
-        release: int,
-        label: str,
-        ledger: Ledger,
-        keys: Sequence[bytes],
-        seeded: bool,
-    ) -> np.ndarray:
-        """As of the real one."""
-        del seeded
-        ledger.charge([*self.charges][min(release - 1, 1)], round_=release, covers=label)
-
-        def noise_D(number: int) -> np.ndarray:
-            source = Randomness(int.from_bytes(keys[number - 1], "little"))
-            return self.std(number) * source.stream(label).standard_normal(sum_D.shape)
-
-        exact_D = before_D - noise_D(release - 1) if release > 1 else before_D
-        return exact_D + sum_D + noise_D(release)
 
 
 class _CountsTwice(Tally):
@@ -541,19 +501,6 @@ FAULTS = {
         "a search is charged before its first candidate, and candidates are compared with it",
         trials=10_000,
         epsilon=3.0,
-    ),
-    "votes-of-each-period": Fault(
-        "a voter's votes are bounded in each period by themselves, and not in all together",
-        partial(audit_releases, node_half=_forgets_earlier_periods),
-        "tests/strategies/solved/test_vote_stream.py::test_the_first_votes_count_and_no_later_ones",
-        "votes of all periods are kept, and compared with their digests before each release",
-        trials=20_000,
-    ),
-    "fresh-noise": Fault(
-        "each release of a board that goes on has noise of its own, charged as shared noise is",
-        partial(audit_releases, mechanism=_FreshNoise, correlated=False),
-        "tests/privacy/continual/test_prefix_sums.py::test_noise_of_releases_is_shared_as_the_factor_says",
-        trials=100_000,
     ),
     "one-way-rate": Fault(
         "the exponential mechanism at the rate for users who come or go, where one is swapped",

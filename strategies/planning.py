@@ -56,7 +56,6 @@ class PlanQuery:
     items: int | None = None
     max_votes: int | None = None
     votes_each: float | None = None
-    releases: int | None = None
     sampling: str = "poisson"
     noise_correlation: str = "none"
     bands: int | None = None

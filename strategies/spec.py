@@ -5,7 +5,7 @@ A strategy's file holds its plan, its settings, its server half, its node half, 
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypedDict, TypeVar
@@ -418,11 +418,6 @@ class StrategyArguments(TypedDict):
     batch_users: bool
 
 
-def no_keys(releases: int) -> Sequence[bytes]:
-    """Raise ValueError: nothing keeps the noise of releases."""
-    raise ValueError(f"nothing keeps the noise of {releases} releases")
-
-
 @dataclass(frozen=True)
 class RunContext:
     """What a strategy needs besides its plan.
@@ -440,8 +435,6 @@ class RunContext:
     log: PrivateLog
     grid: Grid
     once: ReleaseCache
-    #: The secret keys of the noise of the first so many releases, kept from then on.
-    noise_keys: Callable[[int], Sequence[bytes]] = no_keys
 
     def __post_init__(self) -> None:
         tossed, hold_out = self.participants.share, self.hold_out
@@ -559,10 +552,6 @@ class BuiltStrategy:
     level: str = "user"
     #: For the result: what else there is to say of the plan, all of it public.
     about: Mapping[str, str | int | float] = field(default_factory=dict)
-    #: How many releases there will be, and how many by the end of this run, where they are made
-    #: run by run; 0: as many as the run has rounds.
-    releases: int = 0
-    release: int = 0
 
     @classmethod
     def of(

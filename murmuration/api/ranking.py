@@ -20,7 +20,7 @@ from murmuration.preference.data.loading import (
     write_columns,
 )
 from murmuration.preference.data.rows import NO_PROMPT, InputError
-from murmuration.preference.features.items import clean_name, read_names
+from murmuration.preference.features.items import clean_name
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.from_python import warn
 
@@ -136,7 +136,6 @@ def rank(
     categories: str | os.PathLike[str] | Sequence[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
-    continued: str | os.PathLike[str] | None = None,
     runtime: Runtime | str = Runtime.LOCAL,
     users_per_node: int | None = None,
     progress: bool | None = None,
@@ -145,8 +144,7 @@ def rank(
     """Rank items by people's votes, so that no voter can be read out of the board.
 
     All votes of a voter are one bounded vector; the sum of all is released once, with noise, and
-    the board is computed from that. With ``releases=52`` it can be released as often while votes
-    come (``continued``), and all releases together cost one epsilon.
+    the board is computed from that.
 
         >>> from murmuration import rank
         >>> votes = [
@@ -172,14 +170,11 @@ def rank(
         categories: The public list of categories, written like ``items``.
         out: Folder for the run and the board; without it one of its own below ``runs``.
         resume: Continue the run in ``out``, with its settings and data.
-        continued: Folder of a board with ``releases`` left: ``data`` are the votes that came since,
-            and all settings are those that it was begun with.
         runtime: As of ``train``.
         users_per_node: As of ``train``.
         progress: As of ``train``.
         **settings: As of ``train``. ``max_votes`` is the most votes of a voter that count;
-            ``pairing`` says who chose what is compared; ``releases`` is how often the board will be
-            released.
+            ``pairing`` says who chose what is compared.
 
     Returns:
         The board, and the run that it came from.
@@ -200,17 +195,10 @@ def rank(
     if categories is not None:
         given["categories"] = categories
     if items_public:
-        if items is not None or resume or continued is not None:
+        if items is not None or resume:
             raise InputError("--items-public is for a new board without --items: leave it out")
         items = _named_models(data)
-    if continued is not None:
-        if resume or out is not None:
-            raise InputError("--continue names the folder of the board: leave out --out, --resume")
-        if by is not None:
-            raise InputError("--by is that of the board, and cannot be changed: leave it out")
-        run = _continued(data, items, given, Path(continued).expanduser(), running)
-    else:
-        run = _run(data, items, by, given, out, resume, running)
+    run = _run(data, items, by, given, out, resume, running)
     return Ranking(run, write_page(run))
 
 
@@ -271,42 +259,8 @@ def _run(
     else:
         given.setdefault("model", "plackett-luce")
     _read_as(data, by, given)
-    if int(given.get("releases", 1)) <= 1:
-        _list_names(items, given)
-        return _trained(data, out=out, resume=False, **running, **given)
-    from murmuration.api.config import run_folder
-    from murmuration.server.run_folder import check_free
-    from murmuration.sims.runtimes.vote_files import location, votes_added
-
-    _list_names(items, given, read=True)
-    folder = Path(os.path.realpath(Path(os.fspath(out or run_folder(None))).expanduser()))
-    check_free(folder)
-    with votes_added(folder, data):
-        return _trained(location(folder), out=folder, resume=False, **running, **given)
-
-
-def _continued(
-    data: Source | None,
-    items: str | os.PathLike[str] | Sequence[str] | None,
-    given: dict[str, Any],
-    folder: Path,
-    running: dict[str, Any],
-) -> Run:
-    """Return the run of a board that is released again, with the votes that came since.
-
-    Raises:
-        InputError, RunAborted: as of ``rank``.
-    """
-    from murmuration.sims.runtimes.vote_files import votes_added
-
-    if data is None:
-        raise InputError("--continue needs --data, the votes that came since")
-    _check_goes_on(folder)
-    given.setdefault("heldout", 0.0)
-    _list_names(items, given, read=True)
-    folder = Path(os.path.realpath(folder))
-    with votes_added(folder, data):
-        return _trained(None, out=folder, resume=True, **running, **given)
+    _list_names(items, given)
+    return _trained(data, out=out, resume=False, **running, **given)
 
 
 def _trained(data: Source | None, **given: Any) -> Run:
@@ -322,20 +276,6 @@ def _trained(data: Source | None, **given: Any) -> Run:
                 warnings.warn_explicit(note.message, note.category, note.filename, note.lineno)
             elif NO_PROMPT not in str(note.message):  # votes have none
                 warn(str(note.message))
-
-
-def _check_goes_on(folder: Path) -> None:
-    """InputError unless there is a board in a folder that was begun with several releases."""
-    from murmuration.strategies.config import read_settings
-
-    settings = read_settings(folder / "config.json")
-    releases = int(settings.get("releases", 1))
-    if settings.get("strategy") != _STRATEGY or releases == 1:
-        raise InputError(
-            f"--continue {folder}: that is no board which was begun with --releases, so votes that "
-            "came since make another release, which costs an epsilon of its own: leave out "
-            "--continue, with another --out"
-        )
 
 
 _NO_ITEMS = (
@@ -371,23 +311,16 @@ def write_page(run: Run) -> Path:
 
 
 def _list_names(
-    items: str | os.PathLike[str] | Sequence[str] | None, given: dict[str, Any], read: bool = False
+    items: str | os.PathLike[str] | Sequence[str] | None, given: dict[str, Any]
 ) -> None:
-    """Add the lists of items and categories to settings: files, or arrays as JSON has them; what
-    files hold, too, if they are to be ``read``, because they may change while a board goes on.
-
-    Raises:
-        InputError: a file cannot be read.
-    """
+    """Add the lists of items and categories to settings: files, or arrays as JSON has them."""
     for name, names in (("items", items), ("categories", given.get("categories"))):
         if names is None:
             continue
         if isinstance(names, str | os.PathLike):
             given[name] = os.fspath(names)
-            if not read:
-                continue
-            names = read_names(f"--{name}", given[name])
-        given[name] = json.dumps([*names], ensure_ascii=False)
+        else:
+            given[name] = json.dumps([*names], ensure_ascii=False)
 
 
 def _check_categories(by: str | None, categories: object) -> None:

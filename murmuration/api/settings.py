@@ -368,14 +368,6 @@ class StrategySettings(TypedDict, total=False):
     alike. voters: they, or nobody knows; counts of pairs are released, too. [default:
     public]"""
 
-    releases: int
-    """Only for ranking. How often the board is released while votes come, all for one
-    --epsilon; then the first --max-votes of a voter count."""
-
-    release: int
-    """Only for ranking. Which of the --releases is made now; murmuration rank --continue counts
-    them."""
-
     level: Literal["user", "item"]
     """Only for local-label, exponential. user: epsilon is for all labels of a user together.
     item: for each label. (exponential: for all judgements of a user, or for each.) [default:

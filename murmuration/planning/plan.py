@@ -43,7 +43,6 @@ def plan(
     board_size: int | None = None,
     max_votes: int | None = None,
     votes_each: float | None = None,
-    releases: int | None = None,
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     heldout: float | None = None,
     heldout_epsilon: float | None = None,
@@ -104,7 +103,6 @@ def plan(
             apart 10, 20 and 50 points.
         max_votes: ranking: most votes of a voter that count.
         votes_each: ranking: how many of a voter's votes count, on average; without it the most.
-        releases: ranking: how often the board is released; power is that of the last release.
         adjacency: Which data sets are neighbours.
         heldout: Share of users held out, besides ``users``, where there is no test.
         heldout_epsilon: Budget for the figures about them.
@@ -143,7 +141,6 @@ def plan(
         ("compute", compute),
         ("board_size", board_size),
         ("max_votes", max_votes),
-        ("releases", releases),
         ("tastes", tastes),
         ("bands", bands),
     ):
@@ -184,10 +181,8 @@ def plan(
         if value != OWN_SETTINGS[name][0].default and strategy not in OWN_SETTINGS[name][1]:
             able = " and ".join(OWN_SETTINGS[name][1])
             raise InputError(f"{option(name)} is for --strategy {able}, not {strategy}")
-    if strategy != "ranking" and {board_size, max_votes, votes_each, releases} != {None}:
-        raise InputError(
-            "--board-size, --max-votes, --votes-each and --releases are for --strategy ranking"
-        )
+    if strategy != "ranking" and {board_size, max_votes, votes_each} != {None}:
+        raise InputError("--board-size, --max-votes and --votes-each are for --strategy ranking")
     if strategy == "nonprivate":
         raise InputError("--strategy nonprivate promises nothing: there is nothing to plan")
     numeric_delta = None if delta is None else parse_delta(str(delta))
@@ -234,7 +229,6 @@ def plan(
             board_size,
             max_votes,
             votes_each,
-            releases,
             sampling,
             noise_correlation,
             bands,

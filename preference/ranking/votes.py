@@ -44,7 +44,6 @@ class ItemVotes(ArrayExamples):
         kind: of ballots.
         width: W − 1, as declared.
         flip_J: None; labels that went through randomized response are refused.
-        period_J: int32, in which period, from 1, a ballot came; None where there is one alone.
     """
 
     start_U: torch.Tensor
@@ -59,7 +58,6 @@ class ItemVotes(ArrayExamples):
     kind: Kind = "pairs"
     width: int = 1
     flip_J: None = None
-    period_J: np.ndarray | None = None
 
     single_rows = None
 
@@ -90,7 +88,6 @@ class ItemVotes(ArrayExamples):
             self.boards,
             self.kind,
             self.width,
-            period_J=None if self.period_J is None else self.period_J[ballots_N],
         )
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
@@ -145,7 +142,7 @@ class ItemVotes(ArrayExamples):
             user_N = np.repeat(np.arange(high - low), taken_S[low:high])
             yield self._vectors(layout, clip_norm, ballots, user_N, high - low)
 
-    def counts(
+    def _counts(
         self, layout: VoteLayout, ballots_N: np.ndarray, user_N: np.ndarray, voters: int
     ) -> dict[str, np.ndarray]:
         """Return what adds up over ballots, of so many voters, whose these are: net scores
@@ -178,7 +175,7 @@ class ItemVotes(ArrayExamples):
         voters: int,
     ) -> np.ndarray:
         """Return the vectors of so many voters, whose are the ballots, (C, V)."""
-        weighted = weighted_numbers(layout, self.counts(layout, ballots_N, user_N, voters))
+        weighted = _weighted_numbers(layout, self._counts(layout, ballots_N, user_N, voters))
         factor_C = _factors(weighted, layout.weights["clipped"], clip_norm)
         result_CV = np.empty((voters, layout.size))
         for name, part in weighted.items():
@@ -189,12 +186,14 @@ class ItemVotes(ArrayExamples):
         return result_CV
 
 
-def weighted_numbers(layout: VoteLayout, counts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _weighted_numbers(
+    layout: VoteLayout, counts: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """Return voters' numbers as they stand in their vectors, by name, but for `clipped`.
 
     Args:
         layout: of the vectors.
-        counts: what adds up over ballots, (C, …) each, as of `ItemVotes.counts`.
+        counts: what adds up over ballots, (C, …) each, as of `ItemVotes._counts`.
     """
     net, votes = counts["net"], counts["votes"]
     numbers = {**counts, "variance": net**2, "squares": votes**2, "voters": votes > 0.0}
@@ -266,19 +265,7 @@ def item_votes(
         len(features.boards),
         judgements.kind,
         judgements.most_responses - 1,
-        period_J=periods_of(judgements),
     )
-
-
-def periods_of(judgements: Judgements) -> np.ndarray | None:
-    """Return in which period each ballot came, (J,) int32: by the number that its file is named by;
-    None where files are not named so."""
-    numbers = [name.partition(".")[0] for name in judgements.files]
-    if not numbers or not all(map(str.isdecimal, numbers)):
-        return None
-    if judgements.file_R is None:
-        return np.full(len(judgements), int(numbers[0]), dtype=np.int32)
-    return np.array([*map(int, numbers)], dtype=np.int32)[judgements.file_R]
 
 
 _NOTHING, _UNKNOWN = -2, -1

@@ -230,36 +230,6 @@ class PureChoice(PureDp):
     kind: ClassVar[str] = "pure-choice"
 
 
-# What comes after the first of several releases of a sum that grows, under noise that they share.
-#
-# All of them are one Gaussian release, spread over time (``privacy.continual.prefix_sums``), which
-# is charged whole with the first. A line for each of the others says that it was made, and keeps
-# one from being made again from another sum.
-
-
-@dataclass(frozen=True)
-class ContinuedSum:
-    """One of ``releases`` that the first one's ``PoissonGaussian`` has paid for.
-
-    Nothing but ``PrefixSums.release`` may charge it: it makes sure that the first was charged.
-    """
-
-    kind: ClassVar[str] = "continued-sum"
-    noise_multiplier: float
-    releases: int
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0.0):
-            raise ValueError(f"the noise multiplier must be positive, got {self.noise_multiplier}")
-        if not (type(self.releases) is int and self.releases >= 2):
-            raise ValueError(f"there must be several releases, got {self.releases!r}")
-
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
-        """None, for certain: it was charged with the first."""
-        del adjacency
-        return (DiscretePMF.worst(0.0, 0.0, interval),)
-
-
 @dataclass(frozen=True)
 class BandedGaussian:
     """A Gaussian sum over sampled users of one of ``bands`` groups, with noise of so many bands.
@@ -387,7 +357,6 @@ _KINDS: dict[str, type] = {
         ParallelEvent,
         DiscretizedGaussian,
         HoldOut,
-        ContinuedSum,
         BandedGaussian,
         BufferedGaussian,
         BufferedLater,

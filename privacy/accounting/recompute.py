@@ -38,8 +38,6 @@ RULES = {
     "told, or added up",
     "group-gaussian": "groups: the figure is of one example; that of a user with k is k epsilon at "
     "delta (exp(k epsilon) - 1) / (exp(epsilon) - 1), at the best point of the curve",
-    "continued-sum": "sums that grow: all releases are one Gaussian release, spread over time, "
-    "which is charged whole with the first",
     "allocated-gaussian": "blocks: each user is in one random round of each block, which is "
     "charged with its first; the density of the sums with a user over those without is the mean of "
     "as many exp(y / s - 1 / (2 s^2)), y normal, discretized by mean-preserving spreads; 1 stands "
@@ -120,22 +118,15 @@ def training(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[Charges]:
 
 
 def unpaid(charges: Iterable[tuple[Mapping[str, Any], int]]) -> int:
-    """Return how many releases that a first one pays for, of a sum that grows or of a block, were
-    charged to no first one of theirs."""
-    charges, paid, result = list(charges), Counter[float](), 0
+    """Return how many rounds that a first one pays for were charged to no first one of theirs."""
     left: Counter[tuple[float, ...]] = Counter()  # rounds that are paid for, and not charged
     for event, times in charges:
-        if event["kind"] == "poisson-gaussian" and event["probability"] == 1.0:
-            paid[event["noise_multiplier"]] += times
         first = event["event"] if event["kind"] == "on-grid" else event
         if first["kind"] in ("allocated-gaussian", "blt-gaussian"):
             left[_run_of(first)] += (first.get("released", first["rounds"]) - 1) * times
         if event["kind"] in ("allocated-later", "blt-later"):
             left[_run_of(event)] -= times
-    for event, times in charges:
-        if event["kind"] == "continued-sum":
-            result += max(0, times - (event["releases"] - 1) * paid[event["noise_multiplier"]])
-    return result + sum(max(0, -rounds) for rounds in left.values())
+    return sum(max(0, -rounds) for rounds in left.values())
 
 
 def _run_of(event: Mapping[str, Any]) -> tuple[float, ...]:

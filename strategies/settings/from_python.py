@@ -40,7 +40,6 @@ USER_COLUMN = 'Column that says who judged: short for ``columns={"user_id": …}
 #: Options whose arguments have other names, or are no arguments.
 _ARGUMENTS = {
     "as": "judgements",
-    "continue": "continued",
     "data_config": 'data="NAME#CONFIG/SPLIT"',
     "epsilons": "epsilon",
     "online": "murmuration.online()",

@@ -63,20 +63,6 @@ def test_what_is_private_exactly_is_labelled_on_every_line(cli, files, caplog, m
     assert left_out.startswith("operator only: 3 rows are left out, the first: row ")
 
 
-def test_a_board_goes_on(cli, files):
-    assert call(cli, files, "--releases", 2)[0] == 0
-    more = files["--data"].with_name("more.jsonl")
-    more.write_text('{"user_id": "u1", "chosen": "coffee", "rejected": "tea"}\n', encoding="utf-8")
-    for option, value, why in (("--epsilon", 3, "--epsilon was 20.0"), ("--out", "x", "leave out")):
-        code, _, error = cli("rank", "--continue", files["--out"], "--data", more, option, value)
-        assert code == 2 and why in error[-1]
-    code, out, _ = cli("rank", "--continue", files["--out"], "--data", more)
-    assert code == 0 and "board.html" in out
-    assert "release 2 of 2" in (files["--out"] / "board.html").read_text(encoding="utf-8")
-    code, _, error = cli("rank", "--continue", files["--out"], "--data", more)
-    assert code == 2 and "all 2 releases of this board have been made" in error[-1]
-
-
 def vote(better, worse="coffee", **more):
     return json.dumps({"user_id": "mallory", "chosen": better, "rejected": worse, **more})
 

@@ -6,7 +6,7 @@ is that of the sums before noise; where noise has no seed, nodes add none. In ev
 voter moves the sum by no more than the plan's sensitivity, and one who gives all they can by no
 less than nearly all of it.
 
-Legend: V coordinates, W releases.
+Legend: V coordinates.
 """
 
 import json
@@ -16,15 +16,12 @@ import numpy as np
 import pytest
 
 import murmuration.strategies.protocol.secure_messages as secure_messages
-from murmuration import rank
 from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.preference.ranking.release import RankingRelease
-from murmuration.privacy.continual.prefix_sums import PrefixSums
 from murmuration.privacy.mechanisms.discrete_gaussian import installed
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.solved.vote_stream import VoteStream
 
 pytestmark = [pytest.mark.usefixtures("quick_runs"), pytest.mark.filterwarnings("ignore")]
 
@@ -193,37 +190,3 @@ def test_rankings_and_votes_for_the_best_of_three(tmp_path, kind, pairing):
     ]
     share = float(np.linalg.norm(sums[0] - sums[1])) / layout.clip_norm
     assert NEARLY < share <= ROUNDING
-
-
-@pytest.mark.parametrize("how", EVERYWHERE[:3])
-@pytest.mark.parametrize(
-    ("periods", "least"),
-    [
-        ((ALL_ONE_WAY, [], []), NEARLY),
-        ((ALL_ONE_WAY[:5], THE_OTHER_WAY, ALL_ONE_WAY), 0.0),
-        ((ALL_ONE_WAY[:1], ALL_ONE_WAY[:1], ALL_ONE_WAY), 0.0),
-        (([], [], ALL_ONE_WAY), 0.5),
-    ],
-    ids=["at once", "turning", "little by little", "late"],
-)
-def test_all_releases_of_a_board_are_moved_by_the_bound(tmp_path, monkeypatch, periods, least, how):
-    """Noise of a later release depends on its votes: here the mechanism notes what it is given."""
-    release, given = PrefixSums.release, []
-
-    def noting(self, sum_D, before_D, **more):
-        given.append(np.array(sum_D))
-        return release(self, sum_D, before_D, **more)
-
-    monkeypatch.setattr(PrefixSums, "release", noting)
-    where = {"runtime": how.get("runtime", Runtime.LOCAL)}
-    masks = {name: how[name] for name in MASKED if name in how}
-    for number, theirs in enumerate((periods, ([], [], []))):
-        out, votes = tmp_path / f"run-{number}", crowd()
-        options = {"epsilon": 4.0, "delta": 1e-3, "users": 25, "seed": 5, **masks}
-        rank([*votes, *theirs[0]], ITEMS, releases=3, out=out, **options, **where)
-        for mine in theirs[1:]:
-            rank([*votes[:3], *mine], continued=out, **where)
-    moved_WV = np.stack(given[:3]) - np.stack(given[3:])
-    stream = VoteStream(PLAIN, 3)
-    share = float(np.linalg.norm(stream.root.matrix_WW @ moved_WV)) / stream.clip_norm
-    assert least < share <= ROUNDING

@@ -5,9 +5,6 @@ from dataclasses import dataclass
 from murmuration.preference.choices import PAIRINGS
 from murmuration.strategies.settings.declaration import AT_LEAST_ONE, setting
 
-#: Once a day for years.
-MOST_RELEASES = 1500
-
 
 @dataclass(frozen=True)
 class RankingSettings:
@@ -29,18 +26,4 @@ class RankingSettings:
         "Who chose what is compared. public: whoever runs the poll, each pair alike. voters: they, "
         "or nobody knows; counts of pairs are released, too. [default: public]",
         choices=PAIRINGS,
-    )
-    releases: int = setting(
-        1,
-        "How often the board is released while votes come, all for one --epsilon; then the first "
-        "--max-votes of a voter count.",
-        good=lambda value: 1 <= value <= MOST_RELEASES,
-        expected=f"a whole number from 1 to {MOST_RELEASES}",
-    )
-    release: int = setting(
-        1,
-        "Which of the --releases is made now; murmuration rank --continue counts them.",
-        good=lambda value: 1 <= value <= MOST_RELEASES,
-        expected=f"a whole number from 1 to {MOST_RELEASES}",
-        changeable=True,
     )

@@ -11,7 +11,6 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.attack_bounds import of_run
-from murmuration.privacy.continual.square_root import SquareRoot
 from murmuration.strategies.planning import PlanQuery, sampled_users
 
 # Much noise, so that distributions are narrow and quick to compose.
@@ -272,17 +271,6 @@ def test_the_power_of_a_board():
     assert plan(epsilon=1.0, **board)["voters_for_10_points"] == pytest.approx(34_115, rel=0.01)
 
 
-def test_the_power_of_the_last_of_several_releases():
-    """The last has the noise of a single one times γ², and nothing else differs."""
-    board = {"strategy": "ranking", "users": 3000, "board_size": 20, "votes_each": 7.0}
-    once, last = (plan(epsilon=1.0, delta=1e-5, releases=n, **board) for n in (1, 52))
-    assert once["noise_multiplier"] == last["noise_multiplier"]
-    square = SquareRoot(52).column_norm ** 2
-    noisier = plan(noise_multiplier=once["noise_multiplier"] * square, delta=1e-5, **board)
-    assert last["voters_for_10_points"] == pytest.approx(noisier["voters_for_10_points"], abs=1)
-    assert last["releases"] == 52 and "releases" not in once
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -290,9 +278,6 @@ def test_the_power_of_the_last_of_several_releases():
         ({"board_size": 5, "votes_each": 11.0}, "at most --max-votes"),
         ({"max_votes": 4}, "add --board-size"),
         ({"board_size": 5, "strategy": "uls", "rounds": 3}, "are for --strategy ranking"),
-        ({"releases": 4}, "add --board-size"),
-        ({"board_size": 5, "releases": 0}, "--releases must be from 1"),
-        ({"releases": 4, "strategy": "uls", "rounds": 3}, "are for --strategy ranking"),
     ],
 )
 def test_boards_that_cannot_be_planned(changes, message):

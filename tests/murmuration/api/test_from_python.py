@@ -218,7 +218,6 @@ def test_each_function_speaks_of_its_arguments(tmp_path):
     calls = [
         lambda: mm.rank(VOTES, epsilon=1),
         lambda: mm.rank(VOTES, ["save", "spend"], by="topic"),
-        lambda: mm.rank(continued=tmp_path, out=tmp_path),
         lambda: mm.tune(good()),
         lambda: mm.tune(good(), grid={"epsilon": [1, 2]}),
         lambda: mm.tune(resume=True),
