@@ -27,10 +27,9 @@ from murmuration.strategies.solved.ranking import RankingPlan, client_update
 NodeHalf = Callable[[ItemVotes, TrainRequest, np.ndarray, Randomness], dict[str, np.ndarray]]
 
 LAYOUT = VoteLayout(items=3, cap=4, pairing="voters")
-_VOTES = 1000
 
 
-def one_sided(better: int, worse: int, votes: int = _VOTES) -> ItemVotes:
+def one_sided(better: int, worse: int, votes: int = 1000) -> ItemVotes:
     """Return the votes of one voter, all of them for one item against another."""
     return ItemVotes(
         torch.tensor([0, votes]),

@@ -187,18 +187,25 @@ def rank(
     given: dict[str, Any] = {"strategy": _STRATEGY, **with_columns(settings)}
     if given["strategy"] != _STRATEGY:
         raise InputError("a board is made by --strategy ranking: leave out --strategy")
-    running: dict[str, Any] = {
-        "runtime": runtime,
-        "users_per_node": users_per_node,
-        "progress": progress,
-    }
+    given.setdefault("heldout", 0.0)
     if categories is not None:
         given["categories"] = categories
     if items_public:
         if items is not None or resume:
             raise InputError("--items-public is for a new board without --items: leave it out")
         items = _named_models(data)
-    run = _run(data, items, by, given, out, resume, running)
+    if not resume:
+        data, items = _new_board(data, items, by, given)
+    _list_names(items, given)
+    run = _trained(
+        data,
+        out=out,
+        resume=resume,
+        runtime=runtime,
+        users_per_node=users_per_node,
+        progress=progress,
+        **given,
+    )
     return Ranking(run, write_page(run))
 
 
@@ -217,29 +224,17 @@ def _named_models(data: Source | None) -> list[str]:
     return sorted(names)
 
 
-def _run(
+def _new_board(
     data: Source | None,
     items: str | os.PathLike[str] | Sequence[str] | None,
     by: str | None,
     given: dict[str, Any],
-    out: str | os.PathLike[str] | None,
-    resume: bool,
-    running: dict[str, Any],
-) -> Run:
-    """Return the run of a board.
-
-    Args:
-        data, items, by, out, resume: as of ``rank``.
-        given: its settings, as far as asked for.
-        running: how it runs, as of ``train``.
+) -> tuple[Source, str | os.PathLike[str] | Sequence[str]]:
+    """Return the votes and the items of a new board; adds to its settings how votes are read.
 
     Raises:
-        InputError, RunAborted: as of ``rank``.
+        InputError: one of them is missing, or cannot be read.
     """
-    given.setdefault("heldout", 0.0)
-    if resume:
-        _list_names(items, given)
-        return _trained(data, out=out, resume=True, **running, **given)
     if given.get("format") == "polis" and isinstance(data, str | os.PathLike):
         if items is None:
             texts = public_texts(os.fspath(data), given.get("columns", ""), "polis")
@@ -259,8 +254,7 @@ def _run(
     else:
         given.setdefault("model", "plackett-luce")
     _read_as(data, by, given)
-    _list_names(items, given)
-    return _trained(data, out=out, resume=False, **running, **given)
+    return data, items
 
 
 def _trained(data: Source | None, **given: Any) -> Run:

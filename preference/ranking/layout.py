@@ -98,9 +98,14 @@ class VoteLayout:
     def weights(self) -> dict[str, float]:
         """Return what each number is multiplied by, by its name in `Noise`."""
         net, votes = self.net_norm, self.most_votes
-        largest = {"votes": votes, "squares": votes**2, "ties": votes}
-        most_boards = math.sqrt(min(self.boards, self.cap))
-        largest |= {"variance": net**2 / math.sqrt(2.0), "voters": most_boards, "clipped": 1.0}
+        largest = {
+            "variance": net**2 / math.sqrt(2.0),
+            "votes": votes,
+            "squares": votes**2,
+            "ties": votes,
+            "voters": math.sqrt(min(self.boards, self.cap)),
+            "clipped": 1.0,
+        }
         largest |= {f"overall_{name}": largest[name] for name in _OF_ALL_BOARDS}
         largest["overall_voters"] = 1.0
         result = {name: share**0.5 * net / largest[name] for name, share in self._shares.items()}
@@ -127,8 +132,7 @@ class VoteLayout:
         sizes = {"net": b * k, "variance": b * k, "votes": b, "squares": b, "ties": b, "voters": b}
         if b > 1:
             sizes |= {"overall_variance": k, "overall_squares": 1, "overall_voters": 1}
-        sizes |= {"clipped": 1}
-        sizes |= {"pair_counts": b * self.pairs if self.pairing == "voters" else 0}
+        sizes |= {"clipped": 1, "pair_counts": b * self.pairs if self.pairing == "voters" else 0}
         ends = np.cumsum([0, *sizes.values()]).tolist()
         return {
             name: slice(first, end)
@@ -177,6 +181,6 @@ class VoteLayout:
             "squares_B": numbers["squares"],
             "ties_B": numbers["ties"],
             "voters_B": numbers["voters"],
-            "clipped": float(numbers["clipped"].sum()),
+            "clipped": float(numbers["clipped"][0]),
             "pair_counts_BKK": counts_BKK,
         }

@@ -48,7 +48,7 @@ from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.ranking import RankingSettings
 from murmuration.strategies.settings.run import Settings
-from murmuration.strategies.solved.whole_crowd import GaussianCrowdPlan
+from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
     ALL,
     BuiltStrategy,
@@ -70,7 +70,7 @@ DEFAULT_CAP = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankingPlan(GaussianCrowdPlan):
+class RankingPlan(WholeCrowdPlan):
     """Everybody takes part once, with one vector that is ``layout.clip_norm`` long at most."""
 
     layout: VoteLayout

@@ -25,7 +25,6 @@ import murmuration.client.store
 from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.grid import toward_zero
 from murmuration.strategies import registry
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.protocol.users import Registry
@@ -225,7 +224,7 @@ def shared_normaliser(monkeypatch) -> None:
     def client_update(examples, work, *others):
         step = UserClip(work.number("clip-norm")).step
         sums = sound.client_update(examples, work, *others)
-        return {"sum": toward_zero(sums["sum"] / len(examples.y_R), step)}
+        return {"sum": np.trunc(sums["sum"] / len(examples.y_R) / step) * step}
 
     monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(client_update, clip_norm))
 
