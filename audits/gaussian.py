@@ -15,7 +15,6 @@ Legend: N trials, B users in a chunk, D dimensions.
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -27,7 +26,7 @@ from murmuration.privacy.accounting.accountant import noise_multiplier_for
 from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import ALL, COMES_OR_GOES, DELTA, Measured, Scores, Target, Task
+from murmuration.privacy.auditing import COMES_OR_GOES, DELTA, Measured, Scores, Target, Task
 from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.continual.buffered import BufferedToeplitz
 from murmuration.privacy.continual.correlated_sum import CorrelatedNoise, CorrelatedSum
@@ -49,11 +48,8 @@ from murmuration.privacy.mechanisms.noisy_sum import (
 )
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import (
-    AllocationSampler,
-    Block,
     CyclicSampler,
     PoissonSampler,
-    TruncatedSampler,
 )
 
 _CLIP = 0.1
@@ -131,86 +127,6 @@ def audit_poisson(
 ) -> Measured:
     """Gaussian sums over Poisson-sampled cohorts."""
     return sampled_sums(task, make, rounds=rounds, probability=probability).measured(task)
-
-
-#: From a block, users' names and a round to the places of those in it.
-Draw = Callable[[Block, np.ndarray, int], np.ndarray]
-_BLOCK, _BLOCKS = 4, 5
-
-
-def audit_allocated(task: Task, draw: Draw = Block.draw, *, known: bool = False) -> Measured:
-    """Sums of blocks of rounds, in one of which each user is.
-
-    The attacker sees all of a block, and uses the likelihood ratio of the mixture over the user's
-    round. Two ways to get it wrong: another ``draw``, or a key by which the round is ``known``.
-    """
-    sampler, clip = AllocationSampler(_BLOCK), UserClip(_CLIP)
-
-    def charges(sigma: float) -> dict[Event, int]:
-        return GaussianSum(sampler, clip, sigma, task.adjacency).charges(_BLOCK * _BLOCKS)
-
-    noise = accountant.calibrate_noise(task.epsilon, charges, delta=DELTA, adjacency=task.adjacency)
-    first = GaussianSum(sampler, clip, noise, task.adjacency)
-    canary = clip.clip_sum(torch.tensor([[_LONG]])).item()
-    names_N = np.arange(task.trials, dtype=np.uint64)
-
-    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
-        score_N = np.zeros(task.trials)
-        for start in range(1, _BLOCK * _BLOCKS, _BLOCK):
-            block, ratio_N = sampler.begin(source, start), np.full(task.trials, -np.inf)
-            for round_ in range(start, start + _BLOCK):
-                exact_N, here_N = np.zeros(task.trials), draw(block, names_N, round_)
-                exact_N[here_N] = 0.0 if second else canary
-                noisy_N = replace(first, later=round_ > start).release(
-                    exact_N, round_=round_, covers="gradient sum", ledger=ledger, source=source
-                )
-                loss_N = log_ratio(noisy_N / clip.norm, 1.0, noise)
-                ratio_N = np.logaddexp(ratio_N, loss_N)
-                if known:
-                    score_N[here_N] += loss_N[here_N]
-            score_N += 0.0 if known else ratio_N
-        return score_N
-
-    return both_sides(task, one).measured(task)
-
-
-_LISTED = 64
-
-
-def audit_truncated(
-    task: Task, *, probability: float = 0.5, most: int = 32, known: bool = False
-) -> Measured:
-    """One sum over a cohort of at most ``most`` of 64 users.
-
-    In the worst case what the others contribute tells who of them is in, so the attacker knows how
-    many are: where they are as many as may be the sum says nothing, else the likelihood ratio is
-    the Poisson one. It would be wrong if it were ``known`` who is in, the canary too.
-    """
-    sampler, clip = TruncatedSampler(probability, most), UserClip(_CLIP)
-
-    def charges(sigma: float) -> dict[Event, int]:
-        return GaussianSum(sampler, clip, sigma, task.adjacency).charges(1)
-
-    noise = accountant.calibrate_noise(task.epsilon, charges, delta=DELTA, adjacency=task.adjacency)
-    mechanism = GaussianSum(sampler, clip, noise, task.adjacency)
-    replaced = task.adjacency.vectors_changed == 2
-    canary = clip.clip_sum(torch.tensor([[_LONG]])).item()
-
-    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
-        there_N, others_N = capped_cohorts(sampler, _LISTED, task.trials, source)
-        mine = (-canary if replaced else 0.0) if second else canary
-        noisy_N = mechanism.release(
-            there_N * mine, round_=1, covers="gradient sum", ledger=ledger, source=source
-        )
-        told_N = there_N if known else others_N < most
-        share = 1.0 if known else probability
-        x_N, score_N = noisy_N / clip.norm, np.zeros(task.trials)
-        score_N[told_N] = log_ratio(x_N[told_N], share, noise)
-        if replaced:
-            score_N[told_N] -= log_ratio(-x_N[told_N], share, noise)
-        return score_N
-
-    return both_sides(task, one).measured(task)
 
 
 #: Of banded noise: how it is correlated, and how often a user is in, over three cycles.
@@ -312,20 +228,6 @@ def audit_buffered(
         return score_N
 
     return both_sides(task, one).measured(task)
-
-
-def capped_cohorts(
-    sampler: TruncatedSampler, listed: int, cohorts: int, source: Randomness, first: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for each of so many cohorts of as many ``listed`` users, whether the first of them is
-    in, and how many others are; numbered from ``first`` on."""
-    names = np.arange(listed, dtype=np.uint64)
-    there_N, others_N = np.zeros(cohorts, dtype=bool), np.zeros(cohorts, dtype=int)
-    for at in range(cohorts):
-        places = sampler.draw(names, source, first + at)
-        there_N[at] = 0 in places
-        others_N[at] = len(places) - there_N[at]
-    return there_N, others_N
 
 
 def audit_joint(
@@ -467,20 +369,6 @@ TARGETS = {
         audit_poisson,
         trials=2_500_000,
         power=0.6,
-    ),
-    "allocated-gaussian": Target(
-        "20 Gaussian sums, each user in one random round of every 4",
-        audit_allocated,
-        adjacencies=COMES_OR_GOES,
-        trials=2_500_000,
-        power=0.6,
-    ),
-    "truncated-gaussian": Target(
-        "one Gaussian sum over at most 32 of 64 users, q = 0.5",
-        audit_truncated,
-        adjacencies=ALL - {Adjacency.ADD_REMOVE},
-        trials=200_000,
-        power=0.3,
     ),
     "banded-gaussian": Target(
         "9 Gaussian sums of 3 groups in turn, with noise that 3 rounds share",

@@ -21,14 +21,10 @@ from scipy import special
 
 from murmuration.audits.faults import Fault
 from murmuration.audits.gaussian import (
-    audit_allocated,
     audit_banded,
     audit_buffered,
     audit_distributed,
     audit_gaussian,
-    audit_truncated,
-    capped_cohorts,
-    log_ratio,
     sampled_sums,
 )
 from murmuration.audits.hold_out import CANARY, Attack, audit_hold_out
@@ -59,7 +55,7 @@ from murmuration.privacy.mechanisms.hold_out import held_out
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import Block, PoissonSampler, TruncatedSampler
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.solved.ranking import client_update
@@ -277,38 +273,6 @@ def _shuffled(task: Task) -> Measured:
     return both_sides(task, one).measured(task)
 
 
-def _next_too(block: Block, names_N: np.ndarray, round_: int) -> np.ndarray:
-    """Those of a round, and those of the next one of the block."""
-    after = block.first + (round_ + 1 - block.first) % block.rounds
-    return np.union1d(block.draw(names_N, round_), block.draw(names_N, after))
-
-
-def _private_list(task: Task) -> Measured:
-    """Ten cohorts of at most four of eight users, or of the seven without the canary, charged as
-    Poisson ones; others' contributions tell how many of them are in."""
-    rounds, capped = 10, TruncatedSampler(0.5, 4)
-    noise = noise_multiplier_for(
-        task.epsilon, delta=DELTA, probability=0.5, rounds=rounds, adjacency=task.adjacency
-    )
-    mechanism = GaussianSum(PoissonSampler(0.5), _CLIP, noise, task.adjacency)
-
-    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
-        score_N = np.zeros(task.trials)
-        for round_ in range(1, rounds + 1):
-            first = round_ * task.trials
-            there_N, others_N = capped_cohorts(capped, 8 - second, task.trials, source, first)
-            others_N += second & there_N  # there is no canary
-            exact_N = 0.0 * there_N if second else _CLIP.norm * there_N
-            noisy_N = mechanism.release(
-                exact_N, round_=round_, covers="gradient sum", ledger=ledger, source=source
-            )
-            told_N = log_ratio(noisy_N / _CLIP.norm, 0.5, noise)
-            score_N += np.where(others_N < capped.most, told_N, math.log(0.5))
-        return score_N
-
-    return both_sides(task, one).measured(task)
-
-
 def _fresh_coins(task: Task) -> Measured:
     """One label, asked for ten times, answered by new coins each time."""
     mechanism = RandomizedResponse(task.epsilon)
@@ -387,33 +351,6 @@ FAULTS = {
         "tests/privacy/test_seeded_faults.py::shuffled_epochs",
         "the sampler has no other draw than independent coins",
         adjacency=Adjacency.ZERO_OUT,
-    ),
-    "allocated-twice": Fault(
-        "each user in two rounds of a block, charged as in one",
-        partial(audit_allocated, draw=_next_too),
-        "tests/privacy/test_seeded_faults.py::next_round_too",
-        "a round of a user is a function of their name and of the block's key",
-    ),
-    "public-allocation": Fault(
-        "blocks whose key can be made of a public name: who is in which round is known",
-        partial(audit_allocated, known=True),
-        "tests/privacy/test_seeded_faults.py::key_of_the_round_alone",
-        "a block's key has 32 secret bytes, and is kept in private/",
-    ),
-    "cap-on-a-private-list": Fault(
-        "a cap on the cohort where the list of users is private, charged as Poisson sampling",
-        _private_list,
-        "tests/privacy/accounting/test_mixture.py::test_with_one_user_more_on_the_list_a_cap",
-        "the mechanism and its event are refused under add-remove",
-        trials=8_000,
-    ),
-    "public-capped-cohort": Fault(
-        "who is in a cohort with a cap is known",
-        partial(audit_truncated, probability=1 / 32, most=6, known=True),
-        "tests/privacy/mechanisms/test_sampling.py::test_without_a_seed_every_toss_is_another",
-        "coins come from a key of 32 secret bytes, another for each toss",
-        adjacency=Adjacency.ZERO_OUT,
-        trials=60_000,
     ),
     "every-turn": Fault(
         "users in the rounds of all groups, with noise that is for those of one",

@@ -33,11 +33,8 @@ from murmuration.privacy.mechanisms import grid as grids
 from murmuration.privacy.mechanisms.distributed import NodeNoise
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import (
-    AllocationSampler,
-    NoCohort,
     PoissonSampler,
     Sampler,
-    TruncatedSampler,
 )
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.privacy.secure_aggregation import party
@@ -259,21 +256,8 @@ class CohortStrategy(Strategy):
 
     def sample_cohort(self, round_: int) -> np.ndarray:
         """Indices (ascending) of the users that take part in a round."""
-        if isinstance(self.sampler, AllocationSampler):
-            raise TypeError(f"--strategy {self.name} has no blocks of rounds to draw")
         train, names_N = self.participants.train, self.participants.registry.keys_N
-        if not isinstance(self.sampler, TruncatedSampler):
-            return train[self.sampler.draw(names_N[train], self.source, round_)]
-        of_train_N = np.zeros(len(names_N), dtype=bool)
-        of_train_N[train] = True
-        listed_N = of_train_N.copy()
-        listed_N[self.participants.held_out] = True
-        listed = np.flatnonzero(listed_N)
-        try:
-            drawn = listed[self.sampler.draw(names_N[listed], self.source, round_)]
-        except NoCohort as error:  # the list is public, and so is that it is too long
-            raise BudgetExceeded(str(error)) from None
-        return drawn[of_train_N[drawn]]
+        return train[self.sampler.draw(names_N[train], self.source, round_)]
 
     def asked_with(self, round_: int) -> dict[str, messages.Scalar]:
         """The parameters of a round's requests: public constants, and the stated plan."""

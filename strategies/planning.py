@@ -13,18 +13,12 @@ from dataclasses import dataclass
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.allocation import AllocatedGaussian, blocks_of
 from murmuration.privacy.accounting.events import BufferedGaussian, Event, PoissonGaussian
-from murmuration.privacy.accounting.mixture import check_public_list
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.continual.buffered import BufferedToeplitz
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
-from murmuration.privacy.mechanisms.sampling import (
-    AllocationSampler,
-    CyclicSampler,
-    TruncatedSampler,
-)
+from murmuration.privacy.mechanisms.sampling import CyclicSampler, whole_groups
 from murmuration.strategies.optimizers import OptimizerSettings, workload
 
 SIX = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
@@ -147,11 +141,6 @@ def _solved(query: PlanQuery, missing: str, adjacency: Adjacency) -> dict[str, f
     if "delta" in known and known["delta"] >= 1:
         raise InputError(f"--delta must be below 1; got {known['delta']}")
 
-    truncated = query.sampling == "truncated-poisson"
-    if truncated:
-        check_public_list(adjacency)
-    if query.sampling == "allocation":
-        return _allocated(known, missing, adjacency, coins)
     if query.noise_correlation == "banded":
         return _banded(known, missing, query.bands, adjacency, coins)
     if query.noise_correlation == "blt":
@@ -205,61 +194,8 @@ def _solved(query: PlanQuery, missing: str, adjacency: Adjacency) -> dict[str, f
         result["epsilon"] = cost(**{missing: value})
     planned = PoissonGaussian(result["cohort"] / result["users"], result["noise_multiplier"])
     charges = {planned: int(result["rounds"]), **charges_of(coins)}
-    if truncated:  # which costs the same
-        sizes, held_out = (int(result["users"]), int(result["cohort"])), coins.share if coins else 0
-        result["max_cohort"] = TruncatedSampler.for_cohort(*sizes, held_out=held_out).most
     terms = {"epsilon": result["epsilon"], "delta": result["delta"]}
     return result | attack_figures(charges, adjacency=adjacency, **terms)
-
-
-def _allocated(
-    known: Mapping[str, float], missing: str, adjacency: Adjacency, coins: HoldOut | None
-) -> dict[str, float]:
-    """Return all of ``SIX`` where each user is in one random round of each block, and what Poisson
-    sampling would need or cost. The last block may be broken off; as many as fit are whole."""
-    if missing not in ("epsilon", "noise_multiplier", "rounds"):
-        raise InputError(
-            f"--sampling allocation: --{missing} is not solved for; give it, and leave out "
-            "--epsilon, --noise-multiplier or --rounds"
-        )
-    sampler = AllocationSampler.for_cohort(int(known["users"]), int(known["cohort"]))
-    delta = known["delta"]
-
-    def charges(sigma: float, rounds: float) -> dict[Event, int]:
-        return {**blocks_of(sampler.rounds, sigma, int(rounds)), **charges_of(coins)}
-
-    def by_poisson(sigma: float) -> dict[Event, int]:
-        event = PoissonGaussian(sampler.probability, sigma)
-        return {event: int(known["rounds"]), **charges_of(coins)}
-
-    def epsilon(charged: Mapping[Event, int]) -> float:
-        return accountant.epsilon(charged.items(), adjacency=adjacency, delta=delta)
-
-    result, beside = dict(known), {}
-    if missing == "epsilon":
-        sigma = known["noise_multiplier"]
-        result[missing] = epsilon(charges(sigma, known["rounds"]))
-        beside["epsilon_by_poisson"] = epsilon(by_poisson(sigma))
-    elif missing == "noise_multiplier":
-        terms = {"delta": delta, "adjacency": adjacency}
-        result[missing] = accountant.calibrate_noise(
-            known["epsilon"], lambda sigma: charges(sigma, known["rounds"]), **terms
-        )
-        beside["noise_multiplier_by_poisson"] = accountant.calibrate_noise(
-            known["epsilon"], by_poisson, **terms
-        )
-    else:
-        event = AllocatedGaussian(sampler.rounds, known["noise_multiplier"])
-        result[missing] = sampler.rounds * accountant.rounds_for(
-            known["epsilon"], delta=delta, event=event, adjacency=adjacency, hold_out=coins
-        )
-        if not result[missing]:
-            raise InputError(f"no block meets epsilon = {known['epsilon']:g}; add noise")
-        result["epsilon"] = epsilon(charges(known["noise_multiplier"], result[missing]))
-    charged = charges(result["noise_multiplier"], result["rounds"])
-    terms = {"epsilon": result["epsilon"], "delta": delta}
-    figures = attack_figures(charged, adjacency=adjacency, **terms)
-    return {**result, "rounds_in_a_block": sampler.rounds, **beside, **figures}
 
 
 #: Numbers of bands that are compared where none is given.
@@ -330,19 +266,19 @@ def buffered(
     Raises:
         ValueError: they do not make a whole number of groups.
     """
-    turns = AllocationSampler.for_cohort(int(users), int(cohort), "cyclic")
+    groups = whole_groups(int(users), int(cohort))
     terms = {"delta": delta, "adjacency": adjacency}
     # Whose turn it is shows who is held out, so that saves noise where coins are secret alone.
     sigma = accountant.noise_multiplier_for(epsilon, probability=1.0, rounds=1, **terms)
     alone = accountant.noise_multiplier_for(
         epsilon,
-        probability=turns.probability,
+        probability=1.0 / groups,
         rounds=settings.rounds,
         hold_out=hold_out,
         **terms,
     )
     added = workload(settings)
-    factor = BufferedToeplitz.chosen(added, turns.rounds)
+    factor = BufferedToeplitz.chosen(added, groups)
     spread = added.error(factor)
     return Correlation(factor, sigma, spread, spread * sigma / alone)
 

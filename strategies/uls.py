@@ -7,14 +7,11 @@ need no change when the clip norm changes.
 
 Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, for the whole
 sequence of models: T compositions of the Poisson-subsampled Gaussian with probability M/N. Where
-users are allocated, each is in one random round of each block of b = N/M, and the guarantee is that
-of ⌈T/b⌉ blocks, the last perhaps broken off (``privacy.accounting.allocation``), under add-remove
-and zero-out. With a cap on the cohort it holds where the list of users is public, under all but
-add-remove (``privacy.accounting.mixture``). Where noise is correlated over b rounds, b groups of
-users take turns, and the guarantee is that of ⌈T/b⌉ compositions with probability b·M/N, under
-add-remove and zero-out (``privacy.continual.banded``). Where everybody of a group takes part it is
-that of one Gaussian release (``privacy.continual.buffered``). Trusted: the server (it sees clipped
-sums before noise, and who is in which round) and the nodes' clipping.
+noise is correlated over b rounds, b groups of users take turns, and the guarantee is that of ⌈T/b⌉
+compositions with probability b·M/N, under add-remove and zero-out (``privacy.continual.banded``).
+Where everybody of a group takes part it is that of one Gaussian release
+(``privacy.continual.buffered``). Trusted: the server (it sees clipped sums before noise, and who is
+in which round) and the nodes' clipping.
 
 Its non-private twin shows what that costs: the same cohorts and averages, nothing clipped, no
 noise. Formal guarantee of the twin: none; its ledger says epsilon = ∞.
@@ -26,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -34,25 +31,21 @@ import numpy as np
 
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.allocation import AllocatedLater
 from murmuration.privacy.accounting.events import Event, Unprotected
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.continual.buffered import BufferedToeplitz
-from murmuration.privacy.continual.correlated_sum import CorrelatedNoise, CorrelatedSum
+from murmuration.privacy.continual.correlated_sum import CorrelatedSum
 from murmuration.privacy.disclosure import Public, Shown
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
-from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum
+from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import (
-    AllocationSampler,
-    Block,
-    Blocks,
     CyclicSampler,
     PoissonSampler,
     Sampler,
-    TruncatedSampler,
+    whole_groups,
 )
 from murmuration.strategies.base import PRIVATE, SteppedStrategy
 from murmuration.strategies.contributions import bounded_sum, clip_of
@@ -107,25 +100,17 @@ RATE_CEILING = 10.0
 class UlsPlan(CohortPlan):
     """Sampled users' vectors are clipped; their noisy sum is divided by a constant.
 
-    ``allocated``: each user is in one random round of each block, instead of any by coins.
-    ``max_cohort``: the most users in a round, 0 for any number, where the list of users is public.
     ``factor``: how noise is correlated over the rounds, in which groups of users take turns.
     """
 
     clip: UserClip
     normalized: bool = False
     discrete: Discrete = None
-    allocated: bool = False
-    max_cohort: int = 0
     factor: Banded | BufferedToeplitz | None = None
 
     def __post_init__(self) -> None:
-        if self.allocated and self.max_cohort:
-            raise ValueError("a cap on the cohort is for coins, not for allocation to rounds")
-        if self.factor and (self.allocated or self.max_cohort):
-            raise ValueError("correlated noise is for groups that take turns, and no cap")
         if isinstance(self.factor, BufferedToeplitz):
-            turns = AllocationSampler.for_cohort(self.users, self.cohort).rounds
+            turns = whole_groups(self.users, self.cohort)
             if turns != self.factor.separation:
                 raise ValueError(f"{turns} groups, and noise for {self.factor.separation}")
         super().__post_init__()
@@ -134,8 +119,6 @@ class UlsPlan(CohortPlan):
     @classmethod
     def calibrate_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
         """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
-        if plan.get("allocated"):
-            return super().calibrate_noise(epsilon, plan)
         factor = plan.get("factor")
         if isinstance(factor, BufferedToeplitz):
             # Whose turn it is shows who is held out, so that saves nothing.
@@ -156,10 +139,6 @@ class UlsPlan(CohortPlan):
     @property
     def sampler(self) -> Sampler:
         """Return who is asked in a round."""
-        if self.allocated:
-            return AllocationSampler.for_cohort(self.users, self.cohort)
-        if self.max_cohort:
-            return TruncatedSampler(self.coins.probability, self.max_cohort)
         if isinstance(self.factor, BufferedToeplitz):  # everybody of the group whose turn it is
             return CyclicSampler(1.0 / self.factor.separation, self.factor.separation)
         if self.factor:
@@ -168,7 +147,7 @@ class UlsPlan(CohortPlan):
 
     @property
     def of_rounds(self) -> dict[Event, int]:
-        """Return what the rounds cost: each alike, or the first of each block for its others."""
+        """Return what the rounds cost: each alike, or the first for all."""
         return self.mechanism.charges(self.rounds)
 
     @cached_property
@@ -222,12 +201,6 @@ class Uls(SumStrategy, SteppedStrategy):
     plan: UlsPlan
     draws_again = True
 
-    @cached_property
-    def blocks(self) -> Blocks | None:
-        """Return the blocks of rounds to which users are allocated, if they are."""
-        sampler = self.plan.sampler
-        return Blocks(sampler) if isinstance(sampler, AllocationSampler) else None
-
     def figures(self) -> Mapping[str, Shown[float]]:
         """The length of a round's noise, if it is not the same in all of them."""
         if self.memory is None or not self.memory.rounds:
@@ -243,54 +216,24 @@ class Uls(SumStrategy, SteppedStrategy):
         parameters = Public(list(self.memory.factor.parameters))
         return {**super().outcome(), "noise_coefficients": parameters}
 
-    def sample_cohort(self, round_: int) -> np.ndarray:
-        """Indices (ascending) of the users that take part in a round."""
-        if self.blocks is None:
-            return super().sample_cohort(round_)
-        train, names_N = self.participants.train, self.participants.registry.keys_N
-        return train[self._block(round_, self.blocks).draw(names_N[train], round_)]
-
-    def mechanism_of(self, round_: int) -> GaussianSum | ExampleSum | CorrelatedNoise:
-        """Return what a round runs and charges; the first of a block pays for all of it."""
-        mechanism, blocks = self.plan.mechanism, self.blocks
-        if blocks is None or isinstance(mechanism, CorrelatedSum):
-            return super().mechanism_of(round_)
-        if self._block(round_, blocks).first != round_:
-            return replace(mechanism, later=True)
-        left = self.plan.rounds - round_ + 1
-        return replace(mechanism, released=min(left, blocks.sampler.rounds))
-
-    def _block(self, round_: int, blocks: Blocks) -> Block:
-        sampler, charges = blocks.sampler, self.ledger.charges
-        later = AllocatedLater(sampler.rounds, self.plan.noise_multiplier)
-        before = [
-            (charge.event, charge.round) for charge in charges if charge.covers == self.covers
-        ]
-        number, left = later.latest_block(before)
-        return blocks.at(round_, self.source, (number, left))
-
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The noisy sum over a fixed denominator; charged to the ledger first."""
-        noisy_D = self.release(round_, totals)
-        if self.blocks is not None:
-            self.blocks.done()
-        return noisy_D / self.plan.divisor
+        return self.release(round_, totals) / self.plan.divisor
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return what a resumed run needs; secret are the key of a block that is not over, and the
-        noise that later rounds share."""
+        """Return what a resumed run needs; secret is the noise that later rounds share."""
         secret: dict[str, np.ndarray] = {}
-        if self.rounds_done < self.plan.rounds:
-            secret |= self.blocks.state(self.rounds_done + 1) if self.blocks else {}
-            secret |= self.memory.state() if self.memory else {}
+        if self.memory and self.rounds_done < self.plan.rounds:
+            secret = self.memory.state()
         return {**super().state(), **{PRIVATE + name: array for name, array in secret.items()}}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from ``state()``."""
         super().restore(state)
-        for holder in (self.blocks, self.memory):
-            if holder is not None:
-                holder.restore({name.removeprefix(PRIVATE): array for name, array in state.items()})
+        if self.memory is not None:
+            self.memory.restore(
+                {name.removeprefix(PRIVATE): array for name, array in state.items()}
+            )
 
 
 def correlation(context: RunContext) -> Correlation | None:
@@ -326,8 +269,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         clip=UserClip(config.clip_norm or DEFAULT_CLIP),
         discrete=context.noise.on(context.dimension),
         normalized=config.of(UlsSettings).normalized,
-        allocated=config.of(UlsSettings).allocated,
-        max_cohort=max_cohort(context),
         factor=correlated and correlated.factor,
         **context.cohort_sizes,
     )
@@ -376,14 +317,11 @@ def account(plan: UlsPlan, whoever: str) -> str:
     if isinstance(sampler, PoissonSampler) and sampler.probability == 1.0:
         took_part = "In each round everybody took part."
     elif isinstance(sampler, PoissonSampler):
-        capped = ""
-        if isinstance(sampler, TruncatedSampler):
-            capped = f", and all of them again if more than {sampler.most:,} came up"
         took_part = (
             f"In each round every user took part with probability {sampler.probability:.3g}, by "
-            f"Poisson sampling, independently per user{capped}."
+            "Poisson sampling, independently per user."
         )
-    elif isinstance(sampler, CyclicSampler):
+    else:
         took_part = f"Users were divided into {sampler.groups} groups by their names, which took "
         if isinstance(plan.factor, BufferedToeplitz):
             took_part += "turns; in each round everybody of a group took part, by no coin."
@@ -400,11 +338,6 @@ def account(plan: UlsPlan, whoever: str) -> str:
                 f" In each round some of the noise of the {sampler.groups - 1} before was taken "
                 "back, in none of which users of its group had taken part."
             )
-    else:
-        took_part = (
-            f"In each {sampler.rounds} rounds every user took part in one, each as likely, "
-            "independently per user (random allocation)."
-        )
     added = ""
     if plan.factor:
         added = (
@@ -419,69 +352,16 @@ def account(plan: UlsPlan, whoever: str) -> str:
     )
 
 
-def max_cohort(context: RunContext) -> int:
-    """Return the most users in a round of a run, 0 for any number."""
-    own = context.config.of(Sampled)
-    if not own.truncated:
-        return 0
-    users, cohort, held_out = context.users, context.config.cohort, context.participants.share
-    return TruncatedSampler.for_cohort(users, cohort, own.max_cohort, held_out).most
-
-
-def _check_truncated(config: Settings) -> None:
-    """InputError, naming the option, for a cap on the cohort that cannot be."""
-    if config.adjacency == Adjacency.ADD_REMOVE:
-        raise InputError(
-            "--sampling truncated-poisson has no guarantee under add-remove: whether there is one "
-            "user more shows in who of the others is taken; if the list of users is public, use "
-            "--adjacency zero-out, or use --sampling poisson"
-        )
-    if config.users and config.cohort:
-        held_out = 0.0 if config.test else config.heldout
-        most = config.of(Sampled).max_cohort
-        try:
-            TruncatedSampler.for_cohort(config.users, config.cohort, most, held_out)
-        except ValueError as error:
-            raise InputError(str(error)) from None
-
-
 def check_sampling(config: Settings) -> None:
     """InputError, naming the option, for users who cannot be sampled as it is set."""
     own = config.of(Sampled)
     _check_correlated(config, own)
-    if own.truncated:
-        _check_truncated(config)
-    elif own.max_cohort:
-        raise InputError("--max-cohort is a cap on coins: give --sampling truncated-poisson, too")
-    elif own.allocated:
-        _check_allocated(config)
-    elif own.everybody and not config.users and config.adjacency == Adjacency.ADD_REMOVE:
+    if own.everybody and not config.users and config.adjacency == Adjacency.ADD_REMOVE:
         raise InputError(
             "--sampling all divides sums by how many users there are, which add-remove keeps "
             "private: state a round, public number with --users, use --adjacency zero-out, or use "
             "--sampling poisson"
         )
-
-
-def _check_allocated(config: Settings) -> None:
-    """InputError, naming the option, for users who cannot be allocated to rounds as it is set."""
-    poisson = "or use --sampling poisson"
-    if Adjacency(config.adjacency) not in COMES_OR_GOES:
-        raise InputError(
-            f"--sampling allocation has no guarantee under {config.adjacency}: nothing is proved "
-            f"of a user who is replaced; use --adjacency add-remove or zero-out, {poisson}"
-        )
-    if not config.users and config.adjacency == Adjacency.ADD_REMOVE:
-        raise InputError(
-            "--sampling allocation divides the users by --cohort, and add-remove keeps how many "
-            "there are private: state a round, public number with --users, use --adjacency "
-            f"zero-out, {poisson}"
-        )
-    if config.users and config.cohort:
-        try:
-            AllocationSampler.for_cohort(config.users, config.cohort)
-        except ValueError as error:
-            raise InputError(f"{error}, {poisson}") from None
 
 
 def _check_correlated(config: Settings, own: Sampled) -> None:
@@ -501,16 +381,6 @@ def _check_correlated(config: Settings, own: Sampled) -> None:
         )
     if correlation == "none":
         return
-    if own.allocated:
-        raise InputError(
-            "--noise-correlation banded: groups of users take turns, who cannot be allocated to "
-            f"rounds at the same time: use --sampling poisson, {none}"
-        )
-    if own.truncated:
-        raise InputError(
-            "--noise-correlation banded: nothing is proved of groups that take turns under a cap "
-            f"on the cohort: use --sampling poisson, {none}"
-        )
     if own.banded and Adjacency(config.adjacency) not in COMES_OR_GOES:
         raise InputError(NOT_REPLACED.format(config.adjacency))
     if config.optimizer not in ("", "sgd"):
@@ -530,7 +400,7 @@ def _check_correlated(config: Settings, own: Sampled) -> None:
     check_correlated(config.rounds, correlation)
     if config.users and config.cohort:
         try:
-            AllocationSampler.for_cohort(config.users, config.cohort, own.sampling)
+            whole_groups(config.users, config.cohort)
         except ValueError as error:
             raise InputError(str(error)) from None
 
@@ -552,12 +422,7 @@ def no_shares(config: Settings) -> str:
     own = config.of(Sampled)
     if own.banded or own.buffered:
         return "nodes keep no noise from round to round; use --noise-correlation none"
-    if not own.allocated:
-        return ""
-    return (
-        "against the server, which knows who is in which round, it is not accounted for with "
-        "--sampling allocation; use --sampling poisson, or another --noise"
-    )
+    return ""
 
 
 ULS = Strategy(

@@ -296,16 +296,10 @@ class StrategySettings(TypedDict, total=False):
     """Only for uls, dp-fedavg, adaptive, aup, nonprivate. Most judgements of a user in the
     whole run. [default: all]"""
 
-    sampling: Literal["poisson", "allocation", "truncated-poisson", "cyclic", "all"]
+    sampling: Literal["poisson", "cyclic", "all"]
     """Only for uls, dp-fedavg. Who is in a round. poisson: each user by a coin of their own.
-    allocation: each user in one random round of every users / --cohort. truncated-poisson:
-    coins, tossed again where more than --max-cohort come up. cyclic: users / --cohort groups in
-    turn, everybody of each, with --noise-correlation blt. all: everybody, in each round.
-    [default: poisson]"""
-
-    max_cohort: int
-    """Only for uls, dp-fedavg. Most users in a round, with --sampling truncated-poisson.
-    [default: what one cohort in a million exceeds]"""
+    cyclic: users / --cohort groups in turn, everybody of each, with --noise-correlation blt.
+    all: everybody, in each round. [default: poisson]"""
 
     noise_correlation: Literal["none", "banded", "blt"]
     """Only for uls, dp-fedavg. Noise of several rounds. none: independent. banded: each round

@@ -88,10 +88,7 @@ def plan(
         group_size: els, group: most judgements that a user keeps.
         sampling_probability: els, group: probability of each kept judgement to be in a round.
         sampling: uls, dp-fedavg: who is in a round. poisson: each user by a coin of their own.
-            allocation: each user in one random round of every users / cohort; then it is told
-            what Poisson sampling would need. truncated-poisson: coins, and at most so many users
-            in a round, which is told. cyclic: users / cohort groups in turn, with blt. all:
-            everybody, in each round.
+            cyclic: users / cohort groups in turn, with blt. all: everybody, in each round.
         noise_correlation: uls, dp-fedavg: noise of several rounds. none: independent. banded: each
             round takes back some of the noise before it; then it is told how large the error is
             over that of independent noise, for several numbers of bands. blt: so, too, with
@@ -131,7 +128,7 @@ def plan(
     from murmuration.strategies.settings.declaration import about, option
     from murmuration.strategies.settings.model import user_isolation
     from murmuration.strategies.settings.privacy import check_delta, parse_delta
-    from murmuration.strategies.settings.sampling import usual_cohort, whole_blocks
+    from murmuration.strategies.settings.sampling import cohort_of_turns, usual_cohort
 
     for name, value in (
         ("users", users),
@@ -210,7 +207,7 @@ def plan(
         cohort = users
     elif choose and users:
         usual = usual_cohort(users)
-        cohort = whole_blocks(users, usual) if sampling in ("allocation", "cyclic") else usual
+        cohort = cohort_of_turns(users, usual) if sampling == "cyclic" else usual
     try:
         coins = _hold_out(heldout, heldout_epsilon, epsilon, neighbours)
         asked = PlanQuery(

@@ -17,15 +17,10 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from scipy import special
 
-from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.event import Event, check_gaussian
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
-from murmuration.privacy.accounting.mixture import (
-    MixtureGaussian,
-    PoissonGaussian,
-    TruncatedGaussian,
-)
+from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.extensions import Group
 from murmuration.privacy.mechanisms.hold_out import HoldOut
@@ -344,10 +339,7 @@ _KINDS: dict[str, type] = {
     event.kind: event
     for event in (
         PoissonGaussian,
-        TruncatedGaussian,
         MixtureGaussian,
-        AllocatedGaussian,
-        AllocatedLater,
         GroupGaussian,
         PureDp,
         PureChoice,

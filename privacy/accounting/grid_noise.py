@@ -37,12 +37,6 @@ which is convex in α and no larger at either end, lies under it. So the new pai
 α ≥ 0, and such pairs compose (Zhu et al. 2022, Theorem 10). At 10,000 dimensions, noise multiplier
 1 and a clip norm of 2²⁸ steps f is about 2·10⁻¹⁴ a round.
 
-**A block of b rounds** in one of which the user is (``privacy.accounting.allocation``) is one
-release in b·d dimensions. What the others, and the user, add in a round may depend on the rounds
-before it; D and R are products, so given what was released both inequalities hold, of the noise of
-all b rounds together: with κ, κ′ and r of b·d dimensions, as the user still moves it by no more
-than Δ. P is then the mixture over the user's round, and P_R and Q_R are rounded, round by round.
-
 Coordinates may have noises of their own (a count beside a sum): then s is the least of them, and
 lengths are in units of each coordinate's noise.
 
@@ -62,7 +56,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from murmuration.privacy.accounting.allocation import AllocatedGaussian
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
@@ -81,15 +74,14 @@ class DiscretizedGaussian:
     """
 
     kind: ClassVar[str] = "on-grid"
-    event: PoissonGaussian | MixtureGaussian | AllocatedGaussian
+    event: PoissonGaussian | MixtureGaussian
     dimension: int
     precision: int
     parties: int = 1
 
     def __post_init__(self) -> None:
-        sampled = hasattr(self.event, "probability") or isinstance(self.event, AllocatedGaussian)
         # Noise that rounds share is not on a grid: its event has bands.
-        sampled = sampled and not hasattr(self.event, "bands")
+        sampled = hasattr(self.event, "probability") and not hasattr(self.event, "bands")
         if not (sampled and hasattr(self.event, "noise_multiplier")):
             raise ValueError(f"there is no discrete form of {self.event!r}")
         if not (type(self.dimension) is int and self.dimension >= 1):
@@ -98,9 +90,6 @@ class DiscretizedGaussian:
             raise ValueError(f"the precision must be 0 to 48 bits, got {self.precision!r}")
         if not (type(self.parties) is int and self.parties >= 1):
             raise ValueError(f"noise is of at least one party, got {self.parties!r}")
-        if self.parties > 1 and isinstance(self.event, AllocatedGaussian):
-            # It would be accounted for against a server that knows in which round a user is.
-            raise ValueError("noise in shares is not accounted for with random allocation")
         if self.scale < math.sqrt(self.parties) or self.delta_overhead >= 0.5:
             raise ValueError(
                 f"the grid is too coarse for noise of {self.scale:g} steps in {self.dimension} "
@@ -108,7 +97,7 @@ class DiscretizedGaussian:
             )
 
     @property
-    def continuous(self) -> PoissonGaussian | MixtureGaussian | AllocatedGaussian:
+    def continuous(self) -> PoissonGaussian | MixtureGaussian:
         """Return the event with noise that is not on a grid."""
         return self.event
 
@@ -126,8 +115,7 @@ class DiscretizedGaussian:
     def delta_overhead(self) -> float:
         """f: what a run may cost beyond the continuous event, as an addition to delta."""
         reach = getattr(self.event, "group_size", 1) / self.event.noise_multiplier
-        rounds = self.event.released if isinstance(self.event, AllocatedGaussian) else 1
-        return delta_overhead(rounds * self.dimension, self.scale, reach, self.parties)
+        return delta_overhead(self.dimension, self.scale, reach, self.parties)
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """The continuous event's loss, with ``delta_overhead`` moved from the bottom to infinity.

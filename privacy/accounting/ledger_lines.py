@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from murmuration.privacy.accounting import events
-from murmuration.privacy.accounting.allocation import AllocatedLater
 from murmuration.privacy.accounting.chained_record import Contents
 from murmuration.privacy.accounting.events import (
     BandedGaussian,
@@ -129,10 +128,9 @@ class Account:
         """ValueError for a release that an earlier one should have paid for, and has not, or that
         is not of the group whose turn it is."""
         self._check_group(event, round_)
-        of_everybody = AllocatedLater | BufferedGaussian
-        if isinstance(event, ParallelEvent) and isinstance(event.event, of_everybody):
+        if isinstance(event, ParallelEvent) and isinstance(event.event, BufferedGaussian):
             raise ValueError(f"release {round_} is of everybody, and not of a part")
-        if isinstance(event, AllocatedLater | BufferedLater):
+        if isinstance(event, BufferedLater):
             event.check_paid(
                 round_, [(c.event, c.round) for c in self.charges if c.covers == label]
             )

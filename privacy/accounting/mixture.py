@@ -72,56 +72,6 @@ class PoissonGaussian:
 
 
 @dataclass(frozen=True)
-class TruncatedGaussian(PoissonGaussian):
-    """A Gaussian sum over a Poisson cohort of at most ``most``: of one that is larger, all coins
-    are tossed again.
-
-    Formal guarantee: where the list of users is public, and so the same in both worlds, that of
-    ``PoissonGaussian``; none where a user's being there is what is hidden. Let R be the others in
-    the cohort that is kept. Sets of up to ``most`` users keep the ratios of their probabilities.
-    So if R has fewer than ``most``, the user is in with the odds q/(1 − q), whatever R is; if R has
-    ``most`` they are not. Given R, the user's vector is in with some probability p ≤ q, and R is
-    distributed alike in both worlds: coins do not look at data. So for every R the pair is made
-    from the Poisson one by the same map, which with probability 1 − p/q puts a sum without the
-    user in the place of the release; and the hockey-stick divergence is jointly convex. It is less
-    than the Poisson one by the share of the cohorts in which R has ``most``, no more.
-
-    With a private list, others' cohorts tell whether there is one user more, the more so the more
-    users there are, and no bound on that is known to anybody who may not know their number. Where
-    instead those beyond the cap are left out by lot (Ganesh 2025, arXiv 2508.15089; dp-accounting's
-    ``TruncatedSubsampledGaussianDpEvent``) p is above q where R has one fewer than ``most``, and it
-    costs more.
-    """
-
-    kind: ClassVar[str] = "truncated-gaussian"
-    most: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (type(self.most) is int and self.most >= 1):
-            raise ValueError(f"a cohort is of at most one user or more, got {self.most!r}")
-
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
-        """As of ``PoissonGaussian``.
-
-        Raises:
-            Unsupported: under ``add-remove``.
-        """
-        check_public_list(adjacency)
-        return super().loss(adjacency, interval)
-
-
-def check_public_list(adjacency: Adjacency) -> None:
-    """Unsupported unless a cohort may have a cap under this relation."""
-    if adjacency is Adjacency.ADD_REMOVE:
-        raise Unsupported(
-            f"a cohort of at most so many users has no guarantee under {adjacency}: whether there "
-            "is one user more shows in who of the others is taken; use zero-out, replace or "
-            "replace-labels, or Poisson sampling"
-        )
-
-
-@dataclass(frozen=True)
 class MixtureGaussian:
     """A Gaussian sum of clipped examples, each sampled with ``probability`` by a coin of its own.
 

@@ -38,14 +38,6 @@ RULES = {
     "told, or added up",
     "group-gaussian": "groups: the figure is of one example; that of a user with k is k epsilon at "
     "delta (exp(k epsilon) - 1) / (exp(epsilon) - 1), at the best point of the curve",
-    "allocated-gaussian": "blocks: each user is in one random round of each block, which is "
-    "charged with its first; the density of the sums with a user over those without is the mean of "
-    "as many exp(y / s - 1 / (2 s^2)), y normal, discretized by mean-preserving spreads; 1 stands "
-    "for those of rounds that are not released",
-    "allocated-later": "later rounds of blocks: charged with the first",
-    "truncated-gaussian": "cohorts with a cap: of a larger one all coins are tossed again, which "
-    "costs at most what Poisson sampling does where the list of users is public (never under "
-    "add-remove): given the others in it nobody is in a cohort with odds above q / (1 - q)",
     "banded-gaussian": "banded noise: users are in one of as many groups as there are bands, whose "
     "turn a round is; the noise of a round is correlated with that of the rounds before, in which "
     "none of the group were, so a round costs its group one sampled Gaussian",
@@ -67,7 +59,6 @@ _SAMPLED = (
     "tested-gaussian",
     "group-gaussian",
     "banded-gaussian",
-    "truncated-gaussian",
     "blt-gaussian",
 )
 _COMPUTED = ("poisson-gaussian", "mixture-gaussian", "pure-dp", "permute-and-flip")
@@ -122,17 +113,16 @@ def unpaid(charges: Iterable[tuple[Mapping[str, Any], int]]) -> int:
     left: Counter[tuple[float, ...]] = Counter()  # rounds that are paid for, and not charged
     for event, times in charges:
         first = event["event"] if event["kind"] == "on-grid" else event
-        if first["kind"] in ("allocated-gaussian", "blt-gaussian"):
-            left[_run_of(first)] += (first.get("released", first["rounds"]) - 1) * times
-        if event["kind"] in ("allocated-later", "blt-later"):
+        if first["kind"] == "blt-gaussian":
+            left[_run_of(first)] += (first["rounds"] - 1) * times
+        if event["kind"] == "blt-later":
             left[_run_of(event)] -= times
     return sum(max(0, -rounds) for rounds in left.values())
 
 
 def _run_of(event: Mapping[str, Any]) -> tuple[float, ...]:
-    """Return what a first round and those that it pays for have in common; only blocks have no
-    separation."""
-    return event["rounds"], event.get("separation", 0), event["noise_multiplier"]
+    """Return what a first round and those that it pays for have in common."""
+    return event["rounds"], event["separation"], event["noise_multiplier"]
 
 
 def epsilon(

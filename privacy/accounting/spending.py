@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Mapping
 
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.allocation import AllocatedLater
 from murmuration.privacy.accounting.composition import of_one_group
 from murmuration.privacy.accounting.events import BufferedLater, Event, ParallelEvent, PureDp
 from murmuration.privacy.accounting.ledger import Ledger
@@ -99,5 +98,5 @@ class Spending:
 
 
 def _is_reserved(event: Event) -> bool:
-    reserved = PureDp | HoldOut | AllocatedLater | BufferedLater
+    reserved = PureDp | HoldOut | BufferedLater
     return isinstance(event.event if isinstance(event, ParallelEvent) else event, reserved)

@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from murmuration.privacy.accounting.allocation import AllocatedGaussian
 from murmuration.privacy.accounting.events import Event, GroupGaussian, PoissonGaussian
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
@@ -50,9 +49,7 @@ class DiscreteNoise:
 
     dimension: int
 
-    def charged(
-        self, event: PoissonGaussian | MixtureGaussian | AllocatedGaussian | GroupGaussian
-    ) -> Event:
+    def charged(self, event: PoissonGaussian | MixtureGaussian | GroupGaussian) -> Event:
         """Return what a release costs that would cost ``event`` with continuous noise.
 
         Raises:

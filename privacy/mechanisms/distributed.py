@@ -29,7 +29,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from murmuration.privacy.accounting.allocation import AllocatedGaussian
 from murmuration.privacy.accounting.events import Event, GroupGaussian, PoissonGaussian
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
@@ -51,9 +50,7 @@ class DistributedNoise:
         if self.parties < 2:
             raise ValueError(f"noise in shares is of at least two parties, got {self.parties}")
 
-    def charged(
-        self, event: PoissonGaussian | MixtureGaussian | AllocatedGaussian | GroupGaussian
-    ) -> Event:
+    def charged(self, event: PoissonGaussian | MixtureGaussian | GroupGaussian) -> Event:
         """Return what a release costs that would cost ``event`` with continuous noise.
 
         Raises:

@@ -13,20 +13,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from murmuration.privacy.accounting.accountant import joint_noise_multiplier
-from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater, blocks_of
 from murmuration.privacy.accounting.events import Event, GroupGaussian, PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.accounting.mixture import (
-    MixtureGaussian,
-    TruncatedGaussian,
-    check_public_list,
-)
+from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.clipping import ROUNDING, ExampleClip, UserClip, steps_there
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
@@ -35,13 +30,7 @@ from murmuration.privacy.mechanisms.grid import COUNT_STEP
 from murmuration.privacy.mechanisms.numba_jit import kernel
 from murmuration.privacy.mechanisms.parallel import each_stretch
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import (
-    AllocationSampler,
-    CyclicSampler,
-    PoissonSampler,
-    Sampler,
-    TruncatedSampler,
-)
+from murmuration.privacy.mechanisms.sampling import CyclicSampler, Sampler
 
 if TYPE_CHECKING:
     import torch
@@ -57,11 +46,7 @@ class GaussianSum:
     Formal guarantee: one release is the event ``self.event`` under ``adjacency``, provided that
     the cohort was drawn by ``sampler`` and every user's vector passed through ``clip``
     (Mironov et al. 2019; Koskela et al. 2020). With ``discrete`` noise see
-    ``privacy.accounting.grid_noise``. Where users are allocated to the rounds of a block its first
-    round pays for the whole (``privacy.accounting.allocation``), under add-remove and zero-out;
-    ``later`` is the mechanism of its other rounds, which a ledger takes after the first alone, and
-    ``released`` says how many rounds of a block will be run, if not all. Where cohorts have a cap
-    (``accounting.mixture.TruncatedGaussian``) it holds if the list of users is public.
+    ``privacy.accounting.grid_noise``.
     """
 
     sampler: Sampler
@@ -69,24 +54,10 @@ class GaussianSum:
     noise_multiplier: float
     adjacency: Adjacency
     discrete: DiscreteNoise | DistributedNoise | None = None
-    later: bool = False
-    released: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.sampler, AllocationSampler):
-            if isinstance(self.discrete, DistributedNoise):
-                raise ValueError("random allocation is not accounted for with noise by the nodes")
-            if self.adjacency.vectors_changed != 1:
-                raise Unsupported(
-                    f"random allocation has no guarantee under {self.adjacency}; "
-                    "use add-remove or zero-out, or Poisson sampling"
-                )
-        elif isinstance(self.sampler, CyclicSampler):
+        if isinstance(self.sampler, CyclicSampler):
             raise ValueError("groups of users take turns where noise is correlated, and not here")
-        elif self.later or self.released:
-            raise ValueError("Poisson cohorts have no blocks: every round pays for itself")
-        if isinstance(self.sampler, TruncatedSampler):
-            check_public_list(self.adjacency)
         if not math.isfinite(self.clip.sensitivity(self.adjacency)):
             raise ValueError("noise cannot be calibrated: contributions are not clipped")
         _ = self.event  # validates the parameters
@@ -99,30 +70,12 @@ class GaussianSum:
     @property
     def event(self) -> Event:
         """Return what one release costs."""
-        if isinstance(self.sampler, AllocationSampler):
-            if self.later:
-                return AllocatedLater(self.sampler.rounds, self.noise_multiplier)
-            event = AllocatedGaussian(self.sampler.rounds, self.noise_multiplier, self.released)
-        elif isinstance(self.sampler, TruncatedSampler):
-            event = TruncatedGaussian(
-                self.sampler.probability, self.noise_multiplier, self.sampler.most
-            )
-        else:
-            event = PoissonGaussian(self.sampler.probability, self.noise_multiplier)
+        event = PoissonGaussian(self.sampler.probability, self.noise_multiplier)
         return self.discrete.charged(event) if self.discrete else event
 
     def charges(self, rounds: int) -> dict[Event, int]:
-        """Return what so many rounds cost; of blocks the last may be broken off."""
-        if not isinstance(self.sampler, AllocationSampler):
-            return {self.event: rounds}
-        blocks = blocks_of(self.sampler.rounds, self.noise_multiplier, rounds)
-        result: dict[Event, int] = {
-            replace(self, later=False, released=block.released).event: times
-            for block, times in blocks.items()
-        }
-        if later := rounds - sum(blocks.values()):
-            result[replace(self, later=True).event] = later
-        return result
+        """Return what so many rounds cost."""
+        return {self.event: rounds}
 
     def release(
         self,
@@ -379,7 +332,7 @@ class JointSum:
     least σ_eff · 2^precision steps.
     """
 
-    sampler: PoissonSampler
+    sampler: Sampler
     clip: UserClip
     noise_multiplier: float
     count_noise: float

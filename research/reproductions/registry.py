@@ -132,7 +132,7 @@ ENTRIES = {
         minutes=4,
     ),
     "uls-sampling": Entry(
-        "coins, allocation, a cap, correlated noise: noise for the same promise, and accuracy",
+        "coins, correlated noise, everybody in each round: accuracy at the same promise",
         samplings.samplings,
         samplings.of_people,
         quick_minutes=0.9,

@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from murmuration.privacy.accounting import accountant, events
-from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.composition import INTERVAL, of_several_runs
 from murmuration.privacy.accounting.events import (
     BufferedGaussian,
@@ -84,18 +83,16 @@ class StatedPlan:
 
     @property
     def _unpaid(self) -> bool:
-        """Return whether later rounds of a block are stated that no first one pays for; what is of
-        a part of the users pays for none, nor is it paid for."""
+        """Return whether later rounds with shared noise are stated that no first one pays for; what
+        is of a part of the users pays for none, nor is it paid for."""
         counts = _counted(self.charges)
         for event, count in counts.items():
-            inner, shared = getattr(event, "event", event), AllocatedLater | BufferedGaussian
-            if not isinstance(inner, shared) or type(event) is BufferedGaussian:
+            inner = getattr(event, "event", event)
+            if not isinstance(inner, BufferedGaussian) or type(event) is BufferedGaussian:
                 continue
-            if isinstance(event, AllocatedLater | BufferedLater):
-                paid = sum(n * max(0, event.paid_by(e) - 1) for e, n in counts.items())
-                if count > paid:
-                    return True
-            else:
+            if not isinstance(event, BufferedLater):
+                return True
+            if count > sum(n * max(0, event.paid_by(e) - 1) for e, n in counts.items()):
                 return True
         return False
 
@@ -244,12 +241,8 @@ def _spread(event: Event) -> float:
     if isinstance(event, DiscretizedGaussian):
         event = event.event
     noise = float(getattr(event, "noise_multiplier", math.inf))
-    if isinstance(event, AllocatedLater | BufferedLater):
+    if isinstance(event, BufferedLater):
         return 0.0
-    if isinstance(event, AllocatedGaussian):
-        with np.errstate(over="ignore"):
-            divergence = float(np.expm1(1.0 / noise**2)) * event.released / event.rounds**2
-        return min(1.0 / noise, math.sqrt(divergence))
     if math.isinf(noise):
         return float(getattr(event, "epsilon", 0.0)) * math.sqrt(getattr(event, "labels", 1))
     # The mixture's mean is k/σ with probability P(k), and its χ² divergence E[exp(j·k/σ²)] − 1. Of

@@ -17,8 +17,8 @@ from murmuration.strategies.settings.runtime import RuntimeConfig
 from murmuration.strategies.settings.sampling import (
     MOST_COHORT,
     SamplingConfig,
+    cohort_of_turns,
     usual_cohort,
-    whole_blocks,
 )
 
 if TYPE_CHECKING:
@@ -94,9 +94,9 @@ class Settings(
         """
         if self.cohort:
             return self.cohort
-        if self.of(Sampled).in_blocks:
+        if self.of(Sampled).sampling == "cyclic":
             users = self.trained_on(registered)
-            return whole_blocks(users, usual_cohort(users))
+            return cohort_of_turns(users, usual_cohort(users))
         if self.private and self.exact_users:
             return MOST_COHORT
         return usual_cohort(self.trained_on(registered))

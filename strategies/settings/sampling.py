@@ -20,7 +20,7 @@ def usual_cohort(users: int) -> int:
     return max(1, min(users, max(LEAST_COHORT, min(MOST_COHORT, users // COHORT_SHARE))))
 
 
-def whole_blocks(users: int, cohort: int) -> int:
+def cohort_of_turns(users: int, cohort: int) -> int:
     """Return the cohort next to this one in which a whole number of rounds has all ``users``."""
     return round(users / max(1, round(users / cohort)))
 

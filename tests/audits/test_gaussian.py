@@ -9,14 +9,12 @@ from scipy import stats
 from murmuration.audits import gaussian
 from murmuration.audits.gaussian import (
     TARGETS,
-    audit_allocated,
     audit_banded,
     audit_buffered,
     audit_discrete,
     audit_gaussian,
     audit_joint,
     audit_poisson,
-    audit_truncated,
     log_ratio,
     sampled_sums,
 )
@@ -62,33 +60,6 @@ def test_sampled_sums_at_a_delta_that_trials_can_see(adjacency):
     )
     found = threshold_bound(scores, delta=0.01, confidence=0.99)
     assert 0.6 * truth < found <= truth
-
-
-@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT])
-def test_blocks_are_found_to_cost_nearly_what_they_claim(adjacency):
-    measured = audit_allocated(task(adjacency, trials=400_000))
-    assert 0.5 * measured.claimed < measured.lower <= measured.claimed
-    assert measured.claimed == pytest.approx(1.0, abs=1e-3)
-
-
-def test_nothing_is_audited_of_users_who_are_replaced_in_blocks():
-    assert Adjacency.REPLACE not in TARGETS["allocated-gaussian"].adjacencies
-    with pytest.raises(Unsupported):
-        audit_allocated(task(Adjacency.REPLACE, trials=10))
-
-
-@pytest.mark.parametrize("adjacency", [Adjacency.ZERO_OUT, Adjacency.REPLACE])
-def test_caps_are_found_to_cost_no_more_than_they_claim(adjacency):
-    measured = audit_truncated(task(adjacency, trials=20_000))
-    assert 0.1 * measured.claimed < measured.lower <= measured.claimed
-    assert measured.claimed == pytest.approx(1.0, abs=1e-3)
-    assert adjacency in TARGETS["truncated-gaussian"].adjacencies
-
-
-def test_nothing_is_audited_of_users_who_come_or_go_under_a_cap():
-    assert Adjacency.ADD_REMOVE not in TARGETS["truncated-gaussian"].adjacencies
-    with pytest.raises(Unsupported):
-        audit_truncated(task(trials=10))
 
 
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT])

@@ -75,48 +75,6 @@ def poisson_cohorts(
     binomial_sizes(sizes_T, users, probability)
 
 
-def truncated_cohorts(
-    draw: Callable[[int], np.ndarray], *, users: int, probability: float, most: int, rounds: int
-) -> None:
-    """``draw(round)`` are the coins of few users, on condition that at most so many come up: every
-    set of users as often as it must be, and every round anew."""
-    seen_T = np.array([int(np.sum(1 << draw(round_))) for round_ in range(rounds)])
-    sizes_S = np.array([place.bit_count() for place in range(1 << users)])
-    assert sizes_S[seen_T].max() <= most, "a cohort above its cap"
-    chance_S = np.where(
-        sizes_S <= most, probability**sizes_S * (1 - probability) ** (users - sizes_S), 0
-    )
-    chance_S = chance_S / chance_S.sum()
-    expected_S = rounds * chance_S[sizes_S <= most]
-    counts_S = np.bincount(seen_T, minlength=1 << users)[sizes_S <= most]
-    two_sided(float(((counts_S - expected_S) ** 2 / expected_S).sum()), len(counts_S) - 1, "sets")
-    alike, by_chance = (seen_T[1:] == seen_T[:-1]).mean(), float(chance_S @ chance_S)
-    near_zero((alike - by_chance) / math.sqrt(by_chance / rounds), "alike in two rounds")
-
-
-def allocated_cohorts(
-    draw: Callable[[int, int], Sequence[np.ndarray]], *, users: int, rounds: int, blocks: int
-) -> None:
-    """``draw(seed, block)`` are the cohorts of a block's rounds: each user in one, as likely each,
-    independently of other users, blocks and seeds."""
-    place_TN = np.full((2 * blocks, users), -1)
-    for at, (seed, block) in enumerate((s, b) for s in (0, 1) for b in range(blocks)):
-        cohorts = draw(seed, block)
-        assert len(cohorts) == rounds
-        for round_, cohort in enumerate(cohorts):
-            assert (place_TN[at, cohort] == -1).all(), "a user was in two rounds of a block"
-            place_TN[at, cohort] = round_
-    assert (place_TN >= 0).all(), "a user was in no round of a block"
-    counts_N = np.array([np.bincount(column, minlength=rounds) for column in place_TN.T])
-    expected = 2 * blocks / rounds
-    two_sided(float(((counts_N - expected) ** 2 / expected).sum()), users * (rounds - 1), "places")
-    same_TN = [place_TN[1:] == place_TN[:-1], place_TN[:blocks] == place_TN[blocks:]]
-    same_TN.append(place_TN[:, 1:] == place_TN[:, :-1])
-    std = math.sqrt((1 / rounds) * (1 - 1 / rounds))
-    for name, same in zip(("blocks", "seeds", "users"), same_TN, strict=True):
-        near_zero((same.mean() - 1 / rounds) / std * math.sqrt(same.size), f"alike in two {name}")
-
-
 def binomial_sizes(sizes_T: np.ndarray, users: int, probability: float) -> None:
     """Cohort sizes are Binomial(users, probability): chi-square over bins of about equal mass."""
     edges = np.unique(stats.binom.ppf(np.linspace(0, 1, 13)[1:-1], users, probability))
@@ -345,7 +303,7 @@ EVENT = PoissonGaussian(0.1, 4.0)
 
 _CHECKS = SimpleNamespace(
     **{f.__name__: f for f in (
-        two_sided, near_zero, poisson_cohorts, truncated_cohorts, allocated_cohorts, binomial_sizes,
+        two_sided, near_zero, poisson_cohorts, binomial_sizes,
         gaussian_noise, unrelated, keyed_noise,
         noise_fits_the_clip, clips, bounded_influence, accounts, counts_every_time,
         fine_print, exact_sums.dominates_exactly, exact_sums.survives_a_narrow_window,

@@ -28,7 +28,7 @@ from murmuration.privacy.accounting.ledger import BudgetExceeded, Charge, Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import AllocationSampler, PoissonSampler
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
 
 EVENT = PoissonGaussian(0.1, 4.0)
 
@@ -181,140 +181,6 @@ def test_cohorts_that_are_drawn_once(checks: SimpleNamespace) -> None:
     stuck = drawn(60, np.random.default_rng(0))
     with pytest.raises(AssertionError):
         checks.poisson_cohorts(lambda _: stuck, users=60, probability=0.2, rounds=3_000)
-
-
-# Cohorts with a cap
-
-CAPPED = {"users": 5, "probability": 0.4, "most": 2}
-
-
-def tossed(round_: int) -> np.ndarray:
-    names_N = np.arange(5, dtype=np.uint64)
-    return PoissonSampler(0.4).draw(names_N, Randomness(8), round_)
-
-
-def some_left_out_by_lot(round_: int) -> np.ndarray:
-    """As dp-accounting has it, which costs more."""
-    return np.random.default_rng(round_).permutation(tossed(round_))[:2]
-
-
-def the_first_stay(round_: int) -> np.ndarray:
-    return tossed(round_)[:2]
-
-
-def nobody_if_too_many(round_: int) -> np.ndarray:
-    """Costs no more either, but is another law."""
-    cohort = tossed(round_)
-    return cohort if len(cohort) <= 2 else cohort[:0]
-
-
-def tossed_twice_at_most(round_: int) -> np.ndarray:
-    cohort = tossed(round_)
-    return cohort if len(cohort) <= 2 else tossed(-1 - round_)
-
-
-def only_those_toss_again(round_: int) -> np.ndarray:
-    """Whose coin came up the first time."""
-    cohort, again = tossed(round_), 0
-    while len(cohort) > 2:
-        again += 1
-        cohort = np.intersect1d(cohort, tossed(100_000 * again + round_))
-    return cohort
-
-
-def the_round_before_instead(round_: int) -> np.ndarray:
-    while len(cohort := tossed(round_)) > 2:
-        round_ = max(0, round_ - 1) or 1_000_000
-    return cohort
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        some_left_out_by_lot,
-        the_first_stay,
-        nobody_if_too_many,
-        tossed_twice_at_most,
-        only_those_toss_again,
-        the_round_before_instead,
-    ],
-)
-def test_cohorts_that_are_not_truncated(
-    checks: SimpleNamespace, fault: Callable[[int], np.ndarray]
-) -> None:
-    with pytest.raises(AssertionError, match=r"sets|cap|alike"):
-        checks.truncated_cohorts(lambda round_: fault(round_ + 1), rounds=6_000, **CAPPED)
-
-
-# Allocation to the rounds of a block
-
-IN_BLOCK = 4
-
-
-def allocated(names_N: np.ndarray, seed: int, block: int) -> list[np.ndarray]:
-    begun = AllocationSampler(IN_BLOCK).begin(Randomness(seed), 1 + IN_BLOCK * block)
-    return [begun.draw(names_N, begun.first + t) for t in range(IN_BLOCK)]
-
-
-def each_round_anew(names_N: np.ndarray, seed: int, block: int) -> list[np.ndarray]:
-    """As Poisson sampling draws."""
-    first = 1 + IN_BLOCK * block
-    return [
-        PoissonSampler(1 / IN_BLOCK).draw(names_N, Randomness(seed), first + t)
-        for t in range(IN_BLOCK)
-    ]
-
-
-def next_round_too(names_N: np.ndarray, seed: int, block: int) -> list[np.ndarray]:
-    cohorts = allocated(names_N, seed, block)
-    return [np.union1d(one, cohorts[(t + 1) % IN_BLOCK]) for t, one in enumerate(cohorts)]
-
-
-def begun_again_in_the_middle(names_N: np.ndarray, seed: int, block: int) -> list[np.ndarray]:
-    return allocated(names_N, seed, block)[:2] + allocated(names_N, seed + 9, block)[2:]
-
-
-def key_of_the_round_alone(names_N: np.ndarray, seed: int, block: int) -> list[np.ndarray]:
-    return allocated(names_N, 0, block)
-
-
-def one_allocation_for_all_blocks(names_N: np.ndarray, seed: int, block: int) -> list[np.ndarray]:
-    return allocated(names_N, seed, 0)
-
-
-def in_their_order(names_N: np.ndarray, seed: int, block: int) -> list[np.ndarray]:
-    place_N = (np.arange(len(names_N)) + Randomness(seed).key("x", block)[0]) % IN_BLOCK
-    return [np.flatnonzero(place_N == t) for t in range(IN_BLOCK)]
-
-
-Cohorts = Callable[[np.ndarray, int, int], list[np.ndarray]]
-
-
-def check_allocation(checks: SimpleNamespace, draw: Cohorts) -> None:
-    names_N = np.arange(300, dtype=np.uint64)
-    checks.allocated_cohorts(
-        lambda seed, block: draw(names_N, seed, block), users=300, rounds=IN_BLOCK, blocks=100
-    )
-
-
-def test_the_honest_allocation_passes(checks: SimpleNamespace) -> None:
-    check_allocation(checks, allocated)
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        each_round_anew,
-        next_round_too,
-        begun_again_in_the_middle,
-        key_of_the_round_alone,
-        one_allocation_for_all_blocks,
-        in_their_order,
-    ],
-)
-def test_cohorts_that_are_not_allocated(checks: SimpleNamespace, fault: Cohorts) -> None:
-    with pytest.raises(AssertionError, match=r"two rounds|alike in two|places"):
-        check_allocation(checks, fault)
 
 
 # Noise

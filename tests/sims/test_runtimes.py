@@ -76,22 +76,6 @@ def charged_alike(config: RunConfig, runtime: Runtime, folder: Path) -> list[str
 
 @ELSEWHERE
 @pytest.mark.slow
-def test_users_are_allocated_alike_everywhere(data: str, tmp_path: Path, runtime: Runtime) -> None:
-    config = replace(SMALL, data=data).changed(sampling="allocation", users=80, cohort=20)
-    kinds = charged_alike(config, runtime, tmp_path)
-    assert [place for place, kind in enumerate(kinds, 1) if kind == "allocated-gaussian"] == [1, 5]
-
-
-@ELSEWHERE
-@pytest.mark.slow
-def test_caps_are_kept_alike_everywhere(data: str, tmp_path: Path, runtime: Runtime) -> None:
-    config = replace(SMALL, data=data, adjacency="zero-out")
-    config = config.changed(sampling="truncated-poisson", users=80, cohort=20, max_cohort=26)
-    assert set(charged_alike(config, runtime, tmp_path)) == {"truncated-gaussian"}
-
-
-@ELSEWHERE
-@pytest.mark.slow
 def test_turns_are_taken_alike_everywhere(data: str, tmp_path: Path, runtime: Runtime) -> None:
     config = replace(SMALL, data=data)
     config = config.changed(sampling="cyclic", noise_correlation="blt", users=80, cohort=20)
@@ -104,17 +88,6 @@ def test_turns_are_taken_alike_everywhere(data: str, tmp_path: Path, runtime: Ru
 def test_everybody_is_in_each_round_everywhere(data: str, tmp_path: Path, runtime: Runtime) -> None:
     config = replace(SMALL, data=data, adjacency="zero-out")
     charged_alike(config.changed(sampling="all", cohort=0), runtime, tmp_path)
-
-
-def test_users_are_allocated_alike_under_masks(data: str, tmp_path: Path) -> None:
-    config = replace(SMALL, data=data, adjacency="zero-out")
-    config = config.changed(sampling="allocation", users=80, cohort=20)
-    masked = replace(config, secure_aggregation=True)
-    plain_D, masked_D = (
-        weights(each, tmp_path / name, users_per_node=20)
-        for name, each in (("plain", config), ("masked", masked))
-    )
-    np.testing.assert_array_equal(plain_D, masked_D)
 
 
 def test_a_different_seed_gives_different_weights(data: str, tmp_path: Path) -> None:

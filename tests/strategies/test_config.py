@@ -183,7 +183,6 @@ BAD = {
     "sampling": ["", "shuffled"],
     "noise_correlation": ["", "tree"],
     "bands": [-1, 1, 61],
-    "max_cohort": [-1],
     "reading": ["", "literal"],
     "adaptation": ["", "guess"],
     "quantile": [-0.1, 1.0, math.nan],

@@ -101,55 +101,15 @@ def plan(cli, *options):
     return code, stdout, " ".join(stderr)
 
 
-BLOCKS = {
-    "strategy": "uls", "users": 2_700, "cohort": 540, "rounds": 20, "delta": 1e-5,
-    "sampling": "allocation",
-}  # fmt: skip
+PEOPLE = {"users": 2_700, "cohort": 540, "rounds": 20, "delta": 1e-5}
 
 
-def test_blocks_beside_coins():
-    numbers = solve("uls", PlanQuery(**BLOCKS, epsilon=3.0), ADD)
-    assert numbers["rounds_in_a_block"] == 5
-    coins = solve("uls", PlanQuery(**{**BLOCKS, "sampling": "poisson"}, epsilon=3.0), ADD)
-    assert numbers["noise_multiplier_by_poisson"] == pytest.approx(
-        coins["noise_multiplier"], rel=1e-3
-    )
-    assert numbers["noise_multiplier"] < 0.885 * coins["noise_multiplier"]
-    back = solve("uls", PlanQuery(**BLOCKS, noise_multiplier=numbers["noise_multiplier"]), ADD)
-    assert back["epsilon"] == pytest.approx(3.0, abs=1e-3)
-    assert back["epsilon"] <= 3.0
-    assert back["epsilon_by_poisson"] > 3.3
-    left = {**BLOCKS, "rounds": None, "noise_multiplier": numbers["noise_multiplier"]}
-    assert solve("uls", PlanQuery(**left, epsilon=3.0), ADD)["rounds"] == 20
-    assert solve("uls", PlanQuery(**left, epsilon=2.99), ADD)["rounds"] == 15
-    with pytest.raises(InputError, match="no block meets"):
-        solve("uls", PlanQuery(**left, epsilon=0.1), ADD)
-
-
-@pytest.mark.parametrize("times", [16, 20])
-def test_a_run_needs_the_noise_that_was_planned(times):
-    from murmuration.privacy.mechanisms.clipping import UserClip
-    from murmuration.strategies.uls import UlsPlan
-
-    fields = {**BLOCKS, "rounds": times}
-    numbers = solve("uls", PlanQuery(**fields, epsilon=3.0), ADD)
-    sizes = {name: fields[name] for name in ("users", "cohort", "rounds", "delta")}
-    made = UlsPlan.for_epsilon(3.0, **sizes, allocated=True, adjacency=ADD, clip=UserClip(1.0))
-    assert numbers["noise_multiplier"] == pytest.approx(made.noise_multiplier, rel=1e-4)
-
-
-@pytest.mark.parametrize("left", ["users", "cohort", "delta"])
-def test_what_is_not_solved_for_with_blocks(left):
-    with pytest.raises(InputError, match=f"--{left} is not solved for"):
-        solve("uls", PlanQuery(**{**BLOCKS, left: None}, epsilon=3.0, noise_multiplier=2.0), ADD)
-
-
-BANDED = {**BLOCKS, "sampling": "poisson", "noise_correlation": "banded"}
+BANDED = {"strategy": "uls", **PEOPLE, "noise_correlation": "banded"}
 
 
 def test_the_error_of_banded_noise_beside_independent_noise():
     numbers = solve("uls", PlanQuery(**{**BANDED, "cohort": 540, "rounds": 20}, epsilon=8.0), ADD)
-    coins = solve("uls", PlanQuery(**{**BLOCKS, "sampling": "poisson"}, epsilon=8.0), ADD)
+    coins = solve("uls", PlanQuery("uls", **PEOPLE, epsilon=8.0), ADD)
     assert numbers["noise_multiplier_if_independent"] == coins["noise_multiplier"]
     errors = {b: numbers.get(f"error_with_{b}_bands") for b in (2, 4, 8)}
     assert errors[8] is None  # a cohort is a fifth of the users
@@ -159,13 +119,13 @@ def test_the_error_of_banded_noise_beside_independent_noise():
     assert "error_with_2_bands" not in named
 
 
-CYCLIC = {**BLOCKS, "sampling": "cyclic", "noise_correlation": "blt"}
+CYCLIC = {"strategy": "uls", **PEOPLE, "sampling": "cyclic", "noise_correlation": "blt"}
 
 
 def test_the_error_of_buffered_noise_beside_both_kinds_of_independent_noise():
     query = {**CYCLIC, "cohort": 540, "rounds": 20}
     numbers = solve("uls", PlanQuery(**query, epsilon=8.0), ADD)
-    coins = solve("uls", PlanQuery(**{**BLOCKS, "sampling": "poisson"}, epsilon=8.0), ADD)
+    coins = solve("uls", PlanQuery("uls", **PEOPLE, epsilon=8.0), ADD)
     assert numbers["noise_multiplier"] == accountant.noise_multiplier_for(
         8.0, delta=numbers["delta"], probability=1.0, rounds=1, adjacency=ADD
     )
@@ -240,7 +200,7 @@ def test_bands_on_the_command_line(cli):
         (("--bands", 1), "--bands is for --noise-correlation banded, and at least 2"),
         (("--adjacency", "replace"), "no guarantee under replace"),
         (("--strategy", "aup"), "--noise-correlation is for --strategy uls and dp-fedavg"),
-        (("--sampling", "allocation"), "leave out --sampling and --optimize"),
+        (("--sampling", "all"), "leave out --sampling and --optimize"),
         (("--cohort", 540, "--rounds", 4_001), "at most 4,000 --rounds"),
     ):
         code, _, err = cli(*banded, *more)
@@ -252,41 +212,6 @@ def test_the_sentence_about_correlation_says_where_it_gains_nothing():
     text = about_correlation({"bands": 2, "error_with_2_bands": 1.01})
     assert "gains nothing here" in text
     assert "10.0% less noise" in about_correlation({"bands": 2, "error_with_2_bands": 0.9})
-
-
-def test_blocks_on_the_command_line(cli):
-    given = ("plan", "--epsilon", 3, "--delta", "1e-5", "--rounds", 20, "--sampling", "allocation")
-    code, out, _ = cli(*given, "--users", 2_704, "--json")
-    assert code == 0
-    numbers = json.loads(out)
-    assert (numbers["cohort"], numbers["rounds_in_a_block"]) == (541, 5)  # the usual is 500
-    for more, message in (
-        (("--cohort", 500), "--cohort 541 (5 rounds)"),
-        (("--adjacency", "replace"), "no guarantee under replace"),
-        (("--strategy", "aup"), "--sampling is for --strategy uls and dp-fedavg, not aup"),
-        (("--optimize", "--compute", 100), "leave out --sampling"),
-    ):
-        code, _, err = cli(*given, "--users", 2_704, *more)
-        assert code != 0
-        assert message in " ".join(err)
-
-
-def test_caps_on_the_command_line(cli):
-    given = ("plan", "--epsilon", 3, "--delta", "1e-5", "--rounds", 20, "--users", 2_700, "--json")
-    capped = ("--sampling", "truncated-poisson", "--adjacency", "zero-out")
-    numbers = json.loads(cli(*given, *capped)[1])
-    assert numbers["max_cohort"] == 598
-    coins = json.loads(cli(*given, "--adjacency", "zero-out")[1])
-    assert {**coins, "max_cohort": 598} == numbers
-    held_out = json.loads(cli(*given, *capped, "--heldout", "0.2")[1])
-    assert held_out["max_cohort"] > 625  # their coins count
-    for more, message in (
-        (("--adjacency", "add-remove"), "no guarantee under add-remove"),
-        (("--optimize", "--compute", 100), "leave out --sampling"),
-    ):
-        code, _, err = cli(*given, *capped, *more)
-        assert code != 0
-        assert message in " ".join(err)
 
 
 def test_contract(cli):

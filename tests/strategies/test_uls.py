@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,28 +9,22 @@ import torch
 
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.events import (
     BufferedGaussian,
     BufferedLater,
     PoissonGaussian,
     Unprotected,
 )
-from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, LedgerError
-from murmuration.privacy.accounting.mixture import TruncatedGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.continual.buffered import BufferedToeplitz
-from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
-from murmuration.privacy.mechanisms.distributed import DistributedNoise, against_server
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.sampling import (
-    AllocationSampler,
     CyclicSampler,
-    TruncatedSampler,
+    whole_groups,
 )
 from murmuration.strategies import uls
 from murmuration.strategies.config import RunConfig
@@ -124,149 +117,26 @@ def test_a_plan_beyond_the_budget_is_refused(make_world, make_examples, tmp_path
         )
 
 
-BLOCKS = {"allocated": True, "rounds": 12}
+SETTINGS = {
+    "sampling": "cyclic",
+    "noise_correlation": "blt",
+    "users": 100,
+    "cohort": 20,
+    "delta": 1e-5,
+}
 
 
-def test_a_plan_of_blocks_binds_everything():
-    made = plan(**BLOCKS)
-    assert made.sampler == AllocationSampler(5)
-    assert made.mechanism.event == AllocatedGaussian(5, 1.5)
-    assert made.charges == {
-        AllocatedGaussian(5, 1.5): 2,
-        AllocatedGaussian(5, 1.5, 2): 1,
-        AllocatedLater(5, 1.5): 9,
-    }
-    assert made.noise == pytest.approx(0.45 / 20)
-    assert made.gradients == 240
-    assert replace(made, discrete=DiscreteNoise(7)).mechanism.event == DiscretizedGaussian(
-        AllocatedGaussian(5, 1.5), 7, grid.PRECISION
-    )
+@pytest.mark.parametrize("strategy", ["aup", "els"])
+def test_turns_are_for_strategies_of_one_sum_a_round(strategy):
+    with pytest.raises(
+        InputError, match=f"--sampling is for --strategy uls and dp-fedavg, not {strategy}"
+    ):
+        RunConfig.from_run_config({**SETTINGS, "strategy": strategy, "test": "t"})
 
 
-@pytest.mark.parametrize("hold_out", [None, HoldOut(0.2, 0.25)])
-def test_blocks_meet_their_target_from_below_with_less_noise_than_coins(hold_out):
-    settings = {**PLAN, **BLOCKS, "hold_out": hold_out}
-    made = UlsPlan.for_epsilon(0.5, **settings)
-    assert 0.999 * 0.5 < made.epsilon() <= 0.5
-    coins = UlsPlan.for_epsilon(0.5, **{**settings, "allocated": False})
-    assert made.noise_multiplier < 0.98 * coins.noise_multiplier
-    on_grid = UlsPlan.for_epsilon(0.5, **settings, discrete=DiscreteNoise(1000))
-    assert on_grid.epsilon() <= 0.5
-    assert on_grid.noise_multiplier == pytest.approx(made.noise_multiplier, rel=1e-3)
-
-
-def test_a_block_that_is_broken_off_costs_less_than_a_whole_one():
-    costs = [plan(**{**BLOCKS, "rounds": rounds}).epsilon() for rounds in (10, 11, 14, 15)]
-    assert costs == sorted(costs)
-    assert costs[1] < 0.95 * costs[-1]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"cohort": 30}, r"use --cohort 25 \(4 rounds\) or --cohort 33 \(3 rounds\)"),
-        ({"users": 10**6, "cohort": 1}, "1 to 10,000 rounds"),
-        ({"adjacency": Adjacency.REPLACE}, "no guarantee under replace"),
-        ({"adjacency": Adjacency.REPLACE_LABELS}, "no guarantee under replace-labels"),
-        ({"discrete": DistributedNoise(7, 4)}, "by the nodes"),
-    ],
-)
-def test_impossible_plans_of_blocks_cannot_be_built(changes, message):
-    with pytest.raises(ValueError, match=message):
-        plan(**BLOCKS, **changes)
-
-
-CAPPED = {"max_cohort": 30, "adjacency": Adjacency.ZERO_OUT}
-
-
-def test_a_plan_with_a_cap_binds_everything():
-    made = plan(**CAPPED)
-    assert made.sampler == TruncatedSampler(0.2, 30)
-    assert made.mechanism.event == TruncatedGaussian(0.2, 1.5, 30)
-    on_grid = replace(made, discrete=DiscreteNoise(7)).mechanism.event
-    assert on_grid == DiscretizedGaussian(TruncatedGaussian(0.2, 1.5, 30), 7, grid.PRECISION)
-    in_shares = replace(made, discrete=DistributedNoise(7, 4))
-    seen = against_server(in_shares.charges)
-    assert [event.event.probability for event in seen] == [1.0]  # it tossed the coins
-
-
-@pytest.mark.parametrize("hold_out", [None, HoldOut(0.2, 0.25)])
-@pytest.mark.parametrize("adjacency", [a for a in Adjacency if a is not Adjacency.ADD_REMOVE])
-def test_a_cap_needs_the_noise_of_coins(hold_out, adjacency):
-    settings = {**PLAN, "adjacency": adjacency, "hold_out": hold_out}
-    capped = UlsPlan.for_epsilon(0.5, **settings, max_cohort=30)
-    assert 0.999 * 0.5 < capped.epsilon() <= 0.5
-    assert capped.noise_multiplier == UlsPlan.for_epsilon(0.5, **settings).noise_multiplier
-    on_grid = UlsPlan.for_epsilon(0.5, **settings, max_cohort=30, discrete=DiscreteNoise(1000))
-    assert on_grid.epsilon() <= 0.5
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"adjacency": Adjacency.ADD_REMOVE}, "no guarantee under add-remove"),
-        ({"allocated": True}, "for coins, not for allocation"),
-    ],
-)
-def test_impossible_plans_with_a_cap_cannot_be_built(changes, message):
-    with pytest.raises(ValueError, match=message):
-        plan(**{**CAPPED, **changes})
-
-
-OF_CAPS = {
-    "sampling": "truncated-poisson", "adjacency": "zero-out", "users": 100, "cohort": 20,
-    "delta": 1e-5, "test": "t",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"adjacency": "add-remove"}, "if the list of users is public, use --adjacency zero-out"),
-        (
-            {"max-cohort": 19},
-            "--max-cohort 19 is below the 20 coins that come up on average",
-        ),
-        ({"max-cohort": 24, "test": "", "heldout": 0.2}, "below the 25 coins.*held-out users'"),
-        ({"sampling": "poisson", "max-cohort": 30}, "give --sampling truncated-poisson, too"),
-        ({"sampling": "allocation", "max-cohort": 30}, "give --sampling truncated-poisson, too"),
-        ({"strategy": "aup"}, "--sampling is for --strategy uls and dp-fedavg, not aup"),
-        ({"max-cohort": -1}, "--max-cohort"),
-    ],
-)
-@pytest.mark.parametrize("strategy", ["uls", "dp-fedavg"])
-def test_caps_that_hold_nothing_are_refused_before_anything_is_read(strategy, changes, message):
-    with pytest.raises(InputError, match=message):
-        RunConfig.from_run_config({**OF_CAPS, "strategy": strategy, **changes})
-
-
-SETTINGS = {"sampling": "allocation", "users": 100, "cohort": 20, "delta": 1e-5}
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"cohort": 30}, r"--cohort 25 \(4 rounds\).*, or use --sampling poisson"),
-        ({"users": 0}, "add-remove keeps how many there are private: state a round, public number"),
-        ({"adjacency": "replace"}, "--sampling allocation has no guarantee under replace"),
-        ({"adjacency": "replace-labels"}, "use --adjacency add-remove or zero-out"),
-        (
-            {"noise": "distributed", "secure_aggregation": True, "adjacency": "zero-out"},
-            "--noise distributed: against the server, which knows who is in which round",
-        ),
-        ({"strategy": "aup"}, "--sampling is for --strategy uls and dp-fedavg, not aup"),
-        ({"strategy": "els"}, "--sampling is for --strategy uls and dp-fedavg, not els"),
-        (
-            {"sampling": "shuffled"},
-            "must be one of poisson, allocation, truncated-poisson, cyclic, all",
-        ),
-        ({"noise_correlation": "banded"}, "at the same time: use --sampling poisson"),
-    ],
-)
-@pytest.mark.parametrize("strategy", ["uls", "dp-fedavg"])
-def test_settings_that_hold_nothing_are_refused_before_anything_is_read(strategy, changes, message):
-    with pytest.raises(InputError, match=message):
-        RunConfig.from_run_config({**SETTINGS, "strategy": strategy, "test": "t", **changes})
+def test_another_sampling_is_none():
+    with pytest.raises(InputError, match="must be one of poisson, cyclic, all"):
+        RunConfig.from_run_config({**SETTINGS, "sampling": "shuffled", "test": "t"})
 
 
 BUFFERED = {"noise_correlation": "blt", "sampling": "cyclic"}
@@ -392,20 +262,19 @@ def test_the_account_says_which_noise_was_shared():
     assert "some of the noise of the 2 before was taken back" in text
 
 
-def test_the_cohort_that_is_taken_makes_whole_blocks():
+def test_the_cohort_that_is_taken_makes_whole_groups():
     for users, cohort in ((2_700, 540), (1_000, 200), (104, 104), (120, 120), (9_999, 500)):
         config = RunConfig.from_run_config({**SETTINGS, "users": users, "cohort": 0, "test": "t"})
         assert config.resolved(users).cohort == cohort
-        AllocationSampler.for_cohort(users, cohort)
+        whole_groups(users, cohort)
     open_list = {**SETTINGS, "users": 0, "cohort": 0, "adjacency": "zero-out", "test": "t"}
     assert RunConfig.from_run_config(open_list).resolved(523).cohort == 105
-    assert (
-        RunConfig.from_run_config({**open_list, "sampling": "poisson"}).resolved(523).cohort == 104
-    )
+    coins = {**open_list, "sampling": "poisson", "noise_correlation": "none"}
+    assert RunConfig.from_run_config(coins).resolved(523).cohort == 104
 
 
 def test_everybody_is_the_cohort():
-    settings = {**SETTINGS, "sampling": "all", "test": "t"}
+    settings = {"sampling": "all", "delta": 1e-5, "test": "t"}
     for users, adjacency in ((100, "add-remove"), (0, "zero-out")):
         given = {**settings, "users": users, "adjacency": adjacency, "cohort": 0}
         config = RunConfig.from_run_config(given)
@@ -435,9 +304,6 @@ def test_everybody_in_each_round_costs_what_as_many_releases_do():
 
 
 def test_the_account_says_how_users_were_drawn():
-    drawn = uls.account(plan(**BLOCKS), "contributed one vector")
-    assert "In each 5 rounds every user took part in one" in drawn
-    assert "Poisson" not in drawn
     assert "with probability 0.2, by Poisson sampling" in uls.account(plan(), "contributed one")
 
 

@@ -1,12 +1,8 @@
-"""Which sampling, which noise: what each needs for the same promise, and what accuracy that gives.
+"""Who is in a round, and which noise: what accuracy each gives at the same promise.
 
-Coins (``poisson``), one random round of each block (``allocation``), and coins with a cap
-(``truncated-poisson``), under ``zero-out``, which all have a guarantee for. The cap of the
-runs is the cohort itself: half of all cohorts are tossed again. With the cap that is usual hardly a
-cohort ever is, so that a run of the same seed is the run by coins to the last bit. ``banded`` is
-coins with noise that is correlated over the recommended number of rounds; ``blt`` is turns, which
-no coin decides, with noise that is correlated over all. ``all`` is everybody in each round, with
-independent noise.
+``poisson`` is coins, with independent noise. ``banded`` is coins with noise that is correlated over
+the recommended number of rounds; ``blt`` is turns, which no coin decides, with noise that is
+correlated over all. ``all`` is everybody in each round, with independent noise.
 
 Runs of the same seed have the same test users, and as far as may be the same draws. What is
 compared is the difference from ``poisson``, seed by seed, with its 95 % interval (Student's t).
@@ -45,15 +41,11 @@ from murmuration.research.reproductions.entry import (
     where,
 )
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.planning import PlanQuery, sampled_users
-from murmuration.strategies.settings.sampling import usual_cohort, whole_blocks
+from murmuration.strategies.settings.sampling import cohort_of_turns, usual_cohort
 
-SAMPLINGS = ("poisson", "allocation", "truncated-poisson")
-#: Samplings with independent noise, coins and turns with correlated noise, and everybody.
-WAYS = (*SAMPLINGS, "banded", "blt", "all")
+#: Coins, coins and turns with correlated noise, and everybody.
+WAYS = ("poisson", "banded", "blt", "all")
 EPSILONS = (1.0, 3.0, 8.0)
-#: Users for one in a round, and rounds.
-SIZES = ((5, 20), (5, 200), (10, 200), (100, 1000))
 DELTA = 1e-5
 #: Made-up users to train on and to test on, judgements of each, dimensions.
 LARGE = (100_000, 10_000, 3, 64)
@@ -110,7 +102,7 @@ def read(name: str, train: str, test: str) -> People:
         pair_examples(read_judgements(at, "btl", "", {}), features) for at in (train, test)
     )
     users = len(learned.counts_U)
-    return People(name, learned, tested, whole_blocks(users, usual_cohort(users)))
+    return People(name, learned, tested, cohort_of_turns(users, usual_cohort(users)))
 
 
 @cache
@@ -124,8 +116,8 @@ def made_up(users: int, others: int, each: int, dimension: int) -> People:
 
 
 def samplings(quick: bool) -> Reproduction:
-    """Return noise, and accuracies on the embedded population and on many made-up users; quick: a
-    point of each."""
+    """Return accuracies on the embedded population and on many made-up users; quick: a point of
+    each."""
     embedded = partial(
         read, "embedded population", *(f"{_POPULATION}:{s}" for s in ("train", "test"))
     )
@@ -133,10 +125,10 @@ def samplings(quick: bool) -> Reproduction:
         rows = accuracies(embedded, (3,), (3.0,), seeds=2)
         few = partial(made_up, 2_000, 500, 3, 16)
         rows += accuracies(few, (20,), (3.0,), seeds=2, ways=WAYS[:-1])
-        return _together([*noises(SIZES[:1], (3.0,)), *rows])
+        return _together(rows)
     # A round of everybody would take a hundred times as long.
     many = accuracies(partial(made_up, *LARGE), (1_000,), ways=WAYS[:-1])
-    return _together([*noises(), *accuracies(embedded), *many])
+    return _together([*accuracies(embedded), *many])
 
 
 def of_people(data: Path, out: Path) -> Reproduction:
@@ -144,38 +136,6 @@ def of_people(data: Path, out: Path) -> Reproduction:
     del out
     files = (str(data / f"{split}.jsonl") for split in ("train", "test"))
     return _together(accuracies(partial(read, data.name, *files)))
-
-
-def noises(
-    sizes: Sequence[tuple[int, int]] = SIZES, epsilons: Sequence[float] = EPSILONS
-) -> list[dict[str, Any]]:
-    """Return a row for each size, ε and sampling: its noise multiplier, and how much less it is
-    than by coins, in %."""
-    rows = []
-    for (share, rounds), epsilon in itertools.product(sizes, epsilons):
-        noise = {}
-        for sampling in SAMPLINGS:
-            query = PlanQuery(
-                "uls",
-                users=1_000 * share,
-                cohort=1_000,
-                rounds=rounds,
-                delta=DELTA,
-                epsilon=epsilon,
-                sampling=sampling,
-            )
-            noise[sampling] = sampled_users(query, Adjacency.ZERO_OUT)["noise_multiplier"]
-            rows.append(
-                {
-                    "share": f"1/{share}",
-                    "rounds": rounds,
-                    "epsilon": epsilon,
-                    "sampling": sampling,
-                    "noise_multiplier": noise[sampling],
-                    "less_noise": 100.0 * (1.0 - noise[sampling] / noise["poisson"]),
-                }
-            )
-    return rows
 
 
 #: How to come by the people, what names them, and the settings.
@@ -232,7 +192,7 @@ def _interval(name: str, values: Sequence[float]) -> dict[str, float]:
 
 
 def config_of(people: People, rounds: int, epsilon: float, way: str, seed: int) -> RunConfig:
-    """Return the settings of one run, with a cohort that makes whole blocks."""
+    """Return the settings of one run, with a cohort that makes whole groups."""
     config = RunConfig(
         test="other users",
         adjacency=Adjacency.ZERO_OUT.value,
@@ -249,8 +209,7 @@ def config_of(people: People, rounds: int, epsilon: float, way: str, seed: int) 
         return config.changed(noise_correlation=way, sampling="cyclic")
     if way == "all":
         return config.changed(sampling=way, cohort=config.users)
-    capped = {"max_cohort": people.cohort} if way == "truncated-poisson" else {}
-    return config.changed(sampling=way, **capped)
+    return config
 
 
 def _together(rows: Rows) -> Reproduction:
@@ -258,14 +217,10 @@ def _together(rows: Rows) -> Reproduction:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return what each sampling saves in noise, and which differences in accuracy can be seen."""
+    """Return which differences in accuracy can be seen."""
     result = []
     for sampling in WAYS[1:]:
         same = where(rows, sampling=sampling)
-        if less := [row["less_noise"] for row in same if "less_noise" in row]:
-            result.append(
-                f"{sampling}: {min(less):.1f} to {max(less):.1f} % less noise than by coins."
-            )
         for row in same:
             at = f"{row.get('data')}, {row['rounds']} rounds, ε = {row['epsilon']:g}"
             for name, unit in (("gain", "points"), ("less_error", "% less error")):

@@ -25,17 +25,10 @@ class Sampled(Retained):
 
     sampling: str = setting(
         "poisson",
-        "Who is in a round. poisson: each user by a coin of their own. allocation: each user in "
-        "one random round of every users / --cohort. truncated-poisson: coins, tossed again where "
-        "more than --max-cohort come up. cyclic: users / --cohort groups in turn, everybody of "
-        "each, with --noise-correlation blt. all: everybody, in each round. [default: poisson]",
-        choices=("poisson", "allocation", "truncated-poisson", "cyclic", "all"),
-    )
-    max_cohort: int = setting(
-        0,
-        "Most users in a round, with --sampling truncated-poisson. [default: what one cohort in a "
-        "million exceeds]",
-        **AT_LEAST_ONE,
+        "Who is in a round. poisson: each user by a coin of their own. cyclic: users / --cohort "
+        "groups in turn, everybody of each, with --noise-correlation blt. all: everybody, in each "
+        "round. [default: poisson]",
+        choices=("poisson", "cyclic", "all"),
     )
     noise_correlation: str = setting(
         "none",
@@ -53,16 +46,6 @@ class Sampled(Retained):
     )
 
     @property
-    def allocated(self) -> bool:
-        """Return whether each user is in one random round of each block."""
-        return self.sampling == "allocation"
-
-    @property
-    def truncated(self) -> bool:
-        """Return whether a round has a most number of users."""
-        return self.sampling == "truncated-poisson"
-
-    @property
     def banded(self) -> bool:
         """Return whether noise is correlated over the rounds, and users are sampled."""
         return self.noise_correlation == "banded"
@@ -76,11 +59,6 @@ class Sampled(Retained):
     def everybody(self) -> bool:
         """Return whether everybody is in each round."""
         return self.sampling == "all"
-
-    @property
-    def in_blocks(self) -> bool:
-        """Return whether a whole number of rounds has all users."""
-        return self.sampling in ("allocation", "cyclic")
 
 
 @dataclass(frozen=True)

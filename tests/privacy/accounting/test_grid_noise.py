@@ -10,7 +10,6 @@ from by_dp_accounting import loss_of
 from scipy import stats
 
 from murmuration.privacy.accounting import accountant, events
-from murmuration.privacy.accounting.allocation import AllocatedGaussian
 from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian, PureDp
 from murmuration.privacy.accounting.grid_noise import (
     DiscretizedGaussian,
@@ -122,41 +121,6 @@ def test_the_mass_that_is_moved_shows_in_delta_exactly() -> None:
     for epsilon in (0.0, 0.5, 1.0, 3.0, 10.0):
         more = loss.get_delta_for_epsilon(epsilon) - plain.get_delta_for_epsilon(epsilon)
         assert more == pytest.approx(event.delta_overhead, rel=1e-6)
-
-
-@pytest.mark.parametrize(("scale", "shift"), [(4.0, 3), (12.0, 20), (40.0, 30)])
-def test_the_exact_divergence_of_a_block_is_within_the_bound(scale: float, shift: int) -> None:
-    """Two rounds, in one of which the user is: sums over all pairs of whole numbers."""
-    _, one = discrete(scale, int(9 * scale))
-    moved = np.roll(one, shift)
-    without = np.outer(one, one)
-    mixed = (np.outer(moved, one) + np.outer(one, moved)) / 2
-    block = AllocatedGaussian(2, scale / shift)
-    more = delta_overhead(2, scale, shift / scale)
-    assert more < 1.0
-    removed, added = block.loss(Adjacency.ADD_REMOVE, 1e-4)
-    for epsilon in (0.0, 0.2, 0.5, 1.0, 2.0):
-        for loss, pair in ((removed, (mixed, without)), (added, (without, mixed))):
-            above = np.maximum(0.0, -np.expm1(epsilon - loss.index_N * 1e-4))
-            continuous = loss.infinite + float(loss.mass_N @ above)
-            assert hockey_stick(*pair, math.exp(epsilon)) <= continuous + more + 1e-9
-
-
-def test_a_block_is_one_release_in_as_many_dimensions_as_all_its_rounds() -> None:
-    block = AllocatedGaussian(5, 1.5)
-    event = DiscretizedGaussian(block, 40, 12)
-    assert event.delta_overhead == delta_overhead(200, 1.5 * 2.0**12, 1 / 1.5)
-    assert event.continuous == block
-    assert events.from_json(json.loads(json.dumps(events.to_json(event)))) == event
-    plain, discretized = (
-        accountant.epsilon([(e, 4)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
-        for e in (block, DiscretizedGaussian(block, 100_000, 28))
-    )
-    assert plain <= discretized <= plain + 1e-5
-    with pytest.raises(Unsupported):
-        event.loss(Adjacency.REPLACE, 1e-3)
-    with pytest.raises(ValueError, match="shares"):
-        DiscretizedGaussian(block, 40, 28, 3)
 
 
 def test_excess_grows_with_dimension_and_reach_and_falls_with_scale() -> None:

@@ -1,4 +1,3 @@
-import itertools
 import math
 
 import dp_accounting
@@ -16,7 +15,7 @@ from scipy import stats
 from murmuration.privacy.accounting import accountant as accounting
 from murmuration.privacy.accounting import mixture
 from murmuration.privacy.accounting.events import PoissonGaussian, from_json, to_json
-from murmuration.privacy.accounting.mixture import MixtureGaussian, TruncatedGaussian
+from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 
 #: sigma, G and epsilon at p = 0.01, T = 2000, delta = 1e-6, discretized to 1e-3.
@@ -356,116 +355,4 @@ def test_a_loss_of_hundreds_is_finite() -> None:
 
 # Cohorts with a cap, by all cohorts that there are
 
-PUBLIC_LISTS = [Adjacency.ZERO_OUT, Adjacency.REPLACE, Adjacency.REPLACE_LABELS]
 Law = dict[tuple[int, ...], float]
-
-
-def tossed_again(users: int, probability: float, most: int) -> Law:
-    """The chance of each cohort of so many users, as it is drawn."""
-    chance = {
-        coins: probability ** sum(coins) * (1 - probability) ** (users - sum(coins))
-        for coins in itertools.product((0, 1), repeat=users)
-        if sum(coins) <= most
-    }
-    return {coins: each / sum(chance.values()) for coins, each in chance.items()}
-
-
-def left_out_by_lot(users: int, probability: float, most: int) -> Law:
-    """The same where those beyond the cap are left out by lot."""
-    result: Law = {}
-    for coins, chance in tossed_again(users, probability, users).items():
-        there = [place for place in range(users) if coins[place]]
-        stays = list(itertools.combinations(there, min(most, len(there))))
-        for stay in stays:
-            cohort = tuple(int(place in stay) for place in range(users))
-            result[cohort] = result.get(cohort, 0.0) + chance / len(stays)
-    return result
-
-
-def dearest(law: Law, others: list[float], sigma: float, replaced: bool, target: float) -> float:
-    """δ at ε = ``target`` of one sum: the first user gives 1, or nothing, or −1."""
-    x_N = np.linspace(-12 * sigma - 3, sum(map(abs, others)) + 12 * sigma + 3, 60_001)
-
-    def density(mine: float) -> np.ndarray:
-        return sum(
-            chance * stats.norm.pdf(x_N, np.dot(cohort, [mine, *others]), sigma)
-            for cohort, chance in law.items()
-        )
-
-    first_N, second_N = density(1.0), density(-1.0 if replaced else 0.0)
-    pairs = ((first_N, second_N), (second_N, first_N))
-    each = [np.maximum(p_N - math.exp(target) * q_N, 0.0).sum() for p_N, q_N in pairs]
-    return float(max(each)) * (x_N[1] - x_N[0])
-
-
-@pytest.mark.parametrize("adjacency", PUBLIC_LISTS)
-@pytest.mark.parametrize("target", [0.05, 0.5, 1.2])
-@pytest.mark.parametrize(("probability", "most"), [(0.5, 2), (0.3, 1), (0.4, 4)])
-def test_a_cap_costs_what_poisson_does_less_the_full_cohorts(
-    adjacency: Adjacency, target: float, probability: float, most: int
-) -> None:
-    """Exactly so where others' vectors tell who of them is in; and less where they do not."""
-    law, replaced = tossed_again(4, probability, most), adjacency.vectors_changed == 2
-    event = TruncatedGaussian(probability, 0.8, most)
-    claimed = accounting.delta_for(target, event=event, rounds=1, adjacency=adjacency)
-    full = sum(chance for cohort, chance in law.items() if sum(cohort[1:]) == most)
-    attained = dearest(law, [25.0, 50.0, 100.0], 0.8, replaced, target)
-    assert attained == pytest.approx((1.0 - full) * claimed, rel=1e-4, abs=1e-8)
-    for others in ([0.0, 0.0, 0.0], [0.7, -1.0, 0.3], [1.0, 1.0, 1.0]):
-        assert dearest(law, others, 0.8, replaced, target) <= attained * (1.0 + 1e-6)
-
-
-@pytest.mark.parametrize("adjacency", PUBLIC_LISTS)
-def test_leaving_out_by_lot_would_cost_more(adjacency: Adjacency) -> None:
-    """So the check above can fail; and dp-accounting's event, which is of that, covers it."""
-    law, replaced = left_out_by_lot(4, 0.5, 2), adjacency.vectors_changed == 2
-    terms = {"rounds": 1, "adjacency": adjacency}
-    claimed = accounting.delta_for(1.6, event=TruncatedGaussian(0.5, 0.8, 2), **terms)
-    by_lot = dearest(law, [25.0, 50.0, 100.0], 0.8, replaced, 1.6)
-    assert by_lot > 1.03 * claimed
-    if not replaced:
-        theirs = pld.from_truncated_subsampled_gaussian_mechanism(
-            4, 0.5, 2, 0.8, neighboring_relation=RELATION[adjacency]
-        )
-        assert theirs.get_delta_for_epsilon(1.6) >= by_lot
-
-
-def test_with_one_user_more_on_the_list_a_cap_costs_more_than_poisson() -> None:
-    """Why there is nothing under add-remove: here half of all users' cohorts are full."""
-    with_me, without = tossed_again(5, 0.5, 2), tossed_again(4, 0.5, 2)
-    seen = {cohort: chance for cohort, chance in with_me.items() if not cohort[0]}
-    more = sum(
-        max(0.0, without[cohort[1:]] - math.exp(0.05) * chance) for cohort, chance in seen.items()
-    )
-    noise = 30.0  # so much that the sum itself tells nothing
-    event = PoissonGaussian(0.5, noise)
-    poisson = accounting.delta_for(0.05, event=event, rounds=1, adjacency=Adjacency.ADD_REMOVE)
-    assert more > 100 * poisson
-
-
-@pytest.mark.parametrize("adjacency", PUBLIC_LISTS)
-@pytest.mark.parametrize("cohort", [540, 30])
-def test_the_library_agrees_where_hardly_a_cohort_is_above_its_cap(
-    adjacency: Adjacency, cohort: int
-) -> None:
-    users, most = 2_700, {540: 700, 30: 90}[cohort]
-    charges = [(TruncatedGaussian(cohort / users, 2.0, most), 50)]
-    ours = accounting.epsilon(charges, adjacency=adjacency, delta=1e-5)
-    theirs = PLDAccountant(RELATION[adjacency])
-    event = dp_accounting.TruncatedSubsampledGaussianDpEvent(users, cohort / users, most, 2.0)
-    theirs.compose(event, 50)
-    assert ours == pytest.approx(theirs.get_epsilon(1e-5), rel=2e-3)
-    assert ours <= theirs.get_epsilon(1e-5) + 1e-4
-    wrong = [(TruncatedGaussian(1.02 * cohort / users, 2.0, most), 50)]
-    assert accounting.epsilon(wrong, adjacency=adjacency, delta=1e-5) > theirs.get_epsilon(1e-5)
-
-
-def test_nothing_is_said_of_a_private_list() -> None:
-    event = TruncatedGaussian(0.2, 1.5, 10)
-    with pytest.raises(Unsupported, match="one user more shows in who of the others is taken; use"):
-        event.loss(Adjacency.ADD_REMOVE, 1e-4)
-    assert from_json(to_json(event)) == event
-    assert to_json(event)["kind"] == "truncated-gaussian"
-    for most in (0, 2.0, True):
-        with pytest.raises(ValueError, match="at most one user or more"):
-            TruncatedGaussian(0.2, 1.5, most)

@@ -12,16 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian
-from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
-from murmuration.privacy.accounting.mixture import MixtureGaussian, TruncatedGaussian
+from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
-from murmuration.privacy.mechanisms import clipping, grid, parallel
+from murmuration.privacy.mechanisms import clipping, parallel
 from murmuration.privacy.mechanisms.clipping import ExampleClip, NoClip, UserClip
-from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
-from murmuration.privacy.mechanisms.distributed import DistributedNoise
 from murmuration.privacy.mechanisms.noisy_sum import (
     CountingClip,
     ExampleSum,
@@ -31,10 +27,8 @@ from murmuration.privacy.mechanisms.noisy_sum import (
 )
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import (
-    AllocationSampler,
     CyclicSampler,
     PoissonSampler,
-    TruncatedSampler,
 )
 
 D = 20_000
@@ -114,8 +108,6 @@ def test_noise_for_another_clip_bound_cannot_be_expressed() -> None:
         "noise_multiplier",
         "adjacency",
         "discrete",
-        "later",
-        "released",
     ]
     assert not {"std", "clip", "norm", "sensitivity", "event"} & set(
         inspect.signature(GaussianSum.release).parameters
@@ -633,75 +625,6 @@ def test_impossible_noise_is_refused():
         mechanism(sigma=0.0)
     with pytest.raises(ValueError, match="positive"):
         mechanism(count_noise=math.nan)
-
-
-def test_random_allocation_is_for_users_who_come_or_go() -> None:
-    allocated, clip = AllocationSampler(4), UserClip(0.5)
-    for later, event in ((False, AllocatedGaussian(4, 2.0)), (True, AllocatedLater(4, 2.0))):
-        made = GaussianSum(allocated, clip, 2.0, Adjacency.ADD_REMOVE, later=later)
-        assert made.event == event
-    for adjacency in (Adjacency.REPLACE, Adjacency.REPLACE_LABELS):
-        with pytest.raises(Unsupported, match="add-remove or zero-out"):
-            GaussianSum(allocated, clip, 2.0, adjacency)
-    on_grid = GaussianSum(allocated, clip, 2.0, Adjacency.ADD_REMOVE, DiscreteNoise(3))
-    assert on_grid.event == DiscretizedGaussian(AllocatedGaussian(4, 2.0), 3, grid.PRECISION)
-    assert dataclasses.replace(on_grid, later=True).event == AllocatedLater(4, 2.0)
-    with pytest.raises(ValueError, match="by the nodes"):
-        GaussianSum(allocated, clip, 2.0, Adjacency.ADD_REMOVE, DistributedNoise(3, 4))
-    with pytest.raises(ValueError, match="no blocks"):
-        GaussianSum(PoissonSampler(0.25), clip, 2.0, Adjacency.ADD_REMOVE, later=True)
-
-
-def test_a_cap_is_for_public_lists_of_users() -> None:
-    capped, clip = TruncatedSampler(0.25, 9), UserClip(0.5)
-    for adjacency in set(Adjacency) - {Adjacency.ADD_REMOVE}:
-        made = GaussianSum(capped, clip, 2.0, adjacency)
-        assert made.event == TruncatedGaussian(0.25, 2.0, 9)
-        assert made.charges(3) == {made.event: 3}
-    with pytest.raises(Unsupported, match="use zero-out, replace or replace-labels"):
-        GaussianSum(capped, clip, 2.0, Adjacency.ADD_REMOVE)
-    on_grid = GaussianSum(capped, clip, 2.0, Adjacency.ZERO_OUT, DiscreteNoise(3))
-    assert on_grid.event == DiscretizedGaussian(TruncatedGaussian(0.25, 2.0, 9), 3, grid.PRECISION)
-    with pytest.raises(ValueError, match="no blocks"):
-        GaussianSum(capped, clip, 2.0, Adjacency.ZERO_OUT, later=True)
-
-
-def test_a_block_is_charged_once() -> None:
-    made = GaussianSum(AllocationSampler(4), UserClip(0.5), 2.0, Adjacency.ZERO_OUT)
-    block, later = AllocatedGaussian(4, 2.0), AllocatedLater(4, 2.0)
-    broken_off = AllocatedGaussian(4, 2.0, 1)
-    assert made.charges(1) == {broken_off: 1}
-    assert made.charges(4) == {block: 1, later: 3}
-    assert made.charges(9) == {block: 2, broken_off: 1, later: 6}
-    for other in ({"later": True}, {"released": 2}):
-        assert dataclasses.replace(made, **other).charges(9) == made.charges(9)
-    with pytest.raises(ValueError, match="no blocks"):
-        dataclasses.replace(mechanism_of_poisson(), released=2)
-    assert mechanism_of_poisson().charges(9) == {mechanism_of_poisson().event: 9}
-
-
-def mechanism_of_poisson() -> GaussianSum:
-    return GaussianSum(PoissonSampler(0.25), UserClip(0.5), 2.0, Adjacency.ZERO_OUT)
-
-
-@pytest.mark.parametrize("seed", [3, None])
-def test_noise_of_every_round_of_a_block_is_as_promised(seed, tmp_path, checks) -> None:
-    """Two-sided, and rounds have nothing in common."""
-    first = GaussianSum(AllocationSampler(3), UserClip(0.5), 2.0, Adjacency.ADD_REMOVE)
-    with Ledger(tmp_path / "l", adjacency=Adjacency.ADD_REMOVE, delta=1e-5, budget=None) as ledger:
-        noises = [
-            dataclasses.replace(
-                first, later=round_ not in (1, 4), released=2 if round_ == 4 else 0
-            ).release(
-                np.zeros(20_000), round_=round_, covers="s", ledger=ledger, source=Randomness(seed)
-            )
-            for round_ in range(1, 6)
-        ]
-        assert ledger.spent() == first.charges(5)
-    for place, noise_D in enumerate(noises):
-        checks.gaussian_noise(noise_D, first.std)
-        for other_D in noises[:place]:
-            checks.unrelated(noise_D, other_D)
 
 
 def test_groups_that_take_turns_are_not_accounted_for_with_independent_noise():

@@ -10,13 +10,9 @@ from scipy import stats
 
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import (
-    RARELY,
-    AllocationSampler,
-    Block,
-    Blocks,
     CyclicSampler,
     PoissonSampler,
-    TruncatedSampler,
+    whole_groups,
 )
 
 
@@ -154,193 +150,6 @@ def test_a_probability_out_of_range_is_refused(probability: float) -> None:
         PoissonSampler(probability)
 
 
-@pytest.mark.parametrize("rounds", [1, 3, 7])
-@pytest.mark.parametrize("seed", [None, 5])
-def test_everybody_is_in_one_round_of_a_block(rounds: int, seed: int | None) -> None:
-    names_N = np.arange(20_000, dtype=np.uint64)
-    block = AllocationSampler(rounds).begin(Randomness(seed), 1)
-    drawn = [block.draw(names_N, round_) for round_ in range(1, rounds + 1)]
-    assert sorted(np.concatenate(drawn)) == list(range(20_000))
-    expected, spread = 20_000 / rounds, 6 * np.sqrt(20_000 / rounds)
-    assert all(abs(len(cohort) - expected) <= spread for cohort in drawn)
-    assert not block.holds(0)
-    assert not block.holds(rounds + 1)
-
-
-def test_blocks_are_drawn_independently() -> None:
-    names_N, sampler = np.arange(40_000, dtype=np.uint64), AllocationSampler(4)
-    for source, at in ((Randomness(None), (1, 1)), (Randomness(3), (1, 5))):
-        one, two = (sampler.begin(source, round_) for round_ in at)
-        both = np.intersect1d(one.draw(names_N, one.first), two.draw(names_N, two.first))
-        assert abs(len(both) - 2_500) <= 6 * 50
-
-
-def test_a_users_round_does_not_depend_on_others() -> None:
-    names_N = np.arange(100, dtype=np.uint64)
-    block = AllocationSampler(4).begin(Randomness(3), 5)
-    assert block == AllocationSampler(4).begin(Randomness(3), 5)
-    few = block.draw(names_N[:50], 6)
-    assert np.array_equal(few, [n for n in block.draw(names_N, 6) if n < 50])
-    assert "key" not in repr(block)
-
-
-@pytest.mark.parametrize(
-    ("users", "cohort", "rounds"), [(100, 20, 5), (102, 20, 5), (104, 21, 5), (7, 7, 1), (9, 1, 9)]
-)
-def test_blocks_of_as_many_rounds_as_a_cohort_takes(users: int, cohort: int, rounds: int) -> None:
-    sampler = AllocationSampler.for_cohort(users, cohort)
-    assert sampler == AllocationSampler(rounds)
-    assert abs(users * sampler.probability - cohort) < 1.0
-
-
-@pytest.mark.parametrize("users", [99, 2_700])
-def test_every_cohort_makes_whole_blocks_or_is_told_which_do(users: int) -> None:
-    for cohort in range(1, users + 1):
-        try:
-            sampler = AllocationSampler.for_cohort(users, cohort)
-        except ValueError as error:
-            near = [
-                int(text.replace(",", ""))
-                for text in re.findall(r"--cohort ([\d,]+) \(", str(error))
-            ]
-            assert len(near) == 2
-            assert near[0] < cohort < near[1]
-            for other in near:
-                AllocationSampler.for_cohort(users, other)
-        else:
-            assert abs(users * sampler.probability - cohort) < 1.0
-
-
-NOTHING: tuple[int, frozenset[int]] = (0, frozenset())
-
-
-def going(blocks: Blocks, source: Randomness, rounds: range) -> list[Block]:
-    """Runs these rounds on a ledger that charges each; the block of each."""
-    result, (number, left) = [], NOTHING
-    for round_ in rounds:
-        block = blocks.at(round_, source, (number, left))
-        assert blocks.at(round_, source, (number, left)) is block  # once drawn, until released
-        if block.first == round_:
-            number, left = number + 1, frozenset(range(round_ + 1, round_ + block.rounds))
-        left -= {round_}
-        blocks.done()
-        result.append(block)
-    return result
-
-
-@pytest.mark.parametrize("seed", [None, 5])
-def test_blocks_follow_each_other(seed: int | None) -> None:
-    blocks = going(Blocks(AllocationSampler(3)), Randomness(seed), range(1, 9))
-    assert [block.first for block in blocks] == [1, 1, 1, 4, 4, 4, 7, 7]
-    assert len({block.key for block in blocks}) == 3
-
-
-@pytest.mark.parametrize("seed", [None, 5])
-def test_who_goes_on_with_a_block_draws_the_same(seed: int | None) -> None:
-    source, begun = Randomness(seed), Blocks(AllocationSampler(3))
-    *_, block = going(begun, source, range(1, 6))
-    again = Blocks(begun.sampler)
-    again.restore(begun.state(6))
-    assert again.at(6, source, (2, frozenset({6}))) == block
-    assert begun.state(7) == {}  # the block is over, and its key is for nothing more
-
-
-@pytest.mark.parametrize(
-    "last",
-    [
-        NOTHING,  # the ledger has lost it
-        (1, frozenset({6})),  # has an earlier one last
-        (2, frozenset()),  # the round was charged, and may be known; or not paid for
-        (3, frozenset({7, 8})),  # another block was begun with it
-        (3, frozenset({6, 7})),  # or before it, perhaps with the same round as this one
-    ],
-)
-def test_nobody_is_in_two_rounds_that_were_paid_for_as_one(
-    last: tuple[int, frozenset[int]],
-) -> None:
-    """A block that was paid for otherwise than in its own rounds is over: another begins."""
-    begun = Blocks(AllocationSampler(3))
-    *_, block = going(begun, Randomness(None), range(1, 6))
-    again = Blocks(begun.sampler)
-    again.restore(begun.state(6))
-    other = again.at(6, Randomness(None), last)
-    assert other.first == 6
-    assert other.key != block.key
-
-
-def test_a_round_is_not_drawn_twice_for_one_charge() -> None:
-    blocks = Blocks(AllocationSampler(3))
-    first = blocks.at(1, Randomness(None), NOTHING)
-    blocks.done()
-    second = blocks.at(1, Randomness(None), (1, frozenset({2, 3})))
-    assert second.key != first.key
-    assert second.first == 1  # it pays for itself
-
-
-# Cohorts with a cap
-
-
-@pytest.mark.parametrize(("probability", "most"), [(0.4, 2), (0.5, 5), (0.3, 1)])
-def test_coins_are_tossed_until_few_enough_come_up(
-    checks: SimpleNamespace, probability: float, most: int
-) -> None:
-    sampler, source = TruncatedSampler(probability, most), Randomness(4)
-    checks.truncated_cohorts(
-        lambda round_: sampler.draw(names(5), source, round_),
-        users=5,
-        probability=probability,
-        most=most,
-        rounds=6_000,
-    )
-
-
-def test_the_check_of_caps_rejects_another_probability(checks: SimpleNamespace) -> None:
-    sampler, source = TruncatedSampler(0.4 * 1.05, 2), Randomness(4)
-    with pytest.raises(AssertionError, match="sets"):
-        checks.truncated_cohorts(
-            lambda round_: sampler.draw(names(5), source, round_),
-            users=5,
-            probability=0.4,
-            most=2,
-            rounds=20_000,
-        )
-
-
-def test_a_cap_that_nothing_exceeds_changes_no_cohort() -> None:
-    coins, capped = PoissonSampler(0.2), TruncatedSampler(0.2, 60)
-    for round_ in range(20):
-        drawn = [each.draw(names(60), Randomness(1), round_) for each in (coins, capped)]
-        np.testing.assert_array_equal(*drawn)
-
-
-def test_without_a_seed_every_toss_is_another() -> None:
-    sampler = TruncatedSampler(0.5, 30)
-    drawn = {tuple(sampler.draw(names(60), Randomness(None), 1)) for _ in range(20)}
-    assert len(drawn) == 20
-    assert max(map(len, drawn)) <= 30
-
-
-@given(st.integers(1, 5_000), st.floats(0.001, 1.0), st.floats(0.0, 0.5))
-def test_the_usual_cap_is_exceeded_by_one_cohort_in_a_million(users, share, held_out) -> None:
-    cohort = max(1, int(share * users))
-    most = TruncatedSampler.for_cohort(users, cohort, held_out=held_out).most
-    coins = stats.binom(round(users / (1.0 - held_out)), cohort / users)
-    assert coins.sf(most) <= RARELY * (1 + 1e-9)
-    assert most == 1 or coins.sf(most - 1) > RARELY * (1 - 1e-9)
-
-
-def test_caps_that_hardly_any_cohort_keeps_to_are_refused() -> None:
-    assert TruncatedSampler.for_cohort(1_000, 100, 100) == TruncatedSampler(0.1, 100)
-    with pytest.raises(ValueError, match=r"99 is below the 100 coins that come up on average: r"):
-        TruncatedSampler.for_cohort(1_000, 100, 99)
-    with pytest.raises(ValueError, match="125 coins that come up on average, held-out users'"):
-        TruncatedSampler.for_cohort(1_000, 100, 110, 0.2)
-    with pytest.raises(ValueError, match="--cohort 1,001 is more than the 1,000 users"):
-        TruncatedSampler.for_cohort(1_000, 1_001)
-    with pytest.raises(ValueError, match="none of 1,000 cohorts of 300 users has at most 20"):
-        TruncatedSampler(0.5, 20).draw(names(300), Randomness(0), 1)
-
-
 # Groups that take turns
 
 
@@ -392,3 +201,29 @@ def test_turns_that_cannot_be_are_refused(share: float, groups: int, message: st
 def test_a_whole_group_is_asked_where_all_turns_are_needed() -> None:
     assert CyclicSampler(0.2, 5).of_group.probability == 1.0
     assert CyclicSampler(1 / 3, 3).of_group.probability == 1.0
+
+
+@pytest.mark.parametrize(
+    ("users", "cohort", "groups"), [(100, 20, 5), (102, 20, 5), (104, 21, 5), (7, 7, 1), (9, 1, 9)]
+)
+def test_as_many_groups_as_a_cohort_takes(users: int, cohort: int, groups: int) -> None:
+    assert whole_groups(users, cohort) == groups
+    assert abs(users / groups - cohort) < 1.0
+
+
+@pytest.mark.parametrize("users", [99, 2_700])
+def test_every_cohort_makes_whole_groups_or_is_told_which_do(users: int) -> None:
+    for cohort in range(1, users + 1):
+        try:
+            groups = whole_groups(users, cohort)
+        except ValueError as error:
+            near = [
+                int(text.replace(",", ""))
+                for text in re.findall(r"--cohort ([\d,]+) \(", str(error))
+            ]
+            assert len(near) == 2
+            assert near[0] < cohort < near[1]
+            for other in near:
+                whole_groups(users, other)
+        else:
+            assert abs(users / groups - cohort) < 1.0

@@ -125,37 +125,6 @@ def test_a_round_without_an_answer_is_charged_and_ends_the_run(config, strategy,
     assert by_round == list(range(1, config.rounds + 1))
 
 
-def test_a_block_that_an_abort_broke_off_is_gone_on_with(config):
-    """The allocation is kept, in the private folder alone, and paid for once."""
-    config = config.changed(sampling="allocation", cohort=10)
-    aborted(config, Deployed(config, since=3))
-    secret = Path(config.out) / "private" / "state-000003.safetensors"
-    assert secret.exists()
-    again = replace(config, resume=True)
-    result = run_training(again, Deployed(again))
-    assert (result["rounds"], result["stopped"]) == (6, None)
-    kinds = [charge.event.kind for charge in charges(config)]
-    assert [kind == "allocated-later" for kind in kinds] == [False, *[True] * 4, False]
-    assert not list(secret.parent.glob("state-*"))
-    assert result["epsilon"] <= config.epsilon
-
-
-def test_a_run_with_a_cap_goes_on_as_one_without(config):
-    """Each round has coins and a charge of its own: there is nothing to keep."""
-    config = replace(config, adjacency="zero-out")
-    config = config.changed(sampling="truncated-poisson", cohort=10, max_cohort=14)
-    aborted(config, Deployed(config, since=3))
-    assert not list((Path(config.out) / "private").glob("state-*"))
-    again = replace(config, resume=True)
-    result = run_training(again, Deployed(again))
-    assert (result["rounds"], result["stopped"]) == (6, None)
-    assert [charge.round for charge in charges(config)] == [1, 2, 3, 4, 5, 6]
-    assert {getattr(c.event, "continuous", c.event).kind for c in charges(config)} == {
-        "truncated-gaussian"
-    }
-    assert result["epsilon"] <= config.epsilon
-
-
 BUFFERED = {"noise_correlation": "blt", "sampling": "cyclic", "cohort": 25}
 
 

@@ -2,12 +2,10 @@
 
 import json
 import math
-from dataclasses import replace
 
 import pytest
 
 from murmuration.privacy.accounting.accountant import epsilon
-from murmuration.privacy.accounting.allocation import AllocatedGaussian, AllocatedLater
 from murmuration.privacy.accounting.events import (
     BandedGaussian,
     BufferedGaussian,
@@ -47,30 +45,9 @@ def test_the_cost_is_computed_from_the_charges():
     assert cost([], 1e-6) == 0.0
 
 
-BLOCK, LATER = AllocatedGaussian(5, 2.0), AllocatedLater(5, 2.0)
-
-
-@pytest.mark.parametrize("first", [BLOCK, DiscretizedGaussian(BLOCK, 10, 28)])
-def test_a_plan_of_blocks_costs_what_its_blocks_do(first):
-    stated = plan(rounds=12, charges={first: 3, LATER: 9})
-    assert StatedPlan.from_json(stated.to_json()) == stated
-    expected = epsilon([(BLOCK, 3)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
-    assert stated.epsilon() == pytest.approx(expected, abs=2e-4)
-    twice = epsilon([(BLOCK, 6)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
-    assert cost([stated, replace(stated, run="b2")], 1e-6) == pytest.approx(twice, abs=2e-4)
-    assert stated.against_server(3).epsilon() == math.inf
-
-
 @pytest.mark.parametrize(
     "charges",
     [
-        {LATER: 10},
-        {BLOCK: 2, LATER: 9},
-        {BLOCK: 2, AllocatedLater(4, 2.0): 6},
-        {BLOCK: 2, AllocatedLater(5, 2.5): 8},
-        {ParallelEvent(0, BLOCK): 5, LATER: 5},
-        {BLOCK: 5, ParallelEvent(0, LATER): 5},
-        {ParallelEvent(0, BLOCK): 5, ParallelEvent(0, LATER): 5},
         {BufferedLater(52, 5, 4.0): 10},
         {BufferedLater(52, 5, 4.0): 52, BufferedGaussian(52, 5, 4.0): 1},
         {BufferedLater(52, 5, 4.0): 10, BufferedGaussian(52, 6, 4.0): 1},
@@ -99,12 +76,6 @@ def test_whose_turn_it_is_nobody_can_see_at_a_node():
     assert StatedPlan.from_json(stated.to_json()) == stated
     plain = plan(charges={PoissonGaussian(0.4, 2.0): 10})
     assert stated.epsilon() == pytest.approx(plain.epsilon(), abs=2e-4)
-
-
-def test_a_plan_of_fewer_blocks_than_its_rounds_take_costs_everything():
-    assert plan(rounds=11, charges={BLOCK: 2, LATER: 8}).epsilon() == math.inf
-    assert plan(rounds=10, charges={BLOCK: 2, LATER: 8}).epsilon() < 10.0
-    assert plan(rounds=5, charges={AllocatedGaussian(5, 0.06): 5}).epsilon() == math.inf
 
 
 def test_who_promises_nothing_costs_everything():

@@ -7,18 +7,8 @@ import numpy as np
 import pytest
 
 from murmuration.research.reproductions.uls import samplings
-from murmuration.research.reproductions.uls.samplings import SAMPLINGS
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.settings.sampling import usual_cohort, whole_blocks
-
-
-def test_noise_is_less_by_allocation_and_the_same_with_a_cap():
-    rows = samplings.noises(((5, 20),), (3.0,))
-    noise = {row["sampling"]: row["noise_multiplier"] for row in rows}
-    assert list(noise) == [*SAMPLINGS]
-    assert noise["truncated-poisson"] == noise["poisson"] == pytest.approx(1.625, abs=1e-3)
-    assert noise["allocation"] == pytest.approx(1.431, abs=1e-3)
-    assert [row["less_noise"] for row in rows] == pytest.approx([0.0, 11.9, 0.0], abs=0.05)
+from murmuration.strategies.settings.sampling import cohort_of_turns, usual_cohort
 
 
 class Known:
@@ -27,9 +17,7 @@ class Known:
     name, digest, truth_D = "x", "x", True
     gains: ClassVar = {
         "poisson": 0.0,
-        "allocation": 0.01,
-        "truncated-poisson": 0.001,
-        "cyclic": 0.0,
+        "cyclic": 0.01,
         "all": 0.002,
     }
 
@@ -40,7 +28,7 @@ class Known:
     def reached(self, config):
         self.configs.append(config)
         sampling = config.own.sampling
-        mixed = 0.01 * config.seed if sampling == "truncated-poisson" else 0.0
+        mixed = 0.01 * config.seed if sampling == "all" else 0.0
         accuracy = 0.6 + 0.05 * config.seed + self.gains[sampling] + mixed
         error = (10.0 + config.seed) * (0.5 if config.own.banded or config.own.buffered else 1.0)
         return {"accuracy": accuracy, "error": error}
@@ -52,34 +40,31 @@ def rows_of(people, *more, **others):
 
 def test_differences_are_taken_seed_by_seed():
     rows = rows_of(Known(100, 20), (20,), (3.0,), seeds=5)
-    assert [row["gain"] for row in rows] == pytest.approx([0.0, 1.0, 2.1, 0.0, 0.0, 0.2])
+    assert [row["gain"] for row in rows] == pytest.approx([0.0, 0.0, 1.0, 2.2])
     widths = [row["gain_half_width"] for row in rows]
-    assert widths == pytest.approx([0.0, 0.0, 1.963, 0.0, 0.0, 0.0], abs=1e-3)
-    assert [row["less_error"] for row in rows] == pytest.approx([0.0, 0.0, 0.0, 50.0, 50.0, 0.0])
-    assert [row["error_mean"] for row in rows] == pytest.approx([12.0, 12.0, 12.0, 6.0, 6.0, 12.0])
+    assert widths == pytest.approx([0.0, 0.0, 0.0, 1.963], abs=1e-3)
+    assert [row["less_error"] for row in rows] == pytest.approx([0.0, 50.0, 50.0, 0.0])
+    assert [row["error_mean"] for row in rows] == pytest.approx([12.0, 6.0, 6.0, 12.0])
     lines = samplings.remarks(rows)
-    first, second = lines[0], lines[2]
-    assert first == "allocation on x, 20 rounds, ε = 3: +1.00 ± 0.00 points in 5 seeds."
-    assert second.endswith("in 5 seeds.")
-    assert lines[-3].endswith("ε = 3: +50.00 ± 0.00 % less error in 5 seeds.")
+    assert "blt on x, 20 rounds, ε = 3: +1.00 ± 0.00 points in 5 seeds." in lines
+    assert "blt on x, 20 rounds, ε = 3: +50.00 ± 0.00 % less error in 5 seeds." in lines
     within = [{**row, "gain_half_width": 3.0, "less_error_half_width": 60.0} for row in rows]
     assert all("no difference" in line for line in samplings.remarks(within))
 
 
-def test_a_run_has_the_peoples_cohort_and_the_cap_that_is_said():
+def test_a_run_has_the_peoples_cohort():
     people = Known(2_704, 541)
     rows_of(people, (20,), (3.0,), seeds=2)
-    assert [config.cohort for config in people.configs] == [*[541] * 5, 2_704] * 2
+    assert [config.cohort for config in people.configs] == [*[541] * 3, 2_704] * 2
     assert {config.adjacency for config in people.configs} == {"zero-out"}
-    assert [config.own.max_cohort for config in people.configs] == [0, 0, 541, 0, 0, 0] * 2
-    drawn = ["poisson", "allocation", "truncated-poisson", "poisson", "cyclic", "all"]
+    drawn = ["poisson", "poisson", "cyclic", "all"]
     assert [config.own.sampling for config in people.configs] == drawn * 2
 
 
-def test_people_who_are_read_have_a_cohort_of_whole_blocks(crowd):
+def test_people_who_are_read_have_a_cohort_of_cohort_of_turns(crowd):
     people = samplings.read("x", crowd, crowd)
     users = len(people.train.counts_U)
-    assert people.cohort == whole_blocks(users, usual_cohort(users))
+    assert people.cohort == cohort_of_turns(users, usual_cohort(users))
     assert people.truth_D is None
 
 
@@ -102,15 +87,9 @@ def test_made_up_users_are_disjoint_and_their_truth_is_known():
             assert people.reached(RunConfig())["error"] == pytest.approx(error, abs=1e-5)
 
 
-def test_a_usual_cap_changes_no_run_and_banded_noise_does():
-    """So the cap of the runs that are compared is one that binds."""
+def test_banded_noise_makes_another_run():
     people = samplings.made_up(600, 60, 3, 4)
-    coins, capped, banded = (
-        samplings.config_of(people, 60, 8.0, way, 1)
-        for way in ("poisson", "truncated-poisson", "banded")
-    )
+    coins, banded = (samplings.config_of(people, 60, 8.0, way, 1) for way in ("poisson", "banded"))
     reached = people.reached(coins)
-    assert reached == people.reached(capped.changed(max_cohort=0))
     assert reached == people.reached(coins)  # names that were made once are the same users
     assert reached != people.reached(banded)
-    assert 0.5 < people.reached(capped)["accuracy"] <= 1.0
