@@ -402,11 +402,6 @@ _MARKS: dict[str, Hostile] = {
             "nothing": None, "not a number": math.nan, "true": True, "a list": [0.1],
         }.items()
     },
-    "covariates": _with(length_chosen=5, length_rejected=3, length_a=5, length_b=3),
-    "covariates below zero": _with(length_chosen=-5, length_rejected=-3, length_a=-1, length_b=-2),
-    "covariates that are text": _with(length_chosen="long", length_rejected="", length_a="x"),
-    "covariates without end": _with(length_chosen=math.inf, length_rejected=1e308, length_b=1e999),
-    "a covariate of one side": _with(length_chosen=5, length_a=5),
 }  # fmt: skip
 
 _BYTES: dict[str, Hostile] = {

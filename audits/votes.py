@@ -1,53 +1,35 @@
-"""Audits of a board's one release, and of a best item: the whole of a voter, from ballots on.
+"""Audits of a board's one release: the whole of a voter, from ballots on.
 
 The canary votes a thousand times for one item against another; on the other data set it is not
 there or, where users are replaced, votes as often the other way round. All other voters are known
 to the attacker and left out. The attacker projects what is released on the difference of the two
-sums, which is all that Gaussian noise leaves to be known (Neyman and Pearson); with Laplace noise
-they take the likelihood ratio, and of a choice that of what was chosen.
+sums, which is all that Gaussian noise leaves to be known (Neyman and Pearson).
 
-Of a board that is released several times the canary votes as often in each period. What is released
-is correlated: the attacker weighs all releases together as their noise has it.
-
-Legend: N trials, V coordinates, K items, W releases.
+Legend: N trials, V coordinates.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import numpy as np
 import torch
 
-from murmuration.audits.selection.exponential import odds_of
 from murmuration.audits.trials import both_sides
 from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.preference.ranking.votes import ItemVotes
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.auditing import DELTA, Measured, Target, Task
-from murmuration.privacy.continual.prefix_sums import PrefixSums
-from murmuration.privacy.mechanisms.discrete_laplace import LaplaceSum
-from murmuration.privacy.mechanisms.exponential_mechanism import STEPS
-from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.solved import best_item, laplace_ranking
-from murmuration.strategies.solved.best_item import BestItemPlan
-from murmuration.strategies.solved.laplace_ranking import LaplacePlan
 from murmuration.strategies.solved.ranking import RankingPlan, client_update
 
 #: From votes and what is requested of a node to its sums.
 NodeHalf = Callable[[ItemVotes, TrainRequest, np.ndarray, Randomness], dict[str, np.ndarray]]
 
 LAYOUT = VoteLayout(items=3, cap=4, pairing="voters")
-PURE = replace(LAYOUT, norm_order=1)
-#: Minus the logarithm of the odds of the item that nobody votes for.
-_NEVER = 8.0
-_VOTES = 1000
-RELEASES = 10
 
 
-def one_sided(better: int, worse: int, votes: int = _VOTES) -> ItemVotes:
+def one_sided(better: int, worse: int, votes: int = 1000) -> ItemVotes:
     """Return the votes of one voter, all of them for one item against another."""
     return ItemVotes(
         torch.tensor([0, votes]),
@@ -81,56 +63,6 @@ def audit_votes(task: Task, node_half: NodeHalf = client_update) -> Measured:
     return both_sides(task, one).measured(task, fit=True)
 
 
-def audit_pure_votes(
-    task: Task,
-    node_half: NodeHalf = laplace_ranking.client_update,
-    make: type[LaplaceSum] = LaplaceSum,
-) -> Measured:
-    """Return what attacks on one release with Laplace noise show; ``node_half`` and ``make`` stand
-    in for the real ones in audits of seeded faults."""
-    plan = LaplacePlan.for_epsilon(
-        task.epsilon, users=1, rounds=1, delta=DELTA, adjacency=task.adjacency, layout=PURE
-    )
-    mechanism = make(plan.clip, plan.noise_multiplier, task.adjacency)
-    first_V, second_V = _sides(task, plan.node_config, node_half)
-    scale = float(plan.mechanism.scale) * plan.clip.step
-
-    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
-        exact_NV = np.tile(second_V if second else first_V, (task.trials, 1))
-        noisy_NV = mechanism.release(
-            exact_NV.reshape(-1), round_=1, covers="vote sum", ledger=ledger, source=source
-        ).reshape(exact_NV.shape)
-        return (np.abs(noisy_NV - second_V) - np.abs(noisy_NV - first_V)).sum(axis=1) / scale
-
-    return Measured.of(both_sides(task, one).scores, task.epsilon, task, delta=0.0)
-
-
-def audit_best_item(task: Task, node_half: NodeHalf = best_item.client_update) -> Measured:
-    """Return what is seen of the canary in which item is chosen, when others make theirs unlikely;
-    ``node_half`` stands in for the real one in audits of seeded faults."""
-    plan = BestItemPlan.for_epsilon(
-        task.epsilon, layout=LAYOUT, delta=DELTA, adjacency=task.adjacency
-    )
-    mechanism = plan.mechanism
-    odds = odds_of(mechanism, task.epsilon)
-    others_K = np.rint(np.array([odds, 0.0, odds + _NEVER]) / float(mechanism.rate))
-    sides = [
-        others_K + np.rint(mine_K * STEPS) for mine_K in _sides(task, plan.node_config, node_half)
-    ]
-    ratio_K = np.subtract(*(np.log(mechanism.probabilities(sum_K)) for sum_K in sides))
-
-    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
-        chosen_N = [
-            mechanism.choose(
-                sides[second], round_=trial, covers="best", ledger=ledger, source=source
-            )
-            for trial in range(task.trials)
-        ]
-        return ratio_K[chosen_N]
-
-    return Measured.of(both_sides(task, one).scores, task.epsilon, task, delta=0.0)
-
-
 def _sides(
     task: Task, parameters: Mapping[str, messages.Scalar], node_half: NodeHalf
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -143,93 +75,10 @@ def _sides(
     return first, node_half(one_sided(1, 0), work, keys_S, Randomness(0))["sum"]
 
 
-def audit_releases(
-    task: Task,
-    node_half: NodeHalf = client_update,
-    mechanism: Callable[[GaussianSum, int], PrefixSums] = PrefixSums,
-    correlated: bool = True,
-) -> Measured:
-    """Return what attacks on all releases of one board show.
-
-    Args:
-        task: how it is audited.
-        node_half, mechanism: stand in for the real ones in audits of seeded faults.
-        correlated: whether the attacker takes noise to be shared by the releases.
-    """
-    plan = RankingPlan.for_epsilon(
-        task.epsilon,
-        users=1,
-        rounds=1,
-        delta=DELTA,
-        adjacency=task.adjacency,
-        layout=LAYOUT,
-        releases=RELEASES,
-    )
-    releases = mechanism(plan.mechanism, RELEASES)
-    period_J = np.repeat(np.arange(1, RELEASES + 1, dtype=np.int32), _VOTES // RELEASES)
-    replaced = task.adjacency.vectors_changed == 2
-
-    def sums(better: int, worse: int) -> np.ndarray:
-        votes = replace(one_sided(better, worse), period_J=period_J)
-        keys_S, source = np.zeros(1, dtype=np.uint64), Randomness(0)
-        parameters = plan.node_config
-        works = (
-            TrainRequest({}, {"round": release + 1, **parameters}, np.arange(1))
-            for release in range(RELEASES)
-        )
-        return np.stack([node_half(votes, work, keys_S, source)["sum"] for work in works])
-
-    first_WV = sums(0, 1)
-    second_WV = sums(1, 0) if replaced else np.zeros_like(first_WV)
-    root_WW = releases.root.matrix_WW
-    covariance_WW = root_WW @ root_WW.T
-    if not correlated:
-        covariance_WW = np.diag(covariance_WW.diagonal())
-    apart_WV = np.cumsum(first_WV - second_WV, axis=0)
-    middle_WV = np.cumsum(first_WV + second_WV, axis=0) / 2.0
-    weights_WV = np.linalg.solve(covariance_WW, apart_WV) / plan.mechanism.std**2
-
-    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
-        keys = [source.key("noise of a release", release) for release in range(RELEASES)]
-        noisy_NV = np.zeros((task.trials, LAYOUT.size))
-        score_N = np.zeros(task.trials)
-        for place, sum_V in enumerate(second_WV if second else first_WV):
-            noisy_NV = releases.release(
-                np.tile(sum_V, (task.trials, 1)).reshape(-1),
-                noisy_NV.reshape(-1),
-                release=place + 1,
-                label="vote sum",
-                ledger=ledger,
-                keys=keys[: place + 1],
-                seeded=True,
-            ).reshape(noisy_NV.shape)
-            score_N += (noisy_NV - middle_WV[place]) @ weights_WV[place]
-        return score_N
-
-    return both_sides(task, one).measured(task, fit=True)
-
-
 TARGETS = {
-    "ranking-releases": Target(
-        "all releases of a board that goes on, of a voter who votes alike in every period",
-        audit_releases,
-        trials=100_000,
-    ),
     "ranking": Target(
         "the sum of votes that a board is computed from, of a voter who always votes alike",
         audit_votes,
         trials=200_000,
-    ),
-    "laplace-ranking": Target(
-        "the same sum with Laplace noise, at pure epsilon",
-        audit_pure_votes,
-        trials=20_000,
-        power=0.55,
-    ),
-    "best-item": Target(
-        "the choice of the best item by the same votes, by permute-and-flip",
-        audit_best_item,
-        trials=20_000,
-        power=0.85,
     ),
 }

@@ -22,13 +22,6 @@ def population(
             show_default=False,
         ),
     ] = None,
-    length_points: Annotated[
-        float,
-        typer.Option(
-            help="With --arena: by how many points an answer twice as long is ahead; its lengths "
-            "are columns, for rank --covariates length."
-        ),
-    ] = 0.0,
 ) -> None:
     """Write judgements of a synthetic population, and its truth.
 
@@ -37,9 +30,7 @@ def population(
     """
     try:
         if arena is not None:
-            write_arena(
-                out, Arena(voters=users, seed=seed, items=arena, length_points=length_points)
-            )
+            write_arena(out, Arena(voters=users, seed=seed, items=arena))
         else:
             write(out, Population(users=users, seed=seed))
     except (ValueError, OSError) as error:

@@ -1,18 +1,16 @@
 """``murmuration rank``: a board of items from people's votes."""
 
 import warnings
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from murmuration.cli import about_data
-from murmuration.cli.options import JSON, WHERE, add_parameters, help_of, print_json
+from murmuration.cli.options import JSON, WHERE, add_parameters, print_json
 from murmuration.cli.setting_options import setting_parameters
-from murmuration.preference.data.errors import InputError
 from murmuration.reporting.live.terminal import print_finished, print_notes
 from murmuration.sims.runtimes.runtime import Runtime
-from murmuration.strategies.settings.declaration import DATA, OUTPUT, PROMISE, RUNTIME
+from murmuration.strategies.settings.declaration import DATA, OUTPUT, RUNTIME
 
 #: Settings of a run that a board has.
 _SETTINGS = frozenset(
@@ -21,8 +19,8 @@ _SETTINGS = frozenset(
         "categories",
         "chosen_from_data",
         "columns",
-        "covariates",
         "data",
+        "delta",
         "epsilon",
         "format",
         "items",
@@ -35,7 +33,6 @@ _SETTINGS = frozenset(
         "one_user_per_row",
         "out",
         "pairing",
-        "releases",
         "responses",
         "resume",
         "secure_aggregation",
@@ -64,32 +61,6 @@ def rank(
             rich_help_panel=DATA,
         ),
     ] = None,
-    best: Annotated[
-        bool,
-        typer.Option(
-            "--best",
-            help="Choose the best item alone, by permute-and-flip at pure epsilon: no board.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = False,
-    delta: Annotated[
-        str | None,
-        typer.Option(
-            help=f"{help_of('delta')} 0: none, by votes bounded in ℓ1 and Laplace noise.",
-            show_default=False,
-            rich_help_panel=PROMISE,
-        ),
-    ] = None,
-    continued: Annotated[
-        Path | None,
-        typer.Option(
-            "--continue",
-            help="Folder of a board with --releases left: release it again, with the votes of "
-            "--data, which came since, and all settings that it was begun with.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
     user_column: about_data.UserColumn = None,
     runtime: Annotated[
         Runtime,
@@ -113,11 +84,10 @@ def rank(
 
     Items (and categories) are public lists; responses of votes are items. Everybody takes part
     once. One noisy sum is released, from which the board, its intervals and its page are computed.
-    With --delta 0 its noise is Laplace's. Without --data and --items the embedded arena is ranked.
+    Without --data and --items the embedded arena is ranked.
     """
     from murmuration.api import ranking as boards
 
-    given["delta"] = delta
     given = {name: value for name, value in given.items() if value is not None}
     if user_column is not None:
         given["user_column"] = user_column
@@ -125,23 +95,11 @@ def rank(
         warnings.simplefilter("always", UserWarning)
         where = {"runtime": runtime, "users_per_node": users_per_node, "progress": True}
         data, items = given.pop("data", None), given.pop("items", None)
-        ranking: boards.Ranking | boards.BestItem
-        if best and by:
-            raise InputError("--best chooses one item: leave out --by")
-        if best and continued:
-            raise InputError("--best chooses one item, once: leave out --continue")
-        if best and items_public:
-            raise InputError("--best needs --items: leave out --items-public")
-        if best:
-            ranking = boards.best_item(data, items, **where, **given)
-        else:
-            given |= {"items_public": items_public, "by": by, "continued": continued}
-            ranking = boards.rank(data, items, **where, **given)
+        given |= {"items_public": items_public, "by": by}
+        ranking = boards.rank(data, items, **where, **given)
     print_notes(notes, ranking.run.result["warnings"])
     if as_json:
         print_json(ranking.to_json())
-    elif isinstance(ranking, boards.BestItem):
-        print_finished(str(ranking), markup=False, soft_wrap=True)
     else:
         print_finished(ranking, soft_wrap=True)  # a path stays in one piece
 

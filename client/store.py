@@ -8,7 +8,7 @@ something about their judgements.
 
 What a deployed node's rows are is declared in its node-config, under the names of the options:
 ``kind``, ``responses``, ``labels``, ``max-judgements``, ``max-characters``,
-``one-user-per-row``, ``covariates``. Whatever is wrong with a row is its user's alone: it is left
+``one-user-per-row``. Whatever is wrong with a row is its user's alone: it is left
 out, the user stays, and only the node's own log is told.
 In a simulation the data are the operator's own, and bad rows are refused unless told otherwise.
 

@@ -39,7 +39,6 @@ from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig, refuse_seed
 from murmuration.strategies.protocol.availability import Reason
 from murmuration.strategies.protocol.node_texts import shortened
-from murmuration.strategies.settings.own.ranking import RankingSettings
 
 _POLL = 0.5
 
@@ -63,11 +62,6 @@ def deployed_config(server: Path, options: dict[str, Any], settings: dict[str, A
         raise InputError(
             "--set strategy=els: owners' agents tell nobody how many judgements users have, so the "
             "group size cannot be chosen from that; add --set group_size=N"
-        )
-    if config.of(RankingSettings).releases > 1:
-        raise InputError(
-            "--set releases: a board that goes on is for simulations, since agents answer for one "
-            "release at a time; make a board of each period, whose costs add up"
         )
     config = replace(config, registration=config.registration or str(server / REGISTRATION))
     refuse_seed(config)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from murmuration.api.judging import winrate
     from murmuration.api.looking import data
     from murmuration.api.privatizing import PrivatizedLabels, privatize
-    from murmuration.api.ranking import BestItem, Ranking, best_item, rank
+    from murmuration.api.ranking import Ranking, rank
     from murmuration.api.responding import Responses, respond
     from murmuration.api.run import Run
     from murmuration.api.scoring import score
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "BestItem",
     "DataSummary",
     "Guards",
     "InputError",
@@ -67,7 +66,6 @@ __all__ = [
     "SyntheticPreferences",
     "__version__",
     "align",
-    "best_item",
     "compare",
     "data",
     "online",
@@ -91,7 +89,6 @@ if not (_HERE / "privacy").is_dir():
 
 #: Where names are that are imported when they are asked for: some need libraries that take seconds.
 _PLACES = {
-    "BestItem": "murmuration.api.ranking",
     "DataSummary": "murmuration.planning.data_summary",
     "Guards": "murmuration.alignment.rewards",
     "InputError": "murmuration.preference.data.errors",
@@ -109,7 +106,6 @@ _PLACES = {
     "Survey": "murmuration.api.surveying",
     "SyntheticPreferences": "murmuration.api.synthesizing",
     "align": "murmuration.api.aligning",
-    "best_item": "murmuration.api.ranking",
     "compare": "murmuration.api.comparing",
     "data": "murmuration.api.looking",
     "online": "murmuration.preference.online",

@@ -35,8 +35,6 @@ PAGE, TABLE, NUMBERS = "board.html", "board.csv", "board.json"
 #: So many items a matrix of wins has on the page, the strongest; and in the JSON, or it has none.
 _MATRIX_ON_PAGE, _MATRIX_IN_JSON = 12, 100
 _LONGEST_NAME = 280
-#: Half of the widest interval that a course shows, in points.
-_MOST_ERROR = 250.0
 #: What a spreadsheet takes for the beginning of a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -58,7 +56,6 @@ def write_board(folder: Path, release: RankingRelease, result: Mapping[str, Any]
         "guarantee": result["guarantee"],
         "confidence": CONFIDENCE,
         "boards": [in_numbers(board) for board in boards],
-        **({"history": _history_in_numbers(release, result)} if "history" in result else {}),
     }
     text = json.dumps(numbers, indent=2, allow_nan=False, ensure_ascii=False)
     replace_file(folder / NUMBERS, f"{text}\n".encode())
@@ -95,21 +92,6 @@ def in_numbers(board: Board) -> dict[str, Any]:
         "voters": round(board.voters, 1),
         "tie": round(board.tie, 6),
         "one_voter_moves_at_most": round(board.sway, 2),
-        **(
-            {
-                "covariates": [
-                    {
-                        "covariate": each.name,
-                        "points_for_twice_as_much": round(each.points, 2),
-                        "low": round(each.points - each.error, 2),
-                        "high": round(each.points + each.error, 2),
-                    }
-                    for each in board.effects
-                ]
-            }
-            if board.effects
-            else {}
-        ),
         "items": [
             {
                 "item": board.items[k],
@@ -138,76 +120,7 @@ def page(boards: Sequence[Board], release: RankingRelease, result: Mapping[str, 
         public_pairing=release.pairing == "public",
         clipped=max(0.0, release.clipped),
         confidence=CONFIDENCE,
-        release=result.get("rounds", 1),
-        releases=result.get("rounds_planned", 1) if "history" in result else 1,
-        courses=_courses(release, result["history"]) if "history" in result else (),
     )
-
-
-@dataclass(frozen=True)
-class Course:
-    """An item in each release so far: lines in a box of 1000 by 60."""
-
-    name: str
-    first: str
-    last: str
-    error: str
-    line: str
-    band: str
-
-
-def _courses(release: RankingRelease, history: Sequence[Mapping[str, Any]]) -> Sequence[Course]:
-    """Return the course of the items that are the strongest now, on one scale; of one release alone
-    there is none."""
-    if len(history) < 2:
-        return ()
-    elo_WK, error_WK = (np.array([row[name] for row in history]) for name in ("elo", "error"))
-    order = np.argsort(-elo_WK[-1], kind="stable")[:_MATRIX_ON_PAGE]
-    # Of the first releases intervals may be so wide that nothing else shows.
-    error_WK = np.minimum(error_WK, _MOST_ERROR)
-    low, high = (elo_WK - error_WK)[:, order].min(), (elo_WK + error_WK)[:, order].max()
-    x_W = np.linspace(0.0, 1000.0, len(history)).round(1).tolist()
-
-    def points(elo_W: np.ndarray) -> list[str]:
-        y_W = (57.0 - 54.0 * (elo_W - low) / (high - low)).round(1).tolist()
-        return [f"{x} {y}" for x, y in zip(x_W, y_W, strict=True)]
-
-    return [
-        Course(
-            name=_plain(release.items[k]),
-            first=f"{elo_WK[0, k]:,.0f}",
-            last=f"{elo_WK[-1, k]:,.0f}",
-            error=round_digits(float(history[-1]["error"][k])),
-            line="M" + "L".join(points(elo_WK[:, k])),
-            band="M"
-            + "L".join(
-                points(elo_WK[:, k] + error_WK[:, k]) + points(elo_WK[:, k] - error_WK[:, k])[::-1]
-            )
-            + "Z",
-        )
-        for k in order
-    ]
-
-
-def _history_in_numbers(release: RankingRelease, result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the board of all votes as each release so far had it."""
-    return [
-        {
-            "release": number,
-            "votes": round(row["votes"], 1),
-            "voters": round(row["voters"], 1),
-            "items": [
-                {
-                    "item": item,
-                    "elo": elo,
-                    "elo_low": round(elo - error, 2),
-                    "elo_high": round(elo + error, 2),
-                }
-                for item, elo, error in zip(release.items, row["elo"], row["error"], strict=True)
-            ],
-        }
-        for number, row in enumerate(result["history"], start=1)
-    ]
 
 
 @dataclass(frozen=True)
@@ -249,7 +162,6 @@ class Shown:
     voters: str
     sway: str
     tie: bool
-    effects: Sequence[tuple[str, str, str]]
 
 
 def _shown(board: Board, noise: Noise) -> Shown:
@@ -286,10 +198,6 @@ def _shown(board: Board, noise: Noise) -> Shown:
         voters=_with_error(board.voters, noise.voters),
         sway=round_digits(board.sway),
         tie=board.tie > 0,
-        effects=[
-            (_plain(each.name), f"{each.points:+,.0f}", round_digits(each.error))
-            for each in board.effects
-        ],
     )
 
 

@@ -8,7 +8,7 @@ Legend: N trials, T rounds.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -38,10 +38,6 @@ from murmuration.audits.survey import audit_survey
 from murmuration.audits.trials import both_sides
 from murmuration.audits.votes import (
     LAYOUT,
-    PURE,
-    audit_best_item,
-    audit_pure_votes,
-    audit_releases,
     audit_votes,
 )
 from murmuration.preference.kinds.survey import SurveyAnswers
@@ -53,9 +49,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import DELTA, Measured, Task
 from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.continual.buffered import BufferedToeplitz
-from murmuration.privacy.continual.prefix_sums import PrefixSums
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.discrete_laplace import LaplaceSum
 from murmuration.privacy.mechanisms.exponential_mechanism import STEPS, ExponentialMechanism
 from murmuration.privacy.mechanisms.hold_out import held_out
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
@@ -64,7 +58,6 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.solved import best_item
 from murmuration.strategies.solved.ranking import client_update
 from murmuration.strategies.solved.survey import SurveyPlan
 
@@ -178,70 +171,6 @@ class _OneQuestion(GaussianSum):
 
 def _noise_for_one_question(plan: SurveyPlan) -> GaussianSum:
     return _OneQuestion(plan.sampler, plan.clip, plan.noise_multiplier, plan.adjacency)
-
-
-def _bounds_in_l2(
-    votes: ItemVotes, work: TrainRequest, keys_S: np.ndarray, source: Randomness
-) -> dict[str, np.ndarray]:
-    """The node half at pure epsilon, that takes all votes, and holds their length in ℓ2."""
-    every_N, counts_U = np.arange(len(votes.board_J)), votes.counts_U.numpy()
-    total_V = np.concatenate([*votes.vectors(PURE, math.inf, every_N, counts_U)]).sum(axis=0)
-    clip = UserClip(work.number("clip-norm"))
-    return {"sum": clip.clip_sum(torch.from_numpy(total_V[None])).numpy()}
-
-
-def _best_by_each_vote(
-    votes: ItemVotes, work: TrainRequest, keys_S: np.ndarray, source: Randomness
-) -> dict[str, np.ndarray]:
-    """The node half of a best item, to which five parts of a voter's votes are a voter each."""
-    sum_K = best_item.client_update(votes, work, keys_S, source)["sum"]
-    return {"sum": 5 * sum_K}
-
-
-class _OneWayLaplace(LaplaceSum):
-    """The scale that suffices where users come or go, wherever."""
-
-    @property
-    def scale(self) -> Fraction:
-        return super().scale / self.adjacency.vectors_changed
-
-
-def _forgets_earlier_periods(
-    votes: ItemVotes, work: TrainRequest, keys_S: np.ndarray, source: Randomness
-) -> dict[str, np.ndarray]:
-    """The node half, to which a voter of an earlier period is another one."""
-    assert votes.period_J is not None
-    mine_J = votes.period_J == work.number("round")
-    alone = replace(votes.select(np.arange(1)), start_U=torch.arange(len(mine_J) + 1))
-    alone = alone.select(np.flatnonzero(mine_J))
-    alone = replace(alone, start_U=torch.tensor([0, int(mine_J.sum())]))
-    return client_update(alone, work, keys_S, source)
-
-
-class _FreshNoise(PrefixSums):
-    """Adds noise of its own to each release, as much as that of the factor."""
-
-    def release(
-        self,
-        sum_D: np.ndarray,
-        before_D: np.ndarray,
-        *,
-        release: int,
-        label: str,
-        ledger: Ledger,
-        keys: Sequence[bytes],
-        seeded: bool,
-    ) -> np.ndarray:
-        """As of the real one."""
-        del seeded
-        ledger.charge([*self.charges][min(release - 1, 1)], round_=release, covers=label)
-
-        def noise_D(number: int) -> np.ndarray:
-            source = Randomness(int.from_bytes(keys[number - 1], "little"))
-            return self.std(number) * source.stream(label).standard_normal(sum_D.shape)
-
-        exact_D = before_D - noise_D(release - 1) if release > 1 else before_D
-        return exact_D + sum_D + noise_D(release)
 
 
 class _CountsTwice(Tally):
@@ -492,28 +421,6 @@ FAULTS = {
         "the mechanism that adds the noise holds the clip, and its scale is computed from it",
         trials=20_000,
     ),
-    "bounded-in-l2": Fault(
-        "votes bounded in ℓ2, and Laplace noise for as long a vector in ℓ1",
-        partial(audit_pure_votes, node_half=_bounds_in_l2),
-        "tests/strategies/solved/test_laplace_ranking.py::test_a_million_votes_are_worth_the_bound_and_no_more",
-        "the bound in ℓ1 is held by the object that knows the noise",
-        trials=5_000,
-    ),
-    "one-way-laplace": Fault(
-        "Laplace noise of the scale for users who come or go, where one is swapped",
-        partial(audit_pure_votes, make=_OneWayLaplace),
-        "tests/privacy/mechanisms/test_discrete_laplace.py::test_the_noise_is_that_of_the_bound",
-        "the scale follows from the adjacency, which the ledger must share",
-        adjacency=Adjacency.REPLACE,
-        trials=8_000,
-    ),
-    "best-by-votes": Fault(
-        "a best item by five times what a voter may add",
-        partial(audit_best_item, node_half=_best_by_each_vote),
-        "tests/strategies/solved/test_best_item.py::test_a_million_votes_are_worth_the_span_and_no_more",
-        "sums that are more than so many users can make are left out",
-        trials=4_000,
-    ),
     "one-way-flips": Fault(
         "permute-and-flip at the rate for users who come or go, where one is swapped",
         partial(audit_choice, make=_OneWay, rule="permute-and-flip"),
@@ -529,19 +436,6 @@ FAULTS = {
         "a search is charged before its first candidate, and candidates are compared with it",
         trials=10_000,
         epsilon=3.0,
-    ),
-    "votes-of-each-period": Fault(
-        "a voter's votes are bounded in each period by themselves, and not in all together",
-        partial(audit_releases, node_half=_forgets_earlier_periods),
-        "tests/strategies/solved/test_vote_stream.py::test_the_first_votes_count_and_no_later_ones",
-        "votes of all periods are kept, and compared with their digests before each release",
-        trials=20_000,
-    ),
-    "fresh-noise": Fault(
-        "each release of a board that goes on has noise of its own, charged as shared noise is",
-        partial(audit_releases, mechanism=_FreshNoise, correlated=False),
-        "tests/privacy/continual/test_prefix_sums.py::test_noise_of_releases_is_shared_as_the_factor_says",
-        trials=100_000,
     ),
     "one-way-rate": Fault(
         "the exponential mechanism at the rate for users who come or go, where one is swapped",

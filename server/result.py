@@ -123,7 +123,7 @@ def result_of(
         "delta": config.delta,
         "noise_multiplier": built.noise_multiplier,
         "clip_norm": built.clip_norm,
-        "rounds_planned": built.releases or config.rounds,
+        "rounds_planned": config.rounds,
         "users": context.users,
         "cohort": config.cohort,
         "dimension": context.dimension,

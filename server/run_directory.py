@@ -15,7 +15,7 @@
     private/        seeds, keys, cohort sizes, node failures, of a simulation hashes of the users'
                     prompts, rows that were given in memory, what of a strategy's state was not
                     released, names of the private runs that it stands on, the folder's
-                    lock, votes and keys of the noise of a board that goes on: not for release
+                    lock: not for release
 
 What it has in common with other runs' folders is in ``server.run_folder``.
 """
@@ -55,7 +55,6 @@ from murmuration.server import checkpoints, resuming
 from murmuration.server.checkpoints import Checkpoint
 from murmuration.server.run_folder import RunFolder
 from murmuration.strategies.config import CHECK, RunConfig
-from murmuration.strategies.settings.own.ranking import RankingSettings
 from murmuration.strategies.spec import Value
 
 #: What has a secret key of its own (``RunDirectory.secret``).
@@ -75,7 +74,6 @@ class RunDirectory(RunFolder):
 
     def __init__(self, config: RunConfig) -> None:
         self._ledger: Ledger | None = None
-        self._release = config.of(RankingSettings).release
         super().__init__(
             config.out, resume=config.resume, check_same=partial(self._check_same, config)
         )
@@ -198,13 +196,12 @@ class RunDirectory(RunFolder):
             raise InputError(f"{self.ledger_path} cannot be read: {error.strerror}") from None
         except ValueError as error:
             raise InputError(f"{self.path / 'result.json'} cannot be relied on: {error}") from None
-        goes_on = self._release > max(1, int(result.get("rounds") or 0))
-        if not (contents.on_chain(head) if goes_on else head == contents.head):
+        if head != contents.head:
             raise InputError(
                 f"{self.path / 'result.json'} was edited, or is of another run: the ledger of this "
                 "one ends elsewhere; bring back undamaged copies"
             )
-        return None if goes_on else result
+        return result
 
     def secret(self, purpose: str) -> bytes:
         """32 secret bytes for ``purpose``, one of ``_SECRETS``, and for nothing else.
@@ -218,32 +215,6 @@ class RunDirectory(RunFolder):
         """
         seed = self._seed
         return self._kept(purpose) if seed is None else Randomness(seed).key(purpose)
-
-    def noise_keys(self, releases: int) -> list[bytes]:
-        """32 secret bytes for the noise of each of the first so many releases of a board.
-
-        That of the next release is drawn when it is asked for first, and on disk when this returns.
-        Of a seeded simulation they follow from the seed.
-
-        Raises:
-            InputError: the file of those that were drawn is gone or damaged.
-        """
-        if (seed := self._seed) is not None:
-            source = Randomness(seed)
-            return [source.key("noise of a release", n + 1) for n in range(releases)]
-        keys = self._read_json("private/noise.json").get("keys", [])
-        if len(keys) == releases - 1:
-            keys.append(secrets.token_hex(32))
-            self.write_private("noise.json", {"keys": keys})
-        try:
-            secret_keys = [bytes.fromhex(key) for key in keys[:releases]]
-        except (ValueError, TypeError):
-            secret_keys = []
-        if len(secret_keys) < releases:
-            raise InputError(
-                f"{self.private / 'noise.json'} is gone or damaged: bring back an undamaged copy"
-            )
-        return secret_keys
 
     @property
     def _seed(self) -> int | None:

@@ -25,7 +25,7 @@ from murmuration.server.run_lock import RunInUse, RunLock
 PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end
 
 #: What stands in private/ before the run's settings.
-_FIRST = ("seed.json", "keys.json", "lock", "data.jsonl", "test.jsonl", "votes")
+_FIRST = ("seed.json", "keys.json", "lock", "data.jsonl", "test.jsonl")
 
 
 def check_free(path: Path) -> None:
@@ -44,7 +44,6 @@ def _occupied(folder: Path) -> bool:
 
     def ours(path: Path) -> bool:
         mine = path.parent == private and path.name.strip(".").startswith(_FIRST)
-        mine = mine or path.parent == private / "votes"
         return mine or path == private or path.name.startswith(".config.json.")
 
     result = folder.rglob("*") if folder.is_dir() else [folder]

@@ -153,7 +153,6 @@ def begun(
         log=folder.log_private,
         grid=grid,
         once=folder.once,
-        noise_keys=folder.noise_keys,
     )
     ledger = folder.open_ledger(
         adjacency=Adjacency(config.adjacency),
@@ -169,12 +168,12 @@ def begun(
             folder.run_name,
             ledger.adjacency,
             ledger.delta,
-            built.releases or config.rounds,
+            config.rounds,
             built.charges,
         ).to_json()
         checkpoint = folder.load_checkpoint() if config.resume else None
         done = checkpoint.round if checkpoint else 0
-        if done < (built.release or config.rounds):
+        if done < config.rounds:
             check_refusals(grid, built.strategy, done + 1)
         yield config, context, built, ledger, checkpoint
 
@@ -235,8 +234,7 @@ def _rounds(
     That only what was charged moves the model is checked here for whatever strategy, also for one
     that runs rounds by itself.
     """
-    strategy, optimizer = built.strategy, built.strategy.optimizer
-    rounds = built.release or config.rounds
+    strategy, optimizer, rounds = built.strategy, built.strategy.optimizer, config.rounds
     moves = ChargedMoves(config.strategy, optimizer, ledger)
     if checkpoint is not None:
         strategy.rounds_done = checkpoint.round

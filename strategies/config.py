@@ -276,12 +276,6 @@ def _check_together(config: RunConfig, strategy: Strategy) -> None:
         check_model(config.model, schema.responses - 1, schema.kind)
     if schema.kind == "thumbs":
         _check_thumbs(config, strategy)
-    if schema.covariates and not strategy.covariates:
-        able = [each.name for each in registry.strategies().values() if each.covariates]
-        raise InputError(
-            f"--strategy {strategy.name} holds no --covariates alike: leave them out, or use "
-            + " or ".join(able)
-        )
     try:
         registry.check_adjacency(config.strategy, Adjacency(config.adjacency))
         check_noise(config, strategy)

@@ -27,7 +27,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -45,7 +45,7 @@ from murmuration.privacy.mechanisms.exponential_mechanism import (
 )
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
-from murmuration.strategies.base import CohortStrategy, Plan
+from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import pure_epsilon
 from murmuration.strategies.protocol import messages
@@ -81,11 +81,6 @@ class ChoicePlan:
     digest: str
 
     sampler = PoissonSampler(1.0)  # everybody is asked
-
-    @property
-    def release_name(self) -> str:
-        """Return what the ledger says is released."""
-        return f"a choice of the class {self.digest}"
 
     @property
     def charges(self) -> dict[Event, int]:
@@ -133,21 +128,11 @@ def most_of_one(number: Number) -> float:
     return max(1.0, number("group-size", 0.0)) * math.sqrt(apart)
 
 
-class ExactPlan(Plan, Protocol):
-    """A plan of one choice."""
+class Exponential(CohortStrategy):
+    """The server half of a choice by exact coins, with a ``ChoicePlan``. θ is 1 at the choice."""
 
-    mechanism: ExponentialMechanism
-
-    @property
-    def release_name(self) -> str:
-        """Return what the ledger says is released."""
-        ...
-
-
-class ExactChoice(CohortStrategy):
-    """The server half of a choice by exact coins. θ is 1 at the choice."""
-
-    plan: ExactPlan
+    name = "exponential"
+    plan: ChoicePlan
     optimizer: SolvedModel
 
     def steps(self) -> Mapping[str, float]:
@@ -178,18 +163,11 @@ class ExactChoice(CohortStrategy):
         place = mechanism.choose(
             totals["sum"] * STEPS,
             round_=round_,
-            covers=self.plan.release_name,
+            covers=f"a choice of the class {self.plan.digest}",
             ledger=self.ledger,
             source=self.source,
         )
         return self.optimizer.set(np.eye(mechanism.choices)[place])
-
-
-class Exponential(ExactChoice):
-    """The server half, with a ``ChoicePlan``; see ``ExactChoice``."""
-
-    name = "exponential"
-    plan: ChoicePlan
 
     def notes(self) -> list[str]:
         """About the level of the promise."""
@@ -353,5 +331,4 @@ EXPONENTIAL = Strategy(
     check=_check,
     fits_policies=True,
     chooses=True,
-    exact_draw="exponential-mechanism",
 )

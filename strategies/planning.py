@@ -30,9 +30,9 @@ class PlanQuery:
 
     ``hold_out`` is how users are held out, if they are; ``variant`` and ``adaptation`` are those
     of ``aup``. Of a board ``items`` is how many items it has, ``max_votes`` the most votes of a
-    voter that count, ``votes_each`` how many that is on average, and ``releases`` how often it is
-    released. ``sampling`` and ``noise_correlation`` are as in ``Sampled``, and ``bands`` over how
-    many rounds banded noise is correlated.
+    voter that count, and ``votes_each`` how many that is on average. ``sampling`` and
+    ``noise_correlation`` are as in ``Sampled``, and ``bands`` over how many rounds banded noise is
+    correlated.
     """
 
     strategy: str
@@ -50,7 +50,6 @@ class PlanQuery:
     items: int | None = None
     max_votes: int | None = None
     votes_each: float | None = None
-    releases: int | None = None
     sampling: str = "poisson"
     noise_correlation: str = "none"
     bands: int | None = None

@@ -23,9 +23,7 @@ from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol import group_size_histogram
 from murmuration.strategies.settings.declaration import ENTRY_POINTS
 from murmuration.strategies.settings.run import Settings
-from murmuration.strategies.solved.best_item import BEST_ITEM
 from murmuration.strategies.solved.label_moment import LABEL_MOMENT
-from murmuration.strategies.solved.laplace_ranking import LAPLACE_RANKING
 from murmuration.strategies.solved.objective_perturbation import OBJECTIVE_PERTURBATION
 from murmuration.strategies.solved.ranking import RANKING
 from murmuration.strategies.solved.survey import SURVEY
@@ -50,8 +48,6 @@ OURS = (
     OBJECTIVE_PERTURBATION,
     RANKING,
     SURVEY,
-    LAPLACE_RANKING,
-    BEST_ITEM,
     LOCAL_LABEL,
     EXPONENTIAL,
     NONPRIVATE,

@@ -5,7 +5,7 @@ A strategy's file holds its plan, its settings, its server half, its node half, 
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypedDict, TypeVar
@@ -141,9 +141,6 @@ class Strategy:
         chooses: whether it chooses one of ``--policies`` instead of training, by exact coins.
         features: from settings to the description of features of its own, for
             ``preference.bases.base_of``; None where it learns on what --base or --features name.
-        covariates: whether it holds --covariates alike.
-        exact_draw: the name of what it draws with whole numbers instead of Gaussian noise; empty:
-            it adds Gaussian noise.
     """
 
     name: str
@@ -164,8 +161,6 @@ class Strategy:
     local: bool = False
     chooses: bool = False
     features: Callable[[Settings], dict[str, Any] | None] = as_the_settings_say
-    covariates: bool = False
-    exact_draw: str = ""
 
     @property
     def samples(self) -> bool:
@@ -265,8 +260,8 @@ def choose_noise(
     """
     if strategy.local:  # coins of whole numbers, and nothing is added to a sum
         return NoiseChoice("randomized-response")
-    if strategy.exact_draw:
-        return NoiseChoice(strategy.exact_draw)
+    if strategy.chooses:
+        return NoiseChoice("exponential-mechanism")
     if config.noise in ("discrete", "distributed"):
         if dimension > MOST_COORDINATES:
             raise ValueError(
@@ -421,11 +416,6 @@ class StrategyArguments(TypedDict):
     batch_users: bool
 
 
-def no_keys(releases: int) -> Sequence[bytes]:
-    """Raise ValueError: nothing keeps the noise of releases."""
-    raise ValueError(f"nothing keeps the noise of {releases} releases")
-
-
 @dataclass(frozen=True)
 class RunContext:
     """What a strategy needs besides its plan.
@@ -443,8 +433,6 @@ class RunContext:
     log: PrivateLog
     grid: Grid
     once: ReleaseCache
-    #: The secret keys of the noise of the first so many releases, kept from then on.
-    noise_keys: Callable[[int], Sequence[bytes]] = no_keys
 
     def __post_init__(self) -> None:
         tossed, hold_out = self.participants.share, self.hold_out
@@ -562,10 +550,6 @@ class BuiltStrategy:
     level: str = "user"
     #: For the result: what else there is to say of the plan, all of it public.
     about: Mapping[str, str | int | float] = field(default_factory=dict)
-    #: How many releases there will be, and how many by the end of this run, where they are made
-    #: run by run; 0: as many as the run has rounds.
-    releases: int = 0
-    release: int = 0
 
     @classmethod
     def of(
@@ -621,15 +605,6 @@ def promise(config: Settings, released: str = "") -> str:
     return (
         f"User-level ({config.epsilon:g}, {delta_text(config.delta)})-differential privacy under "
         f"{adjacency} adjacency for {released or models}. {adjacency.sentence}"
-    )
-
-
-def pure_promise(config: Settings, released: str) -> str:
-    """The guarantee of what is ``released`` once, without a delta, in a sentence or two."""
-    adjacency = Adjacency(config.adjacency)
-    return (
-        f"User-level ({config.epsilon:g}, 0)-differential privacy under {adjacency} adjacency of "
-        f"{released}. {adjacency.sentence}"
     )
 
 

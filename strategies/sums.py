@@ -27,7 +27,6 @@ from murmuration.privacy.continual.correlated_sum import CorrelatedNoise, Correl
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
-from murmuration.privacy.mechanisms.discrete_laplace import AbsoluteClip
 from murmuration.privacy.mechanisms.distributed import (
     DistributedNoise,
     NodeNoise,
@@ -303,7 +302,7 @@ def divided_numbers(query: PlanQuery) -> dict[str, float]:
     return {name: getattr(query, name) for name in names}
 
 
-def check_vectors_fit(vectors: int, clip: UserClip | ExampleClip | AbsoluteClip) -> None:
+def check_vectors_fit(vectors: int, clip: UserClip | ExampleClip) -> None:
     """Refuse so many vectors, one a user or one a judgement, that their sum would not be exact."""
     grid.check_room(2 * vectors, clip.norm, clip.step)  # N is nominal: twice as many may turn up
 

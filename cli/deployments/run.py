@@ -74,4 +74,4 @@ def _released(result: Mapping[str, Any]) -> dict[str, str]:
         from murmuration.api.surveying import Survey
 
         return {"page": str(Survey.load(result["out"]).page)}
-    return {"best": result["best"]["item"]} if "best" in result else {}
+    return {}

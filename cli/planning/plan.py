@@ -66,7 +66,6 @@ def plan(
             show_default=False,
         ),
     ] = None,
-    releases: Annotated[int | None, of_setting("releases")] = None,
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are neighbours.")
     ] = Adjacency.ADD_REMOVE,

@@ -20,10 +20,9 @@ from murmuration.preference.data.loading import (
     write_columns,
 )
 from murmuration.preference.data.rows import NO_PROMPT, InputError
-from murmuration.preference.features.items import clean_name, read_names
+from murmuration.preference.features.items import clean_name
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.from_python import warn
-from murmuration.strategies.settings.privacy import is_zero
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -33,9 +32,7 @@ if TYPE_CHECKING:
     from murmuration.preference.ranking.board import Board
     from murmuration.preference.ranking.release import RankingRelease
 
-#: Strategies that make boards, with a delta and without.
-_STRATEGY, _PURE = "ranking", "laplace-ranking"
-_BEST = "best-item"
+_STRATEGY = "ranking"
 #: What a source of votes between models is read as, where nothing else is said.
 _MODELS = (("model_a", "model_b"), ("model_a_name", "model_b_name"))
 
@@ -100,9 +97,7 @@ class Ranking:
             }
             for place in board.order
         ]
-        effects = [vars(each).copy() for each in board.effects]
-        held = {"covariates": effects} if effects else {}
-        return {**self.run.result, "page": str(self.page), "board": rows, **held}
+        return {**self.run.result, "page": str(self.page), "board": rows}
 
     def __rich__(self) -> Group:
         from rich.console import Group
@@ -120,9 +115,7 @@ class Ranking:
             table.add_row(ranks, Text(row["item"]), *figures)
         lines = [
             "",
-            *(str(effect) for effect in self.board.effects),
             str(self.run.promise),
-            *([] if self.release.delta else [str(self.run.result["guarantee"])]),
             *(f"! {text}" for text in summary["warnings"]),
             str(self.page),
         ]
@@ -143,7 +136,6 @@ def rank(
     categories: str | os.PathLike[str] | Sequence[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
-    continued: str | os.PathLike[str] | None = None,
     runtime: Runtime | str = Runtime.LOCAL,
     users_per_node: int | None = None,
     progress: bool | None = None,
@@ -152,8 +144,7 @@ def rank(
     """Rank items by people's votes, so that no voter can be read out of the board.
 
     All votes of a voter are one bounded vector; the sum of all is released once, with noise, and
-    the board is computed from that. With ``releases=52`` it can be released as often while votes
-    come (``continued``), and all releases together cost one epsilon.
+    the board is computed from that.
 
         >>> from murmuration import rank
         >>> votes = [
@@ -179,14 +170,11 @@ def rank(
         categories: The public list of categories, written like ``items``.
         out: Folder for the run and the board; without it one of its own below ``runs``.
         resume: Continue the run in ``out``, with its settings and data.
-        continued: Folder of a board with ``releases`` left: ``data`` are the votes that came since,
-            and all settings are those that it was begun with.
         runtime: As of ``train``.
         users_per_node: As of ``train``.
         progress: As of ``train``.
         **settings: As of ``train``. ``max_votes`` is the most votes of a voter that count;
-            ``pairing`` says who chose what is compared; ``covariates`` what is held alike;
-            ``releases`` is how often the board will be released.
+            ``pairing`` says who chose what is compared.
 
     Returns:
         The board, and the run that it came from.
@@ -197,108 +185,28 @@ def rank(
         RunAborted: a node failed.
     """
     given: dict[str, Any] = {"strategy": _STRATEGY, **with_columns(settings)}
-    if given["strategy"] not in (_STRATEGY, _PURE):
+    if given["strategy"] != _STRATEGY:
         raise InputError("a board is made by --strategy ranking: leave out --strategy")
-    if given["strategy"] == _PURE or is_zero(given.get("delta")):
-        given["strategy"] = _PURE
-        _leave_out_delta(given)
-    running: dict[str, Any] = {
-        "runtime": runtime,
-        "users_per_node": users_per_node,
-        "progress": progress,
-    }
+    given.setdefault("heldout", 0.0)
     if categories is not None:
         given["categories"] = categories
     if items_public:
-        if items is not None or resume or continued is not None:
+        if items is not None or resume:
             raise InputError("--items-public is for a new board without --items: leave it out")
         items = _named_models(data)
-    if continued is not None:
-        if resume or out is not None:
-            raise InputError("--continue names the folder of the board: leave out --out, --resume")
-        if by is not None:
-            raise InputError("--by is that of the board, and cannot be changed: leave it out")
-        run = _continued(data, items, given, Path(continued).expanduser(), running)
-    else:
-        run = _run(data, items, by, given, out, resume, running)
+    if not resume:
+        data, items = _new_board(data, items, by, given)
+    _list_names(items, given)
+    run = _trained(
+        data,
+        out=out,
+        resume=resume,
+        runtime=runtime,
+        users_per_node=users_per_node,
+        progress=progress,
+        **given,
+    )
     return Ranking(run, write_page(run))
-
-
-@dataclass(frozen=True)
-class BestItem:
-    """An item that was chosen as the best by votes.
-
-    Attributes:
-        run: the run that it came from, with its promise and its ledger.
-        name: of the item.
-        gap: by how many net scores, summed over voters, it is at most below the best in 19 of 20
-            draws; votes beyond the bound on a voter do not count.
-    """
-
-    run: Run
-    name: str
-    gap: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what ``murmuration rank --best --json`` prints: the run's result."""
-        return dict(self.run.result)
-
-    def __str__(self) -> str:
-        lines = [
-            self.name,
-            f"In 19 of 20 draws at most {self.gap:,.0f} net scores below the best.",
-            "",
-            str(self.run.result["guarantee"]),
-            *(f"! {text}" for text in self.run.result["warnings"]),
-        ]
-        return "\n".join(lines)
-
-
-def best_item(
-    data: Source | None = None,
-    items: str | os.PathLike[str] | Sequence[str] | None = None,
-    *,
-    out: str | os.PathLike[str] | None = None,
-    resume: bool = False,
-    runtime: Runtime | str = Runtime.LOCAL,
-    users_per_node: int | None = None,
-    progress: bool | None = None,
-    **settings: Unpack[RunSettings],  # type: ignore[misc]  # names may be lists here
-) -> BestItem:
-    """Choose the best item by people's votes, and release nothing else about them.
-
-    By permute-and-flip, at pure epsilon: a choice alone costs less than a board does.
-
-        >>> from murmuration import best_item
-        >>> votes = [
-        ...     {"user_id": f"user {n}", "chosen": "save", "rejected": "spend"} for n in range(400)
-        ... ]
-        >>> best_item(votes, ["save", "spend"], epsilon=1, out="runs/best").name
-        'save'
-
-    Args:
-        data, items: As of ``rank``.
-        out: Folder for the run; without it one of its own below ``runs``.
-        resume, runtime, users_per_node, progress: As of ``train``.
-        **settings: As of ``rank``, but for those about boards.
-
-    Returns:
-        The item, and the run that chose it.
-
-    Raises:
-        InputError, RunAborted: as of ``rank``.
-    """
-    given: dict[str, Any] = {**with_columns(settings), "strategy": _BEST}
-    if is_zero(given.get("delta")):
-        _leave_out_delta(given)
-    running: dict[str, Any] = {
-        "runtime": runtime,
-        "users_per_node": users_per_node,
-        "progress": progress,
-    }
-    run = _run(data, items, None, given, out, resume, running)
-    best = run.result["best"]
-    return BestItem(run, best["item"], best["gap_at_most_in_19_of_20"])
 
 
 def _named_models(data: Source | None) -> list[str]:
@@ -316,43 +224,23 @@ def _named_models(data: Source | None) -> list[str]:
     return sorted(names)
 
 
-def _leave_out_delta(given: dict[str, Any]) -> None:
-    """Take a delta of 0 from settings: strategies without a delta promise it by themselves, and
-    what a ledger composes them with has the usual one."""
-    if is_zero(given.get("delta")):
-        del given["delta"]
-
-
-def _run(
+def _new_board(
     data: Source | None,
     items: str | os.PathLike[str] | Sequence[str] | None,
     by: str | None,
     given: dict[str, Any],
-    out: str | os.PathLike[str] | None,
-    resume: bool,
-    running: dict[str, Any],
-) -> Run:
-    """Return the run of a board or of a choice.
-
-    Args:
-        data, items, by, out, resume: as of ``rank``.
-        given: its settings, as far as asked for.
-        running: how it runs, as of ``train``.
+) -> tuple[Source, str | os.PathLike[str] | Sequence[str]]:
+    """Return the votes and the items of a new board; adds to its settings how votes are read.
 
     Raises:
-        InputError, RunAborted: as of ``rank``.
+        InputError: one of them is missing, or cannot be read.
     """
-    given.setdefault("heldout", 0.0)
-    if resume:
-        _list_names(items, given)
-        return _trained(data, out=out, resume=True, **running, **given)
     if given.get("format") == "polis" and isinstance(data, str | os.PathLike):
         if items is None:
             texts = public_texts(os.fspath(data), given.get("columns", ""), "polis")
             names = (clean_name(text) for text in texts if isinstance(text, str))
             items = list(dict.fromkeys(names))
-        if given["strategy"] != _BEST:
-            given.setdefault("pairing", "voters")
+        given.setdefault("pairing", "voters")
     if data is None and items is None:
         from murmuration.sims.population.arena import Arena
 
@@ -366,42 +254,7 @@ def _run(
     else:
         given.setdefault("model", "plackett-luce")
     _read_as(data, by, given)
-    if given["strategy"] != _STRATEGY or int(given.get("releases", 1)) <= 1:
-        _list_names(items, given)
-        return _trained(data, out=out, resume=False, **running, **given)
-    from murmuration.api.config import run_folder
-    from murmuration.server.run_folder import check_free
-    from murmuration.sims.runtimes.vote_files import location, votes_added
-
-    _list_names(items, given, read=True)
-    folder = Path(os.path.realpath(Path(os.fspath(out or run_folder(None))).expanduser()))
-    check_free(folder)
-    with votes_added(folder, data):
-        return _trained(location(folder), out=folder, resume=False, **running, **given)
-
-
-def _continued(
-    data: Source | None,
-    items: str | os.PathLike[str] | Sequence[str] | None,
-    given: dict[str, Any],
-    folder: Path,
-    running: dict[str, Any],
-) -> Run:
-    """Return the run of a board that is released again, with the votes that came since.
-
-    Raises:
-        InputError, RunAborted: as of ``rank``.
-    """
-    from murmuration.sims.runtimes.vote_files import votes_added
-
-    if data is None:
-        raise InputError("--continue needs --data, the votes that came since")
-    _check_goes_on(folder)
-    given.setdefault("heldout", 0.0)
-    _list_names(items, given, read=True)
-    folder = Path(os.path.realpath(folder))
-    with votes_added(folder, data):
-        return _trained(None, out=folder, resume=True, **running, **given)
+    return data, items
 
 
 def _trained(data: Source | None, **given: Any) -> Run:
@@ -417,20 +270,6 @@ def _trained(data: Source | None, **given: Any) -> Run:
                 warnings.warn_explicit(note.message, note.category, note.filename, note.lineno)
             elif NO_PROMPT not in str(note.message):  # votes have none
                 warn(str(note.message))
-
-
-def _check_goes_on(folder: Path) -> None:
-    """InputError unless there is a board in a folder that was begun with several releases."""
-    from murmuration.strategies.config import read_settings
-
-    settings = read_settings(folder / "config.json")
-    releases = int(settings.get("releases", 1))
-    if settings.get("strategy") != _STRATEGY or releases == 1:
-        raise InputError(
-            f"--continue {folder}: that is no board which was begun with --releases, so votes that "
-            "came since make another release, which costs an epsilon of its own: leave out "
-            "--continue, with another --out"
-        )
 
 
 _NO_ITEMS = (
@@ -466,23 +305,16 @@ def write_page(run: Run) -> Path:
 
 
 def _list_names(
-    items: str | os.PathLike[str] | Sequence[str] | None, given: dict[str, Any], read: bool = False
+    items: str | os.PathLike[str] | Sequence[str] | None, given: dict[str, Any]
 ) -> None:
-    """Add the lists of items and categories to settings: files, or arrays as JSON has them; what
-    files hold, too, if they are to be ``read``, because they may change while a board goes on.
-
-    Raises:
-        InputError: a file cannot be read.
-    """
+    """Add the lists of items and categories to settings: files, or arrays as JSON has them."""
     for name, names in (("items", items), ("categories", given.get("categories"))):
         if names is None:
             continue
         if isinstance(names, str | os.PathLike):
             given[name] = os.fspath(names)
-            if not read:
-                continue
-            names = read_names(f"--{name}", given[name])
-        given[name] = json.dumps([*names], ensure_ascii=False)
+        else:
+            given[name] = json.dumps([*names], ensure_ascii=False)
 
 
 def _check_categories(by: str | None, categories: object) -> None:

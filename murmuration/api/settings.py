@@ -61,11 +61,6 @@ class DataSettings(TypedDict, total=False):
     ids: str
     """casefold: ids that differ only in upper and lower case are one user's."""
 
-    covariates: str
-    """What a board holds alike, comma-separated: of each the columns NAME_a and NAME_b, or
-    NAME_chosen and NAME_rejected, have a number, as a length. Of texts in an arena's export
-    length, headers, lists and bold are counted."""
-
     heldout: float
     """Share of users held out when there is no --test; 0: nobody, and no accuracy is measured.
     [default: 0.2]"""
@@ -354,21 +349,13 @@ class StrategySettings(TypedDict, total=False):
     analytic]"""
 
     max_votes: int
-    """Only for ranking, laplace-ranking, best-item. Most votes of a voter that count; which
-    ones is chance. [default: 10]"""
+    """Only for ranking. Most votes of a voter that count; which ones is chance. [default:
+    10]"""
 
     pairing: Literal["public", "voters"]
-    """Only for ranking, laplace-ranking. Who chose what is compared. public: whoever runs the
-    poll, each pair alike. voters: they, or nobody knows; counts of pairs are released, too.
-    [default: public]"""
-
-    releases: int
-    """Only for ranking. How often the board is released while votes come, all for one
-    --epsilon; then the first --max-votes of a voter count."""
-
-    release: int
-    """Only for ranking. Which of the --releases is made now; murmuration rank --continue counts
-    them."""
+    """Only for ranking. Who chose what is compared. public: whoever runs the poll, each pair
+    alike. voters: they, or nobody knows; counts of pairs are released, too. [default:
+    public]"""
 
     level: Literal["user", "item"]
     """Only for local-label, exponential. user: epsilon is for all labels of a user together.

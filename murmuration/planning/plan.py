@@ -19,8 +19,6 @@ from murmuration.privacy.adjacency import Adjacency
 if TYPE_CHECKING:
     from murmuration.privacy.mechanisms.hold_out import HoldOut
 
-#: Strategies that plan the board of so many items.
-_BOARDS = ("ranking", "laplace-ranking")
 #: At which noise on it is stated.
 _ACCURACY = 0.75
 
@@ -44,7 +42,6 @@ def plan(
     board_size: int | None = None,
     max_votes: int | None = None,
     votes_each: float | None = None,
-    releases: int | None = None,
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     heldout: float | None = None,
     heldout_epsilon: float | None = None,
@@ -85,7 +82,7 @@ def plan(
         cohort: Expected users in a round. Left out beside another number, a fifth of the users, at
             least 100 (or all) and at most 500.
         users: Number of users to train on, as a public figure.
-        delta: Delta, or ``"n^-1.1"``: of the number of users. 0: of a board with Laplace noise.
+        delta: Delta, or ``"n^-1.1"``: of the number of users.
         group_size: els, group: most judgements that a user keeps.
         sampling_probability: els, group: probability of each kept judgement to be in a round.
         sampling: uls, dp-fedavg: who is in a round. poisson: each user by a coin of their own.
@@ -101,7 +98,6 @@ def plan(
             apart 10, 20 and 50 points.
         max_votes: ranking: most votes of a voter that count.
         votes_each: ranking: how many of a voter's votes count, on average; without it the most.
-        releases: ranking: how often the board is released; power is that of the last release.
         adjacency: Which data sets are neighbours.
         heldout: Share of users held out, besides ``users``, where there is no test.
         heldout_epsilon: Budget for the figures about them.
@@ -127,7 +123,7 @@ def plan(
     from murmuration.strategies.planning import PlanQuery
     from murmuration.strategies.settings.declaration import about, option
     from murmuration.strategies.settings.model import user_isolation
-    from murmuration.strategies.settings.privacy import check_delta, is_zero, parse_delta
+    from murmuration.strategies.settings.privacy import check_delta, parse_delta
     from murmuration.strategies.settings.sampling import cohort_of_turns, usual_cohort
 
     for name, value in (
@@ -138,7 +134,6 @@ def plan(
         ("compute", compute),
         ("board_size", board_size),
         ("max_votes", max_votes),
-        ("releases", releases),
         ("bands", bands),
     ):
         if value is not None and type(value) is not int:
@@ -176,13 +171,8 @@ def plan(
         if value != OWN_SETTINGS[name][0].default and strategy not in OWN_SETTINGS[name][1]:
             able = " and ".join(OWN_SETTINGS[name][1])
             raise InputError(f"{option(name)} is for --strategy {able}, not {strategy}")
-    if strategy not in _BOARDS and {board_size, max_votes, votes_each, releases} != {None}:
-        raise InputError(
-            "--board-size, --max-votes, --votes-each and --releases are for "
-            + " and ".join(_BOARDS)
-        )
-    if strategy in _BOARDS and is_zero(delta):
-        strategy, delta = "laplace-ranking", None
+    if strategy != "ranking" and {board_size, max_votes, votes_each} != {None}:
+        raise InputError("--board-size, --max-votes and --votes-each are for --strategy ranking")
     if strategy == "nonprivate":
         raise InputError("--strategy nonprivate promises nothing: there is nothing to plan")
     numeric_delta = None if delta is None else parse_delta(str(delta))
@@ -229,7 +219,6 @@ def plan(
             board_size,
             max_votes,
             votes_each,
-            releases,
             sampling,
             noise_correlation,
             bands,

@@ -47,8 +47,6 @@ def print_plan(numbers: dict[str, Any], missing: str) -> None:
     console.print(f"Isolation of users from each other: {numbers['user_isolation']}", style="dim")
     if "items" in numbers:
         console.print(_ABOUT_POWER, style="dim")
-        if "releases" in numbers:
-            console.print("That is of the last release, when all have voted", style="dim")
         return
     features = advice.features_for(int(numbers["users"]), numbers["epsilon"])
     console.print(f"For this many people: --features {features.name}, {features.why}", style="dim")

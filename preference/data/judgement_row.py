@@ -24,7 +24,6 @@ class Row:
             empty.
         notes: what is to be said of how it was read.
         file: that it stands in, where a source has several.
-        covariates: by how much the first response has more of each, where any are declared.
     """
 
     user_id: str
@@ -36,7 +35,6 @@ class Row:
     groups: tuple[int, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
     file: str = field(default="", compare=False)
-    covariates: tuple[float, ...] = ()
 
     def for_user(self, user_id: str) -> "Row":
         """Return the same judgement of a user."""
@@ -50,7 +48,6 @@ class Row:
             self.groups,
             self.notes,
             self.file,
-            self.covariates,
         )
 
 

@@ -106,8 +106,6 @@ class Judgements:
         file_R: int32, in which of these each row stands; None where there is one alone.
         line_R: int64, in which line of its file each row stands; None of pairs made of thumbs, and
             of rows that no source has.
-        covariates_RC: float64, by how much the first response has more of each covariate; None
-            where none are declared.
     """
 
     user_ids: tuple[str, ...]
@@ -129,7 +127,6 @@ class Judgements:
     files: tuple[str, ...] = ()
     file_R: np.ndarray | None = None
     line_R: np.ndarray | None = None
-    covariates_RC: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         rows = len(self.prompts)
@@ -238,7 +235,6 @@ class Judgements:
             groups_R=None if self.groups_R is None else [self.groups_R[row] for row in rows],
             file_R=None if self.file_R is None else self.file_R[rows],
             line_R=None if self.line_R is None else self.line_R[rows],
-            covariates_RC=None if self.covariates_RC is None else self.covariates_RC[rows],
             **changes,
         )
 
@@ -324,12 +320,9 @@ class Judgements:
         if rows_read and not ordered:
             raise RowsError(f"{source}: {_NO_PAIRS}")
         places = [judged.groups for judged in ordered]
-        flip_R, file_R, line_R, covariates_RC = None, None, None, None
+        flip_R, file_R, line_R = None, None, None
         if not paired.thumbs:
             line_R = np.array([line for user in result for line in lines[user]], dtype=np.int64)
-        if names := schema.covariate_names:
-            covariates_RC = np.array([judged.covariates for judged in ordered], dtype=np.float64)
-            covariates_RC = covariates_RC.reshape(len(ordered), len(names))
         if len(files) > 1:
             place_of = {"": 0} | {file: place for place, file in enumerate(files)}
             file_R = np.array([place_of[judged.file] for judged in ordered], dtype=np.int32)
@@ -357,7 +350,6 @@ class Judgements:
             files=tuple(Path(file).name for file in files),
             file_R=file_R,
             line_R=line_R,
-            covariates_RC=covariates_RC,
         )
 
 

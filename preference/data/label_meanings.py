@@ -92,6 +92,5 @@ def first_preferred(row: Row, y: float) -> Row:
     """Return a pair in order of preference, of which ``y`` says which response was preferred: 1 the
     first, 0 the second, 0.5 neither."""
     if y == 0.0:
-        against = tuple(-covariate for covariate in row.covariates)
-        row = replace(row, responses=row.responses[::-1], covariates=against)
+        row = replace(row, responses=row.responses[::-1])
     return replace(row, y=0.5 if y == 0.5 else 1.0)

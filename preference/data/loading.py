@@ -44,7 +44,6 @@ from murmuration.preference.data.cells import (
     shared_words,
 )
 from murmuration.preference.data.column_meanings import KNOWN_COLUMNS, USER_COLUMNS, top_of
-from murmuration.preference.data.covariates import covariate_columns
 from murmuration.preference.data.errors import BadRow, InputError, RowsError, first_line
 from murmuration.preference.data.files.columnar import ColumnarReader, FileBudget, NotReadable
 from murmuration.preference.data.files.json_objects import rows_of_object
@@ -406,8 +405,7 @@ def _declared_rows(
     """
     isolate = on_bad_rows == "isolate"
     if not schema.format:
-        of_covariates = covariate_columns(schema.covariate_names)
-        wanted = _KNOWN.union(columns.values(), map(top_of, columns.values()), of_covariates)
+        wanted = _KNOWN.union(columns.values(), map(top_of, columns.values()))
         return _rows(source, isolate, wanted, columns.get("user_id", "")), columns, schema
     form = readable_format(source, schema.format)
     if isolate and not form.isolates:
@@ -452,11 +450,6 @@ def _formatted(source: str, columns: Mapping[str, str], schema: Schema) -> Forma
             f"--format {form.name} knows its columns: --columns may name "
             f"{' and '.join(sorted(named))} alone, not {', '.join(sorted(others))}"
         )
-    of_covariates = covariate_columns(schema.covariate_names)
-    if of_covariates and not form.styles:
-        raise InputError(f"--format {form.name} tells of no covariates: leave out --covariates")
-    if of_covariates:
-        form = replace(form, also=(*form.also, *form.styles, *sorted(of_covariates)))
     return Formatted(
         form,
         source,

@@ -50,8 +50,6 @@ from murmuration.preference.data.column_meanings import (
     with_nested,
     with_user,
 )
-from murmuration.preference.data.covariates import SIDES as ENDS_OF_SIDES
-from murmuration.preference.data.covariates import covariate_columns, covariates_of
 from murmuration.preference.data.errors import BadRow as BadRow
 from murmuration.preference.data.errors import InputError as InputError
 from murmuration.preference.data.judgement_row import Row, check_count, check_row
@@ -104,10 +102,7 @@ class RowReader:
         # Votes on few items are alike: what was read is not read again.
         self._users: dict[str, str] = {}
         self._columns: dict[tuple[str, ...], tuple[str, list[str]]] = {}
-        self._covariates = schema.covariate_names
-        self._known_columns = KNOWN_COLUMNS.union(
-            PROMPT_COLUMNS, self._names.values(), covariate_columns(self._covariates)
-        )
+        self._known_columns = KNOWN_COLUMNS.union(PROMPT_COLUMNS, self._names.values())
         self._read: dict[tuple[object, ...], Row] = {}
         self._file = ""
         self._nested = any("." in column for column in self._names.values())
@@ -207,7 +202,6 @@ def _content(judged: Row, shown_alone: bool) -> str:
     content: tuple[object, ...] = (judged.prompt, *sorted(judged.responses))
     if not shown_alone:
         content += (judged.responses, judged.y, judged.groups, judged.flip_probability)
-        content += (judged.covariates,)
     return hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()
 
 
@@ -263,8 +257,6 @@ def _judgement(row: Mapping[str, object], layout: Layout, schema: Schema) -> Row
     missing = {each: name for each, name in layout.missing.items() if each != "prompt"}
     if missing := missing if schema.no_prompt else layout.missing:
         raise missing_columns(row, missing)
-    if schema.covariate_names and layout.form not in ("pair", "sides"):
-        raise BadRow("--covariates are of pairs in two columns")
     if layout.form in ("pair", "sides"):
         judged = _pair(row, layout, schema)
     elif layout.form == "list":
@@ -332,10 +324,7 @@ def _pair(row: Mapping[str, object], layout: Layout, schema: Schema) -> Row:
                 "that was preferred would be the worse one"
             )
         y = 0.5 if scores[0] == scores[1] else y
-    judged = Row("", asked, (first, second), y, "pairs", None, notes=notes)
-    if names := schema.covariate_names:
-        judged = replace(judged, covariates=_covariates(row, names, layout, first == second))
-    return first_preferred(judged, y)
+    return first_preferred(Row("", asked, (first, second), y, "pairs", None, notes=notes), y)
 
 
 def _won(value: object, column: str, pair: Sequence[str], schema: Schema) -> float:
@@ -356,20 +345,6 @@ def _won(value: object, column: str, pair: Sequence[str], schema: Schema) -> flo
         if label in SIDES and not {*words[0], *words[1]} & {"left", "right", "first", "second"}:
             return SIDES[label]
         raise
-
-
-def _covariates(
-    row: Mapping[str, object], names: Sequence[str], layout: Layout, same: bool
-) -> tuple[float, ...]:
-    """Return by how much the response in the first column has more of each."""
-    ends = ENDS_OF_SIDES[0]
-    if layout.form == "sides":
-        first, second = (
-            layout.columns[each].rpartition("_")[2] for each in ("response_a", "response_b")
-        )
-        ends = first, second
-    result = covariates_of(row, names, ends)
-    return (0.0,) * len(result) if same else result
 
 
 def _listed(row: Mapping[str, object], columns: Mapping[str, str], schema: Schema) -> Row:

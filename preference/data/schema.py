@@ -22,9 +22,6 @@ from murmuration.preference.data.errors import InputError
 #: What `--kind` and `--labels` may name.
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LABELS = ("true", "randomized")
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
-#: So many are enough for style, and they share a part of what a voter's vector may be long.
-MOST_COVARIATES = 4
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _SCALE = re.compile(rf"{_NUMBER.pattern}\.\.{_NUMBER.pattern}")
 
@@ -50,8 +47,6 @@ class Schema:
         positive_from: the least number that is a thumb up, if it is not what lies above the middle.
         no_prompt: whether rows without a prompt have none: nothing of their texts is taken for it.
         format: of the system that exported the rows (`preference.data.formats`); empty: ours.
-        covariates: names of what is held alike when pairs are compared, comma-separated
-            (`preference.data.covariates`); empty: nothing.
         ids: `casefold` if ids that differ only in upper and lower case are one user's; empty: they
             are different users.
         pair_thumbs: whether pairs are made of single ratings, which no node does. Set by the run:
@@ -68,7 +63,6 @@ class Schema:
     positive_from: str = ""
     no_prompt: bool = False
     format: str = ""
-    covariates: str = ""
     ids: str = ""
     pair_thumbs: bool = True
 
@@ -93,18 +87,6 @@ class Schema:
         if self.labels == "randomized" and self.kind in ("ranking", "thumbs"):
             what = "rankings" if self.kind == "ranking" else "thumbs"
             raise InputError(f"--labels randomized is about single choices, not about {what}")
-        names = self.covariate_names
-        if not all(map(_NAME.fullmatch, names)) or len({*names}) < len(names):
-            raise InputError(
-                "--covariates must be different names in small letters, comma-separated, as "
-                f"length,bold; got {self.covariates!r}"
-            )
-        if len(names) > MOST_COVARIATES:
-            raise InputError(
-                f"--covariates must be at most {MOST_COVARIATES} names; got {self.covariates!r}"
-            )
-        if names and self.kind != "pairs":
-            raise InputError(f"--covariates are of pairs: leave them out, or --kind {self.kind}")
         if self.ids not in ("", "casefold"):
             raise InputError(f"--ids must be casefold, or left out; got {self.ids!r}")
         for name in ("max_judgements", "max_characters"):
@@ -124,11 +106,6 @@ class Schema:
                 f"--positive-from is a least number, and on --scale {self.scale} less is better: "
                 "leave one out"
             )
-
-    @property
-    def covariate_names(self) -> tuple[str, ...]:
-        """Return the names of the covariates."""
-        return tuple(each.strip() for each in self.covariates.split(",")) if self.covariates else ()
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -21,5 +21,4 @@ class ItemsModel(LinearModel):
     def largest_examples(self, schema: Schema, users: int, each: int) -> ItemVotes:  # type: ignore[override]
         """Return ballots over as many items as there can be."""
         boards, items = len(self.features.boards), len(self.features.items)
-        shape = (schema.kind, schema.responses, users, each, len(schema.covariate_names))
-        return made_up_votes(items, boards, *shape)
+        return made_up_votes(items, boards, schema.kind, schema.responses, users, each)

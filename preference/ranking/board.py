@@ -19,12 +19,10 @@ from murmuration.preference.ranking.bradley_terry import (
     denoised,
     strengths,
 )
-from murmuration.preference.ranking.covariates import controlled
 from murmuration.preference.ranking.intervals import (
     count_doubt,
     covariance,
     response,
-    voter_covariance,
 )
 from murmuration.preference.ranking.ranks import difference_std, rank_ranges, told_apart
 from murmuration.preference.ranking.release import RankingRelease
@@ -58,29 +56,6 @@ class Meeting:
     apart: bool
 
 
-@dataclass(frozen=True)
-class Effect:
-    """What a covariate does to a vote.
-
-    Attributes:
-        name: of it.
-        points: by how much an answer with twice as much of it is ahead, on the Elo scale.
-        error: half of the 95 % interval of ``points``.
-    """
-
-    name: str
-    points: float
-    error: float
-
-    def __str__(self) -> str:
-        """Return it in words."""
-        way = "ahead" if self.points >= 0.0 else "behind"
-        return (
-            f"Twice as much {self.name}: {abs(self.points):.0f} ± {self.error:.0f} points {way}; "
-            "the board is of answers that are alike in it"
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class Board:
     """Strengths of items, as far as one noisy release tells them.
@@ -98,7 +73,6 @@ class Board:
             up as declared. Then the model of the strengths is wrong, and nobody is told apart.
         voted_K: whether an item was in more votes than noise makes; pairs that are drawn alike are
             known to be voted on.
-        effects: of covariates; strengths are those of answers in which these are alike.
     """
 
     name: str
@@ -111,7 +85,6 @@ class Board:
     sway: float
     impossible: tuple[str, ...]
     voted_K: np.ndarray
-    effects: tuple[Effect, ...] = ()
 
     @property
     def elo_K(self) -> np.ndarray:
@@ -177,8 +150,6 @@ def _z(outside: float) -> float:
 
 
 _Z = _z(1.0 - CONFIDENCE)
-#: The covariate of an answer that has twice as much: (2 − 1)/(2 + 1).
-_TWICE = 1.0 / 3.0
 
 
 def fit_board(release: RankingRelease) -> Board:
@@ -198,18 +169,10 @@ def fit_board(release: RankingRelease) -> Board:
     items = len(release.items)
     covariance_KK = covariance(fitted, release, pairs_KK, pairs_std, response_KE, ridge)
     covariance_KK *= count_doubt(votes, release.noise.votes, covariance_KK.diagonal())
-    scores_K, effects = fitted.theta_K, ()
-    if release.covariates:
-        net_KK = 4.0 * voter_covariance(fitted, release, pairs_KK)[:items, :items]
-        result = controlled(fitted, release, pairs_KK, response_KE, covariance_KK, net_KK)
-        scores_K, covariance_KK = result.theta_K, result.covariance_KK
-        points_C = ELO_PER_UNIT * _TWICE * result.effect_C
-        error_C = ELO_PER_UNIT * _TWICE * _Z * result.effect_std_C
-        effects = tuple(map(Effect, release.covariates, points_C.tolist(), error_C.tolist()))
     return Board(
         name=release.boards[0],
         items=release.items,
-        scores_K=scores_K,
+        scores_K=fitted.theta_K,
         covariance_KK=covariance_KK,
         tie=fitted.tie,
         votes=float(release.votes_B[0]),
@@ -220,7 +183,6 @@ def fit_board(release: RankingRelease) -> Board:
         * float(np.linalg.norm(response_KE[:, :items], axis=1).max()),
         impossible=_impossible(release, votes),
         voted_K=_voted(release),
-        effects=effects,
     )
 
 

@@ -69,13 +69,13 @@ def covariance(
         response_KE: by ``response``.
         ridge: that they were fitted with.
     """
-    votes_EE = voter_covariance(fitted, release, pairs_KK)
+    votes_EE = _voter_covariance(fitted, release, pairs_KK)
     noise_EE = noise_covariance(fitted, release, pairs_KK, pairs_std)
     ridge_EE = (ridge * PRIOR_STD) ** 2 * np.eye(len(votes_EE))
     return response_KE @ (votes_EE + noise_EE + ridge_EE) @ response_KE.T
 
 
-def voter_covariance(
+def _voter_covariance(
     fitted: Strengths, release: RankingRelease, pairs_KK: np.ndarray
 ) -> np.ndarray:
     """Return V, (E, E): of the equations, by which voters came; arguments as ``covariance``.

@@ -10,16 +10,12 @@ again. Where pairs are drawn, votes spread: of a voter who always follows one or
 squared length is 2M + M(M − 1)‖μ‖², with μ the net scores of one such vote on a random pair. The
 bound is 1.2 times the root of that, or √2·M where that is less. Who exceeds it is weighed less.
 
-With Laplace noise it is the ℓ1 norm that counts. Votes hardly cancel out there: the bound is what M
-votes can come to at most, 2·M of single pairs, and nobody's votes weigh less.
-
-Legend: B boards, K items, P pairs, C covariates, V coordinates, M the cap.
+Legend: B boards, K items, P pairs, V coordinates, M the cap.
 """
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
@@ -37,28 +33,9 @@ _SHARES = {
     "voters": 0.03,
     "clipped": 0.01,
 }
-#: Of the bound itself, in ℓ1.
-_SHARES_OF_SUM = {
-    "variance": 0.10,
-    "votes": 0.05,
-    "squares": 0.04,
-    "ties": 0.03,
-    "voters": 0.02,
-}
-#: The same of covariates, where votes have any.
-_SHARES_OF_COVARIATES = {
-    "covariate_net": 0.05,
-    "covariate_items": 0.15,
-    "covariate_squares": 0.03,
-    "covariate_variance": 0.03,
-}
-#: By how much answers usually differ: more of a voter's votes then take from what they may weigh.
-_USUAL_COVARIATE = 0.5
 #: Numbers that are not the sums of those of several boards, where voters are in several.
 _OF_ALL_BOARDS = ("variance", "squares", "voters")
 _PAIR_WEIGHT = 0.5
-#: The norm that bounds a vector: that of ℓ2 for Gaussian noise, of ℓ1 for Laplace noise.
-NormOrder = Literal[1, 2]
 
 
 def ballot_weight(kind: Kind, ordered: int) -> float:
@@ -72,10 +49,8 @@ def ballot_weight(kind: Kind, ordered: int) -> float:
 class VoteLayout:
     """Coordinates of a voter's vector, in this order: of each board and item net scores, then their
     squares; of each board votes, squares of votes, ties, and whether there are any; of several
-    boards together the squares of net scores, and of votes, and whether there are any; in ℓ2
-    whether the votes weigh less; of covariates the sums by who was preferred and by item, their
-    products, and squares of the first; and of each board and pair the votes on it, where voters
-    chose the pairs.
+    boards together the squares of net scores, and of votes, and whether there are any; whether the
+    votes weigh less; and of each board and pair the votes on it, where voters chose the pairs.
 
     Attributes:
         items: K.
@@ -84,8 +59,6 @@ class VoteLayout:
         pairing: who chose the pairs.
         kind: of ballots.
         responses: most items of a ballot.
-        norm_order: of the norm that bounds the whole vector.
-        covariates: C, of votes on pairs.
     """
 
     items: int
@@ -94,12 +67,6 @@ class VoteLayout:
     pairing: Pairing = "public"
     kind: Kind = "pairs"
     responses: int = 2
-    norm_order: NormOrder = 2
-    covariates: int = 0
-
-    def __post_init__(self) -> None:
-        if self.covariates and (self.kind != "pairs" or self.boards > 1 or self.norm_order == 1):
-            raise ValueError("covariates are of pairs, on one board, with Gaussian noise")
 
     @property
     def pairs(self) -> int:
@@ -122,9 +89,6 @@ class VoteLayout:
     def net_norm(self) -> float:
         """Return the length that net scores alone may have, before weights."""
         m, n, k = self.cap, self.items, self.ordered
-        if self.norm_order == 1:
-            length = k * k // 2 if self.kind == "ranking" else 2 * (k - 1)
-            return m * length * ballot_weight(self.kind, k)
         mean = k / n * ballot_weight("ranking", k) * (k - 1)  # of the first of all
         square = mean**2 * n * (n + 1) / (3 * (n - 1))
         usual = _SLACK * math.sqrt(2 * m + m * (m - 1) * square)
@@ -134,38 +98,28 @@ class VoteLayout:
     def weights(self) -> dict[str, float]:
         """Return what each number is multiplied by, by its name in `Noise`."""
         net, votes = self.net_norm, self.most_votes
-        largest = {"votes": votes, "squares": votes**2, "ties": votes}
-        if self.norm_order == 1:
-            of_one_item = self.cap * (self.ordered - 1) * ballot_weight(self.kind, self.ordered)
-            largest |= {"variance": net * of_one_item, "voters": min(self.boards, self.cap)}
-        else:
-            most_boards = math.sqrt(min(self.boards, self.cap))
-            largest |= {"variance": net**2 / math.sqrt(2.0), "voters": most_boards, "clipped": 1.0}
-        much = _USUAL_COVARIATE * math.sqrt(self.covariates)
-        largest |= {"covariate_net": much * votes, "covariate_items": much * net}
-        largest |= {"covariate_squares": much**2 * votes}
-        largest |= {"covariate_variance": (much * votes) ** 2}
+        largest = {
+            "variance": net**2 / math.sqrt(2.0),
+            "votes": votes,
+            "squares": votes**2,
+            "ties": votes,
+            "voters": math.sqrt(min(self.boards, self.cap)),
+            "clipped": 1.0,
+        }
         largest |= {f"overall_{name}": largest[name] for name in _OF_ALL_BOARDS}
         largest["overall_voters"] = 1.0
-        share = {name: part ** (1 / self.norm_order) for name, part in self._shares.items()}
-        result = {name: share[name] * net / largest[name] for name in share}
+        result = {name: share**0.5 * net / largest[name] for name, share in self._shares.items()}
         return {"net": 1.0, **result, "pair_counts": _PAIR_WEIGHT}
 
     @property
     def _shares(self) -> dict[str, float]:
-        """Return the shares of the bound, squared in ℓ2, of all numbers beside net scores."""
-        shares = _SHARES if self.norm_order == 2 else _SHARES_OF_SUM
+        """Return the shares of the squared bound of all numbers beside net scores."""
         several = _OF_ALL_BOARDS if self.boards > 1 else ()
-        if self.covariates:
-            shares = shares | _SHARES_OF_COVARIATES
-        return shares | {f"overall_{name}": shares[name] for name in several}
+        return _SHARES | {f"overall_{name}": _SHARES[name] for name in several}
 
     @cached_property
     def clip_norm(self) -> float:
         """Return the length of the longest vector of a voter whose votes all count in full."""
-        if self.norm_order == 1:
-            pairs = _PAIR_WEIGHT * self.most_votes if self.pairing == "voters" else 0.0
-            return self.net_norm * (1.0 + sum(self._shares.values())) + pairs
         square = self.net_norm**2 * (1.0 + sum(self._shares.values()))
         if self.pairing == "voters":
             square += _PAIR_WEIGHT**2 * min(self.cap**2, self.net_norm**2 / 2.0)
@@ -178,11 +132,7 @@ class VoteLayout:
         sizes = {"net": b * k, "variance": b * k, "votes": b, "squares": b, "ties": b, "voters": b}
         if b > 1:
             sizes |= {"overall_variance": k, "overall_squares": 1, "overall_voters": 1}
-        sizes |= {"clipped": 1 if self.norm_order == 2 else 0}
-        if c := self.covariates:
-            sizes |= {"covariate_net": b * c, "covariate_items": b * k * c}
-            sizes |= {"covariate_squares": b * c * (c + 1) // 2, "covariate_variance": b * c}
-        sizes |= {"pair_counts": b * self.pairs if self.pairing == "voters" else 0}
+        sizes |= {"clipped": 1, "pair_counts": b * self.pairs if self.pairing == "voters" else 0}
         ends = np.cumsum([0, *sizes.values()]).tolist()
         return {
             name: slice(first, end)
@@ -201,7 +151,7 @@ class VoteLayout:
 
     def noise(self, std: float) -> Noise:
         """Return the noise on each number, given that on the coordinates of a sum."""
-        used = {"clipped": 0.0} | {name: std / weight for name, weight in self.weights.items()}
+        used = {name: std / weight for name, weight in self.weights.items()}
         if self.pairing == "public":
             del used["pair_counts"]
         return Noise(**used)
@@ -209,9 +159,7 @@ class VoteLayout:
     def read(self, sum_V: np.ndarray) -> dict[str, np.ndarray | float | None]:
         """Return the arrays of a `RankingRelease` from a sum of voters' vectors."""
         b, k = self.boards, self.items
-        numbers = {
-            name: sum_V[place] / self.weights.get(name, 1.0) for name, place in self.places.items()
-        }
+        numbers = {name: sum_V[place] / self.weights[name] for name, place in self.places.items()}
         counts_BKK = None
         if self.pairing == "voters":
             counts_BKK = np.zeros((b, k, k))
@@ -219,19 +167,8 @@ class VoteLayout:
             counts_BKK[:, row_P, column_P] = numbers["pair_counts"].reshape(b, -1)
             counts_BKK += counts_BKK.transpose(0, 2, 1)
         overall: dict[str, np.ndarray | float | None] = {}
-        if c := self.covariates:
-            squares_BCC = np.zeros((b, c, c))
-            row, column = np.triu_indices(c)
-            squares_BCC[:, row, column] = numbers["covariate_squares"].reshape(b, -1)
-            squares_BCC[:, column, row] = squares_BCC[:, row, column]
-            overall = {
-                "covariate_net_BC": numbers["covariate_net"].reshape(b, c),
-                "covariate_items_BKC": numbers["covariate_items"].reshape(b, k, c),
-                "covariate_squares_BCC": squares_BCC,
-                "covariate_variance_BC": numbers["covariate_variance"].reshape(b, c),
-            }
         if b > 1:
-            overall |= {
+            overall = {
                 "overall_variance_K": numbers["overall_variance"],
                 "overall_squares": float(numbers["overall_squares"][0]),
                 "overall_voters": float(numbers["overall_voters"][0]),
@@ -244,6 +181,6 @@ class VoteLayout:
             "squares_B": numbers["squares"],
             "ties_B": numbers["ties"],
             "voters_B": numbers["voters"],
-            "clipped": float(numbers["clipped"].sum()),
+            "clipped": float(numbers["clipped"][0]),
             "pair_counts_BKK": counts_BKK,
         }

@@ -14,9 +14,7 @@ k − 1. Pairs have such weights that no ballot moves net scores by more than a 
 votes would move the sum by more than the bound has them weigh less, all alike, by a factor that the
 voter's own votes decide. Of a voter who cast more than the cap a random window counts.
 
-*Covariates*, of pairs: of a vote, by how much the preferred answer has more of each, in [−1, 1].
-
-Legend: B boards, K items, C covariates.
+Legend: B boards, K items.
 """
 
 from __future__ import annotations
@@ -33,16 +31,7 @@ from murmuration.preference.data.errors import InputError
 
 #: Whether the operator drew the pairs, all alike, or voters decided what to compare.
 Pairing = Literal["public", "voters"]
-_OF_COVARIATES = (
-    "covariate_net_BC",
-    "covariate_items_BKC",
-    "covariate_squares_BCC",
-    "covariate_variance_BC",
-)
-_SUMS = (
-    *("net_BK", "variance_BK", "votes_B", "squares_B", "ties_B", "voters_B", "pair_counts_BKK"),
-    *_OF_COVARIATES,
-)
+_SUMS = ("net_BK", "variance_BK", "votes_B", "squares_B", "ties_B", "voters_B", "pair_counts_BKK")
 _ARRAYS = (*_SUMS, "overall_variance_K")
 _ONE_BOARD = {"overall_variance_K": None, "overall_squares": None, "overall_voters": None}
 
@@ -51,8 +40,8 @@ _ONE_BOARD = {"overall_variance_K": None, "overall_squares": None, "overall_vote
 class Noise:
     """Standard deviations of the Gaussian noise on each number of a release, 0 for none; public.
 
-    Noise on different numbers is independent, but for ``pair_counts`` and ``covariate_squares``,
-    which are symmetric: one draw for a pair. Names are those of the release's numbers.
+    Noise on different numbers is independent, but for ``pair_counts``, which are symmetric: one
+    draw for a pair. Names are those of the release's numbers.
     """
 
     net: float
@@ -66,10 +55,6 @@ class Noise:
     overall_variance: float = 0.0
     overall_squares: float = 0.0
     overall_voters: float = 0.0
-    covariate_net: float = 0.0
-    covariate_items: float = 0.0
-    covariate_squares: float = 0.0
-    covariate_variance: float = 0.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -102,11 +87,6 @@ class RankingRelease:
         overall_variance_K, overall_squares, overall_voters: of several boards together, each voter
             taken as one: the squares of their net scores, of their votes, and how many there are.
             None where there is one board.
-        covariates: C names; none where votes have none.
-        covariate_net_BC: Σ over votes that did not tie of the covariates of who was preferred.
-        covariate_items_BKC: Σ over all votes of an item's covariates against the other.
-        covariate_squares_BCC: Σ over all votes of the products of covariates.
-        covariate_variance_BC: Σ over voters of the square of their own part of covariate_net_BC.
         clipped: how many voters' votes weigh less than one.
         noise: on these numbers.
         cap: most ballots of a voter that count.
@@ -137,11 +117,6 @@ class RankingRelease:
     overall_variance_K: np.ndarray | None = None
     overall_squares: float | None = None
     overall_voters: float | None = None
-    covariates: tuple[str, ...] = ()
-    covariate_net_BC: np.ndarray | None = None
-    covariate_items_BKC: np.ndarray | None = None
-    covariate_squares_BCC: np.ndarray | None = None
-    covariate_variance_BC: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.pairing not in PAIRINGS:
@@ -152,9 +127,7 @@ class RankingRelease:
             if len(names) < least or len(set(names)) < len(names):
                 raise InputError(f"{names!r} must be at least {least}, all different")
         items = len(self.items)
-        sizes = {"B": len(self.boards), "K": items, "C": len(self.covariates)}
-        if any((getattr(self, name) is None) == bool(self.covariates) for name in _OF_COVARIATES):
-            raise InputError("sums of covariates are released where covariates are named, only")
+        sizes = {"B": len(self.boards), "K": items}
         for name in _SUMS:
             array = getattr(self, name)
             shape = tuple(sizes[letter] for letter in name.rpartition("_")[2])
@@ -209,7 +182,7 @@ class RankingRelease:
         """Return it as JSON has it."""
         result: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         arrays = {name: result[name].tolist() for name in _ARRAYS if result[name] is not None}
-        names = {each: list(getattr(self, each)) for each in ("items", "boards", "covariates")}
+        names = {each: list(getattr(self, each)) for each in ("items", "boards")}
         return {**result, **arrays, **names, "noise": vars(self.noise).copy()}
 
     @classmethod
@@ -225,7 +198,6 @@ class RankingRelease:
                 if values.get(name) is not None:
                     values[name] = np.array(values[name], dtype=np.float64)
             values["items"], values["boards"] = tuple(written["items"]), tuple(written["boards"])
-            values["covariates"] = tuple(written.get("covariates", ()))
             return cls(**{**values, "noise": Noise(**written["noise"])})
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"this is no release of votes: {error}") from None

@@ -6,10 +6,10 @@ the ballot counts as the mean of those in which one of them is the best, so pair
 tie is half a win for each, so it moves no net score; a vote that both are bad is a tie.
 
 Legend: J ballots, R pairs of ballots, U voters, S asked voters, N their ballots that count, Q pairs
-of these, C voters of a chunk, B boards, K items, Z covariates, V coordinates, W items of a ballot.
+of these, C voters of a chunk, B boards, K items, V coordinates, W items of a ballot.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -25,9 +25,7 @@ from murmuration.preference.ranking.layout import VoteLayout, ballot_weight
 
 _CHUNK_NUMBERS = 2**21  # of voters' vectors that are there at a time
 #: Numbers of a vector that scale with the square of what votes weigh, and those that do not scale.
-_SQUARES = frozenset(
-    {"variance", "squares", "overall_variance", "overall_squares", "covariate_variance"}
-)
+_SQUARES = frozenset({"variance", "squares", "overall_variance", "overall_squares"})
 _THERE = frozenset({"voters", "overall_voters"})
 
 
@@ -46,9 +44,6 @@ class ItemVotes(ArrayExamples):
         kind: of ballots.
         width: W − 1, as declared.
         flip_J: None; labels that went through randomized response are refused.
-        covariates_RZ: float64, by how much the better answer has more of each covariate, in
-            [−1, 1]; of a tie the first one.
-        period_J: int32, in which period, from 1, a ballot came; None where there is one alone.
     """
 
     start_U: torch.Tensor
@@ -63,8 +58,6 @@ class ItemVotes(ArrayExamples):
     kind: Kind = "pairs"
     width: int = 1
     flip_J: None = None
-    period_J: np.ndarray | None = None
-    covariates_RZ: np.ndarray | None = None
 
     single_rows = None
 
@@ -72,11 +65,6 @@ class ItemVotes(ArrayExamples):
     def dimension(self) -> int:
         """B·K."""
         return self.boards * self.items
-
-    @property
-    def covariates(self) -> int:
-        """Z."""
-        return 0 if self.covariates_RZ is None else self.covariates_RZ.shape[1]
 
     @property
     def counts_U(self) -> torch.Tensor:
@@ -100,8 +88,6 @@ class ItemVotes(ArrayExamples):
             self.boards,
             self.kind,
             self.width,
-            period_J=None if self.period_J is None else self.period_J[ballots_N],
-            covariates_RZ=None if self.covariates_RZ is None else self.covariates_RZ[pairs_Q],
         )
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
@@ -138,7 +124,7 @@ class ItemVotes(ArrayExamples):
         self, layout: VoteLayout, clip_norm: float, taken_N: np.ndarray, taken_S: np.ndarray
     ) -> Iterator[np.ndarray]:
         """Yield asked voters' vectors, chunk by chunk, (C, V) float64, none longer than
-        ``clip_norm``, in the layout's norm, but for rounding.
+        ``clip_norm``, but for rounding.
 
         A voter's vector is a function of that voter's ballots and of public constants.
 
@@ -156,12 +142,11 @@ class ItemVotes(ArrayExamples):
             user_N = np.repeat(np.arange(high - low), taken_S[low:high])
             yield self._vectors(layout, clip_norm, ballots, user_N, high - low)
 
-    def counts(
+    def _counts(
         self, layout: VoteLayout, ballots_N: np.ndarray, user_N: np.ndarray, voters: int
     ) -> dict[str, np.ndarray]:
         """Return what adds up over ballots, of so many voters, whose these are: net scores
-        (C, B·K), votes and ties (C, B) and, where they are released, sums of covariates and counts
-        of pairs (C, B·P)."""
+        (C, B·K), votes and ties (C, B) and, where they are released, counts of pairs (C, B·P)."""
         boards, items = self.boards, self.items
         pairs_Q, counts_N = _ranges(self.start_J, ballots_N)
         slot_Q = np.repeat(user_N * boards + self.board_J[ballots_N], counts_N)
@@ -176,41 +161,10 @@ class ItemVotes(ArrayExamples):
         net = added(better_Q, items, decided_Q) - added(worse_Q, items, decided_Q)
         votes = added(nowhere_Q, 1, weight_Q)
         result = {"net": net, "votes": votes, "ties": added(nowhere_Q, 1, weight_Q * tied_Q)}
-        if layout.covariates:
-            result |= self._covariate_sums(pairs_Q, slot_Q, voters)
         if layout.pairing == "voters":
             place_Q = layout.pair_place(better_Q, worse_Q)
             result["pair_counts"] = added(place_Q, layout.pairs, weight_Q)
         return result
-
-    def _covariate_sums(
-        self, pairs_Q: np.ndarray, user_Q: np.ndarray, voters: int
-    ) -> dict[str, np.ndarray]:
-        """Return what adds up of covariates over pairs of so many voters, on one board."""
-        assert self.covariates_RZ is not None
-        # What a node's rows say is bounded where it is counted, too.
-        z_QZ = np.clip(self.covariates_RZ[pairs_Q], -1.0, 1.0)
-        weight_Q = self.weight_R[pairs_Q].astype(np.float64)
-        decided_Q = weight_Q * ~self.tied_R[pairs_Q]
-        better_Q, worse_Q = self.better_R[pairs_Q], self.worse_R[pairs_Q]
-
-        def added(parts: Iterable[np.ndarray]) -> np.ndarray:
-            return np.stack([np.bincount(user_Q, part, voters) for part in parts], axis=1)
-
-        items_CKZ = np.zeros((voters, self.items, self.covariates))
-        for place, z_Q in enumerate(z_QZ.T):
-            for item_Q, side_Q in ((better_Q, z_Q), (worse_Q, -z_Q)):
-                flat = user_Q * self.items + item_Q
-                sums = np.bincount(flat, weight_Q * side_Q, voters * self.items)
-                items_CKZ[:, :, place] += sums.reshape(voters, self.items)
-        first, second = np.triu_indices(self.covariates)
-        return {
-            "covariate_net": added(decided_Q * z_Q for z_Q in z_QZ.T),
-            "covariate_items": items_CKZ.reshape(voters, -1),
-            "covariate_squares": added(
-                weight_Q * z_QZ[:, i] * z_QZ[:, j] for i, j in zip(first, second, strict=True)
-            ),
-        }
 
     def _vectors(
         self,
@@ -221,31 +175,28 @@ class ItemVotes(ArrayExamples):
         voters: int,
     ) -> np.ndarray:
         """Return the vectors of so many voters, whose are the ballots, (C, V)."""
-        weighted = weighted_numbers(layout, self.counts(layout, ballots_N, user_N, voters))
-        factor_C = np.ones(voters)  # in ℓ1 all votes together are within the bound
-        if layout.norm_order == 2:
-            factor_C = _factors(weighted, layout.weights["clipped"], clip_norm)
+        weighted = _weighted_numbers(layout, self._counts(layout, ballots_N, user_N, voters))
+        factor_C = _factors(weighted, layout.weights["clipped"], clip_norm)
         result_CV = np.empty((voters, layout.size))
         for name, part in weighted.items():
             power = 2 if name in _SQUARES else 0 if name in _THERE else 1
             result_CV[:, layout.places[name]] = part * factor_C[:, None] ** power
-        if layout.norm_order == 2:
-            clipped_C = layout.weights["clipped"] * (factor_C < 1.0)
-            result_CV[:, layout.places["clipped"]] = clipped_C[:, None]
+        clipped_C = layout.weights["clipped"] * (factor_C < 1.0)
+        result_CV[:, layout.places["clipped"]] = clipped_C[:, None]
         return result_CV
 
 
-def weighted_numbers(layout: VoteLayout, counts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _weighted_numbers(
+    layout: VoteLayout, counts: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """Return voters' numbers as they stand in their vectors, by name, but for `clipped`.
 
     Args:
         layout: of the vectors.
-        counts: what adds up over ballots, (C, …) each, as of `ItemVotes.counts`.
+        counts: what adds up over ballots, (C, …) each, as of `ItemVotes._counts`.
     """
     net, votes = counts["net"], counts["votes"]
     numbers = {**counts, "variance": net**2, "squares": votes**2, "voters": votes > 0.0}
-    if layout.covariates:
-        numbers["covariate_variance"] = counts["covariate_net"] ** 2
     if layout.boards > 1:
         all_votes = votes.sum(axis=1, keepdims=True)
         all_net = net.reshape(len(net), layout.boards, layout.items).sum(axis=1)
@@ -314,20 +265,7 @@ def item_votes(
         len(features.boards),
         judgements.kind,
         judgements.most_responses - 1,
-        period_J=periods_of(judgements),
-        covariates_RZ=judgements.covariates_RC,
     )
-
-
-def periods_of(judgements: Judgements) -> np.ndarray | None:
-    """Return in which period each ballot came, (J,) int32: by the number that its file is named by;
-    None where files are not named so."""
-    numbers = [name.partition(".")[0] for name in judgements.files]
-    if not numbers or not all(map(str.isdecimal, numbers)):
-        return None
-    if judgements.file_R is None:
-        return np.full(len(judgements), int(numbers[0]), dtype=np.int32)
-    return np.array([*map(int, numbers)], dtype=np.int32)[judgements.file_R]
 
 
 _NOTHING, _UNKNOWN = -2, -1
@@ -416,7 +354,6 @@ def made_up_votes(
     responses: int,
     users: int,
     each: int,
-    covariates: int = 0,
 ) -> ItemVotes:
     """Return made-up voters with ``each`` ballots, all over as many items as there can be."""
     ordered, ballots = min(responses, items), users * each
@@ -434,7 +371,6 @@ def made_up_votes(
         boards,
         kind,
         responses - 1,
-        covariates_RZ=np.ones((ballots * pairs, covariates)) if covariates else None,
     )
 
 

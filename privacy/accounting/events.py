@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from scipy import special
 
-from murmuration.privacy.accounting.discrete_pmf import ROUNDING, DiscretePMF, between
+from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.event import Event, check_gaussian
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGaussian
@@ -66,7 +66,6 @@ class GroupGaussian:
 
 _MOST = 500.0
 _BEYOND = 1e-290  # for what is left out
-_UPWARD = 1.0 + 16 * ROUNDING  # what masses may have lost by rounding
 
 
 @dataclass(frozen=True)
@@ -226,36 +225,6 @@ class PureChoice(PureDp):
     kind: ClassVar[str] = "pure-choice"
 
 
-# What comes after the first of several releases of a sum that grows, under noise that they share.
-#
-# All of them are one Gaussian release, spread over time (``privacy.continual.prefix_sums``), which
-# is charged whole with the first. A line for each of the others says that it was made, and keeps
-# one from being made again from another sum.
-
-
-@dataclass(frozen=True)
-class ContinuedSum:
-    """One of ``releases`` that the first one's ``PoissonGaussian`` has paid for.
-
-    Nothing but ``PrefixSums.release`` may charge it: it makes sure that the first was charged.
-    """
-
-    kind: ClassVar[str] = "continued-sum"
-    noise_multiplier: float
-    releases: int
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0.0):
-            raise ValueError(f"the noise multiplier must be positive, got {self.noise_multiplier}")
-        if not (type(self.releases) is int and self.releases >= 2):
-            raise ValueError(f"there must be several releases, got {self.releases!r}")
-
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
-        """None, for certain: it was charged with the first."""
-        del adjacency
-        return (DiscretePMF.worst(0.0, 0.0, interval),)
-
-
 @dataclass(frozen=True)
 class BandedGaussian:
     """A Gaussian sum over sampled users of one of ``bands`` groups, with noise of so many bands.
@@ -355,51 +324,6 @@ class PermuteAndFlip(PureDp):
 
 
 @dataclass(frozen=True)
-class LaplaceNoise:
-    """A sum over everybody with Laplace noise of the same scale on each coordinate.
-
-    ``noise_multiplier`` is the scale of the noise over the ℓ1 length of one user's vector, less two
-    steps of the grid where the noise is discrete (``mechanisms.discrete_laplace``).
-
-    Formal guarantee: with c of the lengths between neighbours (c / ``noise_multiplier``, 0)-DP. Its
-    loss is that of a single coordinate which moves all the way, by s = c / ``noise_multiplier``
-    scales: δ(ε) = 1 − e^((ε − s)/2) for −s ≤ ε ≤ s. *What moves by s in all never loses more.* With
-    discrete noise in steps, q = e^(−1/scale), a move by m steps has δ = 1 − q^(m−k) at each
-    ε = (2k − m)/scale, and is linear in e^ε between. With independent noise on two coordinates that
-    move by m₁ + m₂ = m it is less at these ε, by (sum over the first one's losses)
-
-        q^(m−k) · (1 − q)/(1 + q) · (m − k − (m₁ − k)⁺ − (m₂ − k)⁺) ≥ 0,
-
-    so everywhere, as δ is convex in e^ε. More coordinates follow one by one, since dominating pairs
-    compose, and noise without steps in the limit. The linear pieces lie below the curve of a move
-    by m + 2 steps, which is what the noise multiplier is less two steps for.
-    """
-
-    kind: ClassVar[str] = "laplace-noise"
-    noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        if not 1.0 / _MOST <= self.noise_multiplier < math.inf:
-            raise ValueError(
-                f"the noise multiplier must be at least {1 / _MOST:g}, got {self.noise_multiplier}"
-            )
-
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
-        """Half of the mass at the largest loss, the rest below it; the same in both orders."""
-        most = adjacency.vectors_changed / self.noise_multiplier
-        lowest, last = math.floor(-most / interval), math.ceil(most / interval)
-        ends_N = np.clip(np.arange(lowest, last + 2) * interval, -most, most)
-        upper_N = np.diff(np.exp((ends_N - most) / 2.0)) / 2.0
-        lower_N = -np.diff(np.exp((-ends_N - most) / 2.0)) / 2.0
-        least_place, most_place = 0, math.floor(most / interval) - lowest
-        upper_N[least_place] += math.exp(-most) / 2.0
-        lower_N[least_place] += 0.5
-        upper_N[most_place] += 0.5
-        lower_N[most_place] += math.exp(-most) / 2.0
-        return (between(upper_N * _UPWARD, lower_N, lowest, interval),)
-
-
-@dataclass(frozen=True)
 class Unprotected:
     """A release with no guarantee at all: its epsilon is infinite."""
 
@@ -420,13 +344,11 @@ _KINDS: dict[str, type] = {
         PureDp,
         PureChoice,
         PermuteAndFlip,
-        LaplaceNoise,
         RandomizedLabels,
         TestedGaussian,
         ParallelEvent,
         DiscretizedGaussian,
         HoldOut,
-        ContinuedSum,
         BandedGaussian,
         BufferedGaussian,
         BufferedLater,

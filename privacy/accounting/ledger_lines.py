@@ -24,10 +24,8 @@ from murmuration.privacy.accounting.events import (
     BandedGaussian,
     BufferedGaussian,
     BufferedLater,
-    ContinuedSum,
     Event,
     ParallelEvent,
-    PoissonGaussian,
 )
 from murmuration.privacy.accounting.terms import Caveat, RunTerms, printable
 from murmuration.privacy.adjacency import Adjacency
@@ -61,9 +59,6 @@ class NotRepeated(LedgerError):
 _NO_LINE = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
 #: ``replay`` of what is released once in a run, whatever its draws come from.
 ONCE = "told once"
-#: How ``replay`` begins of a release whose noise has a key of its own, drawn from the operating
-#: system and kept: the same sum has the same noise again, without a seed.
-KEPT = "kept "
 
 
 def draw_of(replay: str | None) -> int:
@@ -107,8 +102,7 @@ class Account:
     def terms(self) -> RunTerms:
         """Return what the run says of itself, with every caveat that its lines show."""
         terms, seen = RunTerms.from_json(self.promise), set(self.noted)
-        replays = {charge.replay or ONCE for charge in self.charges}
-        if not all(replay == ONCE or replay.startswith(KEPT) for replay in replays):
+        if any((charge.replay or ONCE) != ONCE for charge in self.charges):
             seen.add(Caveat.SEEDED.value)
         return replace(terms, caveats=terms.caveats | seen)
 
@@ -134,24 +128,12 @@ class Account:
         """ValueError for a release that an earlier one should have paid for, and has not, or that
         is not of the group whose turn it is."""
         self._check_group(event, round_)
-        of_everybody = ContinuedSum | BufferedGaussian
-        if isinstance(event, ParallelEvent) and isinstance(event.event, of_everybody):
+        if isinstance(event, ParallelEvent) and isinstance(event.event, BufferedGaussian):
             raise ValueError(f"release {round_} is of everybody, and not of a part")
         if isinstance(event, BufferedLater):
             event.check_paid(
                 round_, [(c.event, c.round) for c in self.charges if c.covers == label]
             )
-        if not isinstance(event, ContinuedSum):
-            return
-        first = PoissonGaussian(1.0, event.noise_multiplier)
-        before = [charge for charge in self.charges if charge.covers == label]
-        if not any(charge.round == 1 and charge.event == first for charge in before):
-            raise ValueError(f"release {round_} without the first, which pays")
-        if not 2 <= round_ <= event.releases or round_ in (charge.round for charge in before):
-            raise ValueError(f"release {round_} of {event.releases}, or a second time")
-        others = {c.event for c in before if isinstance(c.event, ContinuedSum)} - {event}
-        if others:
-            raise ValueError(f"one of {event.releases} releases, and others are of other ones")
 
     def _check_group(self, event: Event, round_: int) -> None:
         """ValueError for banded noise of another group than the round's, or other groups than

@@ -38,8 +38,6 @@ RULES = {
     "told, or added up",
     "group-gaussian": "groups: the figure is of one example; that of a user with k is k epsilon at "
     "delta (exp(k epsilon) - 1) / (exp(epsilon) - 1), at the best point of the curve",
-    "continued-sum": "sums that grow: all releases are one Gaussian release, spread over time, "
-    "which is charged whole with the first",
     "banded-gaussian": "banded noise: users are in one of as many groups as there are bands, whose "
     "turn a round is; the noise of a round is correlated with that of the rounds before, in which "
     "none of the group were, so a round costs its group one sampled Gaussian",
@@ -63,7 +61,7 @@ _SAMPLED = (
     "banded-gaussian",
     "blt-gaussian",
 )
-_COMPUTED = ("poisson-gaussian", "mixture-gaussian", "pure-dp", "permute-and-flip", "laplace-noise")
+_COMPUTED = ("poisson-gaussian", "mixture-gaussian", "pure-dp", "permute-and-flip")
 
 Charges = list[tuple[Mapping[str, Any], int]]
 
@@ -111,28 +109,20 @@ def training(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[Charges]:
 
 
 def unpaid(charges: Iterable[tuple[Mapping[str, Any], int]]) -> int:
-    """Return how many releases that a first one pays for, of a sum that grows or of a block, were
-    charged to no first one of theirs."""
-    charges, paid, result = list(charges), Counter[float](), 0
+    """Return how many rounds that a first one pays for were charged to no first one of theirs."""
     left: Counter[tuple[float, ...]] = Counter()  # rounds that are paid for, and not charged
     for event, times in charges:
-        if event["kind"] == "poisson-gaussian" and event["probability"] == 1.0:
-            paid[event["noise_multiplier"]] += times
         first = event["event"] if event["kind"] == "on-grid" else event
         if first["kind"] == "blt-gaussian":
-            left[_run_of(first)] += (first.get("released", first["rounds"]) - 1) * times
+            left[_run_of(first)] += (first["rounds"] - 1) * times
         if event["kind"] == "blt-later":
             left[_run_of(event)] -= times
-    for event, times in charges:
-        if event["kind"] == "continued-sum":
-            result += max(0, times - (event["releases"] - 1) * paid[event["noise_multiplier"]])
-    return result + sum(max(0, -rounds) for rounds in left.values())
+    return sum(max(0, -rounds) for rounds in left.values())
 
 
 def _run_of(event: Mapping[str, Any]) -> tuple[float, ...]:
-    """Return what a first round and those that it pays for have in common; only blocks have no
-    separation."""
-    return event["rounds"], event.get("separation", 0), event["noise_multiplier"]
+    """Return what a first round and those that it pays for have in common."""
+    return event["rounds"], event["separation"], event["noise_multiplier"]
 
 
 def epsilon(
@@ -144,8 +134,8 @@ def epsilon(
 ) -> float:
     """Return the epsilon of the training alone, of its dearest part, by dp-accounting.
 
-    Its ``PLDAccountant`` makes the same of ``GaussianDpEvent``, ``PoissonSampledDpEvent``,
-    ``MixtureOfGaussiansDpEvent`` and ``LaplaceDpEvent``. It has no event for a test or a choice
+    Its ``PLDAccountant`` makes the same of ``GaussianDpEvent``, ``PoissonSampledDpEvent`` and
+    ``MixtureOfGaussiansDpEvent``. It has no event for a test or a choice
     that is (epsilon, 0)-DP, and counts repetitions of its randomized response once: these are
     composed as privacy parameters.
     """
@@ -171,9 +161,6 @@ def _loss(event: Mapping[str, Any], adjacency: str, interval: float) -> Any:
     if event["kind"] in ("pure-dp", "permute-and-flip"):
         promise = common.DifferentialPrivacyParameters(event["epsilon"], 0.0)
         return pld.from_privacy_parameters(promise, **grid)
-    if event["kind"] == "laplace-noise":
-        changed = 1 if adjacency in ("add-remove", "zero-out") else 2
-        return pld.from_laplace_mechanism(event["noise_multiplier"] / changed, **grid)
     probability, noise = event["probability"], event["noise_multiplier"]
     if event["kind"] == "poisson-gaussian":
         relation = {

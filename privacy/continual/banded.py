@@ -24,7 +24,7 @@ name. It is claimed for no other. The theorem is of data that come or go, and wh
 somebody of another name would be in another group, whose rounds would have to be paid for, too.
 
 C is chosen by minimising ‖A C⁻¹‖_F over its coefficients (the same paper; McKenna 2024 for Toeplitz
-factors), from the square root of the matrix of prefix sums on (``square_root``).
+factors), from ``square_root`` on.
 
 Legend: T rounds, B bands.
 """
@@ -37,7 +37,6 @@ from typing import ClassVar
 import numpy as np
 
 from murmuration.privacy.accounting.events import BandedGaussian, ParallelEvent
-from murmuration.privacy.continual.square_root import SquareRoot
 from murmuration.privacy.continual.toeplitz import GRID, ToeplitzFactor, Workload
 
 
@@ -82,7 +81,7 @@ class Banded(ToeplitzFactor):
             length = float(row_B @ row_B)
             return math.log(length) + noise[0], (2.0 * row_B / length + noise[1])[1:]
 
-        start_B = SquareRoot(bands).coefficients_W
+        start_B = square_root(bands)
         tried = optimize.minimize(log_error, start_B[1:], jac=True, method="L-BFGS-B")
         candidates = [cls.scaled(np.append(1.0, tried.x)), cls.scaled(start_B)]
         candidates.append(cls((1.0, *[0.0] * (bands - 1))))
@@ -123,3 +122,14 @@ class Banded(ToeplitzFactor):
         del begins
         event = BandedGaussian(self.bands, probability, noise_multiplier)
         return ParallelEvent((round_ - 1) % self.bands, event)
+
+
+def square_root(bands: int) -> np.ndarray:
+    """Return the first coefficients of the square root of the matrix of prefix sums, float64 (B,).
+
+    As power series that matrix is 1/(1 − t), so its root is (1 − t)^(−1/2): c_0 = 1, c_k =
+    c_(k−1) (2k − 1)/(2k). Hardly anything is better for prefix sums (Fichtenberger, Henzinger and
+    Upadhyay 2023).
+    """
+    k = np.arange(1, bands)
+    return np.concatenate(([1.0], np.cumprod((2 * k - 1) / (2 * k))))

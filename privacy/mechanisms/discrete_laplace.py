@@ -4,30 +4,12 @@ P(z) is proportional to exp(−|z|/t) on the whole numbers, for a scale t that i
 Algorithm 2 of Canonne, Kamath and Steinke 2020 with whole numbers only: no logarithm, no rounding,
 so nothing can be told from last digits (Mironov 2012). A sum of whole numbers that moves by at most
 Δ in total, with noise of scale Δ/ε on each, is (ε, 0)-DP. Meant for a few thousand draws.
-
-``LaplaceSum`` is a release of such a sum as one object: the bound in ℓ1 on what a user adds, the
-noise, and what it costs. None of them can be changed without the others following.
-
-Legend: B users in a chunk, D dimensions.
 """
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-
-from murmuration.privacy.accounting.events import LaplaceNoise
-from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms import grid
-from murmuration.privacy.mechanisms.clipping import ROUNDING
-from murmuration.privacy.mechanisms.noisy_sum import fingerprint
-from murmuration.privacy.mechanisms.randomness import Randomness
-
-if TYPE_CHECKING:
-    import torch
 
 
 def draw(scale: Fraction, coins: np.random.Generator) -> int:
@@ -74,113 +56,3 @@ def below(bound: int, coins: np.random.Generator) -> int:
         result = int.from_bytes(coins.bytes(size), "little") & ((1 << bits) - 1) if bits else 0
         if result < bound:
             return result
-
-
-@dataclass(frozen=True)
-class AbsoluteClip:
-    """Scales each user's vector into the ℓ1 ball of radius ``norm``.
-
-    It is then rounded toward zero onto the grid of ``step``.
-
-    Formal guarantee: for any input, finite or not, each user's term in ``clip_sum`` is a function
-    of that user's vector alone, has ℓ1 norm at most ``norm`` and consists of whole steps, and the
-    sum is exact, in any order, for as many users as ``grid.check_room`` admits.
-    """
-
-    norm: float
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.norm) and self.norm > 0.0):
-            raise ValueError(f"the clip norm must be a positive finite number, got {self.norm}")
-        _ = self.step  # refuses a norm that has no grid
-
-    @property
-    def step(self) -> float:
-        """That of the grid on which sums are."""
-        return grid.step_for(self.norm)
-
-    def clip_sum(self, vectors_BD: "torch.Tensor") -> "torch.Tensor":
-        """The sum of users' clipped vectors, float64, (D,); a user who is not finite is zero."""
-        import torch
-
-        vectors_BD = vectors_BD.double()
-        vectors_BD = vectors_BD[torch.isfinite(vectors_BD).all(dim=1)]
-        norm, length_B = self.norm * ROUNDING, vectors_BD.abs().sum(dim=1)
-        finite_B = torch.isfinite(length_B)
-        vectors_BD, length_B = vectors_BD[finite_B], length_B[finite_B]
-        factor_B = norm / length_B.clamp(min=norm) / self.step
-        return torch.trunc(vectors_BD * factor_B[:, None]).sum(dim=0) * self.step
-
-    def is_valid(self, sum_D: np.ndarray, users: int) -> bool:
-        """Return whether ``sum_D`` can be a sum of ``users`` clipped vectors: finite and short
-        enough."""
-        with np.errstate(over="ignore"):
-            length = float(np.abs(sum_D.astype(np.float64)).sum())
-        return math.isfinite(length) and length <= self.norm * users * (1.0 + 1e-5)
-
-
-@dataclass(frozen=True)
-class LaplaceSum:
-    """The Laplace mechanism on the sum of everybody's vectors, each clipped in ℓ1.
-
-    Releases Σ clip(v_u) with discrete Laplace noise on each coordinate, of ``noise_multiplier``
-    times the clip norm and two steps more.
-
-    Formal guarantee: one release is the event ``self.event`` under ``adjacency``, so (c /
-    ``noise_multiplier``, 0)-DP with c vectors changed, provided that every user's vector passed
-    through ``clip``. It holds as computed: sums, noise and its probabilities are exact (Dwork and
-    Roth 2014; Canonne, Kamath and Steinke 2020).
-    """
-
-    clip: AbsoluteClip
-    noise_multiplier: float
-    adjacency: Adjacency
-
-    #: No node adds shares of it.
-    discrete: ClassVar[None] = None
-
-    def __post_init__(self) -> None:
-        _ = self.event  # validates the parameters
-
-    @property
-    def event(self) -> LaplaceNoise:
-        """Return what one release costs."""
-        return LaplaceNoise(self.noise_multiplier)
-
-    @property
-    def scale(self) -> Fraction:
-        """That of the noise, in steps of the grid."""
-        return Fraction(self.noise_multiplier) * (math.floor(self.clip.norm / self.clip.step) + 2)
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the noise on each coordinate of the *sum*."""
-        return std(self.scale) * self.clip.step
-
-    def release(
-        self, sum_D: np.ndarray, *, round_: int, covers: str, ledger: Ledger, source: Randomness
-    ) -> np.ndarray:
-        """``sum_D`` with noise, float64, shape (D,); charged to ``ledger`` before it exists.
-
-        Raises:
-            ValueError: the sum is not on the grid, or the ledger is for another adjacency.
-            NotRepeated: a seeded round was released before from other values; nothing is released.
-            BudgetExceeded: the ledger refuses; nothing is released.
-        """
-        if ledger.adjacency is not self.adjacency:
-            raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
-        sum_D = np.asarray(sum_D, dtype=np.float64)
-        grid.check_whole(sum_D, self.clip.step)
-        replay = fingerprint(sum_D, self.std, round_, covers, source)
-        charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
-        coins = source.stream(f"noise {covers}", round_, charge.attempt)
-        return _with_noise(sum_D, self.clip.step, self.scale, coins)
-
-
-def _with_noise(
-    values_D: np.ndarray, step: float, scale: Fraction, coins: np.random.Generator
-) -> np.ndarray:
-    """Values on a grid with noise on each, float64: added as whole numbers, however large, so only
-    what is released already is rounded."""
-    steps = [int(whole) + draw(scale, coins) for whole in (values_D / step).tolist()]
-    return np.array([float(whole * Fraction(step)) for whole in steps])

@@ -54,11 +54,6 @@ def check_room(vectors: int, norm: float, step: float) -> None:
         )
 
 
-def toward_zero(values: np.ndarray, step: float) -> np.ndarray:
-    """The next multiples of ``step`` toward zero, float64."""
-    return np.trunc(np.asarray(values, dtype=np.float64) / step) * step
-
-
 def short(vectors: int) -> bool:
     """Return whether a sum of so many vectors, or counts, fits 32 bits whatever they are."""
     return vectors * 2 ** (PRECISION + 1) < 2**31

@@ -21,7 +21,6 @@ from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import scratch_ledger
-from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.research.theory.policies import semi_norm
 from murmuration.sims.runtimes.local import LocalGrid
@@ -206,7 +205,7 @@ def solved(context: RunContext, examples: PairExamples, ledger: Ledger) -> Cohor
             config.epsilon,
             rounds=config.rounds,
             adjacency=adjacency,
-            clip=UserClip(config.clip_norm or DEFAULT_CLIP),
+            clip_norm=config.clip_norm or DEFAULT_CLIP,
             **terms,
         )
         solver = MomentSolver(public, ridge=own.ridge or None, ball=own.max_norm or math.inf)

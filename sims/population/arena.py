@@ -6,18 +6,12 @@ with probability e^{d/2}/Z and the two tie with ν/Z, where Z = 2 cosh(d/2) + ν
 voter go together. Every vote's pair is drawn, all alike unless ``pairing_KK`` says otherwise, and
 how many votes a voter gives is independent of the taste.
 
-With ``length_points`` voters like long answers, too. Answers have lengths, log-normal about a
-length of the item's own, which goes with no strength; d is then moved by β·z, with z by how much
-the first is longer, (x − y)/(x + y), and β such that twice as long is so many points.
-
 The *truth* is what a board of infinitely many such voters shows: the fit to the expected votes. It
-is a little flatter than the crowd's strengths, because voters disagree. It is of answers of one
-length.
+is a little flatter than the crowd's strengths, because voters disagree.
 
 Legend: K items, U voters, V votes, P pairs.
 """
 
-import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -35,10 +29,6 @@ from murmuration.privacy.strict_json import strict_json
 _QUESTION = "Which of the two is better?"
 #: Expected votes that the truth is fitted to; as many as make the ridge vanish.
 _MANY_VOTES, _NO_RIDGE = 1e6, 1e-6
-#: Characters of an answer; standard deviations of logarithms, between items and within.
-_LENGTH, _USUAL_SPREAD, _OWN_SPREAD = 800.0, 0.5, 0.5
-#: By how much an answer is longer that is twice as long.
-_TWICE = 1.0 / 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,21 +39,12 @@ class Votes:
         voter_V: who voted, from 0.
         first_V, second_V: places of the items that were shown.
         outcome_V: 1 where the first won, −1 where the second did, 0 where they tied.
-        lengths_V2: of both answers, in characters; None where they have none.
     """
 
     voter_V: np.ndarray
     first_V: np.ndarray
     second_V: np.ndarray
     outcome_V: np.ndarray
-    lengths_V2: np.ndarray | None = None
-
-    @property
-    def longer_V(self) -> np.ndarray:
-        """By how much the first is longer, (x − y)/(x + y)."""
-        assert self.lengths_V2 is not None
-        first_V, second_V = self.lengths_V2.T
-        return (first_V - second_V) / (first_V + second_V)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +60,6 @@ class Arena:
         median_votes, votes_spread, most_votes: numbers of votes of a voter are
             round(median · exp(spread · normal)), limited to 1 … most.
         tie: ν, how likely ties are: ν/(2 + ν) between equals.
-        length_points: by how many points an answer twice as long is ahead; 0: there are no lengths.
         pairing_KK: how likely each pair is to be shown: symmetric, nothing on the diagonal, any
             scale; None where all are alike.
 
@@ -96,7 +76,6 @@ class Arena:
     votes_spread: float = 0.8
     most_votes: int = 100
     tie: float = 0.2
-    length_points: float = 0.0
     pairing_KK: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -105,8 +84,6 @@ class Arena:
         for name in ("points", "taste", "votes_spread", "tie"):
             if not (isfinite(getattr(self, name)) and getattr(self, name) >= 0):
                 raise ValueError(f"{name} must be finite and not negative")
-        if not isfinite(self.length_points):
-            raise ValueError("length_points must be finite")
         if not self.median_votes > 0 or self.most_votes < 1:
             raise ValueError("median_votes must be positive and most_votes at least 1")
 
@@ -147,40 +124,24 @@ class Arena:
         first_V = np.where(turned_V, columns_P[pair_V], rows_P[pair_V])
         second_V = np.where(turned_V, rows_P[pair_V], columns_P[pair_V])
         ahead_V = own_UK[voter_V, first_V] - own_UK[voter_V, second_V]
-        lengths_V2 = None
-        if self.length_points:
-            lengths_V2 = self._lengths(first_V, second_V, draw)
-            longer_V = Votes(voter_V, first_V, second_V, ahead_V, lengths_V2).longer_V
-            ahead_V = ahead_V + longer_V * self.length_points / _TWICE / ELO_PER_UNIT
         win_V, lose_V = self._chances(ahead_V)
         coin_V = rng.random(len(voter_V))
         outcome_V = np.where(coin_V < win_V, 1, np.where(coin_V < win_V + lose_V, -1, 0))
-        return Votes(voter_V, first_V, second_V, outcome_V, lengths_V2)
-
-    def _lengths(self, first_V: np.ndarray, second_V: np.ndarray, draw: int) -> np.ndarray:
-        """Return the lengths of both answers of votes, (V, 2)."""
-        usual_K = np.random.default_rng([self.seed, 2]).standard_normal(self.items) * _USUAL_SPREAD
-        noise_V2 = np.random.default_rng([self.seed, 3, draw]).standard_normal((len(first_V), 2))
-        usual_V2 = usual_K[np.stack([first_V, second_V], axis=1)]
-        return np.maximum(np.round(_LENGTH * np.exp(usual_V2 + _OWN_SPREAD * noise_V2)), 1.0)
+        return Votes(voter_V, first_V, second_V, outcome_V)
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """Return the votes as rows `user_id, prompt, chosen, rejected, tie`, and with
-        ``length_points`` `length_chosen` and `length_rejected`, grouped by voter."""
+        """Return the votes as rows `user_id, prompt, chosen, rejected, tie`, grouped by voter."""
         votes, names = self.votes(), self.names
         columns = (votes.voter_V, votes.first_V, votes.second_V, votes.outcome_V)
-        lengths = itertools.repeat(None) if votes.lengths_V2 is None else votes.lengths_V2.tolist()
         listed = zip(*(c.tolist() for c in columns), strict=True)
-        for (voter, first, second, outcome), both in zip(listed, lengths, strict=False):
+        for voter, first, second, outcome in listed:
             chosen, rejected = (first, second) if outcome >= 0 else (second, first)
-            long = both if both is None or outcome >= 0 else both[::-1]
             yield {
                 "user_id": f"voter-{voter:06d}",
                 "prompt": _QUESTION,
                 "chosen": names[chosen],
                 "rejected": names[rejected],
                 "tie": outcome == 0,
-                **({} if long is None else {"length_chosen": long[0], "length_rejected": long[1]}),
             }
 
     def truth(self) -> Strengths:

@@ -40,10 +40,8 @@ from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.ray_grid import run_ray
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.sims.runtimes.shown_prompts import PLACE, keep
-from murmuration.sims.runtimes.vote_files import check_past, with_release
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
-from murmuration.strategies.settings.own.ranking import RankingSettings
 
 #: Hears a line that the operator should read.
 OnNote = Callable[[Public[str] | OperatorOnly], None]
@@ -69,18 +67,6 @@ def execute(
         FlowerRunFailed: Flower could not complete the run.
         RunAborted: a node failed.
     """
-    with with_release(config) as config:
-        return _execute(config, runtime, users_per_node, workers, quiet, on_note)
-
-
-def _execute(
-    config: RunConfig,
-    runtime: Runtime,
-    users_per_node: int | None,
-    workers: Workers,
-    quiet: bool,
-    on_note: OnNote | None,
-) -> dict[str, Any]:
     folder = Path(config.out)
     if not config.resume:
         with contextlib.suppress(OSError):  # which the run itself will name
@@ -92,8 +78,7 @@ def _execute(
                 if not (folder / PLACE).exists():  # it was killed when all but this was done
                     keep(folder, _prompts(config))
                 return result
-    rounds = max(config.rounds, config.of(RankingSettings).release)
-    live = LiveView(folder, RoundProgress(rounds, target, config.strategy))
+    live = LiveView(folder, RoundProgress(config.rounds, target, config.strategy))
     note = on_note or live.note
     try:
         with nullcontext() if quiet else live, nullcontext() if quiet else _pace(live):
@@ -220,7 +205,6 @@ def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, note
     """Return how many nodes host the users (0: one for each worker); loads and checks their
     data."""
     data = _load(config)
-    check_past(config, data)
     check_data(config, data)
     for warning in as_published(config):
         note(Public(warning))

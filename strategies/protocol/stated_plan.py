@@ -27,14 +27,13 @@ from murmuration.privacy.accounting.composition import INTERVAL, of_several_runs
 from murmuration.privacy.accounting.events import (
     BufferedGaussian,
     BufferedLater,
-    ContinuedSum,
     Event,
     ParallelEvent,
     PureDp,
     Unprotected,
 )
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
-from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGaussian
+from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import hold_out
 from murmuration.privacy.mechanisms.distributed import against_server
@@ -79,29 +78,23 @@ class StatedPlan:
         if any(type(count) is not int or not 1 <= count <= _MOST_ROUNDS for count in counts):
             raise ValueError(f"rounds and charges must be 1 to {_MOST_ROUNDS}")
         if self._unpaid:
-            raise ValueError("more later rounds or releases than their first ones pay for")
+            raise ValueError("more later rounds than their first ones pay for")
         hold_out.check_one_run(hold_out.split(charged([self]).items())[1])
 
     @property
     def _unpaid(self) -> bool:
-        """Return whether later rounds of a block, or later releases of a sum, are stated that no
-        first one pays for; what is of a part of the users pays for none, nor is it paid for."""
-        counts, releases = _counted(self.charges), Counter[PoissonGaussian]()
+        """Return whether later rounds with shared noise are stated that no first one pays for; what
+        is of a part of the users pays for none, nor is it paid for."""
+        counts = _counted(self.charges)
         for event, count in counts.items():
             inner = getattr(event, "event", event)
-            shares_noise = isinstance(inner, ContinuedSum | BufferedGaussian)
-            if not shares_noise or type(event) is BufferedGaussian:
+            if not isinstance(inner, BufferedGaussian) or type(event) is BufferedGaussian:
                 continue
-            if isinstance(event, BufferedLater):
-                paid = sum(n * max(0, event.paid_by(e) - 1) for e, n in counts.items())
-                if count > paid:
-                    return True
-            elif isinstance(event, ContinuedSum):
-                whole = PoissonGaussian(1.0, event.noise_multiplier)
-                releases[whole] += -(-count // (event.releases - 1))
-            else:
+            if not isinstance(event, BufferedLater):
                 return True
-        return any(n > counts[whole] for whole, n in releases.items())
+            if count > sum(n * max(0, event.paid_by(e) - 1) for e, n in counts.items()):
+                return True
+        return False
 
     @classmethod
     def of(

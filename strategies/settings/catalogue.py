@@ -20,7 +20,7 @@ from murmuration.strategies.settings.own.els import ElsSettings
 from murmuration.strategies.settings.own.exponential import ExponentialSettings
 from murmuration.strategies.settings.own.local_label import LocalLabelSettings
 from murmuration.strategies.settings.own.objective_perturbation import ObjectiveSettings
-from murmuration.strategies.settings.own.ranking import BoardSettings, RankingSettings, VotedItems
+from murmuration.strategies.settings.own.ranking import RankingSettings
 from murmuration.strategies.settings.own.shared import Retained, Solved
 from murmuration.strategies.settings.own.survey import SurveySettings
 from murmuration.strategies.settings.own.uls import UlsSettings
@@ -38,8 +38,6 @@ OF_STRATEGIES: dict[str, type] = {
     "objective-perturbation": ObjectiveSettings,
     "ranking": RankingSettings,
     "survey": SurveySettings,
-    "laplace-ranking": BoardSettings,
-    "best-item": VotedItems,
     "local-label": LocalLabelSettings,
     "exponential": ExponentialSettings,
     "nonprivate": Retained,

@@ -95,13 +95,6 @@ class DataConfig:
         "casefold: ids that differ only in upper and lower case are one user's.",
         panel=DATA,
     )
-    covariates: str = setting(
-        "",
-        "What a board holds alike, comma-separated: of each the columns NAME_a and NAME_b, or "
-        "NAME_chosen and NAME_rejected, have a number, as a length. Of texts in an arena's export "
-        "length, headers, lists and bold are counted.",
-        panel=DATA,
-    )
     heldout: float = setting(
         0.2,
         "Share of users held out when there is no --test; 0: nobody, and no accuracy is measured. "

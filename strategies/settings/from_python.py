@@ -40,7 +40,6 @@ USER_COLUMN = 'Column that says who judged: short for ``columns={"user_id": …}
 #: Options whose arguments have other names, or are no arguments.
 _ARGUMENTS = {
     "as": "judgements",
-    "continue": "continued",
     "data_config": 'data="NAME#CONFIG/SPLIT"',
     "epsilons": "epsilon",
     "online": "murmuration.online()",
@@ -50,8 +49,7 @@ _ARGUMENTS = {
 _FUNCTIONS = {"run": "train"}
 #: Functions whose strategy is fixed, and which it is; those of others can be any.
 _STRATEGIES = {
-    "best_item": ("best-item",),
-    "rank": ("ranking", "laplace-ranking"),
+    "rank": ("ranking",),
     "survey": ("survey",),
 }
 #: Values of settings that declare no choices.

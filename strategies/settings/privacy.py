@@ -117,14 +117,6 @@ def check_delta(delta: float | None, users: int | None) -> None:
         )
 
 
-def is_zero(delta: object) -> bool:
-    """Return whether ``--delta`` says that there is none."""
-    try:
-        return delta is not None and float(str(delta)) == 0.0
-    except ValueError:
-        return False
-
-
 def parse_delta(text: str) -> float:
     """Return the delta that ``--delta`` names: a number, or n^-1.1, which is 0 in a ``RunConfig``.
 

@@ -41,7 +41,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,6 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.contributions import clip_of
 from murmuration.strategies.optimizers import SolvedModel
@@ -73,11 +72,7 @@ from murmuration.strategies.spec import (
     sum_bytes,
     supported,
 )
-from murmuration.strategies.sums import (
-    Discrete,
-    SumStrategy,
-    check_vectors_fit,
-)
+from murmuration.strategies.sums import SumStrategy
 
 if TYPE_CHECKING:
     from murmuration.preference.linear.examples import PairExamples
@@ -89,26 +84,19 @@ DEFAULT_CLIP = 0.8
 
 @dataclass(frozen=True, kw_only=True)
 class LabelMomentPlan(WholeCrowdPlan):
-    """``clip`` bounds a user's moment in units of their public length."""
+    """``clip_norm`` bounds a user's moment in units of their public length."""
 
-    clip: UserClip = field(default_factory=lambda: UserClip(DEFAULT_CLIP))
-    discrete: Discrete = None
+    clip_norm: float = DEFAULT_CLIP
 
     @staticmethod
     def declared() -> Strategy:
         """The strategy that it is the plan of."""
         return LABEL_MOMENT
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_vectors_fit(self.users, self.clip)
-
     @cached_property
-    def mechanism(self) -> GaussianSum:
-        """Return what each round runs and charges: a Gaussian of sensitivity 2C over everybody."""
-        return GaussianSum(
-            self.sampler, self.clip, self.noise_multiplier, self.adjacency, self.discrete
-        )
+    def clip(self) -> UserClip:
+        """Return the bound on a user's moment."""
+        return UserClip(self.clip_norm)
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
@@ -214,7 +202,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         rounds=config.rounds,
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
-        clip=UserClip(config.clip_norm or DEFAULT_CLIP),
+        clip_norm=config.clip_norm or DEFAULT_CLIP,
         discrete=context.noise.on(context.dimension),
     )
     examples, sent = public_examples(context)

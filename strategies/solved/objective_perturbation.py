@@ -40,7 +40,6 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Public, Shown
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.objective_noise import Calibration, LabelObjective
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.optimizers import SolvedModel
@@ -101,11 +100,6 @@ class ObjectivePlan(WholeCrowdPlan):
         """Return what a user's vector is within: labels y − ½ move it by half of what labels y
         do."""
         return UserClip((self.length or 1.0) / 2.0)
-
-    @cached_property
-    def mechanism(self) -> GaussianSum:
-        """Return what the round runs and charges."""
-        return GaussianSum(self.sampler, self.clip, self.noise_multiplier, self.adjacency)
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:

@@ -40,7 +40,7 @@ from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.survey import SurveySettings
 from murmuration.strategies.settings.run import Settings
-from murmuration.strategies.solved.whole_crowd import GaussianCrowdPlan
+from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
     ALL,
     BuiltStrategy,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SurveyPlan(GaussianCrowdPlan):
+class SurveyPlan(WholeCrowdPlan):
     """Everybody takes part once, with one vector that is ``questionnaire.longest`` at most."""
 
     questionnaire: Questionnaire

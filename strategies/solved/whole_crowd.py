@@ -18,10 +18,17 @@ from murmuration.strategies.sums import Discrete, SumPlan, check_vectors_fit, no
 class WholeCrowdPlan(SumPlan):
     """A plan in which everybody takes part in every round, with one clipped vector."""
 
+    discrete: Discrete = None
+
     @staticmethod
     @abstractmethod
     def declared() -> Strategy:
         """The strategy that it is the plan of."""
+
+    @property
+    @abstractmethod
+    def clip(self) -> UserClip:
+        """Return the bound on all that a user adds."""
 
     def __post_init__(self) -> None:
         self.declared().check_adjacency(self.adjacency)
@@ -31,11 +38,19 @@ class WholeCrowdPlan(SumPlan):
             listed = " or ".join(map(str, allowed))
             raise ValueError(f"--rounds must be {listed}, got {self.rounds}")
         super().__post_init__()
+        check_vectors_fit(self.users, self.clip)
 
     @classmethod
     def calibrate_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
         """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
         return noise_for_users(epsilon, plan)
+
+    @cached_property
+    def mechanism(self) -> GaussianSum:
+        """Return what each round runs and charges: a Gaussian sum over everybody."""
+        return GaussianSum(
+            self.sampler, self.clip, self.noise_multiplier, self.adjacency, self.discrete
+        )
 
     @property
     def std(self) -> float:
@@ -51,26 +66,3 @@ class WholeCrowdPlan(SumPlan):
     def gradients(self) -> float:
         """Expected number of users' vectors computed in the whole run."""
         return self.rounds * self.users
-
-
-@dataclass(frozen=True, kw_only=True)
-class GaussianCrowdPlan(WholeCrowdPlan):
-    """One with Gaussian noise, and vectors bounded in ℓ2 by what the plan's other fields fix."""
-
-    discrete: Discrete = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_vectors_fit(self.users, self.clip)
-
-    @property
-    @abstractmethod
-    def clip(self) -> UserClip:
-        """Return the bound on all that a user adds."""
-
-    @cached_property
-    def mechanism(self) -> GaussianSum:
-        """Return what the round runs and charges: a Gaussian sum over everybody."""
-        return GaussianSum(
-            self.sampler, self.clip, self.noise_multiplier, self.adjacency, self.discrete
-        )

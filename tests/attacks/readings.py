@@ -149,11 +149,6 @@ def marked(**cells: object):
     return lambda user, number: [{**row, **cells} for row in pairs(user, number)]
 
 
-def measured(user: str, number: int) -> list[Cells]:
-    more = {"length_chosen": 3 + number, "length_rejected": 5, "bold_chosen": 0, "bold_rejected": 1}
-    return [{**row, **more} for row in pairs(user, number)]
-
-
 def under_other_names(**names: str) -> Callable[[Cells], Cells]:
     return lambda row: {names.get(str(each), each): cell for each, cell in row.items()}
 
@@ -195,7 +190,6 @@ OWN = {
     "pairs, their words are the prompt": Declared(shared_words),
     "pairs, conversations": Declared(conversations),
     "pairs, turns by name": Declared(named_turns),
-    "pairs, covariates": Declared(measured, {"covariates": "length,bold"}),
     "pairs, randomized": Declared(marked(flip_probability=0.25), {"labels": "randomized"}),
     "pairs, a user a row": Declared(without_prompt, {"one_user_per_row": True, "no_prompt": True}),
     "pairs, a user a row, labels": Declared(
@@ -252,7 +246,7 @@ OWN = {
 #: What is declared with a format, besides that it is one.
 WITH_FORMAT: dict[str, list[dict[str, Any]]] = {
     "arena": [{}, {"ids": "casefold"}, {"one_user_per_row": True}],
-    "arena-models": [{}, {"covariates": "words"}],
+    "arena-models": [{}],
     "argilla": [{}],
     "community-alignment": [SEVERAL],
     "helpsteer": [{}, {"one_user_per_row": True}],
@@ -795,7 +789,7 @@ def _numbers_of(data: Any) -> list[tuple[str, list[Any]]]:
         for part_BD in examples.user_gradients(theta_D, every, examples.counts_U, model)
         for vector_D in part_BD.clone()
     ]
-    width, covariates = examples.width, data.covariates_RC
+    width = examples.width
     features = examples.x_RD.numpy().reshape(len(data), width * SMALL.dimension)
     labels = examples.y_R.numpy().reshape(len(data), width)
     result = []
@@ -807,7 +801,6 @@ def _numbers_of(data: Any) -> list[tuple[str, list[Any]]]:
                 float(data.y_R[row]),
                 None if data.flip_R is None else float(data.flip_R[row]),
                 data.groups_R[row] if data.groups_R is not None else (),
-                None if covariates is None else covariates[row].tobytes(),
                 features[row].tobytes(),
                 labels[row].tobytes(),
             )

@@ -4,9 +4,6 @@ import pytest
 
 from murmuration.audits.votes import (
     LAYOUT,
-    audit_best_item,
-    audit_pure_votes,
-    audit_releases,
     audit_votes,
     one_sided,
 )
@@ -31,20 +28,3 @@ def test_the_canary_votes_more_often_than_counts():
     votes = one_sided(0, 1)
     assert int(votes.counts_U[0]) > LAYOUT.cap
     assert set(votes.better_R) == {0} and set(votes.worse_R) == {1}
-
-
-@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
-@pytest.mark.parametrize("audit", [audit_pure_votes, audit_best_item])
-def test_pure_releases_come_near_to_their_claim_and_not_above_it(audit, adjacency):
-    measured = audit(Task(adjacency, 1.0, 4_000, Randomness(0)))
-    assert 0.3 < measured.lower <= measured.claimed == 1.0
-
-
-@pytest.mark.parametrize(
-    ("adjacency", "share"), [(Adjacency.ADD_REMOVE, 0.9), (Adjacency.REPLACE, 0.7)]
-)
-def test_all_releases_of_a_board_together_come_near_to_the_claim_and_not_above_it(adjacency, share):
-    measured = audit_releases(Task(adjacency, 4.0, 20_000, Randomness(0)))
-    assert measured.lower <= measured.claimed <= 4.0
-    assert measured.fit is not None
-    assert share * measured.claimed < measured.fit < 1.03 * measured.claimed

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from murmuration import best_item, rank, survey
+from murmuration import rank, survey
 from murmuration.cli.deployments import run as deploy_run
 from murmuration.deploy import doctor
 from murmuration.deploy.doctor import Finding
@@ -36,7 +36,7 @@ def configs(monkeypatch):
 
 @pytest.mark.usefixtures("quick_runs")
 def test_what_is_released_without_a_model_is_printed(cli, tmp_path, monkeypatch, configs):
-    """A board and a survey end with their pages, a choice with what was chosen."""
+    """A board and a survey end with their pages."""
     init = ("deploy", "init", tmp_path / "d", "--host", "127.0.0.1", "--clients", "a:9")
     assert cli(*init)[0] == 0
     vote = {"prompt": "?", "chosen": "trams", "rejected": "parking"}
@@ -45,7 +45,6 @@ def test_what_is_released_without_a_model_is_printed(cli, tmp_path, monkeypatch,
     for shown, run in (
         ("board.html", rank(votes, ["trams", "parking"], out=tmp_path / "r", **budget).run),
         ("survey.html", survey(votes, out=tmp_path / "s", **budget).run),
-        ("best  ", best_item(votes, ["trams", "parking"], epsilon=2, out=tmp_path / "b").run),
     ):
         monkeypatch.setattr(deploy_run, "run_deployed", lambda *_, r=run.result, **__: r)
         code, out, _ = cli("deploy", "run", tmp_path / "d", "--out", tmp_path / "run")

@@ -63,52 +63,6 @@ def test_what_is_private_exactly_is_labelled_on_every_line(cli, files, caplog, m
     assert left_out.startswith("operator only: 3 rows are left out, the first: row ")
 
 
-def test_the_best_item_and_a_board_without_a_delta(cli, files):
-    options = [part for option in files.items() for part in option]
-    code, out, _ = cli("rank", *options, "--epsilon", 1, "--best")
-    assert code == 0 and out.startswith("tea") and "(1, 0)-differential privacy" in out
-    options[-1] = files["--out"].with_name("pure")
-    code, out, _ = cli("rank", *options, "--epsilon", 20, "--delta", 0, "--seed", 1, "--json")
-    assert code == 0 and json.loads(out)["votes"]["delta"] == 0.0
-    code, _, error = cli("rank", *options, "--best", "--by", "city")
-    assert code == 2 and "leave out --by" in error[-1]
-
-
-def test_a_board_goes_on(cli, files):
-    assert call(cli, files, "--releases", 2)[0] == 0
-    more = files["--data"].with_name("more.jsonl")
-    more.write_text('{"user_id": "u1", "chosen": "coffee", "rejected": "tea"}\n', encoding="utf-8")
-    for option, value, why in (("--epsilon", 3, "--epsilon was 20.0"), ("--out", "x", "leave out")):
-        code, _, error = cli("rank", "--continue", files["--out"], "--data", more, option, value)
-        assert code == 2 and why in error[-1]
-    code, out, _ = cli("rank", "--continue", files["--out"], "--data", more)
-    assert code == 0 and "board.html" in out
-    assert "release 2 of 2" in (files["--out"] / "board.html").read_text(encoding="utf-8")
-    code, _, error = cli("rank", "--continue", files["--out"], "--data", more)
-    assert code == 2 and "all 2 releases of this board have been made" in error[-1]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--delta", 0, "--releases", 2), "--releases is for --strategy ranking, not laplace"),
-        (("--best", "--releases", 2), "--releases is for --strategy ranking, not best-item"),
-        (("--best", "--continue", "board"), "leave out --continue"),
-    ],
-)
-def test_what_is_released_once_alone(cli, files, options, message):
-    votes = [part for name in ("--items", "--data") for part in (name, files[name])]
-    code, _, error = cli("rank", *votes, "--epsilon", 1, *options)
-    assert code == 2 and len(error) == 1 and message in error[0]
-
-
-def test_a_board_with_a_delta_does_not_go_on_without(cli, files):
-    assert call(cli, files, "--releases", 2)[0] == 0
-    again = ("--continue", files["--out"], "--data", files["--data"], "--delta", 0)
-    code, _, error = cli("rank", *again)
-    assert code == 2 and "--releases is for --strategy ranking" in error[-1]
-
-
 def vote(better, worse="coffee", **more):
     return json.dumps({"user_id": "mallory", "chosen": better, "rejected": worse, **more})
 

@@ -202,7 +202,7 @@ def test_what_leaves_follows_the_policy(server, make_rows):
     assert "3 judgements of 1 user stay here" in text
     assert "no longer than 0.1" in text
     assert "at most 400 answers" in text
-    assert "adaptive, aup, best-item, dp-fedavg, els, exponential, group" in text
+    assert "adaptive, aup, dp-fedavg, els, exponential, group" in text
     assert "local-label" not in text
     assert "at most 2 sums of how often a given model is right" in text
     assert "prompts" not in text

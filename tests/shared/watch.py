@@ -42,7 +42,6 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.mechanisms import filtered_mean
 from murmuration.privacy.mechanisms.above_threshold import OpenThreshold
-from murmuration.privacy.mechanisms.discrete_laplace import LaplaceSum
 from murmuration.privacy.mechanisms.exponential_mechanism import STEPS as CHOICE_STEPS
 from murmuration.privacy.mechanisms.exponential_mechanism import ExponentialMechanism
 from murmuration.privacy.mechanisms.filtered_mean import FilteredMean
@@ -304,19 +303,13 @@ def _noise_alone(patched: pytest.MonkeyPatch, seen: Seen) -> None:
     summed(GaussianSum, lambda self: self.clip.norm)
     summed(ExampleSum, lambda self: self.clip.norm * self.group_size)
 
-    laplace, choose = LaplaceSum.release, ExponentialMechanism.choose
-
-    def call_laplace(self, sum_D, **more):
-        bound, turn = self.clip.norm, (more["round_"], more["covers"])
-        seen.given[turn] = Given(np.array(sum_D), bound, 2 * bound, power=1)
-        return laplace(self, np.zeros_like(sum_D), **more)
+    choose = ExponentialMechanism.choose
 
     def call_choose(self, sum_P, **more):
         bound, turn = float(self.choices - 1), (more["round_"], more["covers"])
         seen.given[turn] = Given(sum_P / CHOICE_STEPS, bound, 2 * bound, power=1)
         return choose(self, np.zeros_like(sum_P), **more)
 
-    patched.setattr(LaplaceSum, "release", call_laplace)
     patched.setattr(ExponentialMechanism, "choose", call_choose)
 
     joint, filtered, ask = JointSum.release, FilteredMean.release, OpenThreshold.ask

@@ -81,19 +81,19 @@ def test_owners_add_the_noise_and_the_board_is_right(tmp_path):
 
 
 EVERYTHING = f"""\
-strategies = ["ranking", "laplace-ranking", "best-item", "survey"]
+strategies = ["ranking", "survey"]
 features = ["items", "survey"]
 adjacency = "zero-out"
-max_epsilon = 40.0
+max_epsilon = 20.0
 delta = 1e-3
-max_clip = {VoteLayout(items=3, cap=10, norm_order=1).clip_norm + 0.01:.2f}
-max_rounds = 4
+max_clip = {BOUND + 0.01:.2f}
+max_rounds = 2
 """
 
 
 @pytest.mark.timeout(1800)
-def test_boards_a_best_item_and_a_survey_of_the_same_owners(tmp_path):
-    """One after the other, with the server's noise; each owner's agent charges all four."""
+def test_a_board_and_a_survey_of_the_same_owners(tmp_path):
+    """One after the other, with the server's noise; each owner's agent charges both."""
     world = World(tmp_path, ("a", "b"), users=40, policy=EVERYTHING)
     for name in ("a", "b"):
         users = {json.loads(line)["user_id"] for line in world.data(name).read_text().splitlines()}
@@ -111,7 +111,7 @@ def test_boards_a_best_item_and_a_survey_of_the_same_owners(tmp_path):
         "timeout": 120.0,
     }
     votes = {"items": json.dumps(ITEMS)}
-    kinds = {"ranking": votes, "laplace-ranking": votes, "best-item": votes, "survey": {}}
+    kinds = {"ranking": votes, "survey": {}}
     results = {}
     with world.running() as site:
         for kind, own in kinds.items():
@@ -123,15 +123,13 @@ def test_boards_a_best_item_and_a_survey_of_the_same_owners(tmp_path):
         assert 7.5 < result["epsilon"] <= 8.0
         assert charge.covers
         assert (tmp_path / kind / "report.html").exists()
-    for kind in ("ranking", "laplace-ranking"):
-        ranking = Ranking.load(tmp_path / kind)
-        expected_K = np.array([40.0, 0.0, -40.0])
-        assert np.abs(ranking.release.net_BK[0] - expected_K).max() < 6 * ranking.release.noise.net
-        assert ranking.page.exists()
-    assert results["best-item"]["best"]["item"] == "trams"
+    ranking = Ranking.load(tmp_path / "ranking")
+    expected_K = np.array([40.0, 0.0, -40.0])
+    assert np.abs(ranking.release.net_BK[0] - expected_K).max() < 6 * ranking.release.noise.net
+    assert ranking.page.exists()
     survey = Survey.load(tmp_path / "survey")
     assert abs(survey.release.users - 42) < 6 * survey.release.noise
     for name in ("a", "b"):
         own = OwnLedger.read(world.state(name) / "own-ledger.jsonl")
-        assert own.answered["train"] == 4
-        assert len(own.plans) == 4
+        assert own.answered["train"] == 2
+        assert len(own.plans) == 2

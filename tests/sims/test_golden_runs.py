@@ -160,7 +160,7 @@ def test_a_run_gives_what_it_always_gave(case, crowd, crowd_test, tmp_path, monk
 def test_every_strategy_is_here():
     # Boards are of votes, not of this crowd, and a survey has no model: in
     # tests/strategies/solved are theirs.
-    elsewhere = {"ranking", "laplace-ranking", "best-item", "survey"}
+    elsewhere = {"ranking", "survey"}
     ours = {strategy.name for strategy in registry.OURS} - elsewhere
     assert {case.split()[0] for case in CASES} == ours
     assert set(json.loads(GOLDEN.read_text(encoding="utf-8"))) == set(CASES)

@@ -62,7 +62,7 @@ def test_messages_hold_what_is_on_the_list(crowd, tmp_path, strategy):
         cohort=10, users=20, seed=SEED, out=str(tmp_path / "run"), data="",
         test=crowd, registration="", **({} if named.rounds else {"rounds": 1}),
     )  # fmt: skip
-    if strategy in ("ranking", "laplace-ranking", "best-item"):
+    if strategy == "ranking":
         rows = map(json.loads, Path(crowd).read_text(encoding="utf-8").splitlines())
         items = sorted({row[name] for row in rows for name in ("chosen", "rejected")})
         config = config.changed(items=json.dumps(items), test="", heldout=0.0)

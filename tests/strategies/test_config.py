@@ -108,7 +108,7 @@ def test_everybody_takes_part_where_there_are_no_cohorts():
 
 def test_immutable_is_what_decides_the_result_or_its_cost():
     changeable = {"out", "resume", "timeout", "seed", "min_nodes"}
-    changeable |= {"registration", "release"}
+    changeable |= {"registration"}
     for strategy in registry.OURS:
         own = {field.name for field in declared(strategy.settings)}
         every = {field.name for field in declared(Settings)}
@@ -145,7 +145,6 @@ THUMBS = {"kind": "thumbs", "model": "thumbs"}
 BAD = {
     "scale": ["5..5", "1", "a..b"],
     "positive_from": ["high"],
-    "covariates": ["Length", "a,a", "a,b,c,d,e"],
     "task": ["", "write"],
     "train": ["half"],
     "dtype": ["half", "float64"],
@@ -184,8 +183,6 @@ BAD = {
     "noise_correlation": ["", "tree"],
     "bands": [-1, 1, 61],
     "reading": ["", "literal"],
-    "releases": [0, 1501],
-    "release": [0, 1501],
     "adaptation": ["", "guess"],
     "quantile": [-0.1, 1.0, math.nan],
     "ridge": [-0.1, math.nan, math.inf],

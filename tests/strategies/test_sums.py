@@ -19,7 +19,6 @@ from murmuration.strategies.aup.threshold import ThresholdPlan
 from murmuration.strategies.dp_fedavg import FedAvgPlan
 from murmuration.strategies.els import ElsPlan, GroupPlan
 from murmuration.strategies.solved.label_moment import LabelMomentPlan
-from murmuration.strategies.solved.laplace_ranking import LaplacePlan
 from murmuration.strategies.solved.objective_perturbation import ObjectivePlan
 from murmuration.strategies.solved.ranking import RankingPlan
 from murmuration.strategies.solved.survey import SurveyPlan
@@ -42,7 +41,6 @@ PLANS = {
     LabelMomentPlan: {**LABELS, "rounds": 1},
     ObjectivePlan: LABELS,
     RankingPlan: {**SIZES, "rounds": 1, "layout": VoteLayout(items=4, cap=3)},
-    LaplacePlan: {**SIZES, "rounds": 1, "layout": VoteLayout(items=4, cap=3, norm_order=1)},
     SurveyPlan: {**SIZES, "rounds": 1, "questionnaire": Questionnaire()},
 }
 
@@ -63,8 +61,7 @@ def test_every_kind_of_plan_is_here():
 def test_rounds_are_charged_as_the_mechanism_that_they_run(plan):
     assert plan.charges[plan.mechanism.event] == plan.rounds
     assert plan.mechanism.adjacency is plan.adjacency
-    if hasattr(plan.mechanism, "sampler"):
-        assert plan.mechanism.sampler == plan.sampler
+    assert plan.mechanism.sampler == plan.sampler
 
 
 def test_less_noise_is_charged_for(plan):

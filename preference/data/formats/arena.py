@@ -14,7 +14,6 @@ from contextlib import suppress
 from itertools import dropwhile, takewhile
 
 from murmuration.preference.data.cells import list_cell
-from murmuration.preference.data.covariates import STYLES
 from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.formats.format import (
     Cells,
@@ -32,7 +31,6 @@ from murmuration.preference.data.formats.marks import Mark
 QUESTION = "Which model is better?"
 _ONE_HOT = ("winner_model_a", "winner_model_b", "winner_tie")
 _MODELS = (("model_a", "model_b"), ("model_a_name", "model_b_name"))
-_ANSWERS = (("conversation_a", "conversation_b"), ("response_a", "response_b"))
 _FIRST = ("model a", "a", "left", "response a", "assistant a")
 _SECOND = ("model b", "b", "right", "response b", "assistant b")
 
@@ -54,52 +52,7 @@ def rows(row: Cells) -> Iterator[Cells]:
 def models(row: Cells) -> Iterator[Cells]:
     """Yield the names of the two models of a vote."""
     first, second = next(both for both in _MODELS if {*both} <= {*row})
-    won = _won(row)
-    made = pair(QUESTION, row[first], row[second], won)
-    sides = ("rejected", "chosen") if won == 0.0 else ("chosen", "rejected")
-    yield {
-        **made,
-        **{
-            f"{name}_{side}": number
-            for name, both in _covariates(row).items()
-            for side, number in zip(sides, both, strict=True)
-        },
-    }
-
-
-def _covariates(row: Cells) -> dict[str, tuple[object, object]]:
-    """Return what the two answers have of each covariate: from columns, or counted in texts."""
-    counted: dict[str, tuple[object, object]] = {}
-    texts = next((both for both in _ANSWERS if {*both} <= {*row}), None)
-    if texts is not None:
-        first, second = (_said_by_model(row[column]) for column in texts)
-        counted = {name: (count(first), count(second)) for name, count in STYLES.items()}
-    skipped = {*_ONE_HOT, *(column for both in (*_MODELS, *_ANSWERS) for column in both)}
-    names = [each[:-2] for each in row if each.endswith("_a") and each not in skipped]
-    given = [name for name in names if f"{name}_b" in row]
-    return counted | {name: (row[f"{name}_a"], row[f"{name}_b"]) for name in given}
-
-
-def _said_by_model(conversation: object) -> str:
-    """Return all that a model said, of a conversation, a list of replies or one reply."""
-    turns = list_cell(conversation)
-    if turns is None:
-        if isinstance(conversation, str):
-            return conversation
-        raise BadRow("an answer is neither text nor turns, and --covariates count in it")
-    parts = []
-    for turn in turns:
-        content: object = turn
-        if isinstance(turn, Mapping):
-            if turn.get("role") != "assistant":
-                continue
-            content = turn.get("content")
-        if isinstance(content, list):
-            content = "\n".join(str(part.get("text", "")) for part in content)
-        if not isinstance(content, str):
-            raise BadRow("an answer holds what is no text, and --covariates count in it")
-        parts.append(content)
-    return "\n".join(parts)
+    yield pair(QUESTION, row[first], row[second], _won(row))
 
 
 def _won(row: Cells) -> float:
@@ -161,10 +114,9 @@ def example(user: str, number: int) -> Sequence[Cells]:
 
 
 def example_of_models(user: str, number: int) -> Sequence[Cells]:
-    """Return a vote of a user without what the models said, but how many words that had."""
+    """Return a vote of a user without what the models said."""
     (row,) = example(user, number)
-    row = {column: row[column] for column in row if column not in _CONVERSATIONS}
-    return [{**row, "words_a": number, "words_b": 3}]
+    return [{column: row[column] for column in row if column not in _CONVERSATIONS}]
 
 
 _MARKS = (
@@ -198,5 +150,4 @@ ARENA_MODELS = Format(
     marks=_MARKS,
     unmistakable=False,
     categories=True,
-    styles=tuple(column for both in _ANSWERS for column in both),
 )

@@ -105,8 +105,6 @@ class Format:
         scale: of labels that are numbers, where none is declared.
         categories: whether `--columns prompt=NAME` may name a column that says of each row in which
             category it is, in the place of a prompt.
-        styles: columns of which covariates are made, and which are read only where any are
-            declared; the rows that it yields then hold these by `chosen` and `rejected`.
         warning: returns what the owner of rows should know of them all together, or nothing. Only a
             look at the data asks: no run may depend on it.
     """
@@ -121,7 +119,6 @@ class Format:
     nobody: str = ""
     scale: str = ""
     categories: bool = False
-    styles: tuple[str, ...] = ()
     warning: Callable[[Iterable[Cells]], str] | None = None
 
     def __post_init__(self) -> None:

@@ -47,9 +47,6 @@ def item_votes(
         np.zeros(size, dtype=np.int32) if board_V is None else board_V.astype(np.int32),
         items,
         boards,
-        covariates_RZ=None
-        if votes.lengths_V2 is None
-        else (votes.longer_V * np.where(first_better_V, 1.0, -1.0))[:, None],
     )
 
 
@@ -94,7 +91,6 @@ def with_noise(
         items=tuple(names),
         boards=tuple(f"board {place}" for place in range(layout.boards)),
         pairing=layout.pairing,
-        covariates=("length",)[: layout.covariates],
         noise=noise,
         cap=layout.cap,
         clip_norm=layout.clip_norm,

@@ -5,13 +5,10 @@ from dataclasses import dataclass
 from murmuration.preference.choices import PAIRINGS
 from murmuration.strategies.settings.declaration import AT_LEAST_ONE, setting
 
-#: Once a day for years.
-MOST_RELEASES = 1500
-
 
 @dataclass(frozen=True)
-class VotedItems:
-    """Settings of what is voted on, and how often."""
+class RankingSettings:
+    """Settings of boards."""
 
     items: str = setting(
         "", "The public list of items: a file with one a line, or a .json file with an array."
@@ -19,12 +16,6 @@ class VotedItems:
     max_votes: int = setting(
         0, "Most votes of a voter that count; which ones is chance. [default: 10]", **AT_LEAST_ONE
     )
-
-
-@dataclass(frozen=True)
-class BoardSettings(VotedItems):
-    """Settings of boards."""
-
     categories: str = setting(
         "",
         "The public list of categories, written like --items: a board for each. The prompt of a "
@@ -35,24 +26,4 @@ class BoardSettings(VotedItems):
         "Who chose what is compared. public: whoever runs the poll, each pair alike. voters: they, "
         "or nobody knows; counts of pairs are released, too. [default: public]",
         choices=PAIRINGS,
-    )
-
-
-@dataclass(frozen=True)
-class RankingSettings(BoardSettings):
-    """Settings of boards that may be released several times."""
-
-    releases: int = setting(
-        1,
-        "How often the board is released while votes come, all for one --epsilon; then the first "
-        "--max-votes of a voter count.",
-        good=lambda value: 1 <= value <= MOST_RELEASES,
-        expected=f"a whole number from 1 to {MOST_RELEASES}",
-    )
-    release: int = setting(
-        1,
-        "Which of the --releases is made now; murmuration rank --continue counts them.",
-        good=lambda value: 1 <= value <= MOST_RELEASES,
-        expected=f"a whole number from 1 to {MOST_RELEASES}",
-        changeable=True,
     )

@@ -118,7 +118,6 @@ CALLS = {
     "test": lambda rows, out: mm.train(good(), test=rows, out=out, **SMALL),
     "survey": lambda rows, out: mm.survey(rows, out=out, epsilon=1, delta=1e-3),
     "rank": lambda rows, out: mm.rank(rows, ["a", "b"], out=out, epsilon=1, delta=1e-3),
-    "best_item": lambda rows, out: mm.best_item(rows, ["a", "b"], out=out, epsilon=1),
     "tune": lambda rows, out: mm.tune(rows, grid={"clip_norm": [1.0, 2.0]}, out=out, rounds=2),
     "compare": lambda rows, out: mm.compare("uls", 1, data=rows, out=out, seeds=1, rounds=2),
     "privatize": lambda rows, out: mm.privatize(rows, 1.0, state=f"{out}.s", out=f"{out}.jsonl"),
@@ -160,7 +159,7 @@ def test_bad_rows_are_named_by_argument_and_number(function, what, tmp_path):
     error, text = seen_by(lambda: CALLS[function](rows, tmp_path / "r"))
     assert isinstance(error, InputError)
     assert re.match(r"(uls: )?(data|test), row \d: ", str(error)), text
-    if function not in ("rank", "best_item", "survey"):  # these have items, or read no prompt
+    if function not in ("rank", "survey"):  # these have items, or read no prompt
         assert ", row 4: " in str(error)
     assert not re.search(r"--[a-z]|jsonl|/tmp|tmp", text), text
     assert not (tmp_path / "r").exists()
@@ -218,7 +217,6 @@ def test_each_function_speaks_of_its_arguments(tmp_path):
     calls = [
         lambda: mm.rank(VOTES, epsilon=1),
         lambda: mm.rank(VOTES, ["save", "spend"], by="topic"),
-        lambda: mm.rank(continued=tmp_path, out=tmp_path),
         lambda: mm.tune(good()),
         lambda: mm.tune(good(), grid={"epsilon": [1, 2]}),
         lambda: mm.tune(resume=True),
@@ -287,8 +285,6 @@ def test_votes_name_their_users_column(form, tmp_path, monkeypatch):
     votes = FORMS[form](VOTES)
     board = mm.rank(votes, ["save", "spend"], user_column="voter", epsilon=1, out="b").board
     assert board.items[board.order[0]] == "save"
-    best = mm.best_item(votes, ["save", "spend"], user_column="voter", epsilon=1, out="c")
-    assert best.name == "save"
 
 
 def test_a_users_column_beside_another_is_refused(tmp_path):

@@ -99,28 +99,6 @@ def test_arena_models_are_what_is_compared(read, cells, better_first):
     assert read("arena-models", [row]) == [("j", "Which model is better?", names, y)]
 
 
-@pytest.mark.parametrize(("winner", "chosen"), [("model_a", 0), ("model_b", 1), ("tie", 0)])
-def test_arena_models_are_compared_beside_what_they_wrote(tmp_path, winner, chosen):
-    """Columns come first; else it is counted in what a model said, and in nothing that it was
-    asked."""
-    answers = ("**Yes.**\n- one", [{"type": "text", "text": "No, " * 10}])
-    row = {"judge": "j", "model_a": "m1", "model_b": "m2", "winner": winner, "words_a": 2}
-    row |= {"words_b": 6}
-    for side, content in zip("ab", answers, strict=True):
-        turns = [{"role": "user", "content": "long " * 99}, {"role": "assistant"}]
-        turns[1]["content"] = content
-        row[f"conversation_{side}"] = turns
-    path = tmp_path / "votes.jsonl"
-    path.write_text(json.dumps(row))
-    schema = Schema(format="arena-models", covariates="words,length,bold,lists")
-    judgements = load_judgements(str(path), schema=schema)
-    assert judgements.covariates_RC is not None
-    first = [each * (1 - 2 * chosen) for each in (-0.5, (14 - 40) / 54, 1.0, 1.0)]
-    assert judgements.covariates_RC[0].tolist() == pytest.approx(first)
-    with pytest.raises(InputError, match="tells of no covariates"):
-        load_judgements(str(path), schema=Schema(format="arena", covariates="length"))
-
-
 def test_arena_with_models_named_as_sides_is_not_misread(read):
     """A model that is called as the other side is."""
     swapped = {"model_a": "model_b", "model_b": "model_a", "winner": "model_a"}

@@ -16,7 +16,7 @@ from murmuration.preference.ranking.intervals import (
 )
 from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.preference.ranking.release import Pairing, RankingRelease
-from murmuration.research.reproductions.ranking.released import exact_sums, item_votes, release
+from murmuration.research.reproductions.ranking.released import item_votes, release
 from murmuration.sims.population.arena import Arena
 
 
@@ -68,44 +68,6 @@ def coverage(case: Case, epsilon: float | None, tie: float, draws: int) -> float
 @pytest.mark.parametrize("name", CASES)
 def test_intervals_of_500_boards_cover(name: str, epsilon: float | None) -> None:
     assert 0.93 <= coverage(CASES[name], epsilon, 0.0, 500) <= 0.97
-
-
-def laplace_board(arena: Arena, pairing: Pairing, epsilon: float, draw: int) -> Board:
-    """Return a board as of ``rank --delta 0``, of one voter who comes or goes."""
-    layout = VoteLayout(items=arena.items, cap=10, pairing=pairing, norm_order=1)
-    rng = np.random.default_rng([draw, 5])
-    votes = item_votes(arena.votes(draw), arena.items)
-    exact_V = exact_sums(votes, layout, layout.clip_norm, rng)
-    scale = layout.clip_norm / epsilon
-    noisy_V = exact_V + rng.laplace(scale=scale, size=len(exact_V))
-    return fit_board(
-        RankingRelease(
-            items=arena.names,
-            boards=("",),
-            pairing=pairing,
-            noise=layout.noise(np.sqrt(2.0) * scale),
-            cap=layout.cap,
-            clip_norm=layout.clip_norm,
-            **layout.read(noisy_V),  # type: ignore[arg-type]
-        )
-    )
-
-
-def laplace_coverage(case: Case, epsilon: float, draws: int) -> float:
-    arena = Arena(**case.arena, tie=0.0, most_votes=50)
-    truth_K = arena.truth().elo_K
-    boards = [laplace_board(arena, case.pairing, epsilon, draw) for draw in range(draws)]
-    return float(np.mean([np.abs(board.elo_K - truth_K) < board.error_K for board in boards]))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_intervals_of_500_boards_with_laplace_noise_cover(name: str) -> None:
-    """Laplace noise of the whole vector in ℓ1 is larger, and has longer tails."""
-    assert 0.93 <= laplace_coverage(CASES[name], 3.0, 500) <= 0.97
-
-
-def test_intervals_of_few_boards_with_laplace_noise_cover() -> None:
-    assert 0.89 <= laplace_coverage(CASES["small"], 3.0, 40) <= 0.995
 
 
 def test_intervals_with_ties_cover() -> None:

@@ -1,7 +1,6 @@
 import json
 import math
 
-import numpy as np
 import pytest
 from by_dp_accounting import loss_of
 from hypothesis import given
@@ -11,7 +10,6 @@ from murmuration.privacy.accounting import accountant, events
 from murmuration.privacy.accounting.composition import composition
 from murmuration.privacy.accounting.events import (
     GroupGaussian,
-    LaplaceNoise,
     MixtureGaussian,
     PermuteAndFlip,
     PoissonGaussian,
@@ -42,10 +40,9 @@ pure = st.builds(PureDp, st.floats(0, 500, exclude_min=True))
 
 
 flips = st.builds(PermuteAndFlip, st.floats(0, 500, exclude_min=True))
-laplace = st.builds(LaplaceNoise, st.floats(1 / 500, 1e300))
 
 
-@given(poisson | mixture | pure | flips | laplace | st.just(Unprotected()))
+@given(poisson | mixture | pure | flips | st.just(Unprotected()))
 def test_events_survive_json_bit_for_bit(event: events.Event) -> None:
     text = json.dumps(events.to_json(event), allow_nan=False)
     back = events.from_json(json.loads(text))
@@ -339,62 +336,6 @@ def test_round_trip():
 def test_impossible_parameters(fields):
     with pytest.raises(ValueError, match="must be"):
         TestedGaussian(*fields)
-
-
-# Laplace noise.
-
-
-@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
-@pytest.mark.parametrize("noise", [0.25, 1.0, 1.3697, 8.0])
-def test_laplace_noise_has_its_closed_form(noise, adjacency) -> None:
-    """δ(ε) = 1 − e^((ε − s)/2), at every multiple of the grid; never less between them."""
-    most = adjacency.vectors_changed / noise
-    total = composition([(LaplaceNoise(noise), 1)], adjacency=adjacency)
-    assert total is not None
-    for share in (0.0, 0.1, 0.5, 0.9, 0.999):
-        target = round(share * most, 4)
-        exact = -math.expm1((target - most) / 2.0)
-        assert exact * (1 - 1e-9) <= total.delta(target) <= exact * (1 + 1e-6) + 1e-8
-    assert total.delta(most + 1e-4) <= 1e-12
-
-
-@pytest.mark.parametrize(("noise", "times"), [(1.0, 1), (8.0, 10), (8.0, 52), (40.0, 1000)])
-def test_laplace_noise_is_what_dp_accounting_makes_of_it(noise, times) -> None:
-    import dp_accounting
-    from dp_accounting.pld import PLDAccountant
-
-    oracle = PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
-    event = dp_accounting.LaplaceDpEvent(noise)
-    oracle.compose(dp_accounting.SelfComposedDpEvent(event, times))
-    found = accountant.epsilon(
-        [(LaplaceNoise(noise), times)], adjacency=Adjacency.ADD_REMOVE, delta=1e-5
-    )
-    assert found == pytest.approx(oracle.get_epsilon(1e-5), abs=2e-6)
-    worst = accountant.epsilon(
-        [(PureDp(1.0 / noise), times)], adjacency=Adjacency.ADD_REMOVE, delta=1e-5
-    )
-    assert found <= worst + 1e-4
-
-
-@pytest.mark.parametrize("q", [0.3, 0.9])
-@pytest.mark.parametrize(("first", "second"), [(1, 1), (3, 1), (2, 5), (0, 4)])
-def test_noise_on_two_coordinates_loses_no_more_than_on_one_that_moves_as_far(q, first, second):
-    """The lemma of ``LaplaceNoise``, by enumeration, with its difference."""
-    m, reach = first + second, 300
-
-    def masses(shift):
-        return (1 - q) / (1 + q) * q ** np.abs(np.arange(-reach, reach + 1) - shift)
-
-    def delta(here, there, ratio):
-        return float(np.maximum(here - ratio * there, 0.0).sum())
-
-    for k in range(m + 1):
-        ratio = q ** (m - 2 * k)
-        one = delta(masses(m), masses(0), ratio)
-        two = delta(np.outer(masses(first), masses(second)), np.outer(masses(0), masses(0)), ratio)
-        assert one == pytest.approx(1 - q ** (m - k), abs=1e-9)
-        left = m - k - max(first - k, 0) - max(second - k, 0)
-        assert one - two == pytest.approx(q ** (m - k) * (1 - q) / (1 + q) * left, abs=1e-9)
 
 
 def test_a_choice_by_permute_and_flip_counts_as_any_that_is_so_private() -> None:

@@ -14,7 +14,6 @@ from murmuration.privacy.accounting.events import (
     BandedGaussian,
     BufferedGaussian,
     BufferedLater,
-    ContinuedSum,
     DiscretizedGaussian,
     GroupGaussian,
     HoldOut,
@@ -113,7 +112,6 @@ def test_what_has_no_event_there_is_left_out_and_named():
         (TestedGaussian(0.2, 4.0, 1e-9), 5),
         (GroupGaussian(4.0, 3, 0.2), 5),
         (RandomizedLabels(0.1), 1),
-        (ContinuedSum(4.0, 9), 8),
         (ParallelEvent(0, BandedGaussian(3, 0.2, 4.0)), 5),
         (BufferedGaussian(9, 3, 4.0), 1),
         (BufferedLater(9, 3, 4.0), 8),
@@ -131,7 +129,7 @@ def test_what_has_no_event_there_is_left_out_and_named():
 
 def test_every_kind_of_event_is_computed_or_named():
     computed = {"poisson-gaussian", "mixture-gaussian", "pure-dp"}
-    computed |= {"permute-and-flip", "laplace-noise"}
+    computed |= {"permute-and-flip"}
     assert computed | recompute.RULES.keys() == events._KINDS.keys()
 
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmuration.privacy.continual.banded import Banded
-from murmuration.privacy.continual.square_root import SquareRoot
+from murmuration.privacy.continual.banded import Banded, square_root
 from murmuration.privacy.continual.toeplitz import Workload
 
 
@@ -72,7 +71,7 @@ def test_error_is_that_of_the_matrices(row, rounds, seed):
 def test_all_bands_are_as_good_as_the_square_root_and_no_better_than_is_possible():
     """For prefix sums the square root is nearly the best (Fichtenberger et al. 2023)."""
     rounds = 64
-    workload, root = prefix_sums(rounds), SquareRoot(rounds).coefficients_W
+    workload, root = prefix_sums(rounds), square_root(rounds)
     by_root = workload.error(Banded.scaled(root))
     by_search = workload.error(Banded.chosen(workload, rounds))
     assert 0.97 * by_root < by_search <= by_root
@@ -83,7 +82,7 @@ def test_more_bands_are_never_worse_and_the_search_beats_its_start(bands):
     workload = prefix_sums(100)
     error = workload.error(Banded.chosen(workload, bands))
     assert error < workload.error(Banded.chosen(workload, bands // 2)) < 1.0 + 1e-6
-    assert error < workload.error(Banded.scaled(SquareRoot(bands).coefficients_W))
+    assert error < workload.error(Banded.scaled(square_root(bands)))
 
 
 def test_one_by_one_releases_are_best_with_independent_noise():
@@ -99,3 +98,11 @@ def test_two_bands_by_hand():
     grid = np.linspace(-0.5, 1.5, 20_001)
     least = ((1 + grid**2) * (1 + (1 - grid) ** 2 + 1)).min() / 3
     assert workload.error(Banded.chosen(workload, 2)) ** 2 == pytest.approx(least, rel=1e-4)
+
+
+def test_the_square_root_is_that_of_prefix_sums():
+    """Its coefficients are those of (1 − t)^(−1/2): binom(2k, k) / 4^k."""
+    row_B = square_root(30)
+    np.testing.assert_allclose(row_B, [math.comb(2 * k, k) / 4**k for k in range(30)], rtol=1e-13)
+    root_BB = matrix(row_B, 30)
+    np.testing.assert_allclose(root_BB @ root_BB, np.tri(30), atol=1e-12)

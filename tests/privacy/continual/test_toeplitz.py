@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmuration.privacy.continual.banded import Banded
+from murmuration.privacy.continual.banded import Banded, square_root
 from murmuration.privacy.continual.buffered import BufferedToeplitz
-from murmuration.privacy.continual.square_root import SquareRoot
 from murmuration.privacy.continual.toeplitz import Workload
 
 BUFFERED = BufferedToeplitz.scaled(np.array([0.4, 0.3]), np.array([0.9, 0.5]), 12, 4)
@@ -39,7 +38,7 @@ def test_error_is_that_of_the_matrices(factor, rounds, seed):
 
 @pytest.mark.parametrize("length", [2, 3, 8, 40])
 def test_the_slope_is_that_of_the_noise(length):
-    added, row_K = Workload.of_matrix(np.tri(40)), SquareRoot(length).coefficients_W
+    added, row_K = Workload.of_matrix(np.tri(40)), square_root(length)
     value, slope_K = added.log_noise(row_K) or (0.0, row_K)
     for k in range(length):
         step_K = 1e-6 * np.eye(1, length, k)[0]

@@ -10,7 +10,6 @@ from murmuration.privacy.accounting.events import (
     BandedGaussian,
     BufferedGaussian,
     BufferedLater,
-    ContinuedSum,
     GroupGaussian,
     ParallelEvent,
     PoissonGaussian,
@@ -49,30 +48,16 @@ def test_the_cost_is_computed_from_the_charges():
 @pytest.mark.parametrize(
     "charges",
     [
-        {ContinuedSum(4.0, 52): 10},
         {BufferedLater(52, 5, 4.0): 10},
         {BufferedLater(52, 5, 4.0): 52, BufferedGaussian(52, 5, 4.0): 1},
         {BufferedLater(52, 5, 4.0): 10, BufferedGaussian(52, 6, 4.0): 1},
         {BufferedLater(52, 5, 4.0): 10, ParallelEvent(0, BufferedGaussian(52, 5, 4.0)): 1},
         {ParallelEvent(0, BufferedGaussian(52, 5, 4.0)): 1},
-        {ContinuedSum(4.0, 52): 51, PoissonGaussian(1.0, 4.5): 1},
-        {ContinuedSum(4.0, 52): 51, PoissonGaussian(0.5, 4.0): 1},
-        {ContinuedSum(4.0, 11): 11, PoissonGaussian(1.0, 4.0): 1},
-        {ContinuedSum(4.0, 52): 9, ContinuedSum(4.0, 53): 1, PoissonGaussian(1.0, 4.0): 1},
-        {ParallelEvent(0, ContinuedSum(4.0, 52)): 10, PoissonGaussian(1.0, 4.0): 1},
-        {ContinuedSum(4.0, 52): 10, ParallelEvent(0, PoissonGaussian(1.0, 4.0)): 1},
     ],
 )
 def test_what_no_first_one_pays_for_is_no_plan(charges):
     with pytest.raises(ValueError, match="first ones pay for"):
         plan(charges=charges)
-
-
-def test_a_plan_of_a_growing_sum_costs_what_its_first_release_does():
-    whole = PoissonGaussian(1.0, 4.0)
-    stated = plan(rounds=52, charges={whole: 1, ContinuedSum(4.0, 52): 51})
-    expected = epsilon([(whole, 1)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
-    assert stated.epsilon() == pytest.approx(expected, abs=2e-4)
 
 
 def test_a_plan_with_buffered_noise_costs_what_one_release_does():

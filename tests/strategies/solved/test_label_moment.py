@@ -20,7 +20,7 @@ from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded, read_charges
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.analytic_gaussian import calibrate_noise
-from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
+from murmuration.privacy.mechanisms.clipping import NoClip
 from murmuration.research.reproductions.btl import Population, without_labels
 from murmuration.server import training
 from murmuration.server.run import run_training
@@ -44,7 +44,7 @@ def plan(**changes):
 
 
 def test_plan_binds_everything():
-    made = plan(rounds=2, clip=UserClip(0.4))
+    made = plan(rounds=2, clip_norm=0.4)
     assert made.mechanism.event == PoissonGaussian(1.0, 3.0)
     assert made.charges == {PoissonGaussian(1.0, 3.0): 2}
     assert made.std == pytest.approx(1.2)
@@ -232,7 +232,7 @@ def test_noise_on_the_sum_is_as_promised(make_moment_world, checks):
         torch.randn(40, 60, generator=generator), torch.ones(40), torch.arange(0, 41, 2)
     )
     for multiplier in (0.5, 30.0):
-        world = make_moment_world(wide, noise_multiplier=multiplier, clip=UserClip(0.6))
+        world = make_moment_world(wide, noise_multiplier=multiplier, clip_norm=0.6)
         start(world, 1)
         released_D = world.strategy.state()["moments"][0]
         exact_D = moments(wide, clip=0.6)
@@ -251,7 +251,7 @@ def test_without_noise_the_model_is_found_at_any_clip_norm(
 ):
     """Clipping is corrected for: the error stays that of the likeliest model."""
     world = make_moment_world(
-        population.examples, noise_multiplier=1e-6, clip=UserClip(clip), rounds=rounds
+        population.examples, noise_multiplier=1e-6, clip_norm=clip, rounds=rounds
     )
     found_D = start(world, rounds)
     likeliest = population.error(population.likeliest())

@@ -139,7 +139,6 @@ def votes(tmp_path):
                 better, worse = (second, first) if turned else (first, second)
                 row = {"user_id": f"v{voter}", "chosen": ITEMS[better], "rejected": ITEMS[worse]}
                 row |= {"prompt": "x" if voter % 2 else "y", "tie": bool(rng.random() < 0.1)}
-                row |= {"length_chosen": 4 - int(better), "length_rejected": 4 - int(worse)}
                 file.write(json.dumps(row) + "\n")
     return str(path)
 
@@ -189,7 +188,6 @@ def test_a_run_ranks(board):
         {},
         {"pairing": "voters"},
         {"categories": '["x", "y"]'},
-        {"covariates": "length"},
         {"secure_aggregation": True, "adjacency": "zero-out"},
     ],
 )
@@ -259,20 +257,6 @@ def test_more_wins_than_meetings_are_said_with_the_way_out(board, tmp_path):
     assert not any("NOTHING WAS LEARNT" in text for text in result["warnings"])
     _, chosen = board(**swept, pairing="voters")
     assert not any("NOT DRAWN ALIKE" in text for text in chosen["warnings"])
-
-
-@pytest.mark.usefixtures("quick_runs")
-def test_what_is_held_alike_is_in_the_same_release_and_costs_the_same(board):
-    """Here the better item always has the longer answer: nobody can tell which of the two it is."""
-    without, plain = board(seed=3, epsilon=200.0)
-    held, result = board(seed=3, epsilon=200.0, covariates="length")
-    assert held.covariates == ("length",) and without.covariates == ()
-    assert held.covariate_items_BKC is not None
-    assert np.argmax(held.covariate_items_BKC[0, :, 0]) == 0
-    assert result["noise_multiplier"] == plain["noise_multiplier"]
-    assert result["clip_norm"] > plain["clip_norm"]
-    assert len(read_charges(Path(result["out"]) / "ledger.jsonl")) == 1
-    assert held.noise.net == pytest.approx(result["noise_multiplier"] * result["clip_norm"])
 
 
 @pytest.mark.usefixtures("quick_runs")
