@@ -87,9 +87,9 @@ def _execute(
         with contextlib.suppress(OSError):  # which the run itself will name
             check_free(Path(os.path.realpath(folder)))  # before anything is loaded, or said
     target = config.epsilon if config.strategy != "nonprivate" else None
-    if config.resume and (folder / "result.json").exists():
-        with RunDirectory(config) as finished:  # refuses other settings
-            if (result := finished.finished()) is not None:
+    if config.resume:
+        with RunDirectory(config) as begun:  # refuses other settings
+            if (result := begun.finished()) is not None:
                 if not (folder / PLACE).exists():  # it was killed when all but this was done
                     keep(folder, _prompts(config))
                 return result

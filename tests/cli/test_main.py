@@ -136,12 +136,17 @@ def test_a_place_that_cannot_be_written(cli, crowd, tmp_path):
     assert "--out" in lines[0]
 
 
-def test_a_run_that_is_there_already(refused, cli, crowd, tmp_path, quick_runs):
+def test_a_run_that_is_there_already(refused, cli, crowd, tmp_path, quick_runs, monkeypatch):
     assert cli("run", "--data", crowd, *GOOD, "--out", tmp_path / "out")[0] == 0
     before = sorted(tmp_path.rglob("*"))
     assert "holds a run already; continue it with --resume" in refused(
         "--data", crowd, *GOOD, leaves=True
     )
+    (tmp_path / "out" / "result.json").rename(tmp_path / "result.json")  # as of one that was killed
+    before = sorted(tmp_path.rglob("*"))
+    # Nothing is read, nor is it said so, before other settings are refused.
+    reads = "murmuration.sims.runtimes.execute._nodes"
+    monkeypatch.setattr(reads, lambda *_: pytest.fail("data were read"))
     for option, value in (("--rounds", 4), ("--seed", 2), ("--epsilon", 0.4)):
         found = refused("--resume", option, value, leaves=True)
         assert f"--resume with other settings: {option} was" in found

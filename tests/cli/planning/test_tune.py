@@ -24,6 +24,8 @@ def test_a_search_says_what_it_cost_and_what_would_have_been_claimed(
     assert code == 0
     assert figures["candidate_epsilon"] < figures["epsilon"] <= 4.0
     assert figures["every_setting_once_epsilon"] > figures["candidate_epsilon"]
+    code, out, _ = cli("ledger", tmp_path / "t")
+    assert code == 0 and "candidate: " in out and "{" not in out
 
 
 @pytest.mark.parametrize(
