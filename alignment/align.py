@@ -51,7 +51,7 @@ from murmuration.alignment.evaluation import (
     truth_of,
 )
 from murmuration.alignment.iterates import files_of as iterate_files
-from murmuration.alignment.reinforce import Steps, last_checkpoint, train_policy
+from murmuration.alignment.reinforce import Steps, last_checkpoint, train_policy, trainer_of
 from murmuration.alignment.report import WHY, card, learnt_card, write_report
 from murmuration.alignment.rewards import AnswerReward, GuardedReward, Guards
 from murmuration.alignment.supervised import Rows, Supervised, supervise
@@ -186,6 +186,7 @@ def align(
     most = alignment.evaluate_on + needed
     trained = [distinct[place] for place in order[alignment.evaluate_on : most]]
     on_status("loading")
+    trainer_of(alignment.steps.method)  # or says what is not installed
     reward = AnswerReward.load(alignment.reward, iterates=alignment.guards.pessimism > 0)
     alignment.guards.check(reward)
     truth = truth_of(alignment.truth) if alignment.truth else None

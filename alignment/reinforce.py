@@ -108,6 +108,35 @@ class Steps:
         return self.batch // self.answers
 
 
+def trainer_of(method: str) -> tuple[Any, Any]:
+    """Return TRL's trainer and the class of its configuration.
+
+    Raises:
+        InputError: TRL, or what it needs, is not installed, or not in a version that fits.
+    """
+    try:
+        import datasets  # noqa: F401  # pyright: ignore[reportUnusedImport]
+        import peft  # noqa: F401  # pyright: ignore[reportUnusedImport]
+        from trl.trainer.grpo_config import GRPOConfig
+        from trl.trainer.grpo_trainer import GRPOTrainer
+        from trl.trainer.rloo_config import RLOOConfig
+        from trl.trainer.rloo_trainer import RLOOTrainer
+    except ImportError as error:
+        raise InputError(
+            f"align needs {error.name}: pip install 'murmuration-rlhf[align]'"
+        ) from None
+    trainer, config = {
+        "rloo": (RLOOTrainer, RLOOConfig),
+        "grpo": (GRPOTrainer, GRPOConfig),
+    }[method]
+    if not all(hasattr(trainer, name) for name in _OURS):
+        raise InputError(
+            "this version of trl does what is ours in another way than is known here: "
+            "pip install 'murmuration-rlhf[align]' takes one that fits"
+        )
+    return trainer, config
+
+
 def train_policy(
     base: LanguageBase,
     prompts: Sequence[str],
@@ -144,27 +173,11 @@ def train_policy(
             f"{len(prompts):,} prompts are fewer than the {steps.prompts:,} of a "
             "step: give more, or lower --batch-size"
         )
-    try:
-        import datasets
-        import peft
-        from transformers import PrinterCallback, TrainerCallback
-        from trl.trainer.grpo_config import GRPOConfig
-        from trl.trainer.grpo_trainer import GRPOTrainer
-        from trl.trainer.rloo_config import RLOOConfig
-        from trl.trainer.rloo_trainer import RLOOTrainer
-    except ImportError as error:
-        raise InputError(
-            f"align needs {error.name}: pip install 'murmuration-rlhf[align]'"
-        ) from None
-    trainer_class, config_class = {
-        "rloo": (RLOOTrainer, RLOOConfig),
-        "grpo": (GRPOTrainer, GRPOConfig),
-    }[steps.method]
-    if not all(hasattr(trainer_class, name) for name in _OURS):
-        raise InputError(
-            "this version of trl does what is ours in another way than is known here: "
-            "pip install 'murmuration-rlhf[align]' takes one that fits"
-        )
+    trainer_class, config_class = trainer_of(steps.method)
+    import datasets
+    import peft
+    from transformers import PrinterCallback, TrainerCallback
+
     texts, likelihoods = base.texts, AnswerLikelihoods(base, sampling.temperature)
 
     def without_dropout() -> None:

@@ -6,6 +6,7 @@ Of a run, or of an owner's agent. Looking changes nothing, and is possible while
 
 import sys
 from collections.abc import Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,8 +72,8 @@ def _say_all(total: AllRuns, as_json: bool) -> None:
         return
     console = Terminal(soft_wrap=True, highlight=False)
     console.print(total.statement)
-    for run in total.runs:
-        console.print(f"  {run}", style="dim")
+    for run, cost in zip_longest(total.runs, total.costs):
+        console.print(Text(f"  {run}: {cost}" if cost else f"  {run}", style="dim"))
 
 
 def _head(text: str) -> Head:

@@ -137,6 +137,7 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
         "who_adds_noise": f"if {run['noise_parties']} of the nodes in each sum add their noise",
         "accuracy_text": share_text(run["heldout_accuracy"], run["heldout_users"]),
         "by_user_text": share_text(run["heldout_accuracy_by_user"], run["heldout_users"]),
+        "why_unmeasured": _why_unmeasured(run),
         "error_text": _error(run),
         "tenths_text": over_users.tenths(run["accuracy_over_users"]),
         "loss_text": _loss(run),
@@ -156,6 +157,16 @@ def of_rows(text: str) -> str:
         "one user, with all their judgements,", "one row"
     )
     return text.replace("all judgements of one user, their number included", "one row")
+
+
+def _why_unmeasured(run: Mapping[str, Any]) -> str:
+    """Return why there is no accuracy, where there is none."""
+    if run["heldout_epsilon"] is not None:
+        return (
+            f"Too few users for noise at ε = {run['heldout_epsilon']:g}, or telling it again after "
+            "a crash would have cost more than the budget."
+        )
+    return "No held-out user could be asked." if run["heldout_users"] else "Nobody was held out."
 
 
 def _error(run: Mapping[str, Any]) -> str:

@@ -108,7 +108,7 @@ def result_of(
     opinion, epsilon = _second_opinion(built, ledger), _spent(config, built, ledger)
     warnings = [opinion.warning] if opinion and opinion.warning else []
     warnings += [*_drawn_again(ledger), *strategy.notes(), *as_published(config)]
-    warnings += [*_randomized(context), *_caveats(config, ledger)]
+    warnings += [*_randomized(context), *_caveats(context, ledger)]
     guarantee = in_words(built.guarantee, config.task)
     computed = marked(ledger)
     public: dict[str, object] = {
@@ -317,9 +317,10 @@ def _randomized(context: RunContext) -> list[str]:
     return result
 
 
-def _caveats(config: Settings, ledger: Ledger) -> list[str]:
+def _caveats(context: RunContext, ledger: Ledger) -> list[str]:
     """Return what a reader must know before believing the epsilon, but for what is said with
-    figures."""
-    if not config.private:
+    figures; of noise in floating point why it is, and what to do about it."""
+    if not context.config.private:
         return ["No privacy: this is the non-private twin, for comparison only."]
-    return caveat_sentences(ledger.terms.caveats - {Caveat.CLEAN_LABELS})
+    others = ledger.terms.caveats - {Caveat.CLEAN_LABELS, Caveat.FLOATING_POINT}
+    return [*caveat_sentences(others), *filter(None, [context.noise.warning])]

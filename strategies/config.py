@@ -189,8 +189,8 @@ def read_settings(path: Path) -> dict[str, Scalar]:
     theirs = registry.strategies().get(str(settings.get("strategy", "")))
     if of_a_run and ((theirs and not theirs.samples) or settings.get("sampling") == "all"):
         settings.pop("cohort", None)  # everybody takes part
-    if of_a_run and not settings.get("cohort"):
-        settings.pop("cohort", None)  # it was left out there, too
+    if of_a_run:  # what is 0 there was left out there, too
+        settings = {n: v for n, v in settings.items() if v or not about(SETTINGS[n]).above_zero}
     return settings
 
 

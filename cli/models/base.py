@@ -21,7 +21,7 @@ _DEFAULT = TinyBase()
 
 
 def base(
-    out: Annotated[Path, typer.Argument(help="Folder for the model.")],
+    out: Annotated[Path, typer.Option(help=f"{meaning('out')} Folder for the model.")],
     kind: Annotated[
         str,
         typer.Option("--architecture", help="Architecture.", click_type=click.Choice(KINDS)),

@@ -95,10 +95,10 @@ def tune(
         return
     figures = finished.result["search"]
     print_finished(summary(finished.result), highlight=False)
-    chosen = ", ".join(f"{name}={value}" for name, value in figures["chosen"].items())
+    chosen = "\n".join(f"  {name} = {value}" for name, value in figures["chosen"].items())
     alone, every = figures["candidate_epsilon"], figures["every_setting_once_epsilon"]
     print_finished(
-        f"chosen: {chosen}\n"
+        f"chosen:\n{chosen}\n"
         f"privacy: ε = {epsilon_text(figures['epsilon'])} for the whole search. Claimed as if "
         f"tuning were free it would be ε = {epsilon_text(alone)}, which is false; to look at every "
         f"setting once would cost ε = {epsilon_text(every)}.",

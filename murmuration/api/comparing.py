@@ -89,11 +89,18 @@ def compare(
         with RunsProgress() if progress else nullcontext() as shown:
 
             def run_all(configs: Sequence[RunConfig], on_run: OnRun) -> list[Outcome]:
+                places = [Path(config.out) for config in configs]
+                before = {place.name for place in places if (place / "result.json").exists()}
                 if shown:
-                    shown.begin(len(configs))
+                    shown.begin(len(configs) - len(before), len(before))
+
+                def told(name: str) -> None:
+                    if name not in before:
+                        on_run(name)
+
                 if runtime == "ray":
-                    return on_cluster(configs, on_run, cpus_per_run)
-                return one_by_one(configs, on_run)
+                    return on_cluster(configs, told, cpus_per_run)
+                return one_by_one(configs, told)
 
             on_run = shown or (lambda name: None)
             result = compare_configs(base, names, budgets, seeds, folder, on_run, run_all)

@@ -30,7 +30,7 @@ from murmuration.strategies.config import (
     typed,
 )
 from murmuration.strategies.local_label import LOCAL_LABEL
-from murmuration.strategies.settings.declaration import about
+from murmuration.strategies.settings.declaration import about, option
 from murmuration.strategies.settings.privacy import check_delta, parse_delta
 
 #: The embedded population, by task: to train on, and other users to test on.
@@ -85,9 +85,10 @@ def make_config(given: Mapping[str, Any]) -> RunConfig:
     for name in ("items", "categories", "topics"):
         if chosen.get(name) and not is_listed(chosen[name]):
             chosen[name] = str(Path(chosen[name]).expanduser().absolute())
-    for name in ("rounds", "cohort"):  # where 0 in settings means: as suits the strategy and users
-        if chosen.get(name) == 0 and not resume:
-            raise InputError(f"--{name} must be at least 1; got 0")
+    for name, value in chosen.items():
+        if value == 0 and about(SETTINGS[name]).above_zero:
+            expected = about(SETTINGS[name]).expected
+            raise InputError(f"{option(name)} must be {expected}; got 0: leave it out")
     if chosen.get("base"):
         from murmuration.preference.language.loading import resolve_base
 

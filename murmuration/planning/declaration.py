@@ -52,7 +52,7 @@ Cells = Mapping[str, object]
 _OTHER_NAMES = {
     "user_id": (*(column.lower() for column in USER_COLUMNS), "email", "e_mail", "user_name",
                 "username", "author", "who", "uid", "reviewer", "respondent", "respondent_id",
-                "person", "person_id", "voter", "session_id", "session"),
+                "person", "person_id", "session_id", "session"),
     "prompt": (*PROMPT_COLUMNS, "topic", "task"),
     "chosen": ("better", "preferred", "accepted", "chosen_response", "preferred_response"),
     "rejected": ("worse", "dispreferred", "declined", "rejected_response", "other_response"),

@@ -106,7 +106,8 @@ def histogram(counts_U: np.ndarray) -> list[tuple[str, int]]:
 
 def written_in(judgements: Judgements) -> tuple[Counter[str], Counter[str]]:
     """In which script texts are, by most of their letters; and texts in Latin letters in which
-    language, by frequent words alone, `unclear` where these do not say."""
+    language, by frequent words alone, `unclear` where these do not say. Empty ones, as of rows
+    without a prompt, are left out."""
     scripts: Counter[str] = Counter()
     languages: Counter[str] = Counter()
     prompts, responses = judgements.prompts, judgements.responses
@@ -115,6 +116,7 @@ def written_in(judgements: Judgements) -> tuple[Counter[str], Counter[str]]:
         text
         for prompt, shown in zip(prompts[::every], responses[::every], strict=True)
         for text in (prompt, *islice(shown, 1))
+        if str(text).strip()
     )
     for text in texts:
         script = script_of(str(text))

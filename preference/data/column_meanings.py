@@ -55,6 +55,7 @@ USER_COLUMNS = (
     "evaluator",
     "completed_by",
     "visitor_id",
+    "voter",
     "voter_id",
     "voter-id",
     "voter_email",

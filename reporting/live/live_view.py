@@ -225,7 +225,7 @@ def _accuracy(run: Mapping[str, Any]) -> Iterator[_Row]:
     if run["policy_moved"] is not None:
         yield "moved", f"{run['policy_moved']:.2g} nats a token from its base, where it writes"
     if run["heldout_accuracy"] is None:
-        yield "accuracy", "not measured"
+        yield "accuracy", f"not measured. {run['why_unmeasured']}"
         return
     if run["next_tokens"]:
         yield "loss", run["loss_text"]

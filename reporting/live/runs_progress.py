@@ -33,10 +33,10 @@ class RunsProgress(Progress):
             disable=not console.is_terminal,
         )
 
-    def begin(self, total: int) -> None:
-        """So many runs begin now."""
+    def begin(self, total: int, ended: int = 0) -> None:
+        """So many runs begin now, beside those that had ``ended`` before."""
         self.add_task("runs", total=total)
-        self._say(counted(total, "run"))
+        self._say(counted(total, "run") + (f", beside {ended:,} that had ended" if ended else ""))
 
     def __call__(self, name: str) -> None:
         """The run of this name has ended."""

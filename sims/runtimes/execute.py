@@ -21,6 +21,7 @@ from murmuration.preference.data.errors import RowsError
 from murmuration.preference.data.judgements import InputError, OnBadRows
 from murmuration.preference.data.loading import Data
 from murmuration.preference.features import embeddings
+from murmuration.privacy.accounting.terms import Caveat, caveat_sentences
 from murmuration.privacy.disclosure import OperatorOnly, Public
 from murmuration.reporting.facts import WORDS
 from murmuration.reporting.figures import counted, duration
@@ -72,9 +73,9 @@ def execute(
         with contextlib.suppress(OSError):  # which the run itself will name
             check_free(Path(os.path.realpath(folder)))  # before anything is loaded, or said
     target = config.epsilon if config.strategy != "nonprivate" else None
-    if config.resume and (folder / "result.json").exists():
-        with RunDirectory(config) as finished:  # refuses other settings
-            if (result := finished.finished()) is not None:
+    if config.resume:
+        with RunDirectory(config) as begun:  # refuses other settings
+            if (result := begun.finished()) is not None:
                 if not (folder / PLACE).exists():  # it was killed when all but this was done
                     keep(folder, _prompts(config))
                 return result
@@ -214,6 +215,8 @@ def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, note
         first, rows = data.set_aside[0], counted(data.left_out, "skipped row")
         note(OperatorOnly(f"{rows}, the first: {first}"))
     users = len(data.user_ids)
+    if config.private and config.delta * config.trained_on(users) >= 1:
+        note(Public(*caveat_sentences([Caveat.LARGE_DELTA])))
     if users_per_node is not None and users_per_node < 1:
         raise InputError(f"--users-per-node must be at least 1; got {users_per_node}")
     former = former_nodes(Path(config.out)) if config.resume else None

@@ -123,8 +123,9 @@ class Registry:
                     reason = str(reply.error.reason)
                     if absent is None and messages.OWNER_REFUSES in reason:
                         raise failed_node(reason, simulated=False, node=node)
-                    reason = reason.removeprefix("InputError: ")
-                    raise RegistryError(f"a node did not register: {reason}")
+                    plain = reason.removeprefix("InputError: ")
+                    alone = registration is None and plain != reason  # no node of anybody's
+                    raise RegistryError(plain if alone else f"a node did not register: {plain}")
                 entries[node] = messages.read_registry(reply.content)
                 slow.discard(node)
             except ValueError as error:

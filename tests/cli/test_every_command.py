@@ -84,7 +84,7 @@ ROWS = {
         "murmuration push shared me/reward --dry-run", prints="nothing was sent", after=("export",)
     ),
     "base": Row(
-        "murmuration base base --architecture llama --exchanges 16 --epochs 1 --width 32 "
+        "murmuration base --out base --architecture llama --exchanges 16 --epochs 1 --width 32 "
         "--layers 1",
         "base/model.safetensors",
     ),

@@ -79,6 +79,9 @@ def test_missing_file(refused, tmp_path):
         ),
         (["--cohort", 0], "--cohort must be at least 1; got 0"),
         (["--clip-norm", -1], "--clip-norm"),
+        (["--clip-norm", 0], "--clip-norm must be a positive number; got 0"),
+        (["--learning-rate", 0], "--learning-rate must be a positive number; got 0"),
+        (["--retain", 0], "--retain must be at least 1; got 0"),
         (["--seed", -7], "--seed"),
         (["--users-per-node", 0], "--users-per-node must be at least 1; got 0"),
         (["--test", "missing.csv"], "missing.csv: no such file"),
@@ -133,12 +136,17 @@ def test_a_place_that_cannot_be_written(cli, crowd, tmp_path):
     assert "--out" in lines[0]
 
 
-def test_a_run_that_is_there_already(refused, cli, crowd, tmp_path, quick_runs):
+def test_a_run_that_is_there_already(refused, cli, crowd, tmp_path, quick_runs, monkeypatch):
     assert cli("run", "--data", crowd, *GOOD, "--out", tmp_path / "out")[0] == 0
     before = sorted(tmp_path.rglob("*"))
     assert "holds a run already; continue it with --resume" in refused(
         "--data", crowd, *GOOD, leaves=True
     )
+    (tmp_path / "out" / "result.json").rename(tmp_path / "result.json")  # as of one that was killed
+    before = sorted(tmp_path.rglob("*"))
+    # Nothing is read, nor is it said so, before other settings are refused.
+    reads = "murmuration.sims.runtimes.execute._nodes"
+    monkeypatch.setattr(reads, lambda *_: pytest.fail("data were read"))
     for option, value in (("--rounds", 4), ("--seed", 2), ("--epsilon", 0.4)):
         found = refused("--resume", option, value, leaves=True)
         assert f"--resume with other settings: {option} was" in found
@@ -153,6 +161,15 @@ def test_delta_too_large_is_a_warning_that_stays(cli, crowd, tmp_path, quick_run
     assert any("not below 1 / users" in warning for warning in result["warnings"])
     assert result == json.loads((out / "result.json").read_text())
     assert "not below 1 / users" in (out / "model" / "README.md").read_text()
+
+
+def test_delta_too_large_is_said_before_anything_is_charged(cli, crowd, tmp_path, monkeypatch):
+    def nothing_is_run(*_, **__):
+        raise InputError("stopped here")
+
+    monkeypatch.setattr("murmuration.sims.runtimes.execute.run_local", nothing_is_run)
+    _, _, lines = cli("run", "--data", crowd, *GOOD, "--delta", 0.1, "--out", tmp_path / "out")
+    assert "not below 1 / users" in " ".join(lines) and "stopped here" in lines[-1]
 
 
 @pytest.mark.parametrize(

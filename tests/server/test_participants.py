@@ -113,7 +113,7 @@ def test_a_node_that_fails_ends_a_run_only_where_nobody_may_come_and_go(
     (tmp_path / "0.jsonl").unlink()
     assert run_training(config, Coming(files))["rounds"] == 6
     refreshed(0)
-    with pytest.raises(InputError, match="did not register"):
+    with pytest.raises(InputError, match="data of this node cannot be read"):
         run_training(replace(config, out=config.out + "-fixed"), Coming(files))
 
 

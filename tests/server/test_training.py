@@ -316,6 +316,13 @@ def test_warnings(config, crowd_test):
     assert "The exact number of users" not in warned(adjacency="zero-out")
 
 
+def test_noise_in_floating_point_names_its_cure(config, monkeypatch):
+    monkeypatch.setattr("murmuration.strategies.spec.installed", lambda: False)
+    warnings = run(replace(config, seed=-1))["warnings"]
+    assert any("murmuration-rlhf[secure]" in text for text in warnings)
+    assert sum("floating point" in text for text in warnings) == 1
+
+
 def test_held_out_users_never_train(config):
     everybody = replace(config, rounds=5, cohort=40, users=40)
     grid = WatchedGrid(everybody)

@@ -103,7 +103,7 @@ STARTS = {
         "murmuration run --epsilon 3 --delta 1e-5 --rounds 20 --cohort 500 --out runs/first\n"
     ),
     "bases/writer": (
-        "murmuration base bases/writer --architecture llama --exchanges 400 --epochs 1"
+        "murmuration base --out bases/writer --architecture llama --exchanges 400 --epochs 1"
         " --batch-size 8 --learning-rate 4e-3\n"
     ),
     "runs/gold": (

@@ -46,6 +46,16 @@ def test_judgements_over_several_responses(cli, crowd_of_four, of_four, tmp_path
     assert row["accuracy_mean"] > 0.3
 
 
+def test_a_comparison_that_has_ended_lists_no_run(cli, crowd, crowd_test, tmp_path, quick_runs):
+    asked = [
+        "compare", "--data", crowd, "--test", crowd_test, "--strategies", "uls,els",
+        "--epsilons", 1, "--delta", 1e-3, "--seeds", 1, "--cohort", 10, "--out", tmp_path / "c",
+    ]  # fmt: skip
+    assert sum(" ended: " in line for line in cli(*asked)[2]) == 2
+    code, _, again = cli(*asked)
+    assert code == 0 and len(again) == 1
+
+
 def test_too_few_held_out_users_to_say_anything(cli, crowd, tmp_path):
     code, stdout, _ = cli(
         "compare", "--data", crowd, "--strategies", "uls", "--epsilons", 0.1, "--delta", 1e-3,

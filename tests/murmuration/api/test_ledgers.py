@@ -50,9 +50,9 @@ def test_all_runs_add_up(run, runs):
     assert (total.runs, total.without_ledger) == ((one, two), ())
     assert total.promise.epsilon == pytest.approx(first + second)
     assert total.statement.startswith("2 runs, for whoever was in all of them: User-level DP")
-    assert json.loads(json.dumps(total.to_json()))["promise"]["epsilon"] == pytest.approx(
-        first + second
-    )
+    told = json.loads(json.dumps(total.to_json()))
+    assert told["promise"]["epsilon"] == pytest.approx(first + second)
+    assert [each["epsilon"] for each in told["costs"]] == [first, second]
 
 
 def test_but_for_those_that_were_declared_disjoint(run, runs):
@@ -86,6 +86,13 @@ def test_where_nothing_can_be_added_there_is_no_figure(run, runs):
     run("b", adjacency=Adjacency.REPLACE)
     assert all_runs(runs).promise.epsilon is None
     assert "adjacencies differ" in all_runs(runs).statement
+
+
+def test_each_run_is_listed_with_what_it_cost(run, runs, cli):
+    folder, _ = run("a")
+    _, out, _ = cli("ledger", runs, "--all-runs")
+    line = next(line for line in out.splitlines() if str(folder) in line)
+    assert "ε = " in line and "δ = " in line
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What a look at judgements finds."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -156,6 +157,8 @@ def test_scripts_and_languages():
     scripts, languages = statistics.written_in(judged(rows))
     assert scripts["Latin"] == 4 and scripts["Cyrillic"] == 2 and scripts["no letters"] == 2
     assert languages == {"English": 2, "German": 2}
+    without_prompt = replace(judged(rows[:1]), prompts=[""])
+    assert statistics.written_in(without_prompt)[0] == {"Latin": 1}
 
 
 def test_few_words_say_nothing_of_a_language():

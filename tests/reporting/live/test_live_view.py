@@ -314,7 +314,10 @@ def test_summary_warns():
 
 def test_summary_without_accuracy_or_speed():
     result = {**RESULT, "heldout_accuracy": None, "heldout_users": 0, "users_per_second": None}
-    assert "accuracy not measured" in flat(result) and "users/s" not in flat(result)
+    told = flat(result)
+    assert "accuracy not measured. Nobody was held out." in told and "users/s" not in told
+    drowned = flat({**result, "heldout_users": 9, "heldout_epsilon": 0.25})
+    assert "not measured. Too few users" in drowned
 
 
 def test_summary_shows_short_paths_and_fits(tmp_path, monkeypatch):

@@ -35,6 +35,17 @@ def test_lines_without_a_terminal_count_and_say_what_is_left():
     assert shown(False, [], 1) == "1 run\n"
 
 
+def test_runs_that_had_ended_are_counted_in_a_line():
+    file = io.StringIO()
+    with RunsProgress(Console(file=file, force_terminal=False, width=100)) as progress:
+        progress.begin(1, 7)
+        progress("els")
+    assert file.getvalue().splitlines() == [
+        "1 run, beside 7 that had ended",
+        "run 1 of 1 ended: els",
+    ]
+
+
 def test_a_bar_at_a_terminal():
     text = shown(True, ["uls-seed0"], 2)
     assert "uls-seed0" in text and "1/2" in text and "ended" not in text

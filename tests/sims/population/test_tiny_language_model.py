@@ -82,8 +82,8 @@ def test_of_another_kind(tmp_path):
 
 def test_the_command(cli, tmp_path):
     code, out, _ = cli(
-        "base", tmp_path / "b", "--width", 16, "--layers", 1, "--exchanges", 10, "--epochs", 1,
-        "--json",
+        "base", "--out", tmp_path / "b", "--width", 16, "--layers", 1, "--exchanges", 10,
+        "--epochs", 1, "--json",
     )  # fmt: skip
     assert code == 0
     assert json.loads(out)["loss"] > 0

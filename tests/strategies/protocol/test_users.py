@@ -254,6 +254,12 @@ def test_a_nodes_own_words_stand_alone():
         Registry.ask(Asked({1: wrapped}), Randomness(0), features=FEATURES, timeout=1)
 
 
+def test_what_is_refused_in_a_simulation_is_not_said_of_a_node():
+    answers = Asked({1: "InputError: row 2: it isn't short"})
+    with pytest.raises(RegistryError, match=r"^row 2: it isn't short$"):
+        Registry.ask(answers, Randomness(0), features=FEATURES, timeout=1)
+
+
 def test_who_fails_is_left_out_where_nodes_may_come_and_go(ask):
     registry, absent = ask({1: entry(IDS[:2]), 2: "no data here", 3: None, 4: entry(IDS[4:5])})
     assert set(registry.nodes) == {1, 4}
