@@ -41,7 +41,6 @@ from murmuration.strategies.protocol import (
     public_items,
     secure_messages,
 )
-from murmuration.strategies.protocol.messages import DeviceProbe
 from murmuration.strategies.spec import NodeHalf
 
 
@@ -80,20 +79,20 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
     trains = bool(request.get("trains", True))
     examples = store.examples(str(request["features"]), weights=trains)
     model = preference_model(str(request["model"]), examples.kind, examples.width)
-    tried = DeviceProbe()
+    tokens = 0
     if trains:
         learnt = store.model(str(request["features"]))
         declared = Schema(request["kind"], request["responses"])  # type: ignore[arg-type]
         group_size, together = int(request.get("group-size", 0)), request.get("batch-users", False)  # type: ignore[call-overload]
         users = len(store.keys_U) if together else 1
-        tried = DeviceProbe(*learnt.try_out(declared, model, group_size, users))
+        tokens = learnt.try_out(declared, model, group_size, users)
     entry = messages.RegistryEntry(
         place=store.place,
         places=store.places,
         keys_U=store.salted_keys(bytes(request["salt"])),  # type: ignore[arg-type]
         counts_U=store.judgements.counts_U if request["counts"] else None,
         randomized=randomized(store.judgements),
-        tried=tried,
+        tokens=tokens,
         usable=None if store.place < 0 else int(examples.counts_U.sum()),
     )
     return messages.registry_reply(entry)

@@ -262,9 +262,8 @@ class RuntimeSettings(TypedDict, total=False):
     """Seed. It repeats a simulation exactly. [default: randomness from the operating system]"""
 
     timeout: float
-    """Seconds to wait for the nodes of a round. [default: 20 times a trial on made-up users (5
-    times that of a language model's nodes, as if no two judgements shared a text), at least
-    600]"""
+    """Seconds to wait for the nodes of a round. [default: 600; a day in a simulation, where
+    nobody is late]"""
 
 
 class OutputSettings(TypedDict, total=False):

@@ -2,10 +2,9 @@
 
 from murmuration.preference.data.judgements import LeftOut
 from murmuration.preference.data.loading import Data
-from murmuration.preference.data.schema import Schema
 from murmuration.preference.features.items import ItemFeatures
 from murmuration.preference.kinds.linear import LinearModel
-from murmuration.preference.ranking.votes import ItemVotes, item_votes, made_up_votes
+from murmuration.preference.ranking.votes import ItemVotes, item_votes
 
 
 class ItemsModel(LinearModel):
@@ -17,8 +16,3 @@ class ItemsModel(LinearModel):
         """Return votes on items."""
         judgements = data.as_judgements("a board is made of votes, not of users' texts")
         return item_votes(judgements, self.features, left_out)
-
-    def largest_examples(self, schema: Schema, users: int, each: int) -> ItemVotes:  # type: ignore[override]
-        """Return ballots over as many items as there can be."""
-        boards, items = len(self.features.boards), len(self.features.items)
-        return made_up_votes(items, boards, schema.kind, schema.responses, users, each)

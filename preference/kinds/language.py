@@ -5,7 +5,6 @@ computed at a time follows from what a token takes, and memory is looked for wit
 can ask for. Made-up texts depend on public limits only.
 """
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -163,24 +162,19 @@ class LanguageModel(ABC):
         small, large = (self.longest_examples(schema, most) for most in (1, 2))
         return replace(self, network=self.network.in_batches(fitting_batch(small, large, model)))
 
-    def try_out(
-        self, schema: Schema, model: PreferenceModel, group_size: int, users: int
-    ) -> tuple[int, float]:
-        """Return what fits here, and how long an example takes; see above."""
+    def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> int:
+        """Return how many tokens fit here; see above."""
         return _tried_out(self, schema, model, group_size, users)
 
 
 @lru_cache(maxsize=4)
 def _tried_out(
     learnt: LanguageModel, schema: Schema, model: PreferenceModel, group_size: int, users: int
-) -> tuple[int, float]:
+) -> int:
     learnt.trial_examples(schema).check(model)
     learnt = learnt.in_fitting_batches(schema, model)
-    largest = learnt.largest_batch(schema, group_size)
-    begun = time.monotonic()
-    largest.probe(model, users)
-    seconds = (time.monotonic() - begun) / len(largest.text_JK)
-    return learnt.network.batch_tokens, seconds
+    learnt.largest_batch(schema, group_size).check_memory(model, users)
+    return learnt.network.batch_tokens
 
 
 def long_texts(max_tokens: int, number: int) -> list[str]:

@@ -12,7 +12,7 @@ from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.features.hashing import FeatureMap, feature_map
 from murmuration.preference.kinds.model import Examples
-from murmuration.preference.linear.examples import PairExamples, made_up_pairs, pair_examples
+from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.preference.model_folder import DEFAULT, SaveOptions
 from murmuration.preference.models import PreferenceModel
 from murmuration.preference.reward import RewardModel, rewards_at
@@ -63,16 +63,10 @@ class LinearModel:
         """Return None: other features make others."""
         del made
 
-    def largest_examples(self, schema: Schema, users: int, each: int) -> PairExamples:
-        """Return random differences, of which none is larger than another."""
-        return made_up_pairs(self.dimension, schema, users, each)
-
-    def try_out(
-        self, schema: Schema, model: PreferenceModel, group_size: int, users: int
-    ) -> tuple[int, float]:
-        """Return zeros: any machine can compute it."""
+    def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> int:
+        """Return zero: any machine can compute it."""
         del schema, model, group_size, users
-        return 0, 0.0
+        return 0
 
     def scores(
         self, theta_ID: Sequence[np.ndarray], prompts: Sequence[str], responses: Sequence[str]

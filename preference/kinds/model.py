@@ -212,19 +212,9 @@ class Model(Protocol):
         as it computes them; else None."""
         ...
 
-    def largest_examples(self, schema: Schema, users: int, each: int) -> Examples:
-        """Return made-up users with ``each`` judgements (or texts), all different, as large as any
-        can be.
-
-        They depend on public limits only: what is tried out on them tells of nobody.
-        """
-        ...
-
-    def try_out(
-        self, schema: Schema, model: PreferenceModel, group_size: int, users: int
-    ) -> tuple[int, float]:
-        """Return how many tokens are computed at a time here, and how many seconds an example as
-        large as any takes, tried out on made-up examples; zeros where there is nothing to try.
+    def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> int:
+        """Return how many tokens are computed at a time here, tried out on made-up examples as
+        large as any; 0 where there is nothing to try.
 
         Args:
             schema: of the judgements.

@@ -34,7 +34,6 @@ from murmuration.preference.data.loading import Data
 from murmuration.preference.data.rows import InputError, Kind
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.sources import first_line
-from murmuration.preference.kinds.language import long_judgements
 from murmuration.preference.kinds.model import Examples
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import NOTHING, BaseSettings
@@ -166,16 +165,10 @@ class PolicyClass:
         """Return None: likelihoods are of this class."""
         del made
 
-    def largest_examples(self, schema: Schema, users: int, each: int) -> "ClassExamples":
-        """Return made-up users whose texts fill the context."""
-        return self.examples(long_judgements(self.settings.max_tokens, schema, users, each))
-
-    def try_out(
-        self, schema: Schema, model: PreferenceModel, group_size: int, users: int
-    ) -> tuple[int, float]:
-        """Return zeros: so many policies are not tried out."""
+    def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> int:
+        """Return zero: so many policies are not tried out."""
         del schema, model, group_size, users
-        return 0, 0.0
+        return 0
 
     def scores(
         self, theta_ID: Sequence[np.ndarray], prompts: Sequence[str], responses: Sequence[str]

@@ -15,7 +15,6 @@ import torch
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.rows import Kind
-from murmuration.preference.data.schema import Schema
 from murmuration.preference.features.questionnaire import Questionnaire
 from murmuration.preference.kinds.array_examples import ArrayExamples
 from murmuration.preference.kinds.linear import LinearModel
@@ -120,17 +119,6 @@ class SurveyModel(LinearModel):
             self.features,
             judgements.kind,
             judgements.most_responses - 1,
-        )
-
-    def largest_examples(self, schema: Schema, users: int, each: int) -> SurveyAnswers:  # type: ignore[override]
-        """Return made-up users who always give the first answer."""
-        firsts = [place.start for place in self.features.places[1:]]
-        return SurveyAnswers(
-            torch.from_numpy(np.arange(0, users * each + 1, each, dtype=np.int64)),
-            np.tile(np.array(firsts, dtype=np.int32), (users * each, 1)),
-            self.features,
-            schema.kind,
-            schema.responses - 1,
         )
 
     def scores(

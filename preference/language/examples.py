@@ -285,7 +285,7 @@ class LanguageExamples(ABC):
                 )
             start += parameter.numel()
 
-    def probe(self, model: PreferenceModel, users: int = 1) -> None:
+    def check_memory(self, model: PreferenceModel, users: int = 1) -> None:
         """Compute one user's gradient, beside as many rows as ``users``, or texts, have gradients
         at a time.
 

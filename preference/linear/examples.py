@@ -25,7 +25,6 @@ import torch
 from murmuration.preference.accuracy import Accuracy, accuracy_by, float32_of
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.rows import Kind
-from murmuration.preference.data.schema import Schema
 from murmuration.preference.features.hashing import FeatureMap, finite_features, usable_features
 from murmuration.preference.features.mapped_rows import filled_rows
 from murmuration.preference.kinds.array_examples import ArrayExamples
@@ -246,19 +245,6 @@ def pair_examples(
         width=width,
         flip_J=flips(judgements),
         kind=judgements.kind,
-    )
-
-
-def made_up_pairs(dimension: int, schema: Schema, users: int, each: int) -> PairExamples:
-    """Return made-up users with ``each`` judgements, of random differences."""
-    rows, width = users * each, schema.responses - 1
-    generator = torch.Generator().manual_seed(0)
-    return PairExamples(
-        x_RD=torch.randn(rows * width, dimension, generator=generator),
-        y_R=torch.ones(rows * width),
-        start_U=torch.from_numpy(np.arange(0, rows + 1, each)),
-        width=width,
-        kind=schema.kind,
     )
 
 

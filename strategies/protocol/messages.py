@@ -79,18 +79,6 @@ class MalformedReply(ValueError):
 
 
 @dataclass(frozen=True)
-class DeviceProbe:
-    """What a node found when it tried a language model out on texts that are made up.
-
-    ``tokens`` are what it can compute at a time, ``seconds`` what it took for an example as long as
-    any; 0: it did not try.
-    """
-
-    tokens: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True)
 class RegistryEntry:
     """A node's answer to "whom do you host?".
 
@@ -98,7 +86,8 @@ class RegistryEntry:
     ``places`` (0: the node knows of no others); ``keys_U`` are salted
     64-bit names of its users, to notice one hosted twice; ``counts_U`` their numbers of
     judgements, where those are public; ``randomized`` says whether any of its labels went through
-    randomized response before they came to it; ``tried`` what it found of a language model;
+    randomized response before they came to it; ``tokens`` how many of a
+    language model it can compute at a time (0: it did not try);
     ``usable``, in a simulation alone, how many of its rows features could be made of.
     """
 
@@ -107,7 +96,7 @@ class RegistryEntry:
     counts_U: np.ndarray | None
     randomized: bool = False
     places: int = 0
-    tried: DeviceProbe = DeviceProbe()
+    tokens: int = 0
     usable: int | None = None
 
 
@@ -154,8 +143,7 @@ def registry_reply(entry: RegistryEntry) -> RecordDict:
             "place": entry.place,
             "places": entry.places,
             "randomized": entry.randomized,
-            "tokens": entry.tried.tokens,
-            "seconds": entry.tried.seconds,
+            "tokens": entry.tokens,
         }
     )
     if entry.usable is not None:
@@ -169,7 +157,7 @@ def read_registry(content: RecordDict) -> RegistryEntry:
         arrays, about = content.array_records["users"], content.config_records["registry"]
         place, places = about["place"], about.get("places", 0)
         randomized = about.get("randomized", False) is True
-        tried = DeviceProbe(about.get("tokens", 0), float(about.get("seconds", 0.0)))  # type: ignore[arg-type]
+        tokens = about.get("tokens", 0)
         usable = about.get("usable")
         keys_U = decoded(arrays["keys"])
         counts_U = decoded(arrays["counts"]) if "counts" in arrays else None
@@ -177,12 +165,11 @@ def read_registry(content: RecordDict) -> RegistryEntry:
         raise MalformedReply(f"not an answer to the registry query: {error!r}") from None
     fits = counts_U is None or counts_U.shape == keys_U.shape
     fits = fits and keys_U.ndim == 1 and keys_U.dtype == np.uint64
-    fits = fits and type(tried.tokens) is int and 0 <= tried.tokens <= _MOST_TOKENS
-    fits = fits and 0.0 <= tried.seconds < math.inf
+    fits = fits and type(tokens) is int and 0 <= tokens <= _MOST_TOKENS
     fits = fits and (usable is None or type(usable) is int)
     if not (fits and isinstance(place, int) and isinstance(places, int)):
         raise MalformedReply("the registry answer has the wrong shape")
-    return RegistryEntry(place, keys_U, counts_U, randomized, places, tried, usable)  # type: ignore[arg-type]
+    return RegistryEntry(place, keys_U, counts_U, randomized, places, tokens, usable)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,9 +35,8 @@ class RuntimeConfig:
     )
     timeout: float = setting(
         0.0,
-        "Seconds to wait for the nodes of a round. [default: 20 times a trial on made-up users "
-        "(5 times that of a language model's nodes, as if no two judgements shared a text), at "
-        "least 600]",
+        "Seconds to wait for the nodes of a round. [default: 600; a day in a simulation, where "
+        "nobody is late]",
         panel=RUNTIME,
         good=positive_or_default,
         expected="a positive number of seconds",

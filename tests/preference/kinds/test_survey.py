@@ -82,8 +82,6 @@ def test_a_description_makes_them_of_judgements():
     assert made.dimension == model.dimension == Questionnaire(("money: save",)).dimension
     assert made.vector(0).sum() == pytest.approx(1 + len(made.questionnaire.questions))
     assert base_of(model.to_config()).to_config() == model.to_config()
-    largest = model.largest_examples(Schema(), users=2, each=3)
-    assert largest.counts_U.tolist() == [3, 3]
     with pytest.raises(InputError, match="gives no reward"):
         model.scores([], [], [])
 

@@ -147,14 +147,14 @@ def short_of_memory(base, most):
 def test_memory_is_tried_with_the_largest_batch(language_model, task, texts):
     base = LanguageBase(BaseSettings(language_model("gpt2"), task=task, batch_tokens=512))
     tried = short_of_memory(base, 512)
-    model_on(base).largest_batch(PAIRS).probe(BTL)
+    model_on(base).largest_batch(PAIRS).check_memory(BTL)
     assert max(tried) == 512  # texts of 64 tokens, as long as the model reads
     tried.clear()
-    model_on(base).largest_batch(PAIRS, 2).probe(BTL)
+    model_on(base).largest_batch(PAIRS, 2).check_memory(BTL)
     assert max(tried) == 2 * texts * 64  # a smaller group never asks for more
     tried = short_of_memory(base, 511)
     with pytest.raises(InputError, match="out of memory: lower --batch-tokens"):
-        model_on(base).largest_batch(PAIRS).probe(BTL)
+        model_on(base).largest_batch(PAIRS).check_memory(BTL)
     assert len(tried) == 1  # nothing smaller is tried instead
 
 
@@ -168,7 +168,7 @@ def test_who_keeps_activations_is_told_of_checkpointing(language_model, task, tr
         base = LanguageBase(BaseSettings(language_model("gpt2"), train, **settings))
         short_of_memory(base, 511)
         with pytest.raises(InputError, match="lower --batch-tokens") as refused:
-            model_on(base).largest_batch(PAIRS).probe(BTL)
+            model_on(base).largest_batch(PAIRS).check_memory(BTL)
         said = str(refused.value)
         assert "\n" not in said and ("--checkpointing" in said) != checkpointing
 
@@ -192,10 +192,10 @@ def test_memory_for_the_gradients_of_several_users(language_model, monkeypatch):
     base = LanguageBase(BaseSettings(language_model("gpt2"), rank=2))
     kept, empty = [], torch.empty
     monkeypatch.setattr(torch, "empty", lambda *a, **k: kept.append(a[0]) or empty(*a, **k))
-    model_on(base).largest_batch(PAIRS).probe(BTL, users=7)
+    model_on(base).largest_batch(PAIRS).check_memory(BTL, users=7)
     assert kept[0] == 6
     kept.clear()
-    model_on(base).largest_batch(PAIRS).probe(BTL, users=10**6)
+    model_on(base).largest_batch(PAIRS).check_memory(BTL, users=10**6)
     assert kept[0] == 2**20 // (4 * base.dimension) - 1
 
 

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_up_votes import made_up_votes
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.judgements import Judgements, LeftOut
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.features.items import ItemFeatures
 from murmuration.preference.ranking.layout import VoteLayout, ballot_weight
-from murmuration.preference.ranking.votes import ItemVotes, item_votes, made_up_votes
+from murmuration.preference.ranking.votes import ItemVotes, item_votes
 
 ITEMS = ("a", "b", "c", "d")
 BARE = Schema(no_prompt=True)

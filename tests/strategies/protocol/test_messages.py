@@ -10,7 +10,6 @@ from named import asked
 from murmuration.privacy.mechanisms.tally import STEPS, Tally
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import (
-    DeviceProbe,
     MalformedReply,
     RegistryEntry,
     UserSelection,
@@ -56,19 +55,16 @@ def test_a_registration_of_a_simulation_says_how_many_rows_are_of_use(usable):
         messages.read_registry(told)
 
 
-def test_a_registration_says_what_was_found_of_a_language_model():
-    told = messages.registry_reply(RegistryEntry(0, KEYS, None, tried=DeviceProbe(512, 0.5)))
-    assert messages.read_registry(told).tried == DeviceProbe(512, 0.5)
-    for name in ("tokens", "seconds"):
-        del told.config_records["registry"][name]
-    assert messages.read_registry(told).tried == DeviceProbe()
+def test_a_registration_says_how_much_a_language_model_computes_at_a_time():
+    told = messages.registry_reply(RegistryEntry(0, KEYS, None, tokens=512))
+    assert messages.read_registry(told).tokens == 512
+    del told.config_records["registry"]["tokens"]
+    assert messages.read_registry(told).tokens == 0
 
 
-@pytest.mark.parametrize(
-    ("tokens", "seconds"), [(-1, 1.0), (2**40, 1.0), (0.5, 1.0), (8, -1.0), (8, float("nan"))]
-)
-def test_what_no_node_could_have_found(tokens, seconds):
-    told = messages.registry_reply(RegistryEntry(0, KEYS, None, tried=DeviceProbe(tokens, seconds)))
+@pytest.mark.parametrize("tokens", [-1, 2**40, 0.5])
+def test_what_no_node_could_compute(tokens):
+    told = messages.registry_reply(RegistryEntry(0, KEYS, None, tokens=tokens))
     with pytest.raises(MalformedReply, match="wrong shape"):
         messages.read_registry(told)
 

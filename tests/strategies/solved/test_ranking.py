@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_up_votes import made_up_votes
 
 from murmuration.audits.votes import one_sided
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.preference.ranking.release import RankingRelease
-from murmuration.preference.ranking.votes import made_up_votes
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import read_charges
