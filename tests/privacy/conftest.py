@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from exact_gaussian import epsilon_of
+from closed_forms import epsilon_of
 from hypothesis import settings
 from scipy import stats
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from exact_gaussian import epsilon_of
+from closed_forms import epsilon_of
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats

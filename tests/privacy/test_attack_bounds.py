@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from point_bound import found_at_most
+from closed_forms import found_at_most
 from scipy.special import ndtr, ndtri
 
 from murmuration.privacy import attack_bounds

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from point_bound import found_at_most
+from closed_forms import found_at_most
 
 from murmuration.reporting.spent import sure_at_most
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from closed_forms import found_at_most
 from flwr.app import Error, Message
-from point_bound import found_at_most
 from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import mpmath
 import numpy as np
 import pytest
-from exact_gaussian import epsilon_of
+from closed_forms import epsilon_of
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy import fft

@@ -5,9 +5,9 @@ import mpmath
 import numpy as np
 import pytest
 from by_dp_accounting import RELATION, as_pmf, loss_of
+from closed_forms import epsilon_of
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld import privacy_loss_distribution as pld
-from exact_gaussian import epsilon_of
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from scipy import stats

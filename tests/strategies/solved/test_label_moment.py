@@ -20,7 +20,6 @@ from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded, read_charges
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.analytic_gaussian import calibrate_noise
-from murmuration.privacy.mechanisms.clipping import NoClip
 from murmuration.research.reproductions.btl import Population, without_labels
 from murmuration.server import training
 from murmuration.server.run import run_training
@@ -77,7 +76,6 @@ def test_other_adjacencies_are_refused(adjacency):
         ({"rounds": 3}, "--rounds must be 1 or 2"),
         ({"rounds": 0}, "--rounds must be 1 or 2"),
         ({"noise_multiplier": 0.0}, "noise multiplier must be positive"),
-        ({"clip": NoClip()}, "not clipped"),
     ],
 )
 def test_impossible_plans(changes, message):
