@@ -78,9 +78,11 @@ ROWS = {
     "score": Row("murmuration score run/model --prompt a --response b", prints="b", after=("run",)),
     "report": Row("rm run/report.html\nmurmuration report run", "run/report.html", after=("run",)),
     "ledger": Row("murmuration ledger run", prints="Ledger intact", after=("run",)),
-    "export": Row("murmuration export run --out shared", "shared/README.md", after=("run",)),
-    "push": Row(
-        "murmuration push shared me/reward --dry-run", prints="nothing was sent", after=("export",)
+    "export": Row(
+        "murmuration export run --out shared --push me/reward --dry-run",
+        "shared/README.md",
+        "nothing was sent",
+        after=("run",),
     ),
     "base": Row(
         "murmuration base --out base --architecture llama --exchanges 16 --epochs 1 --width 32 "
