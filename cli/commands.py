@@ -39,7 +39,7 @@ GROUPS = {
         "report": "Write the report of a run again, or compare runs.",
         "ledger": "Show a ledger, verify it, and say what was spent.",
         "audit": "Attack mechanisms: lower bounds on epsilon, beside the claim.",
-        "export": "Write a model to a folder that is meant to be shared, or to a hub.",
+        "export": "Write a model to a folder to be shared, or to a hub.",
     },
     "Between machines": {
         "deploy": "Deploy on separate machines: keys, commands, clients.",

@@ -75,7 +75,7 @@ def export(
     audit: Annotated[Path | None, typer.Option(help=f"{AUDIT} For the card.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a model to a folder that is meant to be shared, or to a hub.
+    """Write a model to a folder to be shared, or to a hub.
 
     There are no private files in it, and no paths. transformers and peft load a language model from
     it; a reward over features is loaded by Murmuration, as its card shows.
