@@ -31,7 +31,6 @@ GROUPS = {
         "respond": "Write responses to prompts with a causal language model.",
         "align": "Align a language model with a private reward.",
         "winrate": "Compare models' answers: how often each wins, by a judge.",
-        "synthesize": "Let a reward label a policy's answers to public prompts.",
         "base": "Train a small language model on embedded public text.",
         "policies": "Commit a class of policies, from which a run chooses one.",
     },
@@ -58,12 +57,9 @@ COMMANDS = {name: about for commands in GROUPS.values() for name, about in comma
 ALIASES = {"train": "run"}
 #: Those that load what files name.
 _LOADING = frozenset(
-    {"align", "export", "rank", "respond", "run", "score", "survey", "synthesize"}
-    | {"tune", "winrate"}
+    {"align", "export", "rank", "respond", "run", "score", "survey", "tune", "winrate"}
 )
-_OF_MODELS = frozenset(
-    {"align", "base", "export", "policies", "respond", "score"} | {"synthesize", "winrate"}
-)
+_OF_MODELS = frozenset({"align", "base", "export", "policies", "respond", "score", "winrate"})
 #: In which room a command's file lies, where that is not ``cli``: what looks ahead, what is about
 #: models that are there or are made without users, and what only a checkout has.
 _ROOMS = {

@@ -90,9 +90,9 @@ class PrivacySettings(TypedDict, total=False):
     """Number of users. To train on, as a nominal, round, public figure."""
 
     base_privacy: str
-    """Privacy cost of training --base, or an encoder, where its folder does not record it:
-    public, or the ledger.jsonl of the run that made it (of several, comma-separated). [default:
-    as its folder records]"""
+    """Privacy cost of --base, of an encoder, or of models that wrote the rows, where no folder
+    records it: public, or the ledger.jsonl of the run that made it (of several, comma-
+    separated). [default: as its folder records]"""
 
     population: str
     """A name of your own for the people trained on. If --base, or an encoder, was trained on

@@ -97,11 +97,6 @@ ROWS = {
     "respond": Row(
         f"murmuration respond base {_ASK} 2 --out answers.jsonl", "answers.jsonl", after=("base",)
     ),
-    "synthesize": Row(
-        f"murmuration synthesize --generator base --reward run/model {_ASK} 2 --out pairs",
-        "pairs",
-        after=("run", "base"),
-    ),
     "winrate": Row(
         f"murmuration winrate base --against base --judge run/model {_ASK} 2",
         prints="wins",

@@ -12,7 +12,7 @@ REFERENCE = ROOT / "docs" / "reference"
 #: Read a part at a time: each by itself is short.
 IN_PARTS = ROOT / "docs" / "research" / "what-did-not-help.md"
 #: Words of technical prose in five minutes, and in a part.
-MOST, MOST_OF_A_PART = 1300, 450
+MOST, MOST_OF_A_PART = 1300, 500
 _NOT_PROSE = re.compile(r"^```.*?^```|<!--.*?-->|^\|.*?$|\]\([^)]*\)", re.MULTILINE | re.DOTALL)
 
 
