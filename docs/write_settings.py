@@ -77,13 +77,14 @@ def _lines() -> Iterator[str]:
 
 
 def pyproject(text: str) -> str:
-    """pyproject.toml with the run config as it is declared."""
+    """pyproject.toml with those settings as its run config that people change."""
     start = text.index(_SECTION) + len(_SECTION)
     return text[:start] + tomli_w.dumps(_defaults()) + text[text.index(_NEXT, start) :]
 
 
 def _defaults() -> dict[str, Any]:
-    return {field.name.replace("_", "-"): field.default for field in SETTINGS.values()}
+    plain = (field for field in SETTINGS.values() if about(field).common)
+    return {field.name.replace("_", "-"): field.default for field in plain} | {"settings": ""}
 
 
 def types() -> str:

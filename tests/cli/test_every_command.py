@@ -34,7 +34,6 @@ class Row:
 
 #: By the command, or the command and what is special about it.
 ROWS = {
-    "run: flower": Row(f"{_RUN} --runtime flower --users-per-node 25 --out flower", "flower/model"),
     "run: ray": Row(f"{_RUN} --runtime ray --workers 1 --out ray", "ray/model"),
     "bench": Row("murmuration bench accounting --quick", prints="dp-accounting"),
     "reproduce": Row("murmuration reproduce aup-tables --quick --out again", "again"),

@@ -1,4 +1,6 @@
-"""The `flower` runtime: one run through `flwr run`, on a SuperLink of its own that is gone after.
+"""A run through `flwr run`, on a SuperLink of its own that is gone after: Flower as it is.
+
+For tests that compare runtimes, and for benchmarks.
 
 Left to itself, `flwr run` starts daemons that stay, that keep the directory and environment of
 the first call, and that the next run in any other directory would be sent to. So each run here
@@ -23,16 +25,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import joblib
 import tomli_w
 from flwr.proto.control_pb2 import ListRunsRequest, StreamLogsRequest
 from flwr.supercore.control import ControlHttpClient
 
-from murmuration.server.app import WITHOUT_GPU
+from murmuration.client.store import load
 from murmuration.sims.runtimes.app_bundle import Setting, write_bundle
 from murmuration.sims.runtimes.process_reaper import kept, listens
+from murmuration.strategies.config import RunConfig
 
 START_SECONDS = 60.0  # for a SuperLink on a machine under load; a quiet one needs 1.2
 TICK_SECONDS = 0.2
@@ -54,7 +57,6 @@ def run_flower(
     nodes: int,
     log: Path,
     cpus_per_client: int = 1,
-    gpus: int = 0,
     on_tick: Callable[[], None] | None = None,
     serverapp: str = "murmuration.server.app:app",
     clientapp: str = "murmuration.client.app:app",
@@ -64,9 +66,7 @@ def run_flower(
 
     The apps see `run_config` as `context.run_config`. They run in a directory of their own, so
     paths in it must be absolute. The code is our own packages or, with `app_dir`, that folder's.
-    `cpus_per_client` whole CPUs go to each actor; as many actors run as fit this machine. With
-    `gpus` there are no more actors than these, each has one, and the server's process leaves them
-    alone.
+    `cpus_per_client` whole CPUs go to each actor; as many actors run as fit this machine.
     `on_tick` is called five times a second while the run goes on; what it raises ends the run.
     Everything the SuperLink and the apps print is appended to `log`.
 
@@ -75,7 +75,6 @@ def run_flower(
     started have ended by then. When this process is killed they end within seconds.
     """
     actors = min(nodes, joblib.cpu_count() // cpus_per_client) if cpus_per_client > 0 else 0
-    actors = min(actors, gpus) if gpus else actors
     if actors < 1:
         raise ValueError(
             f"nodes = {nodes} and cpus_per_client = {cpus_per_client}: both must be at least 1,"
@@ -96,7 +95,6 @@ def run_flower(
         config = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
         (scratch / "config.toml").write_text(tomli_w.dumps(config))
         env = _environment(scratch, tools["flower-superlink"].parent)
-        env |= {WITHOUT_GPU: "1"} if gpus else {}
         superlink = (str(tools["flower-superlink"]), "--insecure", "--simulation")
         run_log = stack.enter_context(_RunLog(log.absolute()))
         # Entered before the keeper, so that it is closed when nothing can be reading from it.
@@ -113,19 +111,28 @@ def run_flower(
             )
         )
         _wait_until_listening(keeper, port, run_log, on_tick)
-        resources = federation(nodes, actors, cpus_per_client, gpus)
+        resources = federation(nodes, actors, cpus_per_client)
         submit = [str(tools["flwr"]), "run", str(app), CONNECTION, "--format", "json"]
         run_id = _submit([*submit, "--federation-config", resources], env, run_log, on_tick)
         _follow(client, run_id, keeper, run_log, on_tick)
 
 
-def federation(nodes: int, actors: int, cpus_per_client: int, gpus: int) -> str:
+def execute(config: RunConfig, *, users_per_node: int | None = None) -> dict[str, Any]:
+    """Run a config so, with a log beside its folder; its result. Raises as `run_flower`.
+
+    ``users_per_node`` None: two nodes.
+    """
+    users = len(load(config.data, config.columns, task=config.task, schema=config.schema).user_ids)
+    out = Path(config.out)
+    nodes = -(-users // users_per_node) if users_per_node else 2
+    run_flower(config.to_run_config(), nodes=nodes, log=out.with_name(f"{out.name}.flower.log"))
+    return json.loads((out / "result.json").read_text(encoding="utf-8"))
+
+
+def federation(nodes: int, actors: int, cpus_per_client: int) -> str:
     """Flower's settings for so many nodes on so many actors."""
-    said = f"num-supernodes={nodes} init-args-num-cpus={actors * cpus_per_client}"
-    said += f" client-resources-num-cpus={cpus_per_client}"
-    if gpus:
-        said += f" init-args-num-gpus={actors} client-resources-num-gpus=1.0"
-    return said
+    options = f"num-supernodes={nodes} init-args-num-cpus={actors * cpus_per_client}"
+    return f"{options} client-resources-num-cpus={cpus_per_client}"
 
 
 class _RunLog:
@@ -220,14 +227,16 @@ def _submit(
     ) as submission:
         while True:
             try:
-                said, _ = submission.communicate(timeout=TICK_SECONDS)
+                printed, _ = submission.communicate(timeout=TICK_SECONDS)
                 break
             except subprocess.TimeoutExpired:
                 on_tick()
-    if not (result := re.search(rb'"run-id":\s*"(\d+)"', said)):
-        log.file.write(said)
-        told = re.search(r'"error-message":\s*("(?:[^"\\]|\\.)*")', said.decode(errors="replace"))
-        why = json.loads(told[1], strict=False).split() if told else ["no reason given"]
+    if not (result := re.search(rb'"run-id":\s*"(\d+)"', printed)):
+        log.file.write(printed)
+        match = re.search(
+            r'"error-message":\s*("(?:[^"\\]|\\.)*")', printed.decode(errors="replace")
+        )
+        why = json.loads(match[1], strict=False).split() if match else ["no reason given"]
         raise log.failed(f"`flwr run` refused the app: {' '.join(why)}")
     return int(result[1])
 
@@ -268,9 +277,9 @@ def _follow(
 
 def _reason(outcome: str, details: str, log: _RunLog) -> str:
     """Return what went wrong, in one line: Flower's own words where they say it, else the log's."""
-    said = details.strip().removeprefix("Simulation failed with exception:").strip()
-    if said and said not in _SAY_NOTHING:
-        return said.splitlines()[0]
+    printed = details.strip().removeprefix("Simulation failed with exception:").strip()
+    if printed and printed not in _SAY_NOTHING:
+        return printed.splitlines()[0]
     return log.last_error() or f"it was {outcome}"
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from murmuration.sims.runtimes import flower
-from murmuration.sims.runtimes.flower import FlowerRunFailed, federation, run_flower
+from murmuration.research.bench import flower_runs
+from murmuration.research.bench.flower_runs import FlowerRunFailed, run_flower
 
 SERVER = """
 import json, time
@@ -68,7 +68,7 @@ def who(message, context):
 OWNER = """
 import sys
 from pathlib import Path
-from murmuration.sims.runtimes.flower import run_flower
+from murmuration.research.bench.flower_runs import run_flower
 folder, what = Path(sys.argv[1]), sys.argv[2]
 run_flower({"what": what, "out": str(folder / "out.json")}, nodes=1, log=folder / "log",
            app_dir=folder / "app")
@@ -180,7 +180,7 @@ def test_a_run_that_fails_says_why(folder):
 )
 @pytest.mark.slow
 def test_an_interrupted_run_leaves_no_process_and_no_directory(folder, scratches, number, moment):
-    root = str(Path(flower.__file__).parents[2])
+    root = str(Path(flower_runs.__file__).parents[2])
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(folder), "wait"],
         env=os.environ | {"PYTHONPATH": root},
@@ -211,9 +211,9 @@ def test_a_superlink_that_cannot_start_says_so(folder, monkeypatch):
     program.parent.mkdir()
     program.write_text("#!/bin/sh\necho 'OSError: no room here'\nexit 3\n")
     program.chmod(0o755)
-    real = flower._tools
+    real = flower_runs._tools
     monkeypatch.setattr(
-        flower, "_tools", lambda *names: real(*names) | {"flower-superlink": program}
+        flower_runs, "_tools", lambda *names: real(*names) | {"flower-superlink": program}
     )
     with pytest.raises(FlowerRunFailed, match="did not start: OSError: no room here") as error:
         run_flower({}, nodes=1, log=folder / "log", app_dir=folder / "app")
@@ -237,9 +237,3 @@ def test_what_a_tick_raises_ends_the_run(folder):
         run_flower({}, nodes=1, log=folder / "log", app_dir=folder / "app", on_tick=tick)
     assert set(below(os.getpid())) <= others
     assert threading.active_count() == threads
-
-
-def test_each_actor_has_a_gpu_where_there_are_any():
-    plain = "num-supernodes=9 init-args-num-cpus=6 client-resources-num-cpus=2"
-    assert federation(9, 3, 2, 0) == plain
-    assert federation(9, 3, 2, 4) == f"{plain} init-args-num-gpus=3 client-resources-num-gpus=1.0"
