@@ -294,8 +294,7 @@ def test_every_option_with_limits_is_tested_here():
         (
             {
                 "secure_aggregation": True,
-                "strategy": "aup",
-                "variant": "corrected",
+                "strategy": "aup-corrected",
                 "adjacency": "zero-out",
             },
             "the server needs everybody's vector",
@@ -344,7 +343,7 @@ def test_as_published_is_about_sft():
 @pytest.mark.parametrize(
     ("strategy", "variant", "adjacency", "message"),
     [
-        ("aup", "corrected", "zero-out", "needs everybody's vector"),
+        ("aup-corrected", "centred", "zero-out", "needs everybody's vector"),
         ("aup", "published", "replace", "needs everybody's vector"),
         ("nonprivate", "centred", "zero-out", "not clipped"),
         ("local-label", "centred", "replace-labels", "do not send sums on a grid"),
