@@ -31,7 +31,6 @@ GROUPS = {
         "respond": "Write responses to prompts with a causal language model.",
         "align": "Align a language model with a private reward.",
         "winrate": "Compare models' answers: how often each wins, by a judge.",
-        "synthesize": "Let a reward label a policy's answers to public prompts.",
         "base": "Train a small language model on embedded public text.",
         "policies": "Commit a class of policies, from which a run chooses one.",
     },
@@ -39,8 +38,7 @@ GROUPS = {
         "report": "Write the report of a run again, or compare runs.",
         "ledger": "Show a ledger, verify it, and say what was spent.",
         "audit": "Attack mechanisms: lower bounds on epsilon, beside the claim.",
-        "export": "Write a model to a folder that is meant to be shared.",
-        "push": "Send what `murmuration export` writes to a hub.",
+        "export": "Write a model to a folder to be shared, or to a hub.",
     },
     "Between machines": {
         "deploy": "Deploy on separate machines: keys, commands, clients.",
@@ -59,12 +57,9 @@ COMMANDS = {name: about for commands in GROUPS.values() for name, about in comma
 ALIASES = {"train": "run"}
 #: Those that load what files name.
 _LOADING = frozenset(
-    {"align", "export", "push", "rank", "respond", "run", "score", "survey", "synthesize"}
-    | {"tune", "winrate"}
+    {"align", "export", "rank", "respond", "run", "score", "survey", "tune", "winrate"}
 )
-_OF_MODELS = frozenset(
-    {"align", "base", "export", "policies", "push", "respond", "score"} | {"synthesize", "winrate"}
-)
+_OF_MODELS = frozenset({"align", "base", "export", "policies", "respond", "score", "winrate"})
 #: In which room a command's file lies, where that is not ``cli``: what looks ahead, what is about
 #: models that are there or are made without users, and what only a checkout has.
 _ROOMS = {

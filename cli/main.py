@@ -19,7 +19,7 @@ from murmuration.preference.escaping import visible
 from murmuration.reporting.live.terminal import Terminal, guard_streams
 
 # Before anything is imported that reads it.
-if sys.argv[1:2] in (["align"], ["respond"], ["synthesize"], ["winrate"]):
+if sys.argv[1:2] in (["align"], ["respond"], ["winrate"]):
     look_for_work_where_idle()
 # What a benchmark compares with is measured as it comes, and is faster so on a quiet machine.
 quiet_libraries(threads_sleep=sys.argv[1:2] != ["bench"])
@@ -105,7 +105,6 @@ def _options(
 #: take seconds to import, and whatever is raised has been imported.
 _MENDABLE = (
     ("murmuration.preference.data.errors", "InputError", 2),
-    ("murmuration.sims.runtimes.flower", "FlowerRunFailed", 1),
     ("murmuration.sims.runtimes.ray_cluster", "WorkerFailed", 1),
     ("murmuration.sims.tuning.candidates", "CandidateFailed", 1),
     ("murmuration.strategies.protocol.availability", "RunAborted", 1),

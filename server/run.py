@@ -174,11 +174,13 @@ def _origin(config: RunConfig, described: Mapping[str, Any]) -> Origin:
     of_base = lineage_of("--base" if config.base else "--features", base, config.base_privacy)
     of_base = with_class(of_base, map(policy_of, described.get("policies", ())), config)
     of_rows = combined(
-        lineage_of_data(option, source, config.base_privacy, has_base=bool(base))
+        lineage_of_data(option, source, config.base_privacy)
         for option, source in (("--data", config.data), ("--test", config.test))
     )
     if config.policies:
         whose = "THE BASE, OR POLICIES OF THE CLASS, WERE"
+    elif not base:
+        whose = "MODELS THAT WROTE THE DATA WERE"
     elif not of_rows.runs:
         whose = "THE BASE WAS"
     else:

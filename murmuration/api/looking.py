@@ -131,10 +131,11 @@ def written_split(
     """
     from murmuration.preference.data.schema import Schema
     from murmuration.preference.data.splitting import split_users
+    from murmuration.server.lineage import mark_of_rows
 
     if share is None or out is None:
         raise InputError("--split-users SHARE and --out DIR belong together")
-    mark = _mark_of_rows(source) if format else {}
+    mark = mark_of_rows(source) if format else {}
     split = split_users(source, share, out, columns, format, mark, Schema(ids=ids))
     left_out = [f"{split.left_out:,} rows name nobody and are in neither"] if split.left_out else []
     not_written = "".join(f"\n{each}" for each in (*left_out, *split.taken_out))
@@ -156,8 +157,9 @@ def written_conversion(
     """
     from murmuration.preference.data.splitting import convert
     from murmuration.reporting.figures import counted
+    from murmuration.server.lineage import mark_of_rows
 
-    mark = _mark_of_rows(source)
+    mark = mark_of_rows(source)
     made = convert(source, path, columns, format, one_user_per_row, mark)
     by = "each of a user of its own" if one_user_per_row else f"by {counted(made.users, 'user')}"
     left_out = [f"bad rows, left out: {len(made.bad):,}"] if made.bad else []
@@ -169,12 +171,3 @@ def written_conversion(
             *made.bad[:100],
         ]
     )
-
-
-def _mark_of_rows(source: str) -> dict[str, str]:
-    """Return which private runs the rows of a source name, as each row of ours says it."""
-    from murmuration.preference.data.loading import texts_in
-    from murmuration.server.lineage import PRIVATE_RUNS
-
-    names = sorted({name for mark in texts_in(source, PRIVATE_RUNS) for name in mark.split()})
-    return {PRIVATE_RUNS: " ".join(names)} if names else {}

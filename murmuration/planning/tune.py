@@ -156,10 +156,10 @@ def _search(
 def _refuse_lineage(configs: Sequence[RunConfig]) -> None:
     """InputError for features that were trained on users, or rows that private models made."""
     from murmuration.preference.features.hashing import parse_features
-    from murmuration.server.lineage import lineage_of, lineage_of_data
+    from murmuration.server.lineage import lineage_of, marks_in
 
     for option, source in (("--data", configs[0].data), ("--test", configs[0].test)):
-        if lineage_of_data(option, source, "", has_base=False).runs:
+        if marks_in(source):
             raise InputError(f"{option} {source}: a search is not of rows that private models made")
     for features in {config.features for config in configs}:
         path = str(parse_features(features).get("path", ""))

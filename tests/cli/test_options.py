@@ -25,7 +25,7 @@ PRINT_JSON = {
     "bench lm", "bench memory", "bench rounds", "bench states", "bench users",
     "bench where", "bench writing", "bounds", "compare", "export", "ledger", "plan",
     "policies commit", "privatize", "push", "rank", "report", "reproduce", "run", "score", "survey",
-    "synthesize", "tune", "winrate",
+    "tune", "winrate",
 }  # fmt: skip
 #: What types of click's stand for: text with choices or of a path, numbers with limits.
 KINDS = {"choice": "text", "path": "text", "integer range": "integer", "float range": "float"}

@@ -128,7 +128,7 @@ def test_a_loss_that_cannot_be_learnt_from_is_refused(installed, slopes, losses,
     source = (
         "from murmuration.preference.models import PreferenceLoss, PreferenceModel\n"
         f"model = PreferenceModel('odd', lambda z, y: {slopes}, lambda z, y: {losses})\n"
-        "IT = PreferenceLoss('odd', 'for pairs', 'margins', lambda kind, width: model, float)"
+        "IT = PreferenceLoss('odd', 'for pairs', 'margins', lambda kind, width: model)"
     )
     installed({"murmuration.losses": {"odd": "odd:IT"}}, odd=source)
     with pytest.raises(InputError, match=f"--model odd: {why}"):
@@ -153,7 +153,7 @@ def test_our_names_are_not_to_be_had_and_two_packages_cannot_share_one(installed
     taken = {"murmuration.losses": {"btl": "greedy:IT", "same": "greedy:IT"}}
     installed({**taken, "murmuration.events": {"pure-dp": "greedy:IT"}}, greedy="raise OSError")
     installed({"murmuration.losses": {"same": "late:IT"}}, name="late", late="raise OSError")
-    assert models.LOSSES.names() == ("same",) and events.EVENTS.names() == ()
+    assert models.LOSSES.names() == ("same",) and "pure-dp" not in events.EVENTS.names()
     assert models.preference_model("btl").name == "btl"
     assert events.from_json({"kind": "pure-dp", "epsilon": 1.0}) == events.PureDp(1.0)
     both = "'same' of package late 0.1 and package other 0.1 .*: the name is brought 2 times"
