@@ -24,29 +24,20 @@ def privatize(
     ] = None,
     epsilon: Annotated[
         float | None,
-        typer.Option(help=f"{meaning('epsilon')} Of a user, or of an item: see --level."),
+        typer.Option(help=f"{meaning('epsilon')} Of all labels of a user together."),
     ] = None,
-    level: Annotated[
-        str,
-        typer.Option(
-            help="user: epsilon is for all labels of a user together. item: for each label.",
-            click_type=click.Choice(["user", "item"]),
-        ),
-    ] = "user",
     cap: Annotated[
         int | None,
         typer.Option(
-            help="Most labels of a user that are ever released, now and later. \\[default: at user "
-            "level, as many as they have now; at item level, any number]",
+            help="Most labels of a user that are ever released, now and later. \\[default: as many "
+            "as they have now]",
             show_default=False,
             min=1,
         ),
     ] = None,
     delta: Annotated[
         float,
-        typer.Option(
-            help=f"{meaning('delta')} At user level it allows a larger epsilon for each label."
-        ),
+        typer.Option(help=f"{meaning('delta')} It allows a larger epsilon for each label."),
     ] = 0.0,
     state: Annotated[
         Path | None,
@@ -85,7 +76,6 @@ def privatize(
         epsilon,
         state=state,
         out=out,
-        level="item" if level == "item" else "user",
         cap=cap,
         delta=delta,
         on_bad_rows="skip" if on_bad_rows == "skip" else "refuse",
@@ -117,7 +107,7 @@ def _show(path: Path, as_json: bool) -> None:
             f"epsilon {spend.epsilon:.4g}",
             str(spend.promise),
             str(len(spend.items)),
-            "any number" if spend.labels is None else str(spend.labels),
+            str(spend.labels),
             f"epsilon {spend.per_label:.4g}",
         )
     console().print(table)

@@ -68,8 +68,8 @@ def describe(client: Client, judgements: Judgements) -> list[str]:
         lines += [
             "",
             LOCAL_LABEL.name,
-            f"  every label once, randomized here: epsilon {policy.label_epsilon:g} for "
-            + ("each label" if policy.label_level == "item" else "all labels of a user together")
+            f"  every label once, randomized here: epsilon {policy.label_epsilon:g} for all labels "
+            "of a user together"
             + (f", delta {policy.label_delta:g}" if policy.label_delta else "")
             + " (really spent here)",
             "  nothing else that depends on labels",
@@ -115,7 +115,7 @@ def spent(client: Client) -> list[str]:
     for spend in LabelState(labels).spends() if labels.exists() else []:
         result.append(
             f"{spend.user_id}: {len(spend.items)} labels told, epsilon {spend.epsilon:.4g} of "
-            f"{spend.promise.epsilon:g} ({spend.promise.level} level)."
+            f"{spend.promise.epsilon:g}."
         )
     return [*result, *beside]
 

@@ -6,14 +6,13 @@ a policy to public prompts and responses. The flip rate of every label comes wit
 estimator: see ``preference.estimation.debiased`` and ``preference.estimation.projected_sgd``, for a
 policy ``preference.policy_losses``.
 
-Formal guarantee, under ``replace-labels``: at *user* level (ε, δ) for all labels of one user
-together, δ = 0 unless labels are told with one; at *item* level (ε, 0) for each label, which
-adds up for a user who judged several items. It holds against the server, and whatever is computed
+Formal guarantee, under ``replace-labels``: (ε, δ) for all labels of one user together, δ = 0 unless
+labels are told with one. It holds against the server, and whatever is computed
 from told labels, held-out labels apart. Trusted: nobody but the user's own node. Prompts,
 responses and numbers of judgements are public.
 
-Source: Chowdhury et al. 2024 ("L"), §4 (item level); AUP-RLHF, §4 (user level); Zhou et al. 2025
-(square loss).
+Source: Chowdhury et al. 2024 ("L"), §4; AUP-RLHF, §4 (for whole users); Zhou et al. 2025 (square
+loss).
 
 Legend: S asked users, N labels told, J public judgements, D dimensions.
 """
@@ -201,32 +200,23 @@ Solve = Callable[[Told], tuple[np.ndarray, list[str]]]
 
 @dataclass(frozen=True)
 class LocalLabelPlan:
-    """What is promised, and to how many users.
-
-    ``most`` is how many labels the user with the most of them tells, a public number.
-    """
+    """What is promised, and to how many users."""
 
     promise: LabelPromise
     users: int
-    most: int
     adjacency: Adjacency = Adjacency.REPLACE_LABELS
 
     sampler = PoissonSampler(1.0)  # everybody is asked
 
     def __post_init__(self) -> None:
         LOCAL_LABEL.check_adjacency(self.adjacency)
-        if self.users < 1 or self.most < 1:
-            raise ValueError(f"there must be users with labels: {self.users}, {self.most}")
+        if self.users < 1:
+            raise ValueError(f"there must be users with labels: {self.users}")
 
     @property
     def charges(self) -> dict[Event, int]:
-        """Return what the labels of one user cost: at item level, of the user who tells the
-        most."""
-        item = self.promise.level == "item"
-        event = LabelsTold(
-            self.promise.epsilon, self.promise.delta, labels=self.most if item else 1
-        )
-        return {event: 1}
+        """Return what the labels of one user cost."""
+        return {LabelsTold(self.promise.epsilon, self.promise.delta): 1}
 
     @property
     def node_config(self) -> Mapping[str, messages.Scalar]:
@@ -335,15 +325,8 @@ class LocalLabel(CohortStrategy):
         return told
 
     def notes(self) -> list[str]:
-        """About the level of the promise, and the estimate."""
-        promise, result = self.plan.promise, list(self._notes)
-        if promise.level == "item":
-            result.insert(
-                0,
-                f"Epsilon is that of single judgements. A user who gave k judgements has spent up "
-                f"to {promise.epsilon:g}·k on them; the most of one user here is {self.plan.most}.",
-            )
-        return result
+        """About the estimate."""
+        return list(self._notes)
 
 
 # Training on labels that leave their users randomized, from settings.
@@ -364,12 +347,11 @@ def label_promise(config: Settings) -> LabelPromise:
     try:
         return LabelPromise(
             epsilon=config.epsilon,
-            level="item" if own.level == "item" else "user",
             cap=own.label_cap,
             delta=own.label_delta,
         )
     except ValueError as error:
-        raise InputError(f"--epsilon, --level, --label-cap, --label-delta: {error}") from None
+        raise InputError(f"--epsilon, --label-cap, --label-delta: {error}") from None
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
@@ -389,14 +371,9 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
             "single label"
         )
     solve, how = (_policy if config.task == "policy" else _linear)(context, items)
-    most = int(np.diff(items.start_S).max())
-    plan = LocalLabelPlan(
-        promise,
-        users=context.users,
-        most=min(most, promise.cap or most),
-        adjacency=Adjacency(config.adjacency),
-    )
-    labels = float(np.minimum(np.diff(items.start_S), promise.cap or most).sum())
+    plan = LocalLabelPlan(promise, context.users, Adjacency(config.adjacency))
+    shown_S = np.diff(items.start_S)
+    told_S = np.minimum(shown_S, promise.cap) if promise.cap else shown_S
     return BuiltStrategy(
         strategy=LocalLabel(
             plan, ledger, items, solve, **context.arguments(SolvedModel(context.dimension))
@@ -404,18 +381,18 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         charges=plan.charges,
         noise_multiplier=0.0,
         clip_norm=None,
-        group_size=plan.most,
+        group_size=int(told_S.max()),
         noise=0.0,
         guarantee=_guarantee(promise),
         gradients=context.users,
-        bytes_per_user=(items.bytes + labels * _LABEL_BYTES) / len(participants.train) + 16,
+        bytes_per_user=(items.bytes + float(told_S.sum()) * _LABEL_BYTES) / len(participants.train)
+        + 16,
         account=(
             "What was shown to each user is public and was sent to the server. Every user's own "
             f"node told their labels through randomized response, once, with {promise}; flip "
             f"rates came with the labels. From these {how}. Epsilon was spent before labels left "
             "their users; what the server did with them costs nothing."
         ),
-        level=promise.level,
     )
 
 
@@ -533,13 +510,6 @@ def _guarantee(promise: LabelPromise) -> str:
     local = (
         "The server is not trusted: true labels of those trained on never leave their own nodes."
     )
-    if promise.level == "item":
-        return (
-            f"Item-level local ({promise.epsilon:g}, 0)-differential privacy of labels: each "
-            "judgement's label is protected by itself, and a user's labels add up. "
-            "Neighbouring data sets differ in one label; prompts, responses and the number of "
-            f"judgements are public. {local}"
-        )
     return (
         f"User-level local ({promise.epsilon:g}, {delta_text(promise.delta)})-differential "
         f"privacy of all labels of a user together. {sentence} {local}"

@@ -78,7 +78,7 @@ class Policy:
             a round); under masks it is once.
         max_evaluations: answered requests for how often a model is right about users whom a run
             holds out, over the life of the node; its stated plan must pay for them.
-        label_epsilon: the most for randomized labels, of a user or of an item (``label_level``);
+        label_epsilon: the most for randomized labels, all of a user together;
             above 0 true labels take no part in anything else.
         label_delta: the most δ of randomized labels.
         public_items: whether prompts, responses and numbers of judgements are public.
@@ -112,7 +112,6 @@ class Policy:
     max_evaluations: int = 0
     label_epsilon: float = 0.0
     label_min_epsilon: float = 0.0
-    label_level: str = "user"
     label_delta: float = 0.0
     label_cap: int = 0
     public_items: bool = False
@@ -135,13 +134,7 @@ class Policy:
             (self.adjacency in set(Adjacency), "adjacency", f"one of {', '.join(Adjacency)}"),
             (set(self.tasks) <= {*_TASKS}, "tasks", f"some of {', '.join(_TASKS)}"),
             (0.0 < self.delta < 1.0, "delta", "between 0 and 1"),
-            (self.label_level in ("user", "item"), "label_level", "user or item"),
             (self.label_delta < 1.0, "label_delta", "below 1"),
-            (
-                not (self.label_delta and self.label_level == "item"),
-                "label_delta",
-                "0 where label_level is item",
-            ),
             (
                 self.label_min_epsilon <= self.label_epsilon,
                 "label_min_epsilon",
@@ -205,9 +198,9 @@ class Policy:
         if self.parties:
             terms |= {secure.SIGNERS: self.parties}
         if self.label_epsilon:
-            terms |= {"label-epsilon": self.label_epsilon, "label-level": self.label_level}
-            terms |= {"label-delta": self.label_delta, "label-cap": self.label_cap}
+            terms |= {"label-epsilon": self.label_epsilon, "label-delta": self.label_delta}
             terms |= {"label-min-epsilon": self.label_min_epsilon or self.label_epsilon}
+            terms |= {"label-cap": self.label_cap}
             terms |= {"state": "agent"}
         return terms
 

@@ -2,8 +2,8 @@
 
 Decisions:
 - Fresh coins on a label that was told before would wear its protection away. A second request, a
-  restarted node, another server: all get what was told the first time. Other terms (level, ε, δ,
-  cap) than a user's first ones are refused, for everybody asked.
+  restarted node, another server: all get what was told the first time. Other terms (ε, δ, cap)
+  than a user's first ones are refused, for everybody asked.
 - A label belongs to a user and an item (``preference.data.public_items``), whichever side was
   listed first. Who judges one item several times has as many labels of it, numbered by occurrence.
   Once told, a label stands, even if the user changes their mind: asking again reveals nothing about
@@ -60,13 +60,13 @@ class Spend:
     """What one user has spent so far: a line of their own ledger.
 
     ``epsilon`` is that of all their labels together, at the promise's δ; ``labels`` how many they
-    may ever tell (None: any number), ``items`` which they told.
+    may ever tell, ``items`` which they told.
     """
 
     user_id: str
     promise: LabelPromise
     per_label: float
-    labels: int | None
+    labels: int
     items: tuple[str, ...]
     epsilon: float
 
@@ -74,7 +74,6 @@ class Spend:
         """Return what ``murmuration privatize --show-state --json`` says of a user."""
         return {
             "user_id": self.user_id,
-            "privacy_level": self.promise.level,
             "epsilon": self.promise.epsilon,
             "delta": self.promise.delta,
             "cap": self.promise.cap or None,
@@ -174,7 +173,7 @@ class _Asked:
         for index, record in enumerate(records):
             answers, most = record["answers"], record["labels"]
             rows = [row for row in self._rows(index) if self.names_R[row] not in answers]
-            if most is not None and len(rows) > most - len(answers):
+            if len(rows) > most - len(answers):
                 rows = sorted(rows, key=lambda row: self._rank(index, row))[: most - len(answers)]
             result += [(index, row) for row in rows]
         return result

@@ -95,12 +95,11 @@ def _epsilon(judgements: Judgements, rows: list[int], promise: LabelPromise) -> 
     if max(result) - min(result) > _ROUNDING * max(result):
         raise InputError("the labels of a user were randomized with several epsilons")
     each = max(result)
-    spent = each if promise.level == "item" else promise.spent(each, len(result))
+    spent = promise.spent(each, len(result))
     if not spent <= promise.epsilon * (1 + _ROUNDING):
         raise InputError(
             f"these labels were randomized with less protection than is asked for: {promise} "
-            f"against {spent:.6g} of a {promise.level}; ask with the --epsilon and --level that "
-            "they were randomized with"
+            f"against {spent:.6g} of a user; ask with the --epsilon that they were randomized with"
         )
     for row in rows:
         RandomizedResponse(each, len(judgements.responses[row]))  # or there is no such mechanism

@@ -4,13 +4,12 @@ A deployed node's owner decides, in its node-config:
 
     state=PATH              the file that remembers; without it no label is told
     label-epsilon=3.0       the epsilon that is told with; without it no label is told
-    label-level=user        the level that this epsilon is of (default user)
-    label-delta=0.0         the δ, at user level
+    label-delta=0.0         the δ that is told with
     label-cap=0             the most labels that a user ever tells; 0: no such limit is asked for
     label-min-epsilon=1.0   lets a request name less than label-epsilon, down to this
 
 Who asks first settles for good with what terms a user's labels are told (``client.labels.memory``).
-So the owner's own numbers are what a request must name, all four: a stranger who asked with
+So the owner's own numbers are what a request must name, all three: a stranger who asked with
 ε = 0.001, or for one label of each user, would make the rest useless for everybody. Labels that
 were randomized before they came here are settled already; of them no more than this is told.
 
@@ -48,7 +47,6 @@ def check_terms(
             "this node tells no labels: its owner must allow it with node-config state=FILE and "
             "label-epsilon=MOST"
         )
-    level = str(node_config.get("label-level", "user"))
     try:
         most = float(str(node_config["label-epsilon"]))
         least = float(str(node_config.get("label-min-epsilon", most)))
@@ -60,15 +58,15 @@ def check_terms(
             "label-cap a whole one"
         ) from None
     # Turned around, so that no comparison with NaN would allow anything.
-    allowed = promise.level == level and promise.epsilon <= most and promise.delta <= delta
+    allowed = promise.epsilon <= most and promise.delta <= delta
     lasting = promise.epsilon >= least and promise.delta == delta and promise.cap == cap
     if not (allowed and (settled or lasting)):
         size = f"{most:g}" if least == most else f"{least:g} to {most:g}"
         at_most = f"a cap of {cap} labels" if cap else "no cap"
         raise InputError(
-            f"labels asked for with {promise}: this node allows {level} level, epsilon {size}, "
-            f"delta {delta:g} and {at_most}, for good (node-config label-level, label-epsilon, "
-            "label-min-epsilon, label-delta, label-cap)"
+            f"labels asked for with {promise}: this node allows epsilon {size}, delta {delta:g} "
+            f"and {at_most}, for good (node-config label-epsilon, label-min-epsilon, label-delta, "
+            "label-cap)"
         )
 
 

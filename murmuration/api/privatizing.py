@@ -35,7 +35,7 @@ class PrivatizedLabels:
     Attributes:
         path: the file.
         state: the file that remembers which labels were released.
-        promise: what the labels of a user, or each of them, promise.
+        promise: what the labels of a user promise.
         users: how many have labels in the file.
         labels: how many labels there are.
         fresh: how many of these are released for the first time.
@@ -70,7 +70,6 @@ class PrivatizedLabels:
             "set_aside": self.set_aside,
             "epsilon": self.promise.epsilon,
             "delta": self.promise.delta,
-            "privacy_level": self.promise.level,
             "cap": self.promise.cap or None,
             "adjacency": Adjacency.REPLACE_LABELS.value,
             "flip_probability": self.flip_probability,
@@ -82,12 +81,10 @@ class PrivatizedLabels:
         from rich.text import Text
 
         flips = self.flip_probability
-        together = self.promise.level == "user"
-        whom = "all labels of a user together" if together else "each label by itself"
         table = Table(show_header=False, box=None, pad_edge=False)
         for name, text in {
             "written": f"{self.labels} labels of {self.users} users to {self.path}",
-            "promise": f"{self.promise}: {whom}",
+            "promise": f"{self.promise}: all labels of a user together",
             "public": "prompts, responses and how many judgements somebody gave (replace-labels)",
             "flipped": f"with probability {flips['smallest']:.3g} to {flips['largest']:.3g}, "
             f"median {flips['median']:.3g}",
@@ -112,7 +109,6 @@ def privatize(
     *,
     state: str | os.PathLike[str],
     out: str | os.PathLike[str],
-    level: Literal["user", "item"] = "user",
     cap: int | None = None,
     delta: float = 0.0,
     columns: str | Mapping[str, str] = "",
@@ -145,13 +141,12 @@ def privatize(
 
     Args:
         data: Judgements, as of ``train``.
-        epsilon: Of a user, or of an item: see ``level``.
+        epsilon: Of all labels of a user together.
         state: The file that remembers which labels were released; keep it, and keep it private.
         out: The ``.jsonl`` or ``.jsonl.gz`` file to write.
-        level: user: epsilon is for all labels of a user together. item: for each label.
-        cap: Most labels of a user that are ever released, now and later; by default at user level
-            as many as they have now, at item level any number.
-        delta: At user level it allows a larger epsilon for each label.
+        cap: Most labels of a user that are ever released, now and later; by default as many as they
+            have now.
+        delta: It allows a larger epsilon for each label.
         columns, user_column: As of ``data``.
         format: As of ``train``.
         on_bad_rows: refuse the file, or skip the rows.
@@ -181,7 +176,7 @@ def privatize(
 
     path, memory = Path(out), Path(state)
     try:
-        promise = LabelPromise(epsilon, level, cap or 0, delta)
+        promise = LabelPromise(epsilon, cap or 0, delta)
     except ValueError as error:
         raise InputError(str(error)) from None
     if not path.name.endswith((".jsonl", ".jsonl.gz")):

@@ -191,12 +191,10 @@ def _added_up(events: list[tuple[Event, int]], delta: float) -> float:
     Exact for one promise, where a discretized loss may come out a step above what was promised.
     """
     labels = [(event, times) for event, times in events if isinstance(event, RandomizedLabels)]
-    spent = sum(event.delta * event.labels * times for event, times in labels)
+    spent = sum(event.delta * times for event, times in labels)
     if not labels or len(labels) < len(events) or not spent <= delta:
         return math.inf
-    if any(event.unprotected for event, _ in labels):
-        return math.inf
-    return sum(event.epsilon * event.labels * times for event, times in labels)
+    return sum(event.epsilon * times for event, times in labels)
 
 
 def calibrate(

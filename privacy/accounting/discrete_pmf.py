@@ -55,23 +55,6 @@ class DiscretePMF:
             return cls(np.array([low]), np.array([likely + rare]), delta)
         return cls(np.array([low, high]), np.array([rare, likely]), delta)
 
-    @classmethod
-    def spread(
-        cls, loss_J: np.ndarray, mass_J: np.ndarray, interval: float, infinite: float
-    ) -> "DiscretePMF":
-        """Masses at any losses (rising), each divided between the two cells around it.
-
-        With the same sums of mass and of mass · e^(−loss), which dominates (Doroshenko et al.
-        2022).
-        """
-        steps_J = loss_J / interval
-        cell_J = np.floor(steps_J).astype(np.int64)
-        share_J = np.expm1(-(steps_J - cell_J) * interval) / math.expm1(-interval)
-        first = int(cell_J[0])
-        mass_N = np.append(np.bincount(cell_J - first, mass_J * (1.0 - share_J)), 0.0)
-        mass_N[1:] += np.bincount(cell_J - first, mass_J * share_J)
-        return cls.dense(first, mass_N, infinite)
-
     def moved_to_infinity(self, mass: float) -> "DiscretePMF":
         """With ``mass`` taken from the lowest losses and put at an infinite one.
 

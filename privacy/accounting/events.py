@@ -14,9 +14,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
-import numpy as np
-from scipy import special
-
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.event import Event, check_gaussian
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
@@ -58,69 +55,33 @@ class GroupGaussian:
 # What randomized labels cost the one user who told them: the event of local label privacy.
 #
 # The loss is suffered when a label leaves its user; a server charges it all the same, so that its
-# ledger says what one user's labels have cost in what it holds. A user's labels cost ``epsilon`` at
-# ``delta`` all together, told ``labels`` times over: once at user level, where a budget is split
-# over their labels, and as often as the user with the most labels at item level, where each label
-# costs ε by itself. So a ledger never takes an item's ε for a user's. Labels that add up to more
-# than 500 count as unprotected.
+# ledger says what one user's labels have cost in what it holds.
 
 _MOST = 500.0
-_BEYOND = 1e-290  # for what is left out
 
 
 @dataclass(frozen=True)
 class RandomizedLabels:
-    """``labels`` releases, each (``epsilon``, ``delta``)-DP in the labels of one user."""
+    """All labels of a user, (``epsilon``, ``delta``)-DP together."""
 
     kind: ClassVar[str] = "randomized-labels"
     epsilon: float
     delta: float = 0.0
-    labels: int = 1
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and 0.0 < self.epsilon <= _MOST):
             raise ValueError(f"epsilon of labels must be in (0, {_MOST:g}], got {self.epsilon}")
         if not 0.0 <= self.delta < 1.0:
             raise ValueError(f"delta of labels must be in [0, 1), got {self.delta}")
-        if self.labels < 1:
-            raise ValueError(f"there must be at least one label, got {self.labels}")
-
-    @property
-    def unprotected(self) -> bool:
-        """Return whether so much is told that it counts as no protection at all."""
-        return self.epsilon * self.labels > _MOST
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
-        """The worst such release (Kairouz et al. 2015), composed; Unsupported elsewhere."""
+        """The worst such release (Kairouz et al. 2015); Unsupported elsewhere."""
         if adjacency is not Adjacency.REPLACE_LABELS:
             raise Unsupported(
                 f"randomized labels have no guarantee under {adjacency}: prompts, responses and "
                 f"numbers of judgements are not protected; use {Adjacency.REPLACE_LABELS}"
             )
-        if self.unprotected:
-            return (DiscretePMF.worst(0.0, 1.0, interval),)
-        return (self._composed(interval),)
-
-    def _composed(self, interval: float) -> DiscretePMF:
-        """The binomial distribution of the loss, divided between the cells around each point.
-
-        Of k labels j are told falsely: a loss of (k − 2j)ε, with probability Binomial(k, 1/(e^ε +
-        1)) at j, or an infinite one if any label breaks its promise. Without convolution: exact.
-        """
-        from scipy import stats  # dear to import, for this alone
-
-        chance = float(special.expit(-self.epsilon))
-        # All but e^-800 of it (Bernstein).
-        reach = 40.0 * math.sqrt(self.labels * chance) + 1600.0
-        low = max(0, math.floor(self.labels * chance - reach))
-        high = min(self.labels, math.ceil(self.labels * chance + reach))
-        flips_J = np.arange(high, low - 1, -1)
-        pure_chance = math.exp(self.labels * math.log1p(-self.delta))
-        mass_J = np.asarray(stats.binom.pmf(flips_J, self.labels, chance)) * pure_chance
-        mass_J *= 1.0 + 2e-12 + 1e-16 * self.labels  # the library's masses may fall short
-        infinite = -math.expm1(self.labels * math.log1p(-self.delta)) + _BEYOND
-        loss_J = (self.labels - 2 * flips_J) * self.epsilon
-        return DiscretePMF.spread(loss_J, mass_J, interval, infinite)
+        return (DiscretePMF.worst(self.epsilon, self.delta, interval),)
 
 
 @dataclass(frozen=True)

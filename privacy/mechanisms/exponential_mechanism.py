@@ -42,7 +42,6 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.discrete_laplace import below, flip_exp
 from murmuration.privacy.mechanisms.noisy_sum import fingerprint
-from murmuration.privacy.mechanisms.randomized_response import Level
 from murmuration.privacy.mechanisms.randomness import Randomness
 
 #: The span of one unit's losses, in steps of the grid.
@@ -110,7 +109,7 @@ class ExponentialMechanism:
             raise ValueError(f"the cap must be a whole number, or 0, got {self.cap!r}")
 
     @property
-    def level(self) -> Level:
+    def level(self) -> Literal["user", "item"]:
         """Return whom ``epsilon`` is of."""
         return "item" if self.cap else "user"
 

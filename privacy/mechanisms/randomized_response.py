@@ -12,8 +12,8 @@ Decisions:
 - A tie is settled first, by a fair coin among the best, and then randomized like any label. For the
   channel a tie is then a mixture of its rows, which has ratios no larger than theirs, and the
   expected soft label of a tie is the even one. To drop ties would tell who had none to prefer.
-- What is promised is fixed before the first coin (``LabelPromise``). At user level a budget is
-  split evenly over the labels a user may ever tell; with a δ by exact composition.
+- What is promised is fixed before the first coin (``LabelPromise``): a user's budget is split
+  evenly over the labels that they may ever tell; with a δ by exact composition.
 
 The guarantee is for labels: prompts, responses, and how many judgements somebody gave are public
 (adjacency ``replace-labels``).
@@ -27,12 +27,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Literal, get_args
 
 import numpy as np
 from scipy import special
-
-Level = Literal["user", "item"]
 
 #: Weaker labels than this say nothing, and integer coins could not tell them from fair ones.
 SMALLEST_EPSILON = 1e-9
@@ -116,59 +113,51 @@ def _words(epsilon: float, choices: int) -> int:
 class LabelPromise:
     """The promise of somebody's randomized labels, fixed before the first of them is told.
 
-    At ``item`` level every label is (ε, 0)-DP, and a user who tells k of them has spent kε. At
-    ``user`` level all labels a user ever tells are (ε, δ)-DP together: as many as they had when
-    they were first asked, or ``cap``, each with an even share of the budget.
+    All labels a user ever tells are (ε, δ)-DP together: as many as they had when they were first
+    asked, or ``cap``, each with an even share of the budget.
 
     Attributes:
-        epsilon: of the level.
-        level: ``user`` or ``item``.
-        cap: the most labels a user ever tells, G; 0: at user level, as many as they have when they
-            are first asked, and at item level any number.
-        delta: at user level, 0 for a pure promise.
+        epsilon: of all labels of a user together.
+        cap: the most labels a user ever tells, G; 0: as many as they have when they are first
+            asked.
+        delta: 0 for a pure promise.
     """
 
     epsilon: float
-    level: Level = "user"
     cap: int = 0
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.level not in get_args(Level):
-            raise ValueError(f"the level of a promise is user or item, not {self.level!r}")
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise ValueError(f"epsilon must be a positive number; got {self.epsilon}")
         if not 0 <= self.cap <= MOST_LABELS:
             raise ValueError(f"a cap is 1 to {MOST_LABELS:,} labels; got {self.cap}")
-        if not 0.0 <= self.delta < 1.0 or (self.delta and self.level == "item"):
-            raise ValueError(f"delta must be below 1, and 0 at item level; got {self.delta}")
+        if not 0.0 <= self.delta < 1.0:
+            raise ValueError(f"delta must be at least 0 and below 1; got {self.delta}")
         _ = RandomizedResponse(self.per_label(max(self.cap, 1)))
 
-    def most(self, given: int) -> int | None:
-        """Return how many labels a user may ever tell who has ``given`` at first; None: any
-        number."""
-        return self.cap or (given if self.level == "user" else None)
+    def most(self, given: int) -> int:
+        """Return how many labels a user may ever tell who has ``given`` at first."""
+        return self.cap or given
 
-    def per_label(self, labels: int | None) -> float:
+    def per_label(self, labels: int) -> float:
         """ε of each label of a user who may ever tell ``labels``, as ``most`` has it."""
-        if self.level == "item":
-            return self.epsilon
-        if not labels:
-            raise ValueError("at user level a budget is split over a known number of labels")
+        if labels < 1:
+            raise ValueError(f"a budget is split over at least one label, not over {labels}")
         return per_label_epsilon(self.epsilon, labels, self.delta)
 
     def spent(self, per_label: float, told: int) -> float:
         """ε, at this promise's δ, of all ``told`` labels of a user together."""
         return composed_epsilon(per_label, told, self.delta)
 
-    def to_config(self) -> dict[str, float | int | str]:
+    def to_config(self) -> dict[str, float | int]:
         """As flat settings."""
         return asdict(self)
 
     @classmethod
     def from_config(cls, config: Mapping[str, object]) -> "LabelPromise":
         """From ``to_config``. Raises ValueError for anything else."""
-        kinds = {"epsilon": (int, float), "level": (str,), "cap": (int,), "delta": (int, float)}
+        kinds = {"epsilon": (int, float), "cap": (int,), "delta": (int, float)}
         wrong = set(config) ^ set(kinds)
         wrong |= {
             name for name in set(config) & set(kinds) if type(config[name]) not in kinds[name]
@@ -180,7 +169,7 @@ class LabelPromise:
     def __str__(self) -> str:
         cap = f", at most {self.cap} labels" if self.cap else ""
         delta = f" and delta {self.delta:g}" if self.delta else ""
-        return f"{self.level} level epsilon {self.epsilon:g}{delta}{cap}"
+        return f"epsilon {self.epsilon:g}{delta}{cap}"
 
 
 def composed_delta(per_label: float, labels: int, epsilon: float) -> float:

@@ -53,7 +53,7 @@ def audit_response(task: Task, *, choices: int = 2) -> Measured:
 
 def audit_user(task: Task, *, delta: float = 0.0) -> Measured:
     """All ten labels of a user, who was promised (ε, δ) for all of them together."""
-    promise = LabelPromise(task.epsilon, "user", _MANY, delta)
+    promise = LabelPromise(task.epsilon, _MANY, delta)
     each = promise.per_label(_MANY)
     scores = label_scores(RandomizedResponse(each), task, labels=_MANY)
     claimed = promise.spent(each, _MANY)

@@ -102,11 +102,10 @@ def check_promise(labels: ToldLabels, promise: LabelPromise) -> None:
         raise RegistryError(f"a node tells more labels of a user than the cap of {promise.cap}")
     pairs = zip(labels.per_label_U.tolist(), told_U.tolist(), strict=True)
     for per_label, told in sorted(set(pairs)):
-        spent = per_label if promise.level == "item" else promise.spent(per_label, told)
+        spent = promise.spent(per_label, told)
         if not spent <= promise.epsilon * (1 + _ROUNDING):
             raise RegistryError(
-                f"a node tells labels at {promise.level} level epsilon {spent:.6g}, and "
-                f"{promise} was asked for"
+                f"a node tells labels at epsilon {spent:.6g} of a user, and {promise} was asked for"
             )
 
 

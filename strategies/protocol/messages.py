@@ -55,7 +55,6 @@ OWNER_RULES = (
     "max_evaluations",
     "label_epsilon",
     "label_min_epsilon",
-    "label_level",
     "label_delta",
     "label_cap",
     "public_items",

@@ -49,11 +49,10 @@ MOST_EVENTS = 8
 MOST_EVENTS_IN_ALL = 64
 _MOST_ROUNDS = 10_000_000
 _MOST_KINDS = 64
-#: To account for less noise, larger groups, more labels or a loss that spreads wider (the standard
-#: deviation of that of all plans) takes minutes and gigabytes; the last costs ε of more than 200.
+#: To account for less noise, larger groups or a loss that spreads wider (the standard deviation of
+#: that of all plans) takes minutes and gigabytes; the last costs ε of more than 200.
 _LEAST_NOISE = 0.05
 _MOST_GROUP = 1000
-_MOST_LABELS = 100_000
 _MOST_SPREAD = 20.0
 #: Standard deviations of the loss that a grid of so many points has room for.
 _WIDE, _POINTS = 40.0, 1e6
@@ -252,7 +251,6 @@ def _too_costly(event: Event) -> bool:
     return (
         _noise(event) < _LEAST_NOISE
         or getattr(_continuous(event), "group_size", 1) > _MOST_GROUP
-        or getattr(event, "labels", 1) > _MOST_LABELS
         or isinstance(event, RandomStopping)  # of whole runs: no run states it
     )
 
@@ -260,7 +258,7 @@ def _too_costly(event: Event) -> bool:
 def _spread(event: Event) -> float:
     """About the standard deviation of the loss of one run, and not much less than it."""
     if math.isinf(noise := _noise(event)):
-        return float(getattr(event, "epsilon", 0.0)) * math.sqrt(getattr(event, "labels", 1))
+        return float(getattr(event, "epsilon", 0.0))
     # The mixture's mean is k/σ with probability P(k), and its χ² divergence E[exp(j·k/σ²)] − 1.
     size, sampled, mass_K = _examples(event)
     k_K = np.flatnonzero(mass_K > 0.0)
@@ -276,9 +274,7 @@ def _interval(events: Sequence[Event], spread: float, adjacency: Adjacency) -> f
     numbers, work = 0, 0.0
     for event in events:
         noise = _noise(event)
-        if math.isinf(noise):
-            reach = 2.0 * float(getattr(event, "epsilon", 0.0)) * getattr(event, "labels", 1)
-            work += reach * _EACH
+        if math.isinf(noise):  # two losses
             continue
         mass_K = _examples(event)[2]
         k_K = np.flatnonzero(mass_K > _RARE)

@@ -150,13 +150,11 @@ def test_without_the_state_the_answers_are_others(
     assert places["out"].read_bytes() != (tmp_path / "other.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize(
-    "changed", [{"epsilon": 2.0}, {"level": "item"}, {"cap": 3}, {"delta": 1e-5}]
-)
+@pytest.mark.parametrize("changed", [{"epsilon": 2.0}, {"cap": 3}, {"delta": 1e-5}])
 def test_other_terms_are_refused(privatize, places, write_rows, make_rows, tmp_path, changed):
     data = write_rows(make_rows([5]))
     privatize(data)
-    refused(privatize(data, out=tmp_path / "x.jsonl", **changed), "told once with user level")
+    refused(privatize(data, out=tmp_path / "x.jsonl", **changed), "told once with epsilon")
     assert not (tmp_path / "x.jsonl").exists()
 
 
@@ -184,8 +182,8 @@ def test_a_cap(privatize, places, write_rows, make_rows):
 
 
 def test_json(cli, places, write_rows, make_rows):
-    data = write_rows(make_rows([9, 2]))
-    flags = ["--epsilon", 2, "--level", "item", "--state", places["state"], "--out", places["out"]]
+    data = write_rows(make_rows([4, 2]))
+    flags = ["--epsilon", 8, "--cap", 4, "--state", places["state"], "--out", places["out"]]
     code, out, _ = cli("privatize", "--data", data, *flags, "--json")
     assert code == 0
     found = json.loads(out)
@@ -195,14 +193,13 @@ def test_json(cli, places, write_rows, make_rows):
         "out": str(places["out"]),
         "state": str(places["state"]),
         "users": 2,
-        "labels": 11,
-        "fresh": 11,
+        "labels": 6,
+        "fresh": 6,
         "left_out": 0,
         "set_aside": 0,
-        "epsilon": 2.0,
+        "epsilon": 8.0,
         "delta": 0.0,
-        "privacy_level": "item",
-        "cap": None,
+        "cap": 4,
         "adjacency": "replace-labels",
         "randomness": "operating system",
     }
@@ -221,7 +218,7 @@ def test_what_was_spent_is_shown(cli, privatize, places, write_rows, make_rows):
     code, out, _ = cli("privatize", "--show-state", places["state"])
     assert code == 0
     assert "u001" in out
-    assert "user level epsilon 3, at most 6 labels" in out
+    assert "epsilon 3, at most 6 labels" in out
 
 
 def test_the_state_is_private(privatize, places, write_rows, make_rows):
@@ -235,7 +232,7 @@ def test_the_state_is_private(privatize, places, write_rows, make_rows):
         ({"epsilon": -1}, ["epsilon must be a positive number"]),
         ({"epsilon": "nan"}, ["epsilon must be a positive number"]),
         ({"epsilon": 2e-9}, ["--epsilon 2e-09", "at least 1e-09"]),
-        ({"level": "item", "delta": 1e-5}, ["0 at item level"]),
+        ({"delta": 1.5}, ["delta must be at least 0 and below 1"]),
         ({"out": "told.csv"}, ["told.csv", "must be named .jsonl"]),
         ({"out": "/dev/null/told.jsonl"}, ["cannot be used"]),
         ({"state": "/dev/null/state"}, ["cannot be used"]),
@@ -275,7 +272,7 @@ def test_answers_are_as_often_false_as_stated(privatize, places, write_rows):
         for n in range(20_000)
     ]
     many = {"max-judgements": 20_000}
-    assert privatize(write_rows(rows), level="item", epsilon=1.0, **many)[0] == 0
+    assert privatize(write_rows(rows), epsilon=20_000, **many)[0] == 0
     told = read(places["out"])
     false = sum(row["chosen"] != "ab"[int(row["prompt"][1:]) % 2] for row in told)
     p = told[0]["flip_probability"]

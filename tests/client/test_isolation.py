@@ -269,7 +269,7 @@ FLIP = RandomizedResponse(1.0).flip_probability
 )
 def test_labels_that_came_randomized(mine, cap):
     """A tie, several rates, too little protection, too many: that user tells nothing."""
-    schema, promise = Schema(labels="randomized"), LabelPromise(1.0, "item", cap=cap)
+    schema, promise = Schema(labels="randomized"), LabelPromise(4.0, cap=cap)
     rows = rows_of_others("randomized")
     odd = [
         {**good(ONE, n, "randomized"), "flip_probability": flip, "tie": tie}

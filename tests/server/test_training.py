@@ -245,7 +245,7 @@ def spent_by_round(config):
         {"strategy": "aup", "variant": "published", "epsilon": 8.0, "phases": 3},
         {"strategy": "label-moment", "adjacency": "replace-labels", "rounds": 2},
         {"strategy": "objective-perturbation", "adjacency": "replace-labels", "rounds": 1},
-        {"strategy": "local-label", "adjacency": "replace-labels", "level": "user", "rounds": 1},
+        {"strategy": "local-label", "adjacency": "replace-labels", "rounds": 1},
     ],
     ids=lambda changes: " ".join(map(str, changes.values())),
 )

@@ -184,10 +184,7 @@ class Watch:
             for node in sorted(population)
         ]
         if settings.strategy == "local-label":
-            terms = {
-                "label-epsilon": settings.epsilon,
-                "label-level": "item" if settings.protects_items else "user",
-            }
+            terms = {"label-epsilon": settings.epsilon}
             node_configs = [{**own, **terms} for own in node_configs]
         grid = WatchedGrid(settings, node_configs, names)
         grid.probes = not settings.secure_aggregation

@@ -121,11 +121,9 @@ OF_LABELS: dict[str, dict] = {
     "label-moment": {"strategy": "label-moment", "rounds": 1},
     "label-moment, two rounds": {"strategy": "label-moment", "rounds": 2},
     "objective-perturbation": {"strategy": "objective-perturbation", "rounds": 1},
-    "local-label": {"strategy": "local-label", "rounds": 1, "level": "user"},
-    "local-label, by item": {
-        "strategy": "local-label", "rounds": 1, "level": "item", "estimator": "sgd"
-    },
-}  # fmt: skip
+    "local-label": {"strategy": "local-label", "rounds": 1},
+    "local-label, sgd": {"strategy": "local-label", "rounds": 1, "estimator": "sgd"},
+}
 
 
 def relabelled(lines: list[bytes], words: list[int]) -> tuple[bytes, ...]:

@@ -163,8 +163,8 @@ OF_LABELS = {
     "label-moment": ["--strategy", "label-moment"],
     "label-moment, two rounds": ["--strategy", "label-moment", "--rounds", "2"],
     "objective-perturbation": ["--strategy", "objective-perturbation"],
-    "local-label": ["--strategy", "local-label", "--level", "user"],
-    "local-label, by item": ["--strategy", "local-label", "--level", "item", "--estimator", "sgd"],
+    "local-label": ["--strategy", "local-label"],
+    "local-label, sgd": ["--strategy", "local-label", "--estimator", "sgd"],
 }
 
 

@@ -237,8 +237,7 @@ def test_who_says_that_nothing_is_protected_is_stopped_by_the_budget(brought, co
     "changes",
     [
         {"strategy": "nonprivate"},
-        {"strategy": "local-label", "adjacency": "replace-labels", "level": "item", "rounds": 1},
-        {"strategy": "local-label", "adjacency": "replace-labels", "level": "user", "rounds": 1},
+        {"strategy": "local-label", "adjacency": "replace-labels", "rounds": 1},
         {"strategy": "label-moment", "adjacency": "replace-labels", "rounds": 2},
         {"strategy": "objective-perturbation", "adjacency": "replace-labels", "rounds": 1},
         {"strategy": "aup", "variant": "published", "epsilon": 60.0},

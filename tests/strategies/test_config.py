@@ -282,7 +282,6 @@ def test_every_option_with_limits_is_tested_here():
         ({"strategy": "uls", "local_rate": 2.0}, "--local-rate is for --strategy dp-fedavg"),
         ({"strategy": "els", "retain": 3}, "--retain is for --strategy uls and dp-fedavg"),
         ({"strategy": "els", "adjacency": "replace"}, "no guarantee under replace"),
-        ({"strategy": "uls", "level": "item"}, "--level is for --strategy local-label"),
         ({"strategy": "local-label"}, "use --adjacency replace-labels"),
         ({"noise": "discrete", "seed": 1}, "cannot be repeated: leave out --seed"),
         ({"noise": "discrete", "strategy": "group"}, "not for --strategy group"),

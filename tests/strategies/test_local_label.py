@@ -100,17 +100,14 @@ def test_impossible_estimates_are_refused(fields, words):
         Estimate(**fields)
 
 
-def test_a_user_costs_the_promise_and_single_labels_add_up():
-    user = LocalLabelPlan(LabelPromise(3.0), users=9, most=7)
-    assert user.charges == {LabelEvent(3.0): 1}
-    item = LocalLabelPlan(LabelPromise(3.0, "item"), users=9, most=7)
-    assert item.charges == {LabelEvent(3.0, labels=7): 1}
+def test_a_user_costs_the_promise():
+    assert LocalLabelPlan(LabelPromise(3.0), users=9).charges == {LabelEvent(3.0): 1}
 
 
 @pytest.mark.parametrize("adjacency", [a for a in Adjacency if a is not Adjacency.REPLACE_LABELS])
 def test_there_is_no_other_adjacency(adjacency):
     with pytest.raises(Unsupported, match="use --adjacency replace-labels"):
-        LocalLabelPlan(PROMISE, users=1, most=1, adjacency=adjacency)
+        LocalLabelPlan(PROMISE, users=1, adjacency=adjacency)
 
 
 class Faulty(LocalGrid):
@@ -136,11 +133,9 @@ def strategy_on(grid, tmp_path, log=None, promise=PROMISE, estimate=None, schema
     registry = Registry.ask(grid, source, features=config, model=model, schema=schema, counts=True)
     participants = Participants.all(registry)
     items = PublicItems.ask(grid, registry, participants.train, schema=schema)
-    most = int(np.diff(items.start_S).max())
-    plan = LocalLabelPlan(promise, len(registry), most)
-    budget = None if promise.level == "item" else promise.epsilon
+    plan = LocalLabelPlan(promise, len(registry))
     path = tmp_path / "ledger.jsonl"
-    ledger = Ledger(path, adjacency=plan.adjacency, delta=1e-3, budget=budget)
+    ledger = Ledger(path, adjacency=plan.adjacency, delta=1e-3, budget=promise.epsilon)
     return LocalLabel(
         plan,
         ledger,
@@ -210,10 +205,11 @@ class Spy:
         return torch.zeros(labels.dimension), []
 
 
-def test_labels_meet_the_features_of_their_own_items(grid, crowd, tmp_path):
-    """With an ε that flips nothing they are the true labels."""
+def test_labels_meet_the_features_of_their_own_items(grid, crowd, tmp_path, monkeypatch):
+    """With coins that flip nothing they are the true labels."""
+    monkeypatch.setattr(RandomizedResponse, "answer", lambda self, truth, words: truth)
     seen = Spy()
-    strategy_on(grid, tmp_path, None, LabelPromise(400.0, "item"), seen).start(grid, num_rounds=1)
+    strategy_on(grid, tmp_path, None, LabelPromise(400.0), seen).start(grid, num_rounds=1)
     data = load(crowd, "", "refuse")
     assert (data.y_R == 1).all(), "who is preferred in a tie is a coin"
     phi = feature_map(FEATURES.to_config())
@@ -233,7 +229,7 @@ def test_the_best_of_several(crowd_of_four, of_four, tmp_path):
     declared = {"kind": schema.kind, "responses": 4}
     grid = Faulty(app, 2, {"data": crowd_of_four, "seed": 3, **declared})
     seen = Spy()
-    promise = LabelPromise(2.0, "item")
+    promise = LabelPromise(200.0, cap=100)
     strategy = strategy_on(grid, tmp_path, None, promise, seen, schema)
     if schema.kind == "ranking":
         with pytest.raises(RunAborted, match="whole ranking is no single label"):
@@ -258,7 +254,7 @@ def test_what_labels_tell_is_said(choices, c):
     assert f"about {500 / c**2:,.0f} true labels" in told.in_words
 
 
-# Randomized labels from settings to a finished run: level, ledger, nodes, resuming.
+# Randomized labels from settings to a finished run: ledger, nodes, resuming.
 
 
 IMAGES = {"accuracy": (b"", b""), "noise": (b"", b"")}
@@ -278,14 +274,13 @@ def weights(result):
 
 
 @pytest.mark.usefixtures("quick_runs")
-def test_user_level(config):
+def test_a_run(config):
     result = run(config)
     assert result["privacy_level"] == "user"
     assert 3.99 < result["epsilon"] <= 4.0
     assert charges(result) == [LabelEvent(4.0)]
     assert result["rounds"] == 1
     assert "User-level local (4, 0)" in result["guarantee"]
-    assert "single judgements" not in " ".join(result["warnings"])
     report = " ".join(page(result, IMAGES).split())
     assert "<h1>User-level DP: ε = 4.00" in report
     assert "The server sees no true label" in report
@@ -293,35 +288,10 @@ def test_user_level(config):
 
 
 @pytest.mark.usefixtures("quick_runs")
-def test_item_level_is_never_taken_for_a_users(config):
-    result = run(config.changed(level="item", epsilon=0.5))
-    assert result["privacy_level"] == "item"
-    assert result["epsilon"] == 0.5
-    most = result["group_size"]
-    assert most > 1
-    assert charges(result) == [LabelEvent(0.5, labels=most)]
-    assert f"the most of one user here is {most}" in result["warnings"][0]
-    report = page(result, IMAGES)
-    assert (
-        "<h1>Label-level DP: ε = 0.500 (simulation, seed known), δ = 0.001, for single judgements, "
-        "not for whole users</h1>" in report
-    )
-    assert "in the labels of one user" not in " ".join(report.split())
-    assert "not for whole users" in " ".join(
-        (Path(result["out"]) / "model" / "README.md").read_text().split()
-    )
-    (line,) = (Path(result["out"]) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    assert json.loads(line)["epsilon"] == 0.5
-
-
-@pytest.mark.usefixtures("quick_runs")
 @pytest.mark.parametrize("estimator", ["debiased", "mle", "sgd", "square"])
-@pytest.mark.parametrize("level", ["user", "item"])
-def test_users_on_nodes_change_nothing(config, tmp_path, estimator, level):
+def test_users_on_nodes_change_nothing(config, tmp_path, estimator):
     found = [
-        weights(
-            run(config.changed(estimator=estimator, level=level, out=str(tmp_path / n)), int(n))
-        )
+        weights(run(config.changed(estimator=estimator, out=str(tmp_path / n)), int(n)))
         for n in ("1", "7", "50")
     ]
     assert np.abs(found[0]).max() > 0
@@ -397,9 +367,7 @@ def test_labels_told_with_a_delta(config):
     ("changes", "words"),
     [
         ({"estimator": "best"}, "--estimator"),
-        ({"level": "house"}, "--level must be user or item"),
         ({"label_delta": 0.1}, "part of"),
-        ({"level": "item", "label_delta": 1e-4}, "--label-delta"),
         ({"adjacency": "replace"}, "use --adjacency replace-labels"),
         ({"rounds": 5}, "--rounds"),
         ({"label_weights": "many"}, "--label-weights"),
@@ -407,7 +375,6 @@ def test_labels_told_with_a_delta(config):
         ({"sgd_steps": "long"}, "--sgd-steps"),
         ({"estimator": "sgd", "model": "thurstone"}, "use debiased"),
         ({"strategy": "uls", "estimator": "mle"}, "--estimator is for --strategy local-label"),
-        ({"strategy": "uls", "level": "item"}, "--level is for --strategy local-label"),
     ],
 )
 def test_what_cannot_be_is_refused(config, changes, words):
@@ -417,7 +384,7 @@ def test_what_cannot_be_is_refused(config, changes, words):
 
 @pytest.fixture
 def told(crowd, write_rows):
-    """The crowd's judgements with labels randomized at item level ε = 2."""
+    """The crowd's judgements with labels randomized with ε = 2 each."""
     lines = [json.loads(line) for line in Path(crowd).read_text(encoding="utf-8").splitlines()]
     flip = RandomizedResponse(2.0).flip_probability
     return write_rows([row | {"flip_probability": flip} for row in lines])
@@ -425,7 +392,7 @@ def told(crowd, write_rows):
 
 @pytest.mark.usefixtures("quick_runs")
 def test_labels_that_come_randomized_are_trained_on(config, told):
-    result = run(config.changed(data=told, labels="randomized", level="item", epsilon=2.0), nodes=3)
+    result = run(config.changed(data=told, labels="randomized", epsilon=400.0), nodes=3)
     assert np.abs(weights(result)).max() > 0
     assert "BIASED" not in " ".join(result["warnings"])
     assert "NOT THE TRUE ONE" not in " ".join(result["warnings"])  # with a test of true labels
@@ -434,7 +401,7 @@ def test_labels_that_come_randomized_are_trained_on(config, told):
 @pytest.mark.usefixtures("quick_runs")
 def test_accuracy_on_randomized_labels_is_not_sold_as_the_true_one(config, told):
     warning = "THE HELD-OUT ACCURACY IS NOT THE TRUE ONE"
-    asked = config.changed(data=told, labels="randomized", test="", level="item", epsilon=2.0)
+    asked = config.changed(data=told, labels="randomized", test="", epsilon=400.0)
     result = run(asked.changed(exact_heldout=True))
     assert result["heldout_accuracy"] is not None
     assert any(warning in text for text in result["warnings"])

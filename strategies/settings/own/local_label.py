@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from murmuration.strategies.settings.declaration import AT_LEAST_ONE, not_negative, setting
-from murmuration.strategies.settings.own.shared import Leveled, Solved
+from murmuration.strategies.settings.own.shared import Solved
 
 
 @dataclass(frozen=True)
-class LocalLabelSettings(Solved, Leveled):
+class LocalLabelSettings(Solved):
     """Settings of local-label."""
 
     estimator: str = setting(
@@ -20,7 +20,7 @@ class LocalLabelSettings(Solved, Leveled):
     )
     label_delta: float = setting(
         0.0,
-        "User level: the part of delta that is spent on labels.",
+        "The part of delta that is spent on labels.",
         good=not_negative,
         expected="between 0 and --delta, which it is part of",
     )

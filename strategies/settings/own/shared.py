@@ -88,8 +88,7 @@ class Leveled:
 
     level: str = setting(
         "",
-        "user: epsilon is for all labels of a user together. item: for each label. (exponential: "
-        "for all judgements of a user, or for each.) [default: user]",
+        "user: epsilon is for all judgements of a user. item: for each. [default: user]",
         choices=("user", "item"),
         expected="user or item",
     )

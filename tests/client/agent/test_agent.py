@@ -482,7 +482,7 @@ def everything(message, context):
             {"salt": b"s", "counts": True, "features": parameters["features"], "model": "btl"})
         content["items"] = ConfigRecord({"adjacency": "replace-labels"})
         content["labels"] = ConfigRecord({"adjacency": "replace-labels", "epsilon": 1e6,
-                                          "level": "item", "cap": 0, "delta": 0.0})
+                                          "cap": 0, "delta": 0.0})
         try:
             answer = ask_agent(agent, kind, content)
             found.append(f"{kind}: {sorted(answer)}")

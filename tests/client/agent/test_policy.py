@@ -164,9 +164,8 @@ def test_counts_leave_only_where_items_are_public():
 
 
 def test_terms_are_those_of_the_owner():
-    terms = Policy(label_epsilon=1.5, label_level="item", public_items=True).terms
+    terms = Policy(label_epsilon=1.5, public_items=True).terms
     assert terms["label-epsilon"] == 1.5
-    assert terms["label-level"] == "item"
     assert terms["public-items"] is True
     assert (terms["label-min-epsilon"], terms["label-cap"]) == (1.5, 0)
     wide = Policy(label_epsilon=1.5, label_min_epsilon=1.0, label_cap=7).terms
@@ -190,7 +189,6 @@ def test_terms_are_those_of_the_owner():
         ("max_rounds = true", "max_rounds"),
         ("delta = 0", "delta"),
         ("adjacency = 'sideways'", "adjacency"),
-        ("label_level = 'house'", "label_level"),
         ("public_items = 1", "public_items"),
         ("tasks = ['text']", "tasks"),  # an agent hosts judgements
         ("tasks = 'sft'", "tasks"),
@@ -198,7 +196,7 @@ def test_terms_are_those_of_the_owner():
         ("min_users = -1", "min_users"),
         ("label_cap = -1", "label_cap"),
         ("label_min_epsilon = 1.0", "label_min_epsilon"),
-        ("label_epsilon = 1.0\nlabel_level = 'item'\nlabel_delta = 1e-6", "label_delta"),
+        ("label_epsilon = 1.0\nlabel_delta = 1.0", "label_delta"),
         ("parties = ['alice']", "parties"),
         ("strategies = ['uls']\nlabel_epsilon = 1.0", "strategies"),
         ("max_epsilom = 1", "max_epsilom"),

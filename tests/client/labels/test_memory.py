@@ -52,7 +52,7 @@ def several(users, items, best, choices=4):
 
 def answers(state, judgements, promise=None):
     """By user and row: what was told."""
-    found = state.answer(judgements, promise or LabelPromise(0.5, "item"), SYSTEM)
+    found = state.answer(judgements, promise or LabelPromise(20.0, cap=200), SYSTEM)
     users = np.repeat(judgements.user_ids, np.diff(found.labels.start_U))
     told = zip(users, found.rows_N, found.labels.answers_N, strict=True)
     return {(str(user), int(row)): int(answer) for user, row, answer in told}
@@ -100,7 +100,6 @@ def test_whichever_side_is_listed_first_and_a_changed_mind_get_the_same(state):
     [
         LabelPromise(2.0),
         LabelPromise(0.5),
-        LabelPromise(1.0, "item"),
         LabelPromise(1.0, cap=5),
         LabelPromise(1.0, delta=1e-5),
     ],
@@ -109,7 +108,7 @@ def test_other_terms_are_refused(state, terms):
     judgements = pairs([5, 2])
     first = answers(state, judgements, LabelPromise(1.0))
     before = state._file.path.read_bytes()
-    with pytest.raises(TermsChanged, match="told once with user level epsilon 1, and are not"):
+    with pytest.raises(TermsChanged, match="told once with epsilon 1, and are not"):
         again(state).answer(judgements, terms, SYSTEM)
     # One user's former terms are enough, and nobody else is told either.
     with pytest.raises(TermsChanged):
@@ -121,7 +120,7 @@ def test_other_terms_are_refused(state, terms):
 def test_others_may_have_other_terms(state):
     state.answer(pairs([3]), LabelPromise(1.0), SYSTEM)
     other = Judgements.from_rows([pair("somebody else", 1)])
-    assert state.answer(other, LabelPromise(2.0, "item"), SYSTEM).fresh == 1
+    assert state.answer(other, LabelPromise(2.0), SYSTEM).fresh == 1
 
 
 def test_a_damaged_state_answers_nothing(state):
@@ -150,7 +149,7 @@ def test_a_crash_while_writing(state, monkeypatch, at):
     with pytest.raises(KeyboardInterrupt):
         answers(state, judgements)
     monkeypatch.undo()
-    found = again(state).answer(judgements, LabelPromise(0.5, "item"), SYSTEM)
+    found = again(state).answer(judgements, LabelPromise(20.0, cap=200), SYSTEM)
     # Either the coins were never seen by anybody, or they are the ones that count.
     assert found.fresh == (60 if at == "before" else 0)
     assert (state._file.path.read_bytes() == asked[0]) == (at == "after")
@@ -215,15 +214,10 @@ def test_new_judgements_are_told_while_there_is_room(state):
     assert state.answer(pairs([20]), promise, SYSTEM).fresh == 0
 
 
-def test_without_a_cap_a_user_level_budget_is_spent_at_first(state):
+def test_without_a_cap_a_budget_is_spent_at_first(state):
     state.answer(pairs([4]), LabelPromise(2.0), SYSTEM)
     later = state.answer(pairs([7]), LabelPromise(2.0), SYSTEM)
     assert (later.fresh, len(later.rows_N)) == (0, 4)
-
-
-def test_at_item_level_there_is_always_room(state):
-    state.answer(pairs([4]), LabelPromise(2.0, "item"), SYSTEM)
-    assert state.answer(pairs([7]), LabelPromise(2.0, "item"), SYSTEM).fresh == 3
 
 
 def test_which_labels_are_kept_does_not_depend_on_labels_or_their_order():
@@ -277,7 +271,7 @@ def test_a_seeded_simulation_is_the_same_for_any_grouping(per_node):
 @pytest.mark.parametrize("best", ["a", "b"])
 def test_pairs_are_flipped_as_often_as_promised(epsilon, best):
     judgements = pairs([150] * 200, best)
-    found = LabelState(None).answer(judgements, LabelPromise(epsilon, "item"), Randomness(11))
+    found = LabelState(None).answer(judgements, LabelPromise(150 * epsilon), Randomness(11))
     count, p = len(found.rows_N), 1 / (math.exp(epsilon) + 1)
     flipped = (found.labels.answers_N != "ab".index(best)).sum()
     assert abs(flipped - count * p) < 4 * math.sqrt(count * p * (1 - p))
@@ -287,7 +281,7 @@ def test_pairs_are_flipped_as_often_as_promised(epsilon, best):
 @pytest.mark.parametrize(("best", "tied"), [(2, (2,)), ([0, 3], (0, 3)), ([0, 1, 2, 3], range(4))])
 def test_the_best_of_several_is_told_as_often_as_promised(best, tied):
     judgements = several(200, 150, best)
-    found = LabelState(None).answer(judgements, LabelPromise(1.0, "item"), Randomness(12))
+    found = LabelState(None).answer(judgements, LabelPromise(150.0), Randomness(12))
     count = len(found.rows_N)
     expected = RandomizedResponse(1.0, 4).matrix()[list(tied)].mean(axis=0)
     counts = np.bincount(found.labels.answers_N, minlength=4)
@@ -303,14 +297,14 @@ def test_the_best_of_several_is_told_as_often_as_promised(best, tied):
 def test_a_tied_pair_is_told_as_either_side():
     rows = [pair("u", item, best, tie=True) for item in range(20_000) for best in "ab"[item % 2]]
     judgements = Judgements.from_rows(rows, schema=Schema(max_judgements=20_000))
-    found = LabelState(None).answer(judgements, LabelPromise(3.0, "item"), Randomness(13))
+    found = LabelState(None).answer(judgements, LabelPromise(60_000.0), Randomness(13))
     assert abs(found.labels.answers_N.sum() - 10_000) < 4 * math.sqrt(5_000)
     assert set(found.labels.flips_N.tolist()) == {RandomizedResponse(3.0).flip_probability}
 
 
 def test_answers_are_places_in_canonical_order(state):
     judgements = several(1, 400, best=1, choices=3)
-    found = state.answer(judgements, LabelPromise(30.0, "item"), SYSTEM)
+    found = state.answer(judgements, LabelPromise(12_000.0), SYSTEM)
     for row, answer in zip(found.rows_N, found.labels.answers_N, strict=True):
         assert canonical(judgements.responses[row])[answer] == "r1"
 
@@ -347,7 +341,7 @@ def test_labels_that_cannot_be_told(state):
     assert not state._file.path.exists()
 
 
-@pytest.mark.parametrize("promise", [LabelPromise(1.0), LabelPromise(1.0, "item")])
+@pytest.mark.parametrize("promise", [LabelPromise(1.0), LabelPromise(1.0, cap=2)])
 def test_a_user_without_judgements_tells_nothing_and_stops_nobody(state, promise):
     """Whose rows cannot be used has none; the others' labels must not depend on that."""
     row = {"user_id": "a", "prompt": "p", "chosen": "x", "rejected": "y"}
@@ -364,11 +358,11 @@ def test_a_user_without_judgements_tells_nothing_and_stops_nobody(state, promise
 
 def test_a_user_sees_what_they_spent(state):
     state.answer(pairs([3, 1]), LabelPromise(2.0, cap=4), SYSTEM)
-    state.answer(Judgements.from_rows([pair("v", 1)] * 3), LabelPromise(0.5, "item"), SYSTEM)
+    state.answer(Judgements.from_rows([pair("v", 1)] * 3), LabelPromise(1.5), SYSTEM)
     spends = {spend.user_id: spend for spend in again(state).spends()}
     assert list(spends) == ["u0", "u1", "v"]
     assert [spend.epsilon for spend in spends.values()] == pytest.approx([1.5, 0.5, 1.5])
-    assert [spend.labels for spend in spends.values()] == [4, 4, None]
+    assert [spend.labels for spend in spends.values()] == [4, 4, 3]
     item = f"{item_id('p1', ('a', 'b')):016x}"
     assert spends["v"].items == (item, f"{item}.1", f"{item}.2")
     assert item in spends["u0"].items

@@ -81,7 +81,6 @@ def test_what_a_state_told_comes_back_the_same():
     ("counts", "flips", "promise", "words"),
     [
         ([3], [flip(0.7)], USER, "less protection than is asked for"),
-        ([3], [flip(0.7)], LabelPromise(0.6, "item"), "less protection than is asked for"),
         ([2], [0.0], USER, "flip probability 0"),
     ],
 )
@@ -130,12 +129,11 @@ def test_of_equal_texts_either_is_the_best():
         stated_labels(randomized([row | {"flip_probability": 0.1}], 3), USER)
 
 
-@pytest.mark.parametrize("level", ["user", "item"])
-def test_more_labels_than_the_cap_are_not_told(level):
+def test_more_labels_than_the_cap_are_not_told():
     judgements = rows([3, 1], [flip(0.5)] * 2)
-    assert len(stated_labels(judgements, LabelPromise(2.0, level, cap=3)).answers_N) == 4
+    assert len(stated_labels(judgements, LabelPromise(2.0, cap=3)).answers_N) == 4
     with pytest.raises(InputError, match="told 3 labels, more than the cap of 2"):
-        stated_labels(judgements, LabelPromise(2.0, level, cap=2))
+        stated_labels(judgements, LabelPromise(2.0, cap=2))
 
 
 def test_a_user_without_judgements_told_nothing():

@@ -28,7 +28,6 @@ def context(node_config, **run_config):
         ({"label-cap": 10}, LabelPromise(3.0, cap=10)),
         ({"label-epsilon": "3"}, LabelPromise(3.0)),
         ({"label-delta": 1e-5}, LabelPromise(3.0, delta=1e-5)),
-        ({"label-level": "item"}, LabelPromise(3.0, "item")),
     ],
 )
 def test_terms_an_owner_allows(more, promise):
@@ -40,7 +39,6 @@ def test_terms_an_owner_allows(more, promise):
     [
         ({}, LabelPromise(3.1)),
         ({}, LabelPromise(3.0, delta=1e-6)),
-        ({}, LabelPromise(0.1, "item")),
         ({}, LabelPromise(0.001)),
         ({"label-min-epsilon": 0.5}, LabelPromise(0.4)),
         ({"label-min-epsilon": "nan"}, LabelPromise(3.0)),
@@ -48,8 +46,6 @@ def test_terms_an_owner_allows(more, promise):
         ({"label-cap": 10}, LabelPromise(3.0, cap=1)),
         ({"label-cap": 10}, LabelPromise(3.0)),
         ({"label-delta": 1e-5}, LabelPromise(3.0)),
-        ({"label-level": "item"}, LabelPromise(3.0)),
-        ({"label-level": "none"}, LabelPromise(3.0)),
         ({"label-epsilon": "nan"}, LabelPromise(3.0)),
         ({"label-delta": "nan"}, LabelPromise(3.0, delta=1e-6)),
     ],
@@ -66,7 +62,6 @@ def test_terms_an_owner_does_not_allow(more, promise):
         ({"label-delta": 1e-5}, LabelPromise(3.0, delta=1e-6), True),
         ({}, LabelPromise(3.1), False),
         ({}, LabelPromise(3.0, delta=1e-6), False),
-        ({}, LabelPromise(0.1, "item"), False),
     ],
 )
 def test_labels_that_were_settled_before_are_only_limited(more, promise, allowed):
@@ -96,7 +91,7 @@ def test_true_labels_stay_where_randomized_ones_are_told():
 
 
 def test_simulated_nodes_tell_on_any_terms():
-    check_terms(LabelPromise(100.0, "item"), SIMULATED)
+    check_terms(LabelPromise(100.0), SIMULATED)
 
 
 def test_a_deployed_node_remembers_in_its_owners_file(tmp_path):

@@ -19,7 +19,6 @@ from murmuration.privacy.accounting.events import (
 )
 from murmuration.privacy.accounting.group_privacy import group_epsilon
 from murmuration.privacy.adjacency import Adjacency, Unsupported
-from murmuration.privacy.mechanisms.randomized_response import composed_epsilon
 
 poisson = st.builds(
     PoissonGaussian,
@@ -231,19 +230,6 @@ def test_a_delta_of_labels_is_not_free():
     assert cost(RandomizedLabels(1.0, delta=1e-5), delta=1e-6) == math.inf
 
 
-@pytest.mark.parametrize(("each", "labels"), [(2.0, 5), (0.1, 50)])
-def test_single_labels_add_up_to_what_their_user_has_spent(each, labels):
-    wanted = composed_epsilon(each, labels, 1e-6)
-    found = cost(RandomizedLabels(each, labels=labels))
-    assert found >= wanted - 1e-9
-    assert found == pytest.approx(wanted, rel=1e-3)
-    assert found > 1.5 * each
-
-
-def test_very_many_labels_are_unprotected():
-    assert cost(RandomizedLabels(2.0, labels=251)) == math.inf
-
-
 @pytest.mark.parametrize("adjacency", [a for a in Adjacency if a is not Adjacency.REPLACE_LABELS])
 def test_only_labels_are_protected(adjacency):
     with pytest.raises(Unsupported, match="use replace-labels"):
@@ -251,17 +237,16 @@ def test_only_labels_are_protected(adjacency):
 
 
 def test_it_is_read_back_from_a_ledger():
-    event = RandomizedLabels(2.0, 0.0, 7)
+    event = RandomizedLabels(2.0, 1e-5)
     assert events.from_json(events.to_json(event)) == event
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "labels"),
-    [(0.0, 0.0, 1), (math.inf, 0.0, 1), (501.0, 0.0, 1), (1.0, 1.0, 1), (1.0, -0.1, 1), (1, 0, 0)],
+    ("epsilon", "delta"), [(0.0, 0.0), (math.inf, 0.0), (501.0, 0.0), (1.0, 1.0), (1.0, -0.1)]
 )
-def test_impossible_costs_are_refused(epsilon, delta, labels):
-    with pytest.raises(ValueError, match=r"of labels must be|at least one label"):
-        RandomizedLabels(epsilon, delta, labels)
+def test_impossible_costs_are_refused(epsilon, delta):
+    with pytest.raises(ValueError, match="of labels must be"):
+        RandomizedLabels(epsilon, delta)
 
 
 @pytest.mark.parametrize("promised", [1 / 3, 0.3, 2.70005, 1e-5])

@@ -214,8 +214,6 @@ def test_what_nothing_costs():
     [
         (LabelPromise(3.0), 6, 0.5, 3.0),
         (LabelPromise(3.0, cap=10), 10, 0.3, 1.8),
-        (LabelPromise(3.0, "item"), None, 3.0, 18.0),
-        (LabelPromise(3.0, "item", cap=4), 4, 3.0, 18.0),
     ],
 )
 def test_what_a_promise_says_to_a_user_with_six_labels(promise, most, each, spent):
@@ -224,9 +222,9 @@ def test_what_a_promise_says_to_a_user_with_six_labels(promise, most, each, spen
     assert promise.spent(promise.per_label(most), 6) == pytest.approx(spent)
 
 
-def test_a_user_level_budget_needs_a_number_of_labels():
-    with pytest.raises(ValueError, match="known number of labels"):
-        LabelPromise(1.0).per_label(None)
+def test_a_budget_is_split_over_labels():
+    with pytest.raises(ValueError, match="at least one label"):
+        LabelPromise(1.0).per_label(0)
 
 
 @pytest.mark.parametrize(
@@ -234,11 +232,9 @@ def test_a_user_level_budget_needs_a_number_of_labels():
     [
         {"epsilon": 0.0},
         {"epsilon": math.inf},
-        {"epsilon": 1.0, "level": "group"},
         {"epsilon": 1.0, "cap": -1},
         {"epsilon": 1.0, "delta": 1.0},
         {"epsilon": 1.0, "delta": -1e-9},
-        {"epsilon": 1.0, "level": "item", "delta": 1e-5},
         {"epsilon": 1.0, "cap": 2_000_000_000},
         # To split a budget over so many takes minutes and gigabytes, and one message may ask it.
         {"epsilon": 1.0, "cap": 1_000_000, "delta": 1e-6},
@@ -246,14 +242,14 @@ def test_a_user_level_budget_needs_a_number_of_labels():
     ],
 )
 def test_promises_that_make_no_sense(fields):
-    with pytest.raises(ValueError, match=r"level|epsilon|cap|delta"):
+    with pytest.raises(ValueError, match=r"epsilon|cap|delta"):
         LabelPromise(**fields)
 
 
 def test_promises_travel():
-    promise = LabelPromise(2.5, "user", 20, 1e-5)
+    promise = LabelPromise(2.5, 20, 1e-5)
     assert LabelPromise.from_config(promise.to_config()) == promise
-    assert str(promise) == "user level epsilon 2.5 and delta 1e-05, at most 20 labels"
+    assert str(promise) == "epsilon 2.5 and delta 1e-05, at most 20 labels"
     for config in ({}, promise.to_config() | {"x": 1}, promise.to_config() | {"cap": 2.0}):
         with pytest.raises(ValueError, match="not a promise"):
             LabelPromise.from_config(config)

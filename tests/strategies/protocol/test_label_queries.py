@@ -147,7 +147,7 @@ def test_labels_find_their_public_items(crowd, write_rows, make_rows):
     grid, registry = run_of(crowd, 3)
     users_S = np.array([1, 17, 25, 40])
     # So large an ε that no label is false: what is told is then the truth.
-    labels = told_by(grid, registry, users_S, LabelPromise(60.0, "item", cap=20))
+    labels = told_by(grid, registry, users_S, LabelPromise(1200.0, cap=20))
     items = PublicItems.ask(grid, registry, users_S)
     rows = places(labels, items)
     assert len(set(rows.tolist())) == len(rows) > 20
@@ -200,10 +200,9 @@ def test_a_node_that_refuses_is_named_with_its_reason(crowd):
 @pytest.mark.parametrize(
     ("promise", "per_label", "words"),
     [
-        (LabelPromise(2.0), 1.01, "at user level epsilon 2.02"),
-        (LabelPromise(2.0, "item"), 2.01, "at item level epsilon 2.01"),
-        (LabelPromise(2.0, "item", cap=1), 2.0, "more labels of a user than the cap of 1"),
-        (LabelPromise(2.0, delta=1e-5), 1.1, "at user level"),
+        (LabelPromise(2.0), 1.01, "at epsilon 2.02 of a user"),
+        (LabelPromise(2.0, cap=1), 2.0, "more labels of a user than the cap of 1"),
+        (LabelPromise(2.0, delta=1e-5), 1.1, "of a user"),
     ],
 )
 def test_labels_that_cost_more_than_was_asked_for_are_not_taken(promise, per_label, words):
@@ -217,7 +216,7 @@ def test_a_node_with_terms_of_its_own_is_found_out(crowd, monkeypatch):
     told = LabelPromise(4.0, cap=6)
     honest = label_queries.read_request
     monkeypatch.setattr(label_queries, "read_request", lambda content: (told, honest(content)[1]))
-    with pytest.raises(RegistryError, match=r"at user level epsilon 2\.666"):
+    with pytest.raises(RegistryError, match=r"at epsilon 2\.666"):
         told_by(grid, registry, np.arange(50), PROMISE)
 
 
@@ -235,7 +234,7 @@ def test_a_deployed_node_tells_labels_and_nothing_else_of_them(crowd, tmp_path):
     )
     with pytest.raises(RegistryError, match="told once with"):
         told_by(grid, registry, users_S, LabelPromise(1.0, cap=6))
-    with pytest.raises(RegistryError, match="allows user level, epsilon 1 to 2"):
+    with pytest.raises(RegistryError, match="allows epsilon 1 to 2"):
         told_by(grid, registry, users_S, LabelPromise(3.0))
     model = messages.model_record(np.zeros(9))
     for kind in ("train", "evaluate"):

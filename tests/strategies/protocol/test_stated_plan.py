@@ -17,7 +17,6 @@ from murmuration.privacy.accounting.events import (
     PoissonGaussian,
     PureChoice,
     PureDp,
-    RandomizedLabels,
 )
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
@@ -110,7 +109,6 @@ def test_what_pays_for_fewer_releases_than_it_has_rounds_costs_everything():
         {MixtureGaussian(4.0, 10**6, 0.01): 10},
         {GroupGaussian(100.0, 1001, 0.01): 10},
         {PoissonGaussian(1.0, 0.049): 1, PoissonGaussian(0.2, 20.0): 9},
-        {RandomizedLabels(1e-9, 0.0, 10**11): 10},
         {RandomStopping(1.0, 0.1, (CandidateCost(0.1, 2.0, 5),)): 10},
         {DiscretizedGaussian(MixtureGaussian(4.0, 10**5, 0.01), 33, 28): 10},
         {DiscretizedGaussian(MixtureGaussian(1e6, 10**6, 1e-3), 33, 28): 10},
@@ -153,11 +151,6 @@ WORST = {
     ),
     "groups": (lambda i: MixtureGaussian(1000.0 + i, 1000, 0.5), 1, Adjacency.ZERO_OUT),
     "converted": (lambda i: GroupGaussian(0.2, 1000 - i, 1e-6), 1, Adjacency.REPLACE),
-    "labels": (
-        lambda i: RandomizedLabels(0.004 + i * 1e-6, 1e-12, 100_000),
-        1,
-        Adjacency.REPLACE_LABELS,
-    ),
 }
 
 
