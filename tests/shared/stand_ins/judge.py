@@ -45,7 +45,7 @@ class StandIn:
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 stand_in.requests.append(json.loads(body))
-                stand_in.headers.append(dict(self.headers))
+                stand_in.headers.append({name.title(): text for name, text in self.headers.items()})
                 found = stand_in.reply(stand_in.requests[-1])
                 if callable(found):
                     found(self)
