@@ -1,4 +1,4 @@
-"""A mechanism that was broken on purpose, and its audit; `research.faults` lists them."""
+"""A mechanism that was broken on purpose, and its audit."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ class Fault:
     """A fault, how it is audited, and what else stands in its way.
 
     ``test`` names the test that rejects it, ``construction`` what in the product stands in its way
-    besides; empty where there is nothing.
+    besides; empty where there is nothing. ``needs`` is the optional library that it is made with.
     """
 
     about: str
@@ -25,6 +25,7 @@ class Fault:
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     trials: int = 200_000
     epsilon: float = 1.0
+    needs: str = ""
 
 
 def fault_row(name: str, fault: Fault, seed: int, confidence: float = CONFIDENCE) -> dict[str, Any]:

@@ -24,6 +24,7 @@ Legend: M canaries, T rounds, D dimensions.
 """
 
 import json
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +36,6 @@ from typing import Any, Protocol
 import numpy as np
 from flwr.app import Message
 
-from murmuration.audits.gaussian import log_ratio
 from murmuration.client.app import app as client_app
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.kinds.linear import LinearModel
@@ -65,6 +65,17 @@ _MODEL = LinearModel(_FEATURES)
 _GUESSED = 0.1
 _DELTA = 1e-5
 PROMPT = "Which?"
+
+
+def log_ratio(x_N: np.ndarray, probability: float, noise: float | np.ndarray) -> np.ndarray:
+    """log of (1 − q + q exp(x/σ² − 1/2σ²)): the canary's contribution of 1 was sampled, or was not.
+
+    ``x_N`` are noisy sums in units of the clip norm; ``noise`` is σ, of all or of each.
+    """
+    loss_N = (x_N - 0.5) / noise**2
+    if probability == 1.0:
+        return loss_N
+    return np.logaddexp(math.log1p(-probability), math.log(probability) + loss_N)
 
 
 class Watching(LocalGrid):

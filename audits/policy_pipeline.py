@@ -308,12 +308,14 @@ TARGETS = {
         audit_policy,
         trials=500,
         epsilon=ONE_RUN_EPSILON,
+        needs="transformers",
     ),
     "pipeline:policy:black-box": Target(
         "the same, the released policy asked how likely each answer is",
         partial(audit_policy, white=False),
         trials=500,
         epsilon=ONE_RUN_EPSILON,
+        needs="transformers",
     ),
     "pipeline:texts": Target(
         "the same of a base of yours (`--base`), which writes the canaries' answers itself",
@@ -321,5 +323,6 @@ TARGETS = {
         trials=500,
         epsilon=ONE_RUN_EPSILON,
         based=True,
+        needs="peft",
     ),
 }

@@ -3,13 +3,12 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from murmuration.audits.faults import Fault, fault_row
-from murmuration.audits.targets import NEED, TARGETS
+from murmuration.audits.targets import TARGETS
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import Target, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -49,13 +48,6 @@ def _twin(adjacency: Adjacency, target: Target) -> bool:
     return _SAME.get(adjacency) in target.adjacencies
 
 
-def seeded_faults() -> Mapping[str, Fault]:
-    """Return what audits must catch, which only a checkout has: research is not installed."""
-    if find_spec("murmuration.research") is None:
-        return {}
-    return import_module("murmuration.research.faults").usable()
-
-
 def audit_all(
     seed: int, confidence: float, say: Callable[[Row], None], seeded: Mapping[str, Fault]
 ) -> tuple[list[Row], list[Row]]:
@@ -67,7 +59,7 @@ def audit_all(
     """
     audits, faults = [], []
     for name, target in TARGETS.items():
-        if name in NEED and not find_spec(NEED[name]):
+        if target.needs and not find_spec(target.needs):
             continue
         for adjacency in distinct(target):
             source = Randomness(seed)
@@ -75,6 +67,8 @@ def audit_all(
             audits.append(audit_row(name, target, task, seed))
             say(audits[-1])
     for name, fault in seeded.items():
+        if fault.needs and not find_spec(fault.needs):
+            continue
         faults.append(fault_row(name, fault, seed, confidence))
         say(faults[-1])
     return audits, faults

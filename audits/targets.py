@@ -1,43 +1,28 @@
-"""What ``murmuration audit`` can audit, by name."""
+"""What ``murmuration audit`` can audit, by name: pipelines, and what rooms bring beside them."""
 
-from murmuration.audits import (
-    aup,
-    els,
-    gaussian,
-    hold_out,
-    labels,
-    moments,
-    pipeline,
-    policy_pipeline,
-    reader,
-    survey,
-    votes,
-)
-from murmuration.audits.selection import exponential, median, stopping, threshold
+from collections.abc import Mapping
+
+from murmuration.audits import pipeline, policy_pipeline, reader
+from murmuration.audits.faults import Fault
 from murmuration.privacy.auditing import Target
+from murmuration.privacy.plugins import brought
 
 TARGETS: dict[str, Target] = {
-    **gaussian.TARGETS,
-    **els.TARGETS,
-    **labels.TARGETS,
-    **threshold.TARGETS,
-    **median.TARGETS,
-    **exponential.TARGETS,
-    **moments.TARGETS,
-    **votes.TARGETS,
-    **survey.TARGETS,
-    **hold_out.TARGETS,
-    **aup.TARGETS,
-    **stopping.TARGETS,
+    **{
+        name: target
+        for point in brought("murmuration.audits").values()
+        for name, target in point.load().items()
+    },
     **pipeline.TARGETS,
     **policy_pipeline.TARGETS,
     **reader.TARGETS,
 }
 
-#: Those that an optional library is needed for.
-NEED = {
-    "distributed-gaussian": "opendp",
-    "discrete-gaussian": "opendp",
-    **dict.fromkeys(policy_pipeline.TARGETS, "transformers"),
-    "pipeline:texts": "peft",
-}
+
+def seeded_faults() -> Mapping[str, Fault]:
+    """Return mechanisms that were broken on purpose, which audits must catch."""
+    return {
+        name: fault
+        for point in brought("murmuration.faults").values()
+        for name, fault in point.load().items()
+    }

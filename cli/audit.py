@@ -12,6 +12,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import CONFIDENCE, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.plugins import more_elsewhere
 from murmuration.reporting.live.tables import console, table_of
 from murmuration.reporting.live.terminal import Terminal
 
@@ -70,7 +71,9 @@ def audit(
         console(stderr=as_json).print(table)
         return
     if target not in TARGETS:
-        raise InputError(f"there is no audit of {target!r}; choose one of {', '.join(TARGETS)}")
+        raise InputError(
+            f"there is no audit of {target!r}; choose one of {', '.join(TARGETS)}{more_elsewhere()}"
+        )
     from murmuration.audits.report import audit_row
 
     entry = TARGETS[target]
@@ -96,8 +99,9 @@ def audit(
 
 
 def _all(seed: int, confidence: float, page: Path | None, as_json: bool) -> None:
-    from murmuration.audits.report import audit_all, failed, seeded_faults
+    from murmuration.audits.report import audit_all, failed
     from murmuration.audits.report import page as page_of
+    from murmuration.audits.targets import seeded_faults
 
     progress = Terminal(stderr=True, highlight=False)
     audits, faults = audit_all(

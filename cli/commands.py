@@ -38,8 +38,7 @@ GROUPS = {
         "report": "Write the report of a run again, or compare runs.",
         "ledger": "Show a ledger, verify it, and say what was spent.",
         "audit": "Attack mechanisms: lower bounds on epsilon, beside the claim.",
-        "export": "Write a model to a folder that is meant to be shared.",
-        "push": "Send what `murmuration export` writes to a hub.",
+        "export": "Write a model to a folder to be shared, or to a hub.",
     },
     "Between machines": {
         "deploy": "Deploy on separate machines: keys, commands, clients.",
@@ -58,11 +57,9 @@ COMMANDS = {name: about for commands in GROUPS.values() for name, about in comma
 ALIASES = {"train": "run"}
 #: Those that load what files name.
 _LOADING = frozenset(
-    {"align", "export", "push", "rank", "respond", "run", "score", "survey", "tune", "winrate"}
+    {"align", "export", "rank", "respond", "run", "score", "survey", "tune", "winrate"}
 )
-_OF_MODELS = frozenset(
-    {"align", "base", "export", "policies", "push", "respond", "score", "winrate"}
-)
+_OF_MODELS = frozenset({"align", "base", "export", "policies", "respond", "score", "winrate"})
 #: In which room a command's file lies, where that is not ``cli``: what looks ahead, what is about
 #: models that are there or are made without users, and what only a checkout has.
 _ROOMS = {

@@ -105,7 +105,6 @@ def _options(
 #: take seconds to import, and whatever is raised has been imported.
 _MENDABLE = (
     ("murmuration.preference.data.errors", "InputError", 2),
-    ("murmuration.sims.runtimes.flower", "FlowerRunFailed", 1),
     ("murmuration.sims.runtimes.ray_cluster", "WorkerFailed", 1),
     ("murmuration.sims.tuning.candidates", "CandidateFailed", 1),
     ("murmuration.strategies.protocol.availability", "RunAborted", 1),

@@ -35,8 +35,8 @@ def run(
     runtime: Annotated[
         Runtime,
         typer.Option(
-            help=f"{WHERE} local: this process. flower: flwr run, own SuperLink. ray: Ray actors, "
-            "here or on the cluster at RAY_ADDRESS.",
+            help=f"{WHERE} local: this process. ray: Ray actors, here or on the "
+            "cluster at RAY_ADDRESS.",
             rich_help_panel=RUNTIME,
         ),
     ] = Runtime.LOCAL,

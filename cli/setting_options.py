@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 from murmuration.cli.about_data import option_of
+from murmuration.privacy.plugins import more_elsewhere
 from murmuration.strategies.settings.catalogue import (
     DECLARED,
     OWN,
@@ -24,10 +25,21 @@ from murmuration.strategies.settings.declaration import MODEL, TRAINING, about
 from murmuration.strategies.settings.privacy import parse_delta
 
 
+class _StrategyName(click.Choice):
+    """The name of a strategy; of others it is said where they may be."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            error.message = f"{error.message.removesuffix('.')}{more_elsewhere()}."
+            raise
+
+
 def of_setting(name: str, **more: Any) -> Any:
     """Return the option of a setting; keywords are typer's."""
     if name == "strategy":
-        more |= {"click_type": click.Choice(list(of_strategies()))}
+        more |= {"click_type": _StrategyName(list(of_strategies()))}
     if name in ("strategy", "task"):
         more |= {"is_eager": True}  # known when --help is asked for
     if name == "delta":

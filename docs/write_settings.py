@@ -16,10 +16,11 @@ from typing import Any
 import tomli_w
 
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.plugins import brought
 from murmuration.strategies import registry
 from murmuration.strategies.config import SETTINGS, RunConfig
 from murmuration.strategies.settings.catalogue import panel_of
-from murmuration.strategies.settings.declaration import PANELS, about, option
+from murmuration.strategies.settings.declaration import ENTRY_POINTS, PANELS, about, option
 from murmuration.strategies.settings.from_python import USER_COLUMN
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,7 +53,8 @@ def _lines() -> Iterator[str]:
         masks, grid = ("no" if why(own) else "yes" for why in (strategy.masks, strategy.discrete))
         under = ", ".join(a.value for a in Adjacency if a in strategy.adjacencies)
         under = under if strategy.name != "nonprivate" else "none"
-        cells = (f"`{strategy.name}`", strategy.help, under, rounds, masks, grid)
+        where = " (in a checkout)" if strategy.name in brought(ENTRY_POINTS) else ""
+        cells = (f"`{strategy.name}`{where}", strategy.help, under, rounds, masks, grid)
         yield f"| {' | '.join(cells)} |"
     yield ""
     yield "For `aup` this is said of its centred variant, the default. The published variant's"
@@ -75,13 +77,14 @@ def _lines() -> Iterator[str]:
 
 
 def pyproject(text: str) -> str:
-    """pyproject.toml with the run config as it is declared."""
+    """pyproject.toml with those settings as its run config that people change."""
     start = text.index(_SECTION) + len(_SECTION)
     return text[:start] + tomli_w.dumps(_defaults()) + text[text.index(_NEXT, start) :]
 
 
 def _defaults() -> dict[str, Any]:
-    return {field.name.replace("_", "-"): field.default for field in SETTINGS.values()}
+    plain = (field for field in SETTINGS.values() if about(field).common)
+    return {field.name.replace("_", "-"): field.default for field in plain} | {"settings": ""}
 
 
 def types() -> str:

@@ -376,6 +376,7 @@ class Target:
         epsilon: the claim, if nothing else is asked for.
         sound: whether the claim is ours; False for a paper's claim that is known not to hold.
         based: whether it is about a language model that can be named.
+        needs: the optional library that it is made with, if any.
         power: the share of the claim that the bound is expected to reach, where the claim is known
             to be attained; 0 where it may not be.
     """
@@ -387,6 +388,7 @@ class Target:
     epsilon: float = 1.0
     sound: bool = True
     based: bool = False
+    needs: str = ""
     power: float = 0.0
 
     @property

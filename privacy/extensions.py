@@ -15,6 +15,8 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from murmuration.privacy.plugins import brought
+
 _ALLOWED: ContextVar[frozenset[str] | None] = ContextVar("allowed extensions", default=None)
 #: The same of the whole process, its later threads too, which begin without a context.
 _of_process: frozenset[str] | None = None
@@ -52,7 +54,7 @@ def allowed() -> frozenset[str] | None:
 
 
 class Group:
-    """The entry points of one group.
+    """The entry points of one group, and what rooms of ours bring of it.
 
     Args:
         name: of the group, as packages declare it.
@@ -69,7 +71,9 @@ class Group:
         """Return the names that can be asked for, in their order; nothing is imported."""
         within = allowed()
         names = {point.name for point in _points(self.name)} - {*self._ours}
-        return tuple(sorted(names if within is None else names & within))
+        return tuple(
+            sorted(brought(self.name).keys() | (names if within is None else names & within))
+        )
 
     def load(self, name: str) -> Any:
         """Return the object of one of ``names``.
@@ -80,6 +84,8 @@ class Group:
         """
         if name not in self.names():
             raise ExtensionError(f"no package that may be used here brings {name!r} ({self.name})")
+        if ours := brought(self.name).get(name):
+            return ours.load()
         return _loaded(self, name)
 
 

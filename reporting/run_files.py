@@ -12,6 +12,7 @@ import json
 import os
 import re
 import secrets
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -111,11 +112,15 @@ def handed_over(settings: Mapping[str, Any], flwr_home: Path) -> Iterator[dict[s
 def settings_of(run_config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run: its run config, or, of a deployed run, those in the file it names.
 
+    What has no key of its own in ``pyproject.toml`` stands under ``settings``, as TOML has pairs of
+    names and values between braces: ``max-judgements = 100, optimizer = 'adam'``.
+
     Raises:
-        InputError: there is no such file on this machine.
+        InputError: there is no such file on this machine, or ``settings`` cannot be read.
     """
     if SETTINGS_FILE not in run_config:
-        return dict(run_config)
+        settings = dict(run_config)
+        return settings | _named_together(str(settings.pop("settings", "")), settings)
     name, home = str(run_config[SETTINGS_FILE]), os.environ.get("FLWR_HOME", "")
     path = Path(home) / _HANDED_OVER / f"{name}.json"
     settings = read_json(path) if home and re.fullmatch("[0-9a-f]{32}", name) else {}
@@ -125,3 +130,16 @@ def settings_of(run_config: Mapping[str, Any]) -> dict[str, Any]:
             "`murmuration deploy run`, on the server's machine and by its account"
         )
     return settings
+
+
+def _named_together(text: str, others: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        (named,) = tomllib.loads(f"settings = {{{text}}}").values()
+    except ValueError as error:
+        raise InputError(
+            f'settings={text!r}: {error}; write them as in settings="max-judgements = 100, '
+            "optimizer = 'adam'\""
+        ) from None
+    if twice := sorted({name.replace("_", "-") for name in named} & others.keys()):
+        raise InputError(f"settings: {twice[0]} has a key of its own: -c '{twice[0]}=…'")
+    return named

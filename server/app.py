@@ -1,9 +1,7 @@
 """The ServerApp: reads the run config, trains over whatever grid it is given."""
 
 import logging
-import os
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ from flwr.supercore.logger import log
 from flwr.superlink.grid.http_grid import HttpGrid
 
 from murmuration.preference.data.rows import InputError
-from murmuration.preference.language.machine import without_gpu
 from murmuration.privacy.promise import epsilon_text
 from murmuration.reporting.figures import share_text
 from murmuration.reporting.run_files import settings_of
@@ -24,8 +21,6 @@ from murmuration.strategies.config import RunConfig, refuse_seed
 from murmuration.strategies.protocol.availability import RunAborted
 
 app = ServerApp()
-#: Set in the environment where nodes on the same machine have its GPUs.
-WITHOUT_GPU = "MURMURATION_SERVER_WITHOUT_GPU"
 
 
 @app.main()
@@ -37,11 +32,10 @@ def main(grid: Grid, context: Context) -> None:
         settings["out"] = str(Path.home() / "murmuration-runs" / stamp)
     decode_each_by_itself()
     logging.getLogger("flwr").addFilter(_one_line)
-    with without_gpu() if os.environ.get(WITHOUT_GPU) else nullcontext():
-        config = RunConfig.from_run_config(settings)
-        if isinstance(grid, HttpGrid):
-            refuse_seed(config)
-        result = run_training(config, grid, on_metrics=_log_rounds(config.rounds))
+    config = RunConfig.from_run_config(settings)
+    if isinstance(grid, HttpGrid):
+        refuse_seed(config)
+    result = run_training(config, grid, on_metrics=_log_rounds(config.rounds))
     log(logging.INFO, "model, ledger and report: %s", result["out"])
 
 

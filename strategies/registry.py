@@ -1,9 +1,10 @@
-"""Every strategy by name: those that are here, and those that other packages bring.
+"""Every strategy by name: those that are here, and those that other rooms and packages bring.
 
-A package brings one by an entry point of the group ``murmuration.strategies`` that names a
-``strategies.spec.Strategy``; it is there wherever that package is installed, at the server and at
-nodes. An owner's agent imports those alone that its policy allows. Choices, checks, options,
-policies, ``plan``, ``compare`` and the docs derive from this list.
+A room brings one by its ``plugin.py`` (``privacy.plugins``), another package by an entry point of
+the group ``murmuration.strategies`` that names a ``strategies.spec.Strategy``; it is there wherever
+that package is installed, at the server and at nodes. Of other packages an owner's agent imports
+those alone that its policy allows. Choices, checks, options, policies, ``plan``, ``compare`` and
+the docs derive from this list.
 """
 
 from dataclasses import fields
@@ -14,6 +15,7 @@ from typing import Any
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.plugins import brought, more_elsewhere
 from murmuration.strategies.adaptive import ADAPTIVE
 from murmuration.strategies.aup.builders import AUP
 from murmuration.strategies.dp_fedavg import DP_FEDAVG
@@ -51,6 +53,7 @@ OURS = (
     LOCAL_LABEL,
     EXPONENTIAL,
     NONPRIVATE,
+    *(point.load() for point in brought(ENTRY_POINTS).values()),
 )
 #: What ELS asks before it has a plan: how many judgements users have. No owner's policy allows it.
 COUNTS = "counts"
@@ -114,7 +117,9 @@ def named(name: str) -> Strategy:
     if name in refused and name not in known:
         raise InputError(f"--strategy {name} cannot be used: {refused[name]}")
     if name not in known:
-        raise InputError(f"--strategy must be one of {', '.join(known)}; got {name!r}")
+        raise InputError(
+            f"--strategy must be one of {', '.join(known)}; got {name!r}{more_elsewhere()}"
+        )
     return known[name]
 
 

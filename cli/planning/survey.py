@@ -48,7 +48,8 @@ def survey(
     runtime: Annotated[
         Runtime,
         typer.Option(
-            help=f"{WHERE} local: this process. flower: flwr run, own SuperLink.",
+            help=f"{WHERE} local: this process. ray: Ray actors, here or on the cluster at "
+            "RAY_ADDRESS.",
             rich_help_panel=RUNTIME,
         ),
     ] = Runtime.LOCAL,

@@ -45,8 +45,8 @@ def tune(
     runtime: Annotated[
         Runtime,
         typer.Option(
-            help=f"{WHERE} Of each candidate; local: this process. flower: flwr run, own "
-            "SuperLink. ray: candidates side by side, here or on the cluster at RAY_ADDRESS.",
+            help=f"{WHERE} Of each candidate; local: this process. ray: "
+            "candidates side by side, here or on the cluster at RAY_ADDRESS.",
             rich_help_panel=RUNTIME,
         ),
     ] = Runtime.LOCAL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from murmuration.api.rows import Source, with_columns
 from murmuration.api.training import train
+from murmuration.preference.data.column_meanings import USER_COLUMNS
 from murmuration.preference.data.loading import (
     parse_columns,
     public_texts,
@@ -245,10 +246,14 @@ def _new_board(
         from murmuration.sims.population.arena import Arena
 
         data, items = EMBEDDED, Arena().names
-    if data is None or items is None:
-        missing = "--data, the votes" if data is None else _NO_ITEMS
-        raise InputError(f"a board needs {missing}; without both there is the embedded arena")
-    _check_categories(by, given.get("categories"))
+    missing = ["--data, the votes"] if data is None else []
+    missing += [_NO_ITEMS] if items is None else []
+    missing += [_NO_CATEGORIES] if by and given.get("categories") is None else []
+    if data is None or items is None or missing:
+        missing += [_NO_USERS] if _lacks_users(data, given) else []
+        raise InputError(f"a board needs {'; and '.join(missing)}")
+    if given.get("categories") is not None and not by:
+        raise InputError("--categories needs --by, the column that says the category of a vote")
     if given.get("kind", "pairs") == "pairs":
         given.setdefault("no_prompt", True)
     else:
@@ -276,6 +281,11 @@ _NO_ITEMS = (
     "--items, the public list of what is voted on (or --items-public, where all models that "
     "model_a and model_b name are public)"
 )
+_NO_CATEGORIES = (
+    "--categories, the public list of what --by says: a category that votes alone know would give "
+    "its voters away"
+)
+_NO_USERS = "--user-column, the column that says who voted"
 #: What is ranked where nothing is named.
 EMBEDDED = "murmuration.population:arena"
 
@@ -317,15 +327,14 @@ def _list_names(
             given[name] = json.dumps([*names], ensure_ascii=False)
 
 
-def _check_categories(by: str | None, categories: object) -> None:
-    """InputError where one of the two is missing."""
-    if by and categories is None:
-        raise InputError(
-            f"--by {by} needs --categories, the public list of them: a category that votes alone "
-            "know would give its voters away"
-        )
-    if categories is not None and not by:
-        raise InputError("--categories needs --by, the column that says the category of a vote")
+def _lacks_users(data: Source | None, given: Mapping[str, Any]) -> bool:
+    """Return whether no column of a table says who voted; what is no table is not looked into."""
+    named = parse_columns(given.get("columns") or "")
+    if not isinstance(data, str | os.PathLike) or given.get("format") or "user_id" in named:
+        return False
+    there = {*_columns_of_all(os.fspath(data))}
+    known = given.get("one_user_per_row") or there & {"user_id", *USER_COLUMNS}
+    return bool(there) and not known
 
 
 def _read_as(data: Source, by: str | None, given: dict[str, Any]) -> None:

@@ -287,8 +287,8 @@ class StrategySettings(TypedDict, total=False):
     depend on it."""
 
     retain: int
-    """Only for uls, dp-fedavg, adaptive, aup, nonprivate. Most judgements of a user in the
-    whole run. [default: all]"""
+    """Only for uls, dp-fedavg, adaptive, aup, nonprivate, aup-corrected. Most judgements of a
+    user in the whole run. [default: all]"""
 
     sampling: Literal["poisson", "cyclic", "all"]
     """Only for uls, dp-fedavg. Who is in a round. poisson: each user by a coin of their own.
@@ -318,7 +318,7 @@ class StrategySettings(TypedDict, total=False):
     quantile: float
     """Only for adaptive, aup. Share of users within the radius. [default: 0.15]"""
 
-    variant: Literal["centred", "corrected", "published"]
+    variant: Literal["centred", "published"]
     """Only for aup. Which form of it. [default: centred]"""
 
     adaptation: Literal["quantile", "above-threshold"]

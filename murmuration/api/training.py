@@ -59,8 +59,7 @@ def train(
             Without it, a share of the users is held out.
         out: Folder for the run; without it one of its own below ``runs``.
         resume: Continue the run in ``out``, with its settings and data.
-        runtime: local: this process. flower: ``flwr run``. ray: actors, here or on the cluster at
-            RAY_ADDRESS.
+        runtime: local: this process. ray: actors, here or on the cluster at RAY_ADDRESS.
         users_per_node: Users on each simulated node; by default as suits the runtime.
         workers: With ray, how many workers there are, and what each has.
         progress: Whether to show a bar; by default in a notebook only.
@@ -75,7 +74,6 @@ def train(
 
     Raises:
         InputError: a setting or data that cannot be used.
-        FlowerRunFailed: Flower could not complete the run.
         RunAborted: a node failed.
     """
     quiet_libraries()

@@ -123,48 +123,6 @@ class RandomizedLabels:
         return DiscretePMF.spread(loss_J, mass_J, interval, infinite)
 
 
-# The cost of a Gaussian whose sensitivity was tested first, and can be wrong, rarely.
-#
-# Propose, test, release (Dwork and Lei 2009): a bound on the sensitivity is proposed, a noisy test
-# says whether it holds, and only then is a value with noise for that bound released. The test can
-# pass although the bound does not hold; the probability of that is an addition to delta.
-
-
-@dataclass(frozen=True)
-class TestedGaussian:
-    """A Poisson-sampled Gaussian vector whose sensitivity bound fails with some probability.
-
-    ``noise_multiplier`` is that of test and value together, as one vector: 1/σ² = 1/σ_test² +
-    1/σ_value². ``failure`` is the probability with which a cohort that breaks the bound passes the
-    test.
-
-    Formal guarantee: let a run be dominated by the Gaussian one but for an event of probability f,
-    in either of two neighbouring worlds. With P restricted to the complement, P(S) − αQ(S) is at
-    most H_α + f, where H_α is the Gaussian's, for every event S and every α ≥ 0. Moving mass f from
-    the Gaussian's lowest losses to an infinite one gives a pair that dominates that (see the end of
-    the proof in ``privacy.accounting.grid_noise``), and such pairs compose.
-    """
-
-    __test__: ClassVar[bool] = False  # no test, whatever its name makes of it
-
-    kind: ClassVar[str] = "tested-gaussian"
-    probability: float
-    noise_multiplier: float
-    failure: float
-
-    def __post_init__(self) -> None:
-        check_gaussian(self.noise_multiplier, self.probability)
-        if not 0.0 < self.failure < 1.0:
-            raise ValueError(f"the failure probability must be in (0, 1), got {self.failure}")
-
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
-        """The Gaussian's loss, with mass ``failure`` moved from the bottom to infinity."""
-        gaussian = PoissonGaussian(self.probability, self.noise_multiplier)
-        return tuple(
-            masses.moved_to_infinity(self.failure) for masses in gaussian.loss(adjacency, interval)
-        )
-
-
 @dataclass(frozen=True)
 class ParallelEvent:
     """An event about the users of one part; no user is in two parts.
@@ -345,7 +303,6 @@ _KINDS: dict[str, type] = {
         PureChoice,
         PermuteAndFlip,
         RandomizedLabels,
-        TestedGaussian,
         ParallelEvent,
         DiscretizedGaussian,
         HoldOut,
@@ -368,7 +325,7 @@ def _check_event(name: str, loaded: object) -> str:
     return "" if callable(getattr(loaded, "loss", None)) else "it has no loss"
 
 
-#: The kinds that other packages bring.
+#: The kinds that other packages bring, and other rooms.
 EVENTS = Group("murmuration.events", _check_event, _KINDS)
 
 

@@ -32,8 +32,6 @@ RULES = {
     "on-part": "parts: nobody is in two parts, so the dearest part is what a user costs",
     "on-grid": "noise on a grid: what discrete noise may cost beyond the continuous Gaussian is a "
     "mass at an infinite loss in each round",
-    "tested-gaussian": "tested bounds: the probability that a test passes wrongly is a mass at an "
-    "infinite loss in each round",
     "randomized-labels": "randomized labels: randomized response composed as often as labels were "
     "told, or added up",
     "group-gaussian": "groups: the figure is of one example; that of a user with k is k epsilon at "
@@ -55,12 +53,7 @@ RULES = {
 }
 _WRAPPED = ("on-part", "on-grid")
 #: What costs as much as a Poisson-sampled Gaussian sum, by their rules.
-_SAMPLED = (
-    "tested-gaussian",
-    "group-gaussian",
-    "banded-gaussian",
-    "blt-gaussian",
-)
+_SAMPLED = ("group-gaussian", "banded-gaussian", "blt-gaussian")
 _COMPUTED = ("poisson-gaussian", "mixture-gaussian", "pure-dp", "permute-and-flip")
 
 Charges = list[tuple[Mapping[str, Any], int]]

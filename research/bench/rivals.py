@@ -23,9 +23,8 @@ from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.examples import TokenExamples
 from murmuration.preference.language.loading import trained_layers
 from murmuration.preference.language.policies import PolicyExamples
+from murmuration.research.bench import flower_runs
 from murmuration.research.bench.setting import Setting
-from murmuration.sims.runtimes.execute import execute
-from murmuration.sims.runtimes.runtime import Runtime
 
 PFL = "pfl==0.6.0"
 _ROUNDS = 15
@@ -79,7 +78,7 @@ def pfl_users_per_second(python: Path, setting: Setting) -> float:
 
 
 def flower_users_per_second(setting: Setting, users_per_node: int | None) -> float:
-    """Return how many users a second ``--runtime flower`` trains, start-up aside.
+    """Return how many users a second a simulation by ``flwr run`` trains, start-up aside.
 
     With ``users_per_node`` 1 this is Flower as it is commonly used: each user a client.
 
@@ -88,9 +87,7 @@ def flower_users_per_second(setting: Setting, users_per_node: int | None) -> flo
     """
     with setting.config(_FLOWER_ROUNDS) as config:
         try:
-            result = execute(
-                config, runtime=Runtime.FLOWER, users_per_node=users_per_node, quiet=True
-            )
+            result = flower_runs.execute(config, users_per_node=users_per_node)
         except (InputError, RuntimeError) as error:
             raise NoRival(f"Flower failed: {error}") from error
     return float(result["users_per_second"])

@@ -17,7 +17,8 @@ import tomli_w
 from murmuration.server.versions import DISTRIBUTION, version
 
 #: Files of the package, as patterns, that a ServerApp and a ClientApp import or read: no command,
-#: no deployment, no attack. The population is what both read where no other data is named.
+#: no deployment, no attack; of research, which only a checkout has, its strategies. The population
+#: is what both read where no other data is named.
 BUNDLED = (
     "*.py",
     "client/**/*.py",
@@ -25,6 +26,9 @@ BUNDLED = (
     "privacy/**/*.py",
     "reporting/**/*.py",
     "reporting/templates/*.md",
+    "research/__init__.py",
+    "research/plugin.py",
+    "research/strategies/**/*.py",
     "server/**/*.py",
     "sims/__init__.py",
     "sims/population/**/*.py",

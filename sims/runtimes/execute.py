@@ -13,8 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
-
 from murmuration.client.app import app as client_app
 from murmuration.client.store import forget_changed, load
 from murmuration.preference.data.errors import RowsError
@@ -34,7 +32,6 @@ from murmuration.server.run import check_run
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.run_folder import check_free
 from murmuration.server.run_lock import RunInUse, RunLock
-from murmuration.sims.runtimes.flower import FlowerRunFailed, run_flower
 from murmuration.sims.runtimes.local import LocalGrid, run_local
 from murmuration.sims.runtimes.others_test import check_others
 from murmuration.sims.runtimes.ray_cluster import Workers
@@ -65,7 +62,6 @@ def execute(
 
     Raises:
         InputError: data or settings that cannot be used.
-        FlowerRunFailed: Flower could not complete the run.
         RunAborted: a node failed.
     """
     folder = Path(config.out)
@@ -91,7 +87,7 @@ def execute(
             settings = config.to_run_config()
             if runtime is Runtime.LOCAL:
                 run_local(settings, nodes=nodes, server_app=server_app, client_app=client_app)
-            elif runtime is Runtime.RAY:
+            else:
                 live.stage(Public("starting Ray"))
                 run_ray(
                     settings,
@@ -101,17 +97,8 @@ def execute(
                     server_app=server_app,
                     client_app=client_app,
                 )
-            else:
-                live.stage(Public("starting Flower"))
-                folder.parent.mkdir(parents=True, exist_ok=True)
-                log = folder.with_name(f"{folder.name}.flower.log")
-                try:
-                    gpus = torch.cuda.device_count() if config.base else 0
-                    run_flower(settings, nodes=nodes, log=log, gpus=gpus)
-                finally:
-                    _put_away(log, folder)
             _keep_prompts(config, folder)
-    except (KeyboardInterrupt, RunAborted, FlowerRunFailed) as error:
+    except (KeyboardInterrupt, RunAborted) as error:
         # The command-line library turns the first into exit code 130, without a word.
         ended = "interrupted" if isinstance(error, KeyboardInterrupt) else "aborted"
         begun = (folder / "config.json").exists()
@@ -180,20 +167,6 @@ def _keep_prompts(config: RunConfig, folder: Path) -> None:
         ) from None
 
 
-def _put_away(log: Path, folder: Path) -> None:
-    """Add a log to the run's private one: what nodes print depends on their data.
-
-    It stays where it is while another process has the folder, or if there is none.
-    """
-    if not log.exists() or not (folder / "private").exists():
-        return
-    with contextlib.suppress(RunInUse):
-        lock = RunLock(folder)
-        with contextlib.closing(lock), (folder / "private" / "flower.log").open("ab") as file:
-            file.write(log.read_bytes())
-            log.unlink()
-
-
 def check_data(config: RunConfig, data: Data) -> None:
     """InputError, before anything is charged, for data that a simulation cannot be of."""
     thumbs = config.kind == "thumbs"
@@ -227,6 +200,5 @@ def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, note
     if users_per_node is None:
         if config.secure_aggregation:
             return min(_MASKING_NODES, users)
-        # One node computes everything in one batch; Flower runs one per two-core actor pair.
-        return 1 if runtime is Runtime.LOCAL else min(2, users)
+        return 1  # which computes everything in one batch
     return -(-users // users_per_node)

@@ -7,5 +7,4 @@ class Runtime(StrEnum):
     """Where the ServerApp and ClientApp run."""
 
     LOCAL = "local"
-    FLOWER = "flower"
     RAY = "ray"

@@ -1,1 +1,1 @@
-"""AUP-RLHF: concentration filtering; as published, corrected, and centred."""
+"""AUP-RLHF: concentration filtering; as published, and centred."""

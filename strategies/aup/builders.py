@@ -1,7 +1,6 @@
-"""AUP-RLHF from settings: centred, corrected, and as published.
+"""AUP-RLHF from settings: centred, and as published.
 
-With a filter over the cohort ``--clip-norm`` is the radius: ρ of the corrected one, τ of the
-published one. Nothing is clipped there.
+With the published filter over the cohort ``--clip-norm`` is the radius τ. Nothing is clipped there.
 """
 
 import numpy as np
@@ -16,9 +15,8 @@ from murmuration.strategies.adaptive import (
     built,
     quantile_plan,
 )
-from murmuration.strategies.aup import corrected, published, schedule
+from murmuration.strategies.aup import published, schedule
 from murmuration.strategies.aup.centred import AupCentred
-from murmuration.strategies.aup.corrected import AupCorrected, CorrectedPlan
 from murmuration.strategies.aup.published import AupPublished, PublishedPlan
 from murmuration.strategies.aup.schedule import Phase
 from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan, ThresholdRule
@@ -34,7 +32,6 @@ from murmuration.strategies.spec import (
     RunContext,
     Strategy,
     clip_norm,
-    cohort_bytes,
 )
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, divided, divided_numbers
 
@@ -43,38 +40,6 @@ _CEILING = uls.RATE_CEILING / uls.DEFAULT_CLIP
 #: L and B of Theorem 4: features are about one long, and so is a model that explains preferences
 #: of ordinary strength, to within a factor of two.
 _LIPSCHITZ, _NORM_BOUND = 1.0, 2.0
-
-
-def build_corrected(context: RunContext, ledger: Ledger) -> BuiltStrategy:
-    """The plan, the strategy and the report's figures."""
-    config = context.config
-    plan = CorrectedPlan.for_epsilon(
-        config.epsilon, radius=config.clip_norm or corrected.DEFAULT_RADIUS, **context.cohort_sizes
-    )
-    optimizer = context.optimizer("sgd", plan.noise, _CEILING)
-    mechanism = plan.mechanism
-    return BuiltStrategy.of(
-        AupCorrected(plan, ledger, **context.arguments(optimizer)),
-        plan,
-        context,
-        clip_norm=None,
-        group_size=plan.group_size,
-        bytes_per_user=cohort_bytes(context, up=4),
-        account=(
-            "In each round every user took part with probability "
-            f"{mechanism.sampler.probability:.3g}, by Poisson sampling, independently per user. "
-            "Whoever did sent the average gradient over at most "
-            f"{plan.group_size:,} of their judgements to the server, which is trusted with it. "
-            "Users weighed by how large a majority of the others was "
-            f"within {plan.radius:g} of them. Where the total weight, with Gaussian noise of "
-            f"{mechanism.test_std:.3g}, was at least {mechanism.bar:.4g}, the weighted mean was "
-            f"released with Gaussian noise of {plan.noise:.3g} per coordinate; otherwise nothing, "
-            "at the same cost. One user moves a mean of that weight by less than "
-            f"{plan.noise / plan.noise_multiplier:.3g}, and the total weight by less than 2. The "
-            f"test fails to notice a lighter cohort with probability {mechanism.failure:.2g} a "
-            "round, which is part of delta."
-        ),
-    )
 
 
 def build_published(context: RunContext, ledger: Ledger) -> BuiltStrategy:
@@ -195,14 +160,11 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     """
     if query.variant == "published":
         return _solve_published(query, adjacency)
-    if query.variant == "corrected":
-        return _SOLVE_CORRECTED(query, adjacency)
     if query.adaptation == "above-threshold":
         return _SOLVE_THRESHOLD(query, adjacency)
     return adaptive.ADAPTIVE.solve(query, adjacency)
 
 
-_SOLVE_CORRECTED = divided(CorrectedPlan, lambda plan: {"least_weight": plan.mechanism.bar})
 _SOLVE_THRESHOLD = divided(
     ThresholdPlan, lambda plan: {"tests": plan.series, "test_epsilon": plan.test_epsilon}
 )
@@ -225,16 +187,10 @@ def _solve_published(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]
     return {**numbers, "noise_multiplier": plan.noise_multipliers[-1]}
 
 
-_BUILDERS = {
-    "centred": build_centred,
-    "corrected": build_corrected,
-    "published": build_published,
-}
-
-
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The form that is asked for."""
-    return _BUILDERS[context.config.of(AupSettings).variant](context, ledger)
+    published_ = context.config.of(AupSettings).variant == "published"
+    return (build_published if published_ else build_centred)(context, ledger)
 
 
 def _discrete(settings: Settings) -> str:
@@ -270,11 +226,10 @@ def _check(settings: Settings) -> None:
 
 AUP = Strategy(
     name="aup",
-    help="AUP-RLHF: users far from the others count less; centred, corrected, or as published.",
+    help="AUP-RLHF: users far from the others count less; centred, or as published.",
     build=build,
     node_halves={
         "aup-centred": NodeHalf(adaptive.client_update, length=clip_norm, counts=True),
-        "aup-corrected": NodeHalf(client_update, length=None),
         "aup-published": NodeHalf(client_update, length=None),
     },
     settings=AupSettings,

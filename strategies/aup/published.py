@@ -15,9 +15,8 @@ and its test, which compares with 4ñ/5, halts a Poisson cohort that comes out s
 authors ran it so is inferred. Charged is the same event.
 
 Formal guarantee: **none is proven**. What the ledger charges is what the paper claims. The findings
-are in ``FINDINGS``, with proofs and counterexamples in docs/research/aup.md. ``aup_corrected`` is
-the same idea with a filter that is sound. Trusted: the server, which sees every sampled user's
-gradient.
+are in ``FINDINGS``, with proofs and counterexamples in docs/research/aup.md. Trusted: the server,
+which sees every sampled user's gradient.
 
 Legend: S users who are there, N users in the registry, D dimensions.
 """
@@ -33,7 +32,6 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event, ParallelEvent, PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger, LedgerOfPart
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms import filtered_mean
 from murmuration.privacy.mechanisms.above_threshold import AboveThreshold, Halted, OpenThreshold
 from murmuration.privacy.mechanisms.coins import user_words
 from murmuration.privacy.mechanisms.noisy_sum import fingerprint
@@ -52,7 +50,7 @@ DEFAULT_RADIUS = 0.75
 
 FINDINGS = (
     "AUP as published: epsilon is what the paper claims, not a guarantee, and its proof does not "
-    "hold. Use --variant centred, or corrected.",
+    "hold. Use --variant centred.",
     "Its noise is for a filtered mean that moves by about 12 to 15 τ/ñ. With an odd cohort ñ, "
     "changing one user can move that mean by any distance with probability 0.78; where a Poisson "
     "cohort comes out larger than ñ, two clusters can be kept that are any distance apart.",
@@ -67,6 +65,41 @@ FIXED_SIZE = (
     "Read as its authors can have run it, cohorts have exactly ñ users. Its rounds are accounted "
     "as if every user had tossed a coin of their own, which then nobody does."
 )
+
+
+# The filter: whose vector is near to how many others'.
+#
+# Two points that are kept in one cohort of exactly ñ users are near to each other. In a Poisson
+# cohort that came out larger than ñ, or between neighbouring cohorts when ñ is odd, they can be
+# arbitrarily far apart.
+
+
+def distances(rows_SD: np.ndarray) -> np.ndarray:
+    """ℓ2 distances between all pairs of finite rows, (S, S) float64.
+
+    A pair's distance depends on these two rows alone, to the last bit: a matrix product would round
+    differently with other rows around.
+    """
+    if len(rows_SD) < 2:
+        return np.zeros((len(rows_SD), len(rows_SD)))
+    from scipy.spatial.distance import pdist, squareform  # dear to import, for this alone
+
+    return squareform(pdist(np.asarray(rows_SD, dtype=np.float64)))
+
+
+def degrees(near_SS: np.ndarray) -> np.ndarray:
+    """f_i: to how many users, oneself included, each is near; int64 (S,)."""
+    return near_SS.sum(axis=1, dtype=np.int64)
+
+
+def concentration_score(near_SS: np.ndarray, nominal: int) -> float:
+    """The concentration score of AUP-RLHF (Algorithm 2, line 8): near ordered pairs over ñ."""
+    return float(near_SS.sum()) / nominal
+
+
+def keep_probabilities(degrees_S: np.ndarray, nominal: int) -> np.ndarray:
+    """The probabilities with which AUP-RLHF keeps each user (Algorithm 2, line 12), (S,)."""
+    return np.clip(6.0 * (degrees_S / nominal - 0.5), 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -245,8 +278,8 @@ class AupPublished(SteppedStrategy):
             return zero_D
         number, step = self.plan.place(round_)
         phase, rows_SD = self.plan.phases[number - 1], contributions.those_present(totals)
-        distances_SS = filtered_mean.distances(rows_SD)
-        score = filtered_mean.score(distances_SS <= phase.radius, phase.cohort)
+        distances_SS = distances(rows_SD)
+        score = concentration_score(distances_SS <= phase.radius, phase.cohort)
         if not self.passes(number, step, score):
             self._halt(number, step, round_, self.plan.ledger_of(number, self.ledger))
             return zero_D
@@ -284,7 +317,7 @@ class AupPublished(SteppedStrategy):
         self, near_SS: np.ndarray, names_S: np.ndarray, phase: Phase, round_: int
     ) -> np.ndarray:
         """Algorithm 2, lines 11–12: whom the coins keep, bool (S,)."""
-        kept_S = filtered_mean.published_probabilities(filtered_mean.degrees(near_SS), phase.cohort)
+        kept_S = keep_probabilities(degrees(near_SS), phase.cohort)
         words_S = user_words(self.source.key("filter coins", round_), names_S)
         return (words_S >> np.uint64(11)) * 2.0**-53 < kept_S
 

@@ -5,6 +5,7 @@ from dataclasses import Field
 from importlib.metadata import entry_points
 from typing import Any
 
+from murmuration.privacy.plugins import brought
 from murmuration.strategies.settings.declaration import (
     ENTRY_POINTS,
     OF_STRATEGY,
@@ -26,7 +27,7 @@ from murmuration.strategies.settings.own.survey import SurveySettings
 from murmuration.strategies.settings.own.uls import UlsSettings
 from murmuration.strategies.settings.run import Settings
 
-#: The settings of each strategy that is here, by its name, in the order in which they are offered.
+#: The settings of each strategy of ours, by its name, in the order in which they are offered.
 OF_STRATEGIES: dict[str, type] = {
     "uls": UlsSettings,
     "dp-fedavg": FedAvgSettings,
@@ -41,6 +42,7 @@ OF_STRATEGIES: dict[str, type] = {
     "local-label": LocalLabelSettings,
     "exponential": ExponentialSettings,
     "nonprivate": Retained,
+    **{name: point.load() for name, point in brought("murmuration.settings").items()},
 }
 
 

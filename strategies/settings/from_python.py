@@ -57,7 +57,7 @@ _WORDS = {
     "features": ("auto", "hashing", "minilm", "smollm2"),
     "ids": ("casefold",),
     "on_bad_rows": ("refuse", "skip"),
-    "runtime": ("local", "flower", "ray"),
+    "runtime": ("local", "ray"),
 }
 
 #: A command, and one of its options with its value.

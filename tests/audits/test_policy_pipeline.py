@@ -23,7 +23,7 @@ from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.research.faults import LooseClip
+from murmuration.research.audits.faults import LooseClip
 from murmuration.strategies.protocol.availability import RunAborted
 
 CANARIES = 40

@@ -11,7 +11,7 @@ from murmuration.audits.report import audit_all, distinct, failed, page
 from murmuration.audits.targets import TARGETS
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import COMES_OR_GOES, Measured, Target
-from murmuration.research.faults import FAULTS
+from murmuration.research.audits.faults import FAULTS
 
 TEMPLATE = Path(__file__).parents[2] / "audits" / "templates" / "audits.md"
 UNDER = Target("stays under", lambda task: Measured(1.0, 0.5, 10, 1e-5))
@@ -48,6 +48,12 @@ def test_everything_is_audited_and_written(few):
     assert FAULTS["noise"].about in text
     assert "99%" in text
     assert "## Seeded faults" not in page(audits, [], 5, 0.99)
+
+
+def test_what_a_missing_library_is_needed_for_is_left_out(few):
+    few({"under": replace(UNDER, needs="no_such_library")})
+    faults = {"noise": replace(FAULTS["noise"], needs="no_such_library")}
+    assert audit_all(5, 0.99, lambda row: None, faults) == ([], [])
 
 
 def test_what_fails_is_named(few):

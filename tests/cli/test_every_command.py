@@ -34,7 +34,6 @@ class Row:
 
 #: By the command, or the command and what is special about it.
 ROWS = {
-    "run: flower": Row(f"{_RUN} --runtime flower --users-per-node 25 --out flower", "flower/model"),
     "run: ray": Row(f"{_RUN} --runtime ray --workers 1 --out ray", "ray/model"),
     "bench": Row("murmuration bench accounting --quick", prints="dp-accounting"),
     "reproduce": Row("murmuration reproduce aup-tables --quick --out again", "again"),
@@ -79,9 +78,11 @@ ROWS = {
     "score": Row("murmuration score run/model --prompt a --response b", prints="b", after=("run",)),
     "report": Row("rm run/report.html\nmurmuration report run", "run/report.html", after=("run",)),
     "ledger": Row("murmuration ledger run", prints="Ledger intact", after=("run",)),
-    "export": Row("murmuration export run --out shared", "shared/README.md", after=("run",)),
-    "push": Row(
-        "murmuration push shared me/reward --dry-run", prints="nothing was sent", after=("export",)
+    "export": Row(
+        "murmuration export run --out shared --push me/reward --dry-run",
+        "shared/README.md",
+        "nothing was sent",
+        after=("run",),
     ),
     "base": Row(
         "murmuration base --out base --architecture llama --exchanges 16 --epochs 1 --width 32 "

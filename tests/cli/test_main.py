@@ -18,7 +18,7 @@ from murmuration.cli import main
 from murmuration.cli.commands import COMMANDS
 from murmuration.preference.data.judgements import InputError
 from murmuration.server.versions import version
-from murmuration.sims.runtimes.flower import FlowerRunFailed
+from murmuration.strategies.protocol.availability import Reason, RunAborted
 
 GOOD = ["--epsilon", 0.5, "--delta", 1e-3, "--rounds", 3, "--cohort", 10, "--seed", 1]
 
@@ -174,7 +174,7 @@ def test_delta_too_large_is_said_before_anything_is_charged(cli, crowd, tmp_path
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(InputError("a [bold]b[/] [c]"), 2), (FlowerRunFailed("[x] failed", Path("flower.log")), 1)],
+    [(InputError("a [bold]b[/] [c]"), 2), (RunAborted(Reason.NO_ANSWERS, "[x] failed"), 1)],
 )
 def test_messages_are_shown_as_they_are(cli, monkeypatch, crowd, error, code):
     def fail(*_, **__):

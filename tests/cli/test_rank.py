@@ -41,6 +41,17 @@ def test_an_item_that_votes_alone_know(cli, files):
     assert code == 2 and "'coffee' is not in --items" in error[-1]
 
 
+def test_all_that_is_missing_is_named_at_once(cli, tmp_path):
+    votes = tmp_path / "votes.csv"
+    votes.write_text("who,chosen,rejected\nann,tea,coffee\n", encoding="utf-8")
+    code, _, (line,) = cli("rank", "--data", votes, "--by", "place", "--out", tmp_path / "r")
+    assert code == 2
+    assert all(name in line for name in ("--items", "--categories", "--user-column"))
+    votes.write_text("voter,chosen,rejected\nann,tea,coffee\n", encoding="utf-8")
+    _, _, (line,) = cli("rank", "--data", votes, "--out", tmp_path / "r")
+    assert "--items" in line and "--user-column" not in line
+
+
 def test_not_a_number_is_no_item(cli, files):
     with files["--data"].open("a", encoding="utf-8") as file:
         file.write('{"user_id": "u1", "chosen": NaN, "rejected": "tea"}\n')

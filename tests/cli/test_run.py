@@ -132,12 +132,12 @@ def test_every_option_reaches_its_setting(cli, executed, crowd, crowd_test, tmp_
     options = [
         part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", value)
     ]
-    cli("run", *options, "--users-per-node", 9, "--runtime", "flower", "--out", tmp_path / "o")
+    cli("run", *options, "--users-per-node", 9, "--runtime", "ray", "--out", tmp_path / "o")
     ((config, more),) = executed
     assert {name: getattr(config, name) for name in given} == given
     assert config.out == str(tmp_path / "o")
     assert not config.resume
-    here = {"runtime": "flower", "users_per_node": 9, "workers": Workers()}
+    here = {"runtime": "ray", "users_per_node": 9, "workers": Workers()}
     assert more == {**here, "quiet": False, "on_note": None}
 
 

@@ -230,7 +230,7 @@ def test_comparisons_of_nothing(crowd, tmp_path, wrong):
     "numbers",
     [
         {"variant": "publishd", "strategy": "aup"},
-        {"variant": "corrected"},
+        {"variant": "published"},
         {"adaptation": "foo", "strategy": "aup"},
         {"rounds": 2.5},
         {"epsilon": "3"},

@@ -20,7 +20,6 @@ from murmuration.privacy.accounting.events import (
     PureChoice,
     PureDp,
     RandomizedLabels,
-    TestedGaussian,
     Unprotected,
 )
 from murmuration.privacy.adjacency import Adjacency
@@ -40,7 +39,6 @@ RUNS = {
     "choices and tests": ([ULS, (PureChoice(0.3), 2), (PureDp(0.2), 1)], ADD),
     "parts": ([(ParallelEvent(0, ULS[0]), 50), (ParallelEvent(1, ULS[0]), 200)], ADD),
     "grid": ([(DiscretizedGaussian(ULS[0], 1000, 20), 200)], ADD),
-    "tested": ([(TestedGaussian(0.2, 4.0, 1e-9), 200)], ADD),
     "labels": ([(RandomizedLabels(0.2, 0.0, 8), 1)], Adjacency.REPLACE_LABELS),
     "group": ([(GroupGaussian(20.0, 4, 0.05), 100)], ADD),
     "unprotected": ([ULS, (Unprotected(), 1)], ADD),

@@ -37,3 +37,24 @@ def test_without_a_deployment_there_is_no_file(monkeypatch):
     monkeypatch.delenv("FLWR_HOME", raising=False)
     with pytest.raises(InputError, match="not in"):
         settings_of({SETTINGS_FILE: "a" * 32})
+
+
+def test_what_has_no_key_of_its_own_stands_together():
+    given = {"rounds": 5, "clip-norm": 0.1, "settings": "retain = 8, optimizer = 'adam'"}
+    found = settings_of(given)
+    assert found == {"rounds": 5, "clip-norm": 0.1, "retain": 8, "optimizer": "adam"}
+    assert settings_of({"rounds": 5, "settings": ""}) == {"rounds": 5}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("retain", "write them as in"),
+        ("retain = 8\noptimizer = 'adam'", "write them as in"),
+        ("} \nx = {", "write them as in"),
+        ("clip_norm = 0.2", "clip-norm has a key of its own"),
+    ],
+)
+def test_settings_that_cannot_be_read_together(text, message):
+    with pytest.raises(InputError, match=message):
+        settings_of({"clip-norm": 0.1, "settings": text})

@@ -7,14 +7,11 @@ import traceback
 from pathlib import Path
 
 import pytest
-import torch
 from flwr.app import Context, RecordDict
 from flwr.superlink.grid.http_grid import HttpGrid
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.machine import usual_device
-from murmuration.server.app import WITHOUT_GPU
 from murmuration.server.app import _log_rounds as log_rounds
 from murmuration.server.app import app as server_app
 from murmuration.sims.runtimes.local import run_local
@@ -123,20 +120,3 @@ def test_every_strategy_runs_with_what_pyproject_says(crowd, tmp_path, strategy)
     run({**defaults(), **here, **asked, "out": str(tmp_path / "run")})
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["rounds"] == (registry.named(strategy).rounds or (200,))[0]
-
-
-@pytest.mark.parametrize("left", [False, True])
-def test_gpus_are_left_to_nodes_where_that_is_said(crowd, tmp_path, monkeypatch, left):
-    seen = []
-
-    def train(config, grid, on_metrics):
-        seen.append(usual_device().type)
-        return {"out": config.out}
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("murmuration.server.app.run_training", train)
-    if left:
-        monkeypatch.setenv(WITHOUT_GPU, "1")
-    run(settings(crowd, out=str(tmp_path / "run")))
-    assert seen == ["cpu" if left else "cuda"]
-    assert usual_device().type == "cuda"

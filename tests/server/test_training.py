@@ -241,7 +241,7 @@ def spent_by_round(config):
         {"strategy": "adaptive"},
         {"strategy": "aup"},
         {"strategy": "aup", "adaptation": "above-threshold", "epsilon": 3.0},
-        {"strategy": "aup", "variant": "corrected", "epsilon": 60.0, "cohort": 30, "rounds": 12},
+        {"strategy": "aup-corrected", "epsilon": 60.0, "cohort": 30, "rounds": 12},
         {"strategy": "aup", "variant": "published", "epsilon": 8.0, "phases": 3},
         {"strategy": "label-moment", "adjacency": "replace-labels", "rounds": 2},
         {"strategy": "objective-perturbation", "adjacency": "replace-labels", "rounds": 1},

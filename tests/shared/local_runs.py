@@ -1,12 +1,14 @@
-"""Whole runs in this process, the weights that they end with, and what their bases cost."""
+"""Whole runs, the weights that they end with, and what their bases cost."""
 
 from pathlib import Path
 
 from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app
+from murmuration.research.bench import flower_runs
 from murmuration.server import lineage
 from murmuration.server.run import run_training
+from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.registry import base_config
 
@@ -20,6 +22,17 @@ LORA = {
 def run(config, nodes=1):
     """The result of a run with these settings."""
     return run_training(config, LocalGrid(client_app, nodes, config.to_run_config()))
+
+
+#: Beside the runtimes of ``execute``.
+FLOWER = "flower"
+
+
+def run_in(runtime, config, users_per_node):
+    """The result of a run with these settings in a runtime, or by ``flwr run``."""
+    if runtime == FLOWER:
+        return flower_runs.execute(config, users_per_node=users_per_node)
+    return execute(config, runtime=runtime, users_per_node=users_per_node)
 
 
 def theta(config):

@@ -40,15 +40,15 @@ import murmuration.strategies.els
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.mechanisms import filtered_mean
 from murmuration.privacy.mechanisms.above_threshold import OpenThreshold
 from murmuration.privacy.mechanisms.exponential_mechanism import STEPS as CHOICE_STEPS
 from murmuration.privacy.mechanisms.exponential_mechanism import ExponentialMechanism
-from murmuration.privacy.mechanisms.filtered_mean import FilteredMean
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum, JointSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.privacy.mechanisms.tally import STEPS, TallyRelease
+from murmuration.research.strategies import filtered_mean
+from murmuration.research.strategies.filtered_mean import FilteredMean
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
@@ -321,7 +321,7 @@ def _noise_alone(patched: pytest.MonkeyPatch, seen: Seen) -> None:
 
     def call_filtered(self, rows_SD, *, round_, covers, **more):
         near_SS = filtered_mean.near(rows_SD, self.radius)
-        weights_S = filtered_mean.majority_weights(filtered_mean.degrees(near_SS))
+        weights_S = filtered_mean.majority_weights(near_SS.sum(axis=1))
         weight, mean_D = filtered_mean.weighted_mean(rows_SD, weights_S)
         # Floating point beside the proof: sums of a few dozen weights.
         slack = 1e-9

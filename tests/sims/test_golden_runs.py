@@ -39,7 +39,7 @@ CASES = {
     "adaptive": STEPS,
     "aup": STEPS,
     "aup above-threshold": {**STEPS, "adaptation": "above-threshold"},
-    "aup corrected": {**STEPS, "variant": "corrected", "cohort": 45},
+    "aup-corrected": {**STEPS, "cohort": 45},
     "aup published": {**STEPS, "variant": "published"},
     "label-moment": LABELS,
     "objective-perturbation": LABELS,

@@ -73,8 +73,8 @@ STRATEGIES: dict[str, tuple[dict, str, tuple[str, ...]]] = {
     "aup": ({"strategy": "aup"}, "pairs", ANY),
     "aup best of four": ({"strategy": "aup"}, "top-1", ANY),
     "aup threshold": ({"strategy": "aup", "adaptation": "above-threshold"}, "pairs", ANY),
-    "aup corrected": (
-        {"strategy": "aup", "variant": "corrected", "epsilon": 1e4, "clip_norm": 2.0, **LARGER},
+    "aup-corrected": (
+        {"strategy": "aup-corrected", "epsilon": 1e4, "clip_norm": 2.0, **LARGER},
         "pairs", ANY,
     ),
     "aup published": ({"strategy": "aup", "variant": "published"}, "pairs", ANY),
@@ -169,7 +169,7 @@ def test_held_out(watch, name, seed):
 
 
 @pytest.mark.parametrize("name", ["gone", "no JSON", "64 responses", "moves", "on two nodes"])
-@pytest.mark.parametrize("strategy", ["uls", "els", "aup corrected"])
+@pytest.mark.parametrize("strategy", ["uls", "els", "aup-corrected"])
 def test_between_refreshes(watch, strategy, name):
     options, kind, adjacencies = STRATEGIES[strategy]
     options = {**options, "refresh": 1, "rounds": 3, "adjacency": adjacencies[0]}
@@ -178,7 +178,7 @@ def test_between_refreshes(watch, strategy, name):
 
 
 @pytest.mark.parametrize("name", ["gone", "one row", "moves"])
-@pytest.mark.parametrize("strategy", ["uls", "els", "aup", "aup corrected", "adaptive"])
+@pytest.mark.parametrize("strategy", ["uls", "els", "aup", "aup-corrected", "adaptive"])
 def test_between_registration_and_a_round(watch, strategy, name):
     """Who goes, or comes from elsewhere, does not make nodes take somebody for somebody else."""
     options, kind, adjacencies = STRATEGIES[strategy]

@@ -13,11 +13,11 @@ from watch import public, stop_clocks
 
 import murmuration.server.run
 from murmuration.preference.reward import RewardModel
-from murmuration.privacy.mechanisms.filtered_mean import FilteredMean
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum, JointSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.reporting.live.progress import RoundProgress
 from murmuration.reporting.report import write_report
+from murmuration.research.strategies.filtered_mean import FilteredMean
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ STRATEGIES = {
     "group": ["--strategy", "group", "--group-size", "2"],
     "adaptive": ["--strategy", "adaptive"],
     "aup": ["--strategy", "aup"],
-    "aup corrected": ["--strategy", "aup", "--variant", "corrected", "--epsilon", "60"],
+    "aup-corrected": ["--strategy", "aup-corrected", "--epsilon", "60"],
 }
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from local_runs import FLOWER, run_in
 from safetensors.numpy import load_file
 
 from murmuration import rank
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.sims.population.population import Population, own_texts, write
-from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.config import RunConfig
 
@@ -20,7 +20,7 @@ SMALL = RunConfig(rounds=6, cohort=30, epsilon=8.0, delta=1e-3, seed=5)
 
 
 ELSEWHERE = pytest.mark.parametrize(
-    "runtime", [pytest.param(Runtime.FLOWER, marks=pytest.mark.flower), Runtime.RAY]
+    "runtime", [pytest.param(FLOWER, marks=pytest.mark.flower), Runtime.RAY]
 )
 
 
@@ -31,8 +31,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "train.jsonl.gz")
 
 
-def weights(config: RunConfig, out: Path, **how: object) -> np.ndarray:
-    execute(replace(config, out=str(out)), **how)  # type: ignore[arg-type]
+def weights(
+    config: RunConfig, out: Path, runtime: str = Runtime.LOCAL, users_per_node: int = 50
+) -> np.ndarray:
+    run_in(runtime, replace(config, out=str(out)), users_per_node)
     return RewardModel.load(out / "model").theta_D
 
 
@@ -42,18 +44,17 @@ def weights(config: RunConfig, out: Path, **how: object) -> np.ndarray:
 def test_flower_and_local_agree(data: str, strategy: str, tmp_path: Path) -> None:
     config = replace(SMALL, data=data, strategy=strategy)
     local_D = weights(config, tmp_path / "local")
-    flower_D = weights(config, tmp_path / "flower", runtime=Runtime.FLOWER, users_per_node=50)
+    flower_D = weights(config, tmp_path / "flower", runtime=FLOWER)
     assert np.abs(local_D).max() > 0
     np.testing.assert_allclose(flower_D, local_D, atol=1e-6, rtol=0)
-    assert (tmp_path / "flower" / "private" / "flower.log").exists()
 
 
-def charged_alike(config: RunConfig, runtime: Runtime, folder: Path) -> list[str]:
+def charged_alike(config: RunConfig, runtime: str, folder: Path) -> list[str]:
     """Kinds of a run's charges. Weights are the same as in one process, and charges, too, which
     hold the keyed hash of the sums of a seeded run."""
     weights_of, charges_of = [], []
     for where in (Runtime.LOCAL, runtime):
-        weights_of.append(weights(config, folder / where, runtime=where, users_per_node=50))
+        weights_of.append(weights(config, folder / where, runtime=where))
         charges = read_charges(folder / where / "ledger.jsonl")
         charges_of.append([(c.event, c.round, c.replay) for c in charges])
     np.testing.assert_array_equal(*weights_of)
@@ -63,7 +64,7 @@ def charged_alike(config: RunConfig, runtime: Runtime, folder: Path) -> list[str
 
 @ELSEWHERE
 @pytest.mark.slow
-def test_turns_are_taken_alike_everywhere(data: str, tmp_path: Path, runtime: Runtime) -> None:
+def test_turns_are_taken_alike_everywhere(data: str, tmp_path: Path, runtime: str) -> None:
     config = replace(SMALL, data=data)
     config = config.changed(sampling="cyclic", noise_correlation="blt", users=80, cohort=20)
     first, *later = charged_alike(config, runtime, tmp_path)
@@ -72,7 +73,7 @@ def test_turns_are_taken_alike_everywhere(data: str, tmp_path: Path, runtime: Ru
 
 @ELSEWHERE
 @pytest.mark.slow
-def test_everybody_is_in_each_round_everywhere(data: str, tmp_path: Path, runtime: Runtime) -> None:
+def test_everybody_is_in_each_round_everywhere(data: str, tmp_path: Path, runtime: str) -> None:
     config = replace(SMALL, data=data, adjacency="zero-out")
     charged_alike(config.changed(sampling="all", cohort=0), runtime, tmp_path)
 
@@ -88,8 +89,8 @@ def test_a_different_seed_gives_different_weights(data: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("runtime", "task"),
     [
-        pytest.param(Runtime.FLOWER, "reward", marks=pytest.mark.flower),
-        pytest.param(Runtime.FLOWER, "policy", marks=pytest.mark.flower),
+        pytest.param(FLOWER, "reward", marks=pytest.mark.flower),
+        pytest.param(FLOWER, "policy", marks=pytest.mark.flower),
         (Runtime.RAY, "text"),
         (Runtime.RAY, "policy"),
     ],
@@ -105,7 +106,7 @@ def test_language_models_are_trained_alike(data, language_model, tmp_path, runti
     found = []
     for where in (Runtime.LOCAL, runtime):
         out = tmp_path / where
-        result = execute(replace(config, out=str(out)), runtime=where, users_per_node=50)
+        result = run_in(where, replace(config, out=str(out)), 50)
         theta_D = load_file(out / "checkpoint" / "state.safetensors")["theta"]
         found.append((theta_D, result["heldout_accuracy"]))
     assert np.abs(found[0][0]).max() > 0
@@ -120,7 +121,7 @@ def test_a_policy_is_chosen_alike(choice_config, runtime):
     found = []
     for where in (Runtime.LOCAL, runtime):
         config = replace(choice_config, out=f"{choice_config.out}-{where}")
-        result = execute(config, runtime=where, users_per_node=10)
+        result = run_in(where, config, 10)
         (charge,) = read_charges(Path(config.out) / "ledger.jsonl")
         assert charge.replay is not None
         found.append((result["choice"], charge.replay, result["heldout_accuracy"]))
@@ -129,7 +130,7 @@ def test_a_policy_is_chosen_alike(choice_config, runtime):
 
 @pytest.mark.slow
 @ELSEWHERE
-def test_a_survey_is_the_same(data: str, tmp_path: Path, runtime: Runtime) -> None:
+def test_a_survey_is_the_same(data: str, tmp_path: Path, runtime: str) -> None:
     """From the same sums: a charge of a seeded run holds their keyed hash."""
     released = []
     for where in (Runtime.LOCAL, runtime):
@@ -137,7 +138,7 @@ def test_a_survey_is_the_same(data: str, tmp_path: Path, runtime: Runtime) -> No
             strategy="survey", data=data, heldout=0.0, epsilon=8.0, delta=1e-3, seed=5
         )
         config = replace(config, out=str(tmp_path / where))
-        result = execute(config, runtime=where, users_per_node=50)
+        result = run_in(where, config, 50)
         (charge,) = read_charges(Path(config.out) / "ledger.jsonl")
         assert charge.replay is not None
         released.append((result["survey"], charge.replay, charge.event))
@@ -152,10 +153,9 @@ BOARDS = {
 
 
 @pytest.mark.slow
-@ELSEWHERE
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("board", BOARDS)
-def test_a_board_is_the_same(tmp_path: Path, runtime: Runtime, board: str) -> None:
+def test_a_board_is_the_same_on_ray(tmp_path: Path, board: str) -> None:
     """Bit for bit, from the same sums: a charge of a seeded run holds their keyed hash."""
     names = ["a", "b", "c"]
     votes = [
@@ -163,7 +163,7 @@ def test_a_board_is_the_same(tmp_path: Path, runtime: Runtime, board: str) -> No
         for n in range(90)
     ]
     released = []
-    for where in (Runtime.LOCAL, runtime):
+    for where in Runtime:
         options = {"epsilon": 4.0, "seed": 5, "out": tmp_path / where}
         how = {"runtime": where, "users_per_node": 20}
         ranking = rank(votes, names, **options, **BOARDS[board], **how)

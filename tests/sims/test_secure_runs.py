@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from local_runs import FLOWER, run_in
 
 from murmuration.api.config import make_config as settings
 from murmuration.preference.data.judgements import InputError
@@ -15,7 +16,6 @@ from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.sims.population.population import Population, write
 from murmuration.sims.runtimes.execute import execute
-from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.config import RunConfig
 
 SMALL = RunConfig(rounds=4, cohort=30, epsilon=1.0, delta=1e-3, seed=5, adjacency="zero-out")
@@ -52,7 +52,8 @@ def test_masks_change_nothing_but_rounding(data: str, strategy: str, tmp_path: P
 def test_flower_and_local_agree_under_masks(data: str, tmp_path: Path) -> None:
     config = replace(SMALL, data=data, secure_aggregation=True)
     _, local_D = run(config, tmp_path / "local", users_per_node=20)
-    _, flower_D = run(config, tmp_path / "flower", runtime=Runtime.FLOWER, users_per_node=20)
+    run_in(FLOWER, replace(config, out=str(tmp_path / "flower")), users_per_node=20)
+    flower_D = RewardModel.load(tmp_path / "flower" / "model").theta_D
     np.testing.assert_array_equal(flower_D, local_D)
     log = (tmp_path / "flower" / "private").glob("log*")
     assert not any("left out" in path.read_text() for path in log)

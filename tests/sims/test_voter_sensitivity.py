@@ -127,9 +127,6 @@ EVERYWHERE = [
     pytest.param({}, id="local"),
     pytest.param(MASKED, id="masks"),
     pytest.param({"runtime": Runtime.RAY}, id="ray", marks=pytest.mark.slow),
-    pytest.param(
-        {"runtime": Runtime.FLOWER}, id="flower", marks=[pytest.mark.slow, pytest.mark.flower]
-    ),
 ]
 
 

@@ -361,9 +361,11 @@ def test_tests_are_charged_in_full():
     assert rest < 3.0 < rest + found["tests"] * found["test_epsilon"]
 
 
-@pytest.mark.parametrize("variant", ["published", "corrected"])
-def test_filters_need_more_noise_than_one_sum(variant):
-    found = solve_shared("aup", variant, "quantile", shared_query(), Adjacency.ADD_REMOVE)
+@pytest.mark.parametrize(
+    ("strategy", "variant"), [("aup", "published"), ("aup-corrected", "centred")]
+)
+def test_filters_need_more_noise_than_one_sum(strategy, variant):
+    found = solve_shared(strategy, variant, "quantile", shared_query(), Adjacency.ADD_REMOVE)
     assert found["noise_multiplier"] > plain_noise()
     assert found["epsilon"] == 3.0
 

@@ -47,7 +47,7 @@ def test_discrete_noise_is_the_default_where_nothing_is_seeded(strategy, variant
     ("settings", "dimension", "why"),
     [
         ({"strategy": "group"}, 9, "--strategy group"),
-        ({"strategy": "aup", "variant": "corrected"}, 9, "--variant corrected"),
+        ({"strategy": "aup", "variant": "published"}, 9, "--variant published"),
         (
             {"strategy": "objective-perturbation", "adjacency": "replace-labels"},
             9,

@@ -13,8 +13,8 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise, installed
 from murmuration.privacy.mechanisms.hold_out import HoldOut
+from murmuration.research.strategies.aup_corrected import CorrectedPlan
 from murmuration.strategies.adaptive import AdaptivePlan
-from murmuration.strategies.aup.corrected import CorrectedPlan
 from murmuration.strategies.aup.threshold import ThresholdPlan
 from murmuration.strategies.dp_fedavg import FedAvgPlan
 from murmuration.strategies.els import ElsPlan, GroupPlan

@@ -13,7 +13,7 @@ class AupSettings(Retained, Quantile):
     variant: str = setting(
         "centred",
         "Which form of it. [default: centred]",
-        choices=("centred", "corrected", "published"),
+        choices=("centred", "published"),
     )
     adaptation: str = setting(
         "quantile",

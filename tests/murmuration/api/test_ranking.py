@@ -100,7 +100,7 @@ def test_rankings_are_votes(tmp_path):
     [
         ({"items": None}, "needs items, the public list"),
         ({"data": None}, "needs data, the votes"),
-        ({"by": "topic"}, "by topic needs categories"),
+        ({"by": "topic"}, "needs categories, the public list"),
         ({"categories": ["x"]}, "categories needs by"),
         ({"strategy": "uls"}, "leave out strategy"),
         ({"delta": 0}, "delta must be a number between 0 and 1"),

@@ -13,9 +13,9 @@ from flwr.cli.config_utils import load_and_validate
 from flwr.cli.utils import collect_files
 
 from murmuration import InputError, Run
+from murmuration.research.bench.flower_runs import run_flower
 from murmuration.server.versions import version
 from murmuration.sharing.flower_app import write_app
-from murmuration.sims.runtimes.flower import run_flower
 
 ROOT = Path(__file__).parents[3]
 

@@ -19,7 +19,6 @@ from murmuration.privacy.accounting.events import (
     PureChoice,
     PureDp,
     RandomizedLabels,
-    TestedGaussian,
     Unprotected,
 )
 from murmuration.privacy.accounting.second_opinion import SecondOpinion, of_run
@@ -47,7 +46,6 @@ COINS = HoldOut(0.2, 1.5).charges.items()
             ],
             ADD,
         ),
-        ([(TestedGaussian(0.2, 4.0, 1e-9), 40)], ADD),
         ([(GroupGaussian(20.0, 4, 0.05), 100)], ADD),
     ],
 )

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from murmuration.audits.selection.stopping import audit_stopping, outcomes, released
 from murmuration.privacy.accounting import accountant, events
 from murmuration.privacy.accounting.events import HoldOut, MixtureGaussian, PoissonGaussian, PureDp
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
@@ -24,6 +23,7 @@ from murmuration.privacy.selection.random_stopping import (
     bound,
 )
 from murmuration.privacy.selection.stopping_time import StoppingTime
+from murmuration.research.audits.selection.stopping import audit_stopping, outcomes, released
 
 TERMS = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
 COST = CandidateCost(0.2, 10.0, 100, 0.2, 0.5)

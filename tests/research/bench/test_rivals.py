@@ -65,7 +65,7 @@ def test_flowers_failure_is_no_figure(tmp_path, monkeypatch):
     def execute(*_, **__):
         raise RuntimeError("no SuperLink")
 
-    monkeypatch.setattr(rivals, "execute", execute)
+    monkeypatch.setattr(rivals.flower_runs, "execute", execute)
     with pytest.raises(NoRival, match="no SuperLink"):
         rivals.flower_users_per_second(TINY, 1)
     assert not list(tmp_path.iterdir())

@@ -10,7 +10,6 @@ import pytest
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_prompts
 from murmuration.preference.reward import RewardModel
-from murmuration.server.run_lock import RunLock
 from murmuration.sims.runtimes import execute as execution
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.shown_prompts import PLACE, shown
@@ -249,22 +248,6 @@ def test_an_interrupt_says_how_to_go_on(cli, monkeypatch, crowd, tmp_path, begun
     assert code == 130
     advice = f"; continue with: murmuration run --resume --out '{out}'" if begun else ""
     assert lines == [f"interrupted{advice}"]
-
-
-def test_a_log_is_added_to_the_private_one_by_who_has_the_folder(tmp_path):
-    log, folder = tmp_path / "run.flower.log", tmp_path / "run"
-    log.write_text("first\n")
-    execution._put_away(log, folder)
-    assert log.exists(), "there is no run to put it with"
-    lock = RunLock(folder)
-    execution._put_away(log, folder)
-    assert log.exists(), "another process has the folder"
-    lock.close()
-    execution._put_away(log, folder)
-    log.write_text("second\n")
-    execution._put_away(log, folder)
-    assert (folder / "private" / "flower.log").read_text() == "first\nsecond\n"
-    assert not log.exists()
 
 
 def test_execute_from_python(crowd, tmp_path):

@@ -142,7 +142,7 @@ def test_a_candidate_is_alone_below_a_new_folder(tmp_path, monkeypatch):
 
     monkeypatch.setattr(execution, "execute", execute)
     configs = [RunConfig(out=str(tmp_path))] * 2
-    outcomes = dict(candidates.run_all(Runtime.FLOWER, 7, 1)(configs))
+    outcomes = dict(candidates.run_all(Runtime.LOCAL, 7, 1)(configs))
     assert [*outcomes] == [0, 1]
     assert all(isinstance(each, Failed) and "answered" in each.why for each in outcomes.values())
     folders = [out for out, *_ in seen]
@@ -150,4 +150,4 @@ def test_a_candidate_is_alone_below_a_new_folder(tmp_path, monkeypatch):
     for out in folders:
         assert out.parent.parent == tmp_path and not out.exists()
         assert [*out.parent.iterdir()] == []
-    assert {tuple(more) for _, *more in seen} == {(Runtime.FLOWER, 7, True, None)}
+    assert {tuple(more) for _, *more in seen} == {(Runtime.LOCAL, 7, True, None)}

@@ -9,8 +9,8 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.research.strategies.aup_corrected import AupCorrected
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies.aup.corrected import AupCorrected
 from murmuration.strategies.aup.published import AupPublished
 from murmuration.strategies.base import Participants
 from murmuration.strategies.config import RunConfig
@@ -51,7 +51,8 @@ def made(tmp_path, quick_runs):
 
 
 def test_corrected(made):
-    built = made(variant="corrected", clip_norm=0.7, group_size=3, retain=5, adjacency="zero-out")
+    own = {"clip_norm": 0.7, "group_size": 3, "retain": 5, "adjacency": "zero-out"}
+    built = made(strategy="aup-corrected", **own)
     assert isinstance(built.strategy, AupCorrected)
     plan = built.strategy.plan
     assert (plan.users, plan.cohort, plan.rounds, plan.delta) == (800, 300, 6, 1e-4)
@@ -89,7 +90,8 @@ def test_step_sizes(made):
     assert given.optimizer.settings.rate == 0.125
     chosen = made(variant="published").strategy.plan.phases[0].rate
     assert 0 < chosen < 100
-    assert made(variant="corrected", learning_rate=0.5).strategy.optimizer.settings.rate == 0.5
+    corrected = made(strategy="aup-corrected", learning_rate=0.5).strategy
+    assert corrected.optimizer.settings.rate == 0.5
 
 
 def test_published_takes_plain_steps_only(made):

@@ -13,6 +13,9 @@ from murmuration.strategies.aup.published import (
     FIXED_SIZE,
     AupPublished,
     PublishedPlan,
+    concentration_score,
+    distances,
+    keep_probabilities,
 )
 from murmuration.strategies.aup.schedule import Phase, constant_schedule
 from murmuration.strategies.base import Participants
@@ -264,3 +267,34 @@ def test_golden_trajectory(world):
     made.run(8)
     golden = [0.0049270, -0.0732392, 0.0473910, 0.0922624, 0.0026306]
     np.testing.assert_allclose(made.strategy.optimizer.result_D, golden, atol=2e-5)
+
+
+# The filter
+
+
+def _near(rows_SD, radius):
+    return distances(rows_SD) <= radius
+
+
+def test_keep_probabilities_are_those_of_line_12():
+    found = keep_probabilities(np.array([10, 50, 55, 60, 66, 67, 100]), 100)
+    np.testing.assert_allclose(found, [0, 0, 0.3, 0.6, 0.96, 1, 1])
+
+
+def test_published_score_is_that_of_line_8_and_moves_by_nearly_two():
+    rows_SD = np.array([[0.0], [0.0], [0.0], [9.0], [9.0]])
+    assert concentration_score(_near(rows_SD, 1.0), 5) == pytest.approx((9 + 4) / 5)
+    for size in (4, 99):
+        together = np.zeros((size + 1, 1))
+        moved = concentration_score(_near(together, 1.0), size) - concentration_score(
+            _near(together[:-1], 1.0), size
+        )
+        assert moved == pytest.approx((2 * size + 1) / size)
+        # One of ñ = size + 1 users is swapped: from near to all to near to none.
+        swapped = together.copy()
+        swapped[-1] = 9.0
+        moved = concentration_score(_near(together, 1.0), size + 1) - concentration_score(
+            _near(swapped, 1.0), size + 1
+        )
+        assert moved == pytest.approx(2 * size / (size + 1))
+    assert moved > 1.9

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from made_up_votes import made_up_votes
 
-from murmuration.audits.votes import one_sided
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.ranking.layout import VoteLayout
@@ -19,6 +18,7 @@ from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.discrete_gaussian import installed
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.research.audits.votes import one_sided
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig

@@ -11,7 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murmuration.audits.survey import one_answer
 from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.errors import InputError
@@ -23,6 +22,7 @@ from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, read_c
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.discrete_gaussian import installed
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.research.audits.survey import one_answer
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig

@@ -1,0 +1,1 @@
+"""Audits of single mechanisms, and mechanisms that were broken on purpose."""

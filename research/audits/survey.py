@@ -1,0 +1,81 @@
+"""Audits of a survey's one release: the whole of a user, from answers to the noisy sum.
+
+The canary gives the same answer to every question in all of a thousand judgements; on the other
+data set it is not there or, where users are replaced, is one with a single judgement and other
+answers. All other users are known to the attacker and left out. The attacker projects what is
+released on the difference of the two sums, which is all that Gaussian noise leaves to be known
+(Neyman and Pearson).
+
+Legend: N trials, V coordinates.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from murmuration.preference.features.questionnaire import Questionnaire
+from murmuration.preference.kinds.survey import SurveyAnswers
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.auditing import DELTA, Measured, Target, Task
+from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.research.audits.trials import both_sides
+from murmuration.strategies.protocol.messages import TrainRequest
+from murmuration.strategies.solved.survey import SurveyPlan, client_update
+
+#: From answers and what is requested of a node to its sums.
+NodeHalf = Callable[[SurveyAnswers, TrainRequest, np.ndarray, Randomness], dict[str, np.ndarray]]
+
+QUESTIONNAIRE = Questionnaire(("money", "health"))
+_JUDGEMENTS = 1000
+
+
+def one_answer(answer: int, judgements: int) -> SurveyAnswers:
+    """Return the answers of one user, to every question the first (0) or the last (−1)."""
+    places_Q = [range(place.start, place.stop)[answer] for place in QUESTIONNAIRE.places[1:]]
+    places_JQ = np.tile(np.array(places_Q, dtype=np.int32), (judgements, 1))
+    return SurveyAnswers(torch.tensor([0, judgements]), places_JQ, QUESTIONNAIRE)
+
+
+def audit_survey(
+    task: Task,
+    node_half: NodeHalf = client_update,
+    mechanism: Callable[[SurveyPlan], GaussianSum] = lambda plan: plan.mechanism,
+) -> Measured:
+    """Return what attacks on one release show; ``node_half`` and ``mechanism`` stand in for the
+    real ones in audits of seeded faults."""
+    plan = SurveyPlan.for_epsilon(
+        task.epsilon,
+        users=1,
+        rounds=1,
+        delta=DELTA,
+        adjacency=task.adjacency,
+        questionnaire=QUESTIONNAIRE,
+    )
+    release = mechanism(plan)
+    work = TrainRequest({}, {"round": 1, **plan.node_config}, np.arange(1))
+    keys_S, replaced = np.zeros(1, dtype=np.uint64), task.adjacency.vectors_changed == 2
+    first_V = node_half(one_answer(0, _JUDGEMENTS), work, keys_S, Randomness(0))["sum"]
+    second_V = np.zeros_like(first_V)
+    if replaced:
+        second_V = node_half(one_answer(-1, 1), work, keys_S, Randomness(0))["sum"]
+    apart_V, middle_V = first_V - second_V, (first_V + second_V) / 2.0
+
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
+        exact_NV = np.tile(second_V if second else first_V, (task.trials, 1))
+        noisy_NV = release.release(
+            exact_NV.reshape(-1), round_=1, covers="survey answers", ledger=ledger, source=source
+        ).reshape(exact_NV.shape)
+        return (noisy_NV - middle_V) @ apart_V / release.std**2
+
+    return both_sides(task, one).measured(task, fit=True)
+
+
+TARGETS = {
+    "survey": Target(
+        "the sum of answers that a survey is computed from, of a user who always answers alike",
+        audit_survey,
+        trials=100_000,
+    )
+}

@@ -1,0 +1,290 @@
+"""A run through `flwr run`, on a SuperLink of its own that is gone after: Flower as it is.
+
+For tests that compare runtimes, and for benchmarks.
+
+Left to itself, `flwr run` starts daemons that stay, that keep the directory and environment of
+the first call, and that the next run in any other directory would be sent to. So each run here
+gets its own SuperLink: own port, own FLWR_HOME, own Ray session, in-memory state, all below one
+scratch directory, and a keeper (`sims.runtimes.process_reaper`) that ends every process of it
+however we end. `flwr run` exits 0 when a run failed, and prints no more than the run's id: the
+outcome comes from the SuperLink's control interface, whose log stream also says, without polling,
+when a run is over.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import joblib
+import tomli_w
+from flwr.proto.control_pb2 import ListRunsRequest, StreamLogsRequest
+from flwr.supercore.control import ControlHttpClient
+
+from murmuration.client.store import load
+from murmuration.sims.runtimes.app_bundle import Setting, write_bundle
+from murmuration.sims.runtimes.process_reaper import kept, listens
+from murmuration.strategies.config import RunConfig
+
+START_SECONDS = 60.0  # for a SuperLink on a machine under load; a quiet one needs 1.2
+TICK_SECONDS = 0.2
+CONNECTION = "owned"
+
+
+class FlowerRunFailed(RuntimeError):
+    """A Flower run that did not complete; the message has the reason and where the log is."""
+
+    def __init__(self, reason: str, log: Path) -> None:
+        super().__init__(f"the Flower run failed: {reason} (full log: {log})")
+        self.reason = reason
+        self.log = log
+
+
+def run_flower(
+    run_config: Mapping[str, Setting],
+    *,
+    nodes: int,
+    log: Path,
+    cpus_per_client: int = 1,
+    on_tick: Callable[[], None] | None = None,
+    serverapp: str = "murmuration.server.app:app",
+    clientapp: str = "murmuration.client.app:app",
+    app_dir: Path | None = None,
+) -> None:
+    """Run a Flower app in simulation on `nodes` nodes; return when its run has completed.
+
+    The apps see `run_config` as `context.run_config`. They run in a directory of their own, so
+    paths in it must be absolute. The code is our own packages or, with `app_dir`, that folder's.
+    `cpus_per_client` whole CPUs go to each actor; as many actors run as fit this machine.
+    `on_tick` is called five times a second while the run goes on; what it raises ends the run.
+    Everything the SuperLink and the apps print is appended to `log`.
+
+    Raises FlowerRunFailed when the run ends in any other way than completed, and ValueError for
+    settings that cannot work. Whatever is raised, KeyboardInterrupt too, the SuperLink and all it
+    started have ended by then. When this process is killed they end within seconds.
+    """
+    actors = min(nodes, joblib.cpu_count() // cpus_per_client) if cpus_per_client > 0 else 0
+    if actors < 1:
+        raise ValueError(
+            f"nodes = {nodes} and cpus_per_client = {cpus_per_client}: both must be at least 1,"
+            f" and a client's CPUs at most this machine's {joblib.cpu_count()}"
+        )
+    tools = _tools("flower-superlink", "flower-superexec", "flwr-simulation", "flwr")
+    on_tick = on_tick or (lambda: None)
+    # Ray keeps sockets below it, whose paths may be 107 bytes long.
+    parent = tempfile.gettempdir()
+    scratch = Path(tempfile.mkdtemp(prefix="mm-", dir=parent if len(parent) < 25 else "/tmp"))
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        app = write_bundle(
+            scratch / "app", run_config, serverapp=serverapp, clientapp=clientapp, app_dir=app_dir
+        )
+        port = _free_port()
+        connection = {"address": f"127.0.0.1:{port}", "insecure": True}
+        config = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
+        (scratch / "config.toml").write_text(tomli_w.dumps(config))
+        env = _environment(scratch, tools["flower-superlink"].parent)
+        superlink = (str(tools["flower-superlink"]), "--insecure", "--simulation")
+        run_log = stack.enter_context(_RunLog(log.absolute()))
+        # Entered before the keeper, so that it is closed when nothing can be reading from it.
+        client = stack.enter_context(
+            ControlHttpClient.from_server_address(connection["address"], True, None, [])
+        )
+        keeper = stack.enter_context(
+            kept(
+                [*superlink, "--host", "127.0.0.1", "--port", str(port)],
+                scratch=scratch,
+                cwd=app,  # it comes first on the actors' sys.path
+                env=env,
+                output=run_log.file,
+            )
+        )
+        _wait_until_listening(keeper, port, run_log, on_tick)
+        resources = federation(nodes, actors, cpus_per_client)
+        submit = [str(tools["flwr"]), "run", str(app), CONNECTION, "--format", "json"]
+        run_id = _submit([*submit, "--federation-config", resources], env, run_log, on_tick)
+        _follow(client, run_id, keeper, run_log, on_tick)
+
+
+def execute(config: RunConfig, *, users_per_node: int | None = None) -> dict[str, Any]:
+    """Run a config so, with a log beside its folder; its result. Raises as `run_flower`.
+
+    ``users_per_node`` None: two nodes.
+    """
+    users = len(load(config.data, config.columns, task=config.task, schema=config.schema).user_ids)
+    out = Path(config.out)
+    nodes = -(-users // users_per_node) if users_per_node else 2
+    run_flower(config.to_run_config(), nodes=nodes, log=out.with_name(f"{out.name}.flower.log"))
+    return json.loads((out / "result.json").read_text(encoding="utf-8"))
+
+
+def federation(nodes: int, actors: int, cpus_per_client: int) -> str:
+    """Flower's settings for so many nodes on so many actors."""
+    options = f"num-supernodes={nodes} init-args-num-cpus={actors * cpus_per_client}"
+    return f"{options} client-resources-num-cpus={cpus_per_client}"
+
+
+class _RunLog:
+    """The file that everything this run prints is appended to."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.file = path.open("ab", buffering=0)
+        self._start = self.file.tell()  # what is before belongs to an earlier run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+    def failed(self, reason: str) -> FlowerRunFailed:
+        return FlowerRunFailed(reason, self.path)
+
+    def last_error(self) -> str:
+        """Return this run's last line of the form `SomeError: text`, or nothing."""
+        text = self.path.read_bytes()[self._start :].decode(errors="replace")
+        kinds = r"(?:\w+\.)*(?:\w*(?:Error|Exception)|RunAborted)\b"
+        result = re.findall(rf"^(?:ERROR:\s*)?({kinds}.*)$", text, re.M)
+        return result[-1].strip() if result else ""
+
+
+def _tools(*names: str) -> dict[str, Path]:
+    """Find Flower's programs: beside the interpreter, where scripts go, or on the PATH."""
+    places = [str(Path(sys.executable).parent), sysconfig.get_path("scripts")]
+    path = os.pathsep.join([*places, os.environ.get("PATH", "")])
+    result = {name: shutil.which(name, path=path) for name in names}
+    missing = [name for name, file in result.items() if file is None]
+    if missing:
+        raise ValueError(f"{', '.join(missing)} not found: pip install 'flwr[simulation]'")
+    return {name: Path(file).absolute() for name, file in result.items() if file}
+
+
+def _environment(scratch: Path, programs: Path) -> dict[str, str]:
+    """Our environment, isolated: a SuperLink finds its other programs through PATH."""
+    here = (Path(sys.prefix), Path(sys.base_prefix))
+    extra = [
+        path
+        for path in (Path(entry).absolute() for entry in sys.path)
+        if path.is_dir() and not any(path.is_relative_to(prefix) for prefix in here)
+    ]
+    env = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    return env | {
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_HOME": str(scratch),
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05",  # seconds; 1 by default
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", "")]),
+        "PYTHONPATH": os.pathsep.join(map(str, extra)),
+        "PYTHONUNBUFFERED": "1",
+        "RAY_TMPDIR": str(scratch),
+        "RAY_usage_stats_enabled": "0",
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _wait_until_listening(
+    keeper: subprocess.Popen[bytes], port: int, log: _RunLog, on_tick: Callable[[], None]
+) -> None:
+    """Wait for a process of ours to listen."""
+    deadline = time.monotonic() + START_SECONDS
+    while not listens(keeper.pid, port):
+        if keeper.poll() is not None:
+            raise log.failed(f"the SuperLink did not start: {log.last_error()}")
+        if time.monotonic() > deadline:
+            raise log.failed(f"no SuperLink after {START_SECONDS:.0f} s")
+        on_tick()
+        time.sleep(0.05)
+
+
+def _submit(
+    command: Sequence[str], env: Mapping[str, str], log: _RunLog, on_tick: Callable[[], None]
+) -> int:
+    with subprocess.Popen(
+        command,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as submission:
+        while True:
+            try:
+                printed, _ = submission.communicate(timeout=TICK_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                on_tick()
+    if not (result := re.search(rb'"run-id":\s*"(\d+)"', printed)):
+        log.file.write(printed)
+        match = re.search(
+            r'"error-message":\s*("(?:[^"\\]|\\.)*")', printed.decode(errors="replace")
+        )
+        why = json.loads(match[1], strict=False).split() if match else ["no reason given"]
+        raise log.failed(f"`flwr run` refused the app: {' '.join(why)}")
+    return int(result[1])
+
+
+def _follow(
+    client: ControlHttpClient,
+    run_id: int,
+    keeper: subprocess.Popen[bytes],
+    log: _RunLog,
+    on_tick: Callable[[], None],
+) -> None:
+    """Copy the run's log to ours until the run is over; raise unless it completed."""
+    after = 0.0
+
+    def copy_log() -> None:
+        nonlocal after
+        # A broken stream is not the end of a run: the status below decides, and we come back.
+        with contextlib.suppress(Exception):
+            for part in client.StreamLogs(StreamLogsRequest(run_id=run_id, after_timestamp=after)):
+                log.file.write(part.log_output.encode())
+                after = max(after, part.latest_timestamp)
+
+    while True:
+        stream = threading.Thread(target=copy_log, daemon=True)
+        stream.start()
+        while stream.is_alive():
+            stream.join(TICK_SECONDS)
+            on_tick()
+            if keeper.poll() is not None:
+                raise log.failed("the SuperLink ended in the middle of the run")
+        status = client.ListRuns(ListRunsRequest(run_id=run_id)).run_dict[run_id].status
+        if status.status == "finished":
+            break
+        time.sleep(TICK_SECONDS)
+    if status.sub_status != "completed":
+        raise log.failed(_reason(status.sub_status, status.details, log))
+
+
+def _reason(outcome: str, details: str, log: _RunLog) -> str:
+    """Return what went wrong, in one line: Flower's own words where they say it, else the log's."""
+    printed = details.strip().removeprefix("Simulation failed with exception:").strip()
+    if printed and printed not in _SAY_NOTHING:
+        return printed.splitlines()[0]
+    return log.last_error() or f"it was {outcome}"
+
+
+_SAY_NOTHING = (
+    "An error was encountered. Ending simulation.",
+    "Simulation Runtime crashed.",
+    "Task failed with unknown error.",
+)

@@ -1,0 +1,104 @@
+"""``flwr run .`` as the pages print it, in a copy of the checkout and in the folder of ``init``.
+
+Flower's local SuperLink always listens at the same port, and stays: it is ended here by its id.
+"""
+
+import contextlib
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+
+import psutil
+import pytest
+from walks import ROOT, environment, steps
+
+from murmuration import Run
+from murmuration.sharing.flower_app import write_app
+
+PORT = 39091
+pytestmark = [pytest.mark.slow, pytest.mark.flower, pytest.mark.commands]
+
+
+def listening():
+    return [
+        each.pid
+        for each in psutil.net_connections("tcp")
+        if each.laddr and each.laddr.port == PORT and each.status == psutil.CONN_LISTEN
+    ]
+
+
+@pytest.fixture(autouse=True)
+def daemons_end():
+    """The SuperLink of this test, and all that it started, are gone after it."""
+    with socket.socket() as taken:
+        if not taken.connect_ex(("127.0.0.1", PORT)):
+            pytest.skip(f"somebody's SuperLink listens at port {PORT}")
+    yield
+    for pid in listening():
+        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.terminate()
+        psutil.wait_procs(family, timeout=30)
+
+
+def type_(block, folder, home):
+    """What the block prints in a shell."""
+    home.mkdir()
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="mm-") as short:  # sockets go below it
+        done = subprocess.run(
+            ["bash", "-ec", block], cwd=folder, env=environment(home, RAY_TMPDIR=short),
+            capture_output=True, text=True, check=False, timeout=600,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_in_a_clone(tmp_path):
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    clone = tmp_path / "clone"
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).exists() and not name.startswith(("tests/", "docs/")):
+            (clone / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, clone / name, follow_symlinks=False)
+    page = ROOT / "docs" / "how-to" / "flower.md"
+    (block,) = (step.typed() for step in steps(page.read_text()) if "flwr run" in step.body)
+    printed = type_(block.replace("rounds=50", "rounds=2"), clone, tmp_path / "home")
+    assert "round 2 of 2, ε 3.00" in printed
+    assert '"finished:completed"' in printed
+    run = Run.load(clone / "runs" / "flower")
+    assert run.result["rounds"] == 2 and (run.path / "report.html").exists()
+    assert '"max_judgements": 100' in (run.path / "config.json").read_text()
+
+
+def test_in_the_folder_of_an_app(tmp_path):
+    app, out = tmp_path / "my-app", tmp_path / "run"
+    write_app(app)
+    (block,) = re.findall(r"```sh\n(.*?)```", (app / "README.md").read_text(), re.DOTALL)
+    _, rest = block.split("pip install -e .\n")  # where Murmuration comes from an index
+    printed = type_(
+        rest.replace("-c '", "-c 'rounds=2 ").replace("/absolute/folder", str(out)),
+        app,
+        tmp_path / "home",
+    )
+    assert "round 2 of 2, ε 3.00" in printed
+    assert Run.load(out).result["rounds"] == 2
+
+
+def test_a_run_that_fails_says_so(tmp_path):
+    app = tmp_path / "my-app"
+    write_app(app)
+    printed = type_(
+        "export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1\n"
+        "flwr run . -c 'settings=\"epsylon = 3\"' --stream\n"
+        "until flwr ls --format json | grep '\"finished:'; do sleep 1; done\n"
+        "flwr ls --format json",
+        app,
+        tmp_path / "home",
+    )
+    assert '"finished:failed"' in printed and "unknown setting 'epsylon'" in printed
