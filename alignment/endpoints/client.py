@@ -170,39 +170,32 @@ class Client:
             InputError: the endpoint refuses, cannot be reached, or gives no completions at all.
         """
         unreadable: set[str] = set()
-        failed: list[InputError] = []
-        waiting = iter(bodies.items())
         done = 0
 
-        async def work(client: "AsyncOpenAI") -> None:
+        async def one(client: "AsyncOpenAI", free: asyncio.Semaphore, key: str) -> None:
             nonlocal done
-            for key, body in waiting:  # which all workers share
-                if failed:
-                    return
-                try:
-                    completion = completion_of(await self._reply(client, body, afterwards))
-                    result = None if completion is None else read(completion)
-                    if result is None:
-                        unreadable.add(key)
-                    else:
-                        keep(key, result)
-                except InputError as error:  # others end what they have begun, which is paid for
-                    failed.append(error)
-                    return
-                done += 1
-                if _HOPELESS <= len(unreadable) == done:
-                    failed.append(
-                        InputError(f"{self.endpoint.named}: it gives no chat completions")
-                    )
-                progress(done, len(bodies))
+            async with free:
+                completion = completion_of(await self._reply(client, bodies[key], afterwards))
+            result = None if completion is None else read(completion)
+            if result is None:
+                unreadable.add(key)
+            else:
+                keep(key, result)
+            done += 1
+            if _HOPELESS <= len(unreadable) == done:
+                raise InputError(f"{self.endpoint.named}: it gives no chat completions")
+            progress(done, len(bodies))
 
         async def all_of_them() -> None:
-            async with self._client() as client:
-                await asyncio.gather(*(work(client) for _ in range(self.endpoint.at_once)))
+            free = asyncio.Semaphore(self.endpoint.at_once)
+            async with self._client() as client, asyncio.TaskGroup() as tasks:
+                for key in bodies:
+                    tasks.create_task(one(client, free, key))
 
-        asyncio.run(all_of_them())
-        if failed:
-            raise failed[0]
+        try:
+            asyncio.run(all_of_them())
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
         return unreadable
 
     def _client(self) -> "AsyncOpenAI":
@@ -236,15 +229,11 @@ class Client:
             why = f"no reply ({type(error.__cause__).__name__})"
         except openai.APIStatusError as error:
             status, why = error.status_code, f"HTTP {error.status_code}"
-            if 300 <= status < 400:
-                raise InputError(
-                    f"{endpoint.named}: it redirects; name the final address"
-                ) from None
             if status not in _BUSY and status < 500:
-                more = f", the key in {endpoint.role.key}" if status in (401, 403) else ""
                 raise InputError(
-                    f"{endpoint.named}: refused (HTTP {status}): check the address{more} and "
-                    f"{endpoint.role.model_option} {endpoint.model}"
+                    f"{endpoint.named}: refused (HTTP {status}): check the address, which must not "
+                    f"redirect, {endpoint.role.model_option} {endpoint.model} and the key in "
+                    f"{endpoint.role.key}"
                 ) from None
         raise InputError(
             f"{endpoint.named}: {why}, after up to {endpoint.attempts} attempts{afterwards}"

@@ -163,9 +163,9 @@ def test_one_that_never_ends():
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        ((307, {"Location": "/v1/other"}, b""), "it redirects"),
-        ((401, {}, b""), "the key in MURMURATION_WRITER_KEY and the model m"),
-        ((404, {}, b""), "refused .HTTP 404.: check the address and the model m"),
+        ((307, {"Location": "/v1/other"}, b""), "must not redirect"),
+        ((401, {}, b""), "the model m and the key in MURMURATION_WRITER_KEY"),
+        ((404, {}, b""), "refused .HTTP 404.: check the address"),
     ],
 )
 def test_what_no_patience_mends(reply, words):
