@@ -15,7 +15,6 @@ What is added here:
 import asyncio
 import json
 import logging
-import math
 import os
 import ssl
 from collections.abc import Callable, Mapping
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _MOST_BYTES = 2**20  # of a reply
-_MOST_COUNTED = 10**9  # a count of tokens beyond is none
 _HOPELESS = 20  # replies that cannot be read, before there is one that can
 _BUSY = (408, 409, 429)  # and what is 500 or above: asked again
 
@@ -59,7 +57,6 @@ class Endpoint:
     Attributes:
         url: up to and with ``/v1``.
         model: which of the endpoint's models.
-        price: of a million tokens in and out, in any currency; None if not known.
         timeout: seconds that an endpoint may say nothing; times ``attempts``, for a whole reply.
         attempts: requests for a reply where the endpoint is busy or broken, before giving up.
         at_once: requests under way together.
@@ -71,7 +68,6 @@ class Endpoint:
 
     url: str
     model: str
-    price: tuple[float, float] | None = None
     timeout: float = 120.0
     attempts: int = 8
     at_once: int = 8
@@ -94,8 +90,6 @@ class Endpoint:
             )
         if not self.model.strip():
             raise InputError(f"{self.role.model_option} names which of the endpoint's models it is")
-        if self.price and not all(math.isfinite(each) and each >= 0 for each in self.price):
-            raise InputError("--judge-price must not be negative")
 
     @property
     def is_private(self) -> bool:
@@ -116,11 +110,9 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Completion:
-    """A model's reply: its text, the tokens in and out if it counted them, and whether it was cut
-    off at the most tokens."""
+    """A model's reply: its text, and whether it was cut off at the most tokens."""
 
     text: str
-    tokens: tuple[int, int] | None
     cut_off: bool
 
 
@@ -284,18 +276,4 @@ def completion_of(content: bytes | None) -> Completion | None:
         return None
     if not isinstance(text, str | None):
         return None
-    usage = reply.get("usage")
-    counts = [
-        usage.get(name) if isinstance(usage, dict) else None
-        for name in ("prompt_tokens", "completion_tokens")
-    ]
-    return Completion(text or "", token_counts(counts), choice.get("finish_reason") == "length")
-
-
-def token_counts(counts: Any) -> tuple[int, int] | None:
-    """Return two counts of tokens, or None for what is none."""
-    if not isinstance(counts, list) or len(counts) != 2:
-        return None
-    if any(type(each) is not int or not 0 <= each <= _MOST_COUNTED for each in counts):
-        return None
-    return counts[0], counts[1]
+    return Completion(text or "", choice.get("finish_reason") == "length")

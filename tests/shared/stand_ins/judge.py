@@ -18,11 +18,8 @@ def asked(request):
     return found.groups()[1:]
 
 
-def completion(words, usage=(100, 2)):
-    reply = {"choices": [{"message": {"role": "assistant", "content": words}}]}
-    if usage:
-        reply["usage"] = {"prompt_tokens": usage[0], "completion_tokens": usage[1]}
-    return reply
+def completion(words):
+    return {"choices": [{"message": {"role": "assistant", "content": words}}]}
 
 
 def longer(request):
