@@ -24,7 +24,7 @@ PRINT_JSON = {
     "align", "audit", "base", "bench accounting", "bench align", "bench board", "bench features",
     "bench lm", "bench memory", "bench rounds", "bench states", "bench users",
     "bench where", "bench writing", "bounds", "compare", "export", "ledger", "plan",
-    "policies commit", "privatize", "push", "rank", "report", "reproduce", "run", "score", "survey",
+    "policies commit", "privatize", "rank", "report", "reproduce", "run", "score", "survey",
     "tune", "winrate",
 }  # fmt: skip
 #: What types of click's stand for: text with choices or of a path, numbers with limits.
