@@ -27,7 +27,7 @@ from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import load_judgements, parse_columns
 from murmuration.preference.data.rows import BadRow, InputError
 from murmuration.preference.data.schema import Schema
-from murmuration.preference.features.embeddings import pace
+from murmuration.preference.features.frozen_states import pace
 from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.language.checkpoint import has_minilm
 from murmuration.preference.linear.examples import distinct_texts
