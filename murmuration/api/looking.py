@@ -13,7 +13,7 @@ from murmuration.preference.data.in_memory import Source, located_rows
 from murmuration.preference.data.rows import InputError
 
 if TYPE_CHECKING:
-    from murmuration.planning.data_summary import DataSummary
+    from murmuration.planning.look import DataSummary
 
 
 def data(
@@ -84,9 +84,8 @@ def data(
         InputError: the source cannot be read, or ``epsilon`` is not positive.
     """
     quiet_libraries()
-    from murmuration.planning.feature_time import feature_time
     from murmuration.planning.look import look_at
-    from murmuration.preference.data.loading import warning_of, write_columns
+    from murmuration.preference.data.loading import write_columns
     from murmuration.strategies.settings.run import Settings
 
     epsilon = Settings.epsilon if epsilon is None else epsilon
@@ -107,18 +106,11 @@ def data(
     }
     declared = {name: value for name, value in options.items() if value is not None}
     with located_rows(source) as place:
+        named = write_columns(columns, user_column)
         summary = look_at(
-            place, write_columns(columns, user_column), declared, epsilon, data_public
+            place, named, declared, epsilon=epsilon, public=data_public, features=features
         )
-        warning = warning_of(place, summary.schema.format)
-    if warning:
-        judgements = summary.judgements
-        judgements = replace(judgements, notes=(*judgements.notes, warning))
-        summary = replace(summary, judgements=judgements)
-    if features:
-        summary = replace(summary, features=feature_time(features, summary.judgements))
-    in_memory = not isinstance(source, str | os.PathLike)
-    return replace(summary, source="FILE") if in_memory else summary
+    return summary if isinstance(source, str | os.PathLike) else replace(summary, source="FILE")
 
 
 def written_split(

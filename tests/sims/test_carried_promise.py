@@ -159,7 +159,11 @@ def test_a_promise_is_the_same_at_each_station(
     # A run of ours on judgements of them, which protects each row, and counts who judged before.
     answers = [json.loads(line) for line in rows.open()]
     judged = [
-        {"prompt": row["prompt"], "chosen": row["response"] + " yes", "rejected": row["response"]}
+        {
+            "prompt": row["prompt"],
+            "chosen": row["response"] + " yes",
+            "rejected": row["response"] + " no",
+        }
         | {"private_runs": row["private_runs"]}
         for row in answers
     ]
