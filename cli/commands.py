@@ -33,7 +33,6 @@ GROUPS = {
         "winrate": "Compare models' answers: how often each wins, by a judge.",
         "synthesize": "Let a reward label a policy's answers to public prompts.",
         "base": "Train a small language model on embedded public text.",
-        "policies": "Commit a class of policies, from which a run chooses one.",
     },
     "Check and share": {
         "report": "Write the report of a run again, or compare runs.",
@@ -51,6 +50,7 @@ GROUPS = {
     "Research, in a checkout": {
         "reproduce": "Rerun a figure or table of the papers, or one of our own.",
         "bounds": "Evaluate the papers' bounds on the error of a reward model.",
+        "policies": "Commit a class of policies, from which a run chooses one.",
         "bench": "Measure speed on this machine, beside what limits it.",
     },
 }
@@ -63,14 +63,14 @@ _LOADING = frozenset(
     | {"tune", "winrate"}
 )
 _OF_MODELS = frozenset(
-    {"align", "base", "export", "policies", "push", "respond", "score"} | {"synthesize", "winrate"}
+    {"align", "base", "export", "push", "respond", "score"} | {"synthesize", "winrate"}
 )
 #: In which room a command's file lies, where that is not ``cli``: what looks ahead, what is about
 #: models that are there or are made without users, and what only a checkout has.
 _ROOMS = {
     **dict.fromkeys(("compare", "plan", "survey", "tune"), "cli.planning"),
     **dict.fromkeys(_OF_MODELS, "cli.models"),
-    **dict.fromkeys(("bench", "bounds", "reproduce"), "research.commands"),
+    **dict.fromkeys(("bench", "bounds", "policies", "reproduce"), "research.commands"),
 }
 
 

@@ -28,8 +28,6 @@ PAGE, PYPROJECT = ROOT / "docs" / "reference" / "settings.md", ROOT / "pyproject
 TYPES = ROOT / "murmuration" / "api" / "settings.py"
 #: Settings that ``train`` and ``compare`` name in their signatures.
 IN_SIGNATURES = ("categories", "data", "items", "test", "topics", "out", "resume")
-#: Of the others, those that may be a folder or a file.
-PATHS = ("base", "policies")
 _SECTION, _NEXT = "[tool.flwr.app.config]\n", "\n[tool.ruff]"
 
 
@@ -130,7 +128,7 @@ def _type(field: Field[Any]) -> str:
         return "Adjacency | str"
     if field.name == "delta":
         return "float | str"
-    if field.name in PATHS:
+    if field.name == "base" or about(field).pinned:  # a folder, or a file
         return "str | os.PathLike[str]"
     if choices := about(field).choices:
         names = dict.fromkeys([*choices, *([field.default] if field.default else [])])

@@ -201,10 +201,6 @@ class ModelSettings(TypedDict, total=False):
     as_published: bool
     """sft: train on chosen responses only, as published; that looks at labels."""
 
-    policies: str | os.PathLike[str]
-    """policy: a class of policies to choose from, written by `murmuration policies commit`;
-    --base is the reference."""
-
     train: Literal["head", "lora", "full"]
     """Which weights of --base are trained. [default: lora]"""
 
@@ -358,8 +354,8 @@ class StrategySettings(TypedDict, total=False):
 
     level: Literal["user", "item"]
     """Only for local-label, exponential. user: epsilon is for all labels of a user together.
-    item: for each label. (exponential: for all judgements of a user, or for each.) [default:
-    user]"""
+    item: for each label. (Where whole judgements are looked at: for all of a user's, or for
+    each.) [default: user]"""
 
     estimator: Literal["debiased", "mle", "sgd", "square"]
     """Only for local-label. How the model is fitted to randomized labels. [default:
@@ -394,6 +390,10 @@ class StrategySettings(TypedDict, total=False):
     play_pairs: int
     """Only for local-label. selfplay: pairs of responses that the base writes. [default:
     512]"""
+
+    policies: str | os.PathLike[str]
+    """Only for exponential. A class of policies to choose from, written by `murmuration
+    policies commit`; --base is the reference."""
 
     judgement_cap: int
     """Only for exponential. Item level: most judgements of a user that count (the first ones).
