@@ -88,8 +88,8 @@ class Leveled:
 
     level: str = setting(
         "",
-        "user: epsilon is for all labels of a user together. item: for each label. (exponential: "
-        "for all judgements of a user, or for each.) [default: user]",
+        "user: epsilon is for all labels of a user together. item: for each label. (Where whole "
+        "judgements are looked at: for all of a user's, or for each.) [default: user]",
         choices=("user", "item"),
         expected="user or item",
     )
