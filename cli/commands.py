@@ -32,7 +32,6 @@ GROUPS = {
         "respond": "Write responses to prompts with a causal language model.",
         "align": "Align a language model with a private reward.",
         "winrate": "Compare models' answers: how often each wins, by a judge.",
-        "policies": "Commit a class of policies, from which a run chooses one.",
     },
     "Check and share": {
         "report": "Write the report of a run again, or compare runs.",
@@ -49,6 +48,7 @@ GROUPS = {
     IN_A_CHECKOUT: {
         "reproduce": "Rerun a figure or table of the papers, or one of our own.",
         "bounds": "Evaluate the papers' bounds on the error of a reward model.",
+        "policies": "Commit a class of policies, from which a run chooses one.",
         "bench": "Measure speed on this machine, beside what limits it.",
     },
 }
@@ -59,13 +59,13 @@ ALIASES = {"train": "run"}
 _LOADING = frozenset(
     {"align", "export", "rank", "respond", "run", "score", "survey", "tune", "winrate"}
 )
-_OF_MODELS = frozenset({"align", "export", "policies", "respond", "score", "winrate"})
+_OF_MODELS = frozenset({"align", "export", "respond", "score", "winrate"})
 #: In which room a command's file lies, where that is not ``cli``: what looks ahead, what is about
 #: models that are there or are made without users, and what only a checkout has.
 _ROOMS = {
     **dict.fromkeys(("compare", "plan", "survey", "tune"), "cli.planning"),
     **dict.fromkeys(_OF_MODELS, "cli.models"),
-    **dict.fromkeys(("bench", "bounds", "reproduce"), "research.commands"),
+    **dict.fromkeys(("bench", "bounds", "policies", "reproduce"), "research.commands"),
 }
 
 

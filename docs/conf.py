@@ -41,6 +41,7 @@ nitpick_ignore_regex = [("py:.*", r"(?!murmuration\b).*")]
 nitpick_ignore = [
     ("py:class", "murmuration.preference.data.judgements.Judgements"),
     ("py:class", "murmuration.preference.data.schema.Schema"),
+    ("py:class", "murmuration.privacy.promise.Promise"),
 ]
 suppress_warnings = ["misc.highlighting_failure"]
 

@@ -1,5 +1,7 @@
 """What is learnt on, by its description: the one place that names the kinds of models.
 
+Other rooms bring more, by kind and task (`privacy.plugins`).
+
 One description (a JSON-able dictionary with its `kind`) travels to nodes and into saved models,
 and decides on both sides what users' judgements or texts are turned into.
 """
@@ -15,8 +17,8 @@ from murmuration.preference.kinds.linear import LinearModel
 from murmuration.preference.kinds.model import Model
 from murmuration.preference.kinds.next_token import ResponsesModel, TextsModel
 from murmuration.preference.kinds.policy import PolicyModel
-from murmuration.preference.kinds.policy_class import PolicyClass
 from murmuration.preference.kinds.survey import SurveyModel
+from murmuration.privacy.plugins import brought
 
 #: By a description's kind and task: what loads it.
 KINDS = {
@@ -30,7 +32,6 @@ KINDS = {
     ("language-model", "text"): TextsModel,
     ("language-model", "sft"): ResponsesModel,
     ("language-model", "policy"): PolicyModel,
-    ("policy-class", "policy"): PolicyClass,
 }
 
 
@@ -39,13 +40,14 @@ def base_of(config: Mapping[str, Any], weights: bool = True) -> Model:
 
     Args:
         config: as of `Model.to_config`.
-        weights: False for names, shapes and tokens alone of a language model that is trained, or of
-            a class of policies.
+        weights: False for names, shapes and tokens alone of language models.
 
     Raises:
         InputError: an unknown kind or argument, or a model that cannot be loaded.
     """
     kind, task = str(config.get("kind")), str(config.get("task", "reward"))
+    if brings := brought("murmuration.models").get(f"{kind} {task}"):
+        return brings.load().load(config, weights)
     if (kind, task) not in KINDS:
         known = ", ".join(dict.fromkeys(name for name, its in KINDS if its == task))
         raise InputError(f"nothing of kind {kind!r} learns --task {task}: known kinds are {known}")

@@ -12,7 +12,6 @@ from murmuration.preference.features.language_head import KIND as HEAD
 from murmuration.preference.features.language_states import KIND as STATES
 from murmuration.preference.language.base.settings import KIND as LANGUAGE_MODEL
 from murmuration.preference.language.checkpoint import origin_below
-from murmuration.preference.language.policy_class import KIND as CLASS
 from murmuration.privacy.disclosure import Disclosure, disclosed
 from murmuration.reporting.card_head import head, hub_name, loading, made_from, measured
 from murmuration.reporting.facts import facts
@@ -39,7 +38,7 @@ def model_card(disclosure: Disclosure, promise: Details) -> str:
     lacking |= {"system": ""}
     told, features = facts(result), {**lacking, **result["features"]}
     path = str(features["path"])
-    speaks = features["kind"] in (LANGUAGE_MODEL, HEAD, CLASS)
+    speaks = features["kind"] in (LANGUAGE_MODEL, HEAD) or told["writes"]
     adapter = speaks and features["train"] == "lora" and not features["merged"]
     base = hub_name(path)
     origin = origin_below(path) if speaks or features["kind"] == STATES else {}

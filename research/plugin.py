@@ -1,5 +1,6 @@
 """What research brings where it is there (``murmuration.privacy.plugins``)."""
 
+_CHOICE = "murmuration.research.strategies.choice"
 #: In the order in which they are listed.
 _AUDITS = (
     *("gaussian", "els", "labels", "selection.threshold", "selection.median"),
@@ -9,12 +10,16 @@ _AUDITS = (
 
 BRINGS = {
     "murmuration.strategies": {
+        "exponential": f"{_CHOICE}.exponential:EXPONENTIAL",
         "aup-corrected": "murmuration.research.strategies.aup_corrected:AUP_CORRECTED",
     },
     "murmuration.settings": {
+        "exponential": f"{_CHOICE}.settings:ExponentialSettings",
         "aup-corrected": "murmuration.strategies.settings.own.shared:Retained",
     },
+    "murmuration.models": {"policy-class policy": f"{_CHOICE}.class_examples:PolicyClass"},
     "murmuration.events": {
+        "permute-and-flip": f"{_CHOICE}.exponential_mechanism:PermuteAndFlip",
         "tested-gaussian": "murmuration.research.strategies.filtered_mean:TestedGaussian",
     },
     "murmuration.audits": {name: f"murmuration.research.audits.{name}:TARGETS" for name in _AUDITS},

@@ -19,7 +19,6 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.kinds.model import Model
 from murmuration.preference.kinds.policy import PolicyModel
 from murmuration.preference.language.checkpoint import weights_digest
-from murmuration.preference.language.policy_class import policy_of
 from murmuration.preference.model_folder import SaveOptions
 from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.accounting.terms import caveat_sentences
@@ -36,13 +35,12 @@ from murmuration.reporting.promise import details, earlier_runs, first_sentence
 from murmuration.reporting.report import write_report
 from murmuration.server.evaluation import examples_of_test, on_bad_rows, read_test
 from murmuration.server.lineage import files_of, lineage_of, lineage_of_data
-from murmuration.server.policies import with_class
 from murmuration.server.policy_distance import measured
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import OnMetrics, begun, train
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
-from murmuration.strategies.registry import base_config
+from murmuration.strategies.registry import base_config, named
 
 
 @dataclass(frozen=True)
@@ -172,13 +170,14 @@ def _origin(config: RunConfig, described: Mapping[str, Any]) -> Origin:
     """
     base = str(described.get("path", ""))
     of_base = lineage_of("--base" if config.base else "--features", base, config.base_privacy)
-    of_base = with_class(of_base, map(policy_of, described.get("policies", ())), config)
+    others = named(config.strategy).lineage(described, config)
     of_rows = combined(
         lineage_of_data(option, source, config.base_privacy)
         for option, source in (("--data", config.data), ("--test", config.test))
     )
-    if config.policies:
-        whose = "THE BASE, OR POLICIES OF THE CLASS, WERE"
+    if others is not None:
+        of_base |= others
+        whose = "THE BASE, OR OTHER MODELS THAT ARE NAMED, WERE"
     elif not base:
         whose = "MODELS THAT WROTE THE DATA WERE"
     elif not of_rows.runs:

@@ -281,7 +281,7 @@ class RunDirectory(RunFolder):
         """
         now = {
             name: described[name]
-            for name in ("path", "digest", "revision", "dtype", "layers", "class")
+            for name in ("path", "digest", "revision", "dtype", "layers", "models")
             if name in described
         }
         if "digest" not in now:
@@ -293,10 +293,10 @@ class RunDirectory(RunFolder):
                 f"begun with: SHA-256 {now['digest'][:16]}…, was {before['digest'][:16]}…; bring "
                 "it back, or begin again with another --out"
             )
-        if before.get("class") != now.get("class"):
+        if before.get("models") != now.get("models"):
             raise InputError(
-                "--resume with another class of policies than the run was begun with: bring it "
-                "back, or begin again with another --out"
+                "--resume with other models than the run was begun with: bring them back, or begin "
+                "again with another --out"
             )
         if (dtype := before.get("dtype")) != now.get("dtype"):
             raise InputError(

@@ -18,7 +18,6 @@ from murmuration.preference.choices import JUDGED
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.models import check_model
 from murmuration.preference.policy_losses import (
-    BOUNDED_LOSSES,
     CLIPPED_LOSSES,
     DEFAULT,
     PAIR_LOSSES,
@@ -321,9 +320,6 @@ def _check_task(config: RunConfig, strategy: Strategy) -> None:
         raise InputError("--as-published is about --task sft: which responses it learns from")
     if task != "policy" and (config.loss or config.beta or config.r_max):
         raise InputError("--loss, --beta and --r-max are about --task policy")
-    if config.policies and not strategy.chooses:
-        able = [other.name for other in registry.strategies().values() if other.chooses]
-        raise InputError(f"--policies is for --strategy {' or '.join(able)}, not {config.strategy}")
     if task == "reward":
         return
     if not config.base:
@@ -342,7 +338,8 @@ def _check_task(config: RunConfig, strategy: Strategy) -> None:
             "or another that takes steps"
         )
     if task == "policy":
-        _check_loss_of_policy(config, strategy)
+        if strategy.trains:
+            _check_loss_of_policy(config, strategy)
         return
     if config.model != "btl":
         raise InputError(
@@ -359,7 +356,7 @@ def _check_task(config: RunConfig, strategy: Strategy) -> None:
 
 def _check_loss_of_policy(config: RunConfig, strategy: Strategy) -> None:
     """Refuse what has no meaning for a policy's loss."""
-    loss = config.loss or (BOUNDED_LOSSES[0] if config.policies else DEFAULT)
+    loss = config.loss or DEFAULT
     of_loss = objective(loss)
     if of_loss.plays and not (strategy.local and strategy.fits_policies):
         raise InputError(

@@ -556,5 +556,6 @@ LOCAL_LABEL = Strategy(
     masks=lambda settings: NOT_ON_A_GRID,
     check=_check,
     local=True,
+    draws="randomized-response",
     fits_policies=True,
 )

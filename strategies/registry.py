@@ -20,7 +20,6 @@ from murmuration.strategies.adaptive import ADAPTIVE
 from murmuration.strategies.aup.builders import AUP
 from murmuration.strategies.dp_fedavg import DP_FEDAVG
 from murmuration.strategies.els import ELS, GROUP
-from murmuration.strategies.exponential import EXPONENTIAL
 from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol import group_size_histogram
 from murmuration.strategies.settings.declaration import ENTRY_POINTS
@@ -51,7 +50,6 @@ OURS = (
     RANKING,
     SURVEY,
     LOCAL_LABEL,
-    EXPONENTIAL,
     NONPRIVATE,
     *(point.load() for point in brought(ENTRY_POINTS).values()),
 )

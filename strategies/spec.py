@@ -8,13 +8,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
 
 import numpy as np
 from flwr.serverapp import Grid
 
 from murmuration.preference.data.rows import InputError
-from murmuration.preference.policy_losses import BOUNDED_LOSSES, DEFAULT, objective
+from murmuration.preference.policy_losses import DEFAULT, objective
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency, Unsupported
@@ -28,7 +28,7 @@ from murmuration.privacy.mechanisms.discrete_gaussian import (
 from murmuration.privacy.mechanisms.distributed import DistributedNoise
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.promise import delta_text
+from murmuration.privacy.promise import Promise, delta_text
 from murmuration.privacy.secure_aggregation import party
 from murmuration.strategies.base import CohortStrategy, Participants, PrivateLog
 from murmuration.strategies.optimizers import (
@@ -43,6 +43,9 @@ from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.shared import NoSettings, Retained
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan
+
+if TYPE_CHECKING:
+    from murmuration.preference.language.base.settings import BaseSettings
 
 #: What a release can give: JSON.
 Value = TypeVar("Value", int, list[int])
@@ -99,6 +102,10 @@ def as_the_settings_say(settings: Settings) -> None:
     """Of a strategy that has no features of its own."""
 
 
+def no_other_models(described: Mapping[str, Any], settings: Settings) -> None:
+    """Of a strategy that names no model but its base."""
+
+
 def supported(settings: Settings) -> str:
     """No reason why not."""
     return ""
@@ -135,10 +142,13 @@ class Strategy:
             cannot be masked, why nodes could not add the noise; empty where they can.
         check: InputError, naming the option, for settings that do not go together.
         solve: for ``murmuration plan``.
-        fits_policies: of one that solves, or chooses, whether that can be a policy.
+        fits_policies: of one that solves, whether that can be a policy.
         local: whether labels are randomized before they leave their users, so that nothing is
             added to a sum.
-        chooses: whether it chooses one of ``--policies`` instead of training, by exact coins.
+        trains: whether it trains a model; False: what it gives was there already.
+        draws: what is random in it, where nothing is added to a sum.
+        lineage: from the description of what is learnt on, and settings, to the runs behind models
+            that it names beside its base; None where it names none.
         features: from settings to the description of features of its own, for
             ``preference.bases.base_of``; None where it learns on what --base or --features name.
     """
@@ -159,7 +169,9 @@ class Strategy:
     solve: Solve = not_planned
     fits_policies: bool = False
     local: bool = False
-    chooses: bool = False
+    trains: bool = True
+    draws: str = ""
+    lineage: Callable[[Mapping[str, Any], Settings], Promise | None] = no_other_models
     features: Callable[[Settings], dict[str, Any] | None] = as_the_settings_say
 
     @property
@@ -172,7 +184,7 @@ class Strategy:
         """Return whether a user's judgements enter as one averaged gradient, whatever loss it is
         of."""
         one_by_one = any(half.of_examples for half in self.node_halves.values())
-        return not (self.rounds or self.local or self.chooses or one_by_one)
+        return not (self.rounds or self.local or one_by_one)
 
     def check_adjacency(self, adjacency: Adjacency) -> None:
         """Unsupported (a ValueError), saying what to use instead, if there is no guarantee."""
@@ -258,10 +270,8 @@ def choose_noise(
 
     Raises ValueError if what is asked for is too much.
     """
-    if strategy.local:  # coins of whole numbers, and nothing is added to a sum
-        return NoiseChoice("randomized-response")
-    if strategy.chooses:
-        return NoiseChoice("exponential-mechanism")
+    if strategy.draws:
+        return NoiseChoice(strategy.draws)
     if config.noise in ("discrete", "distributed"):
         if dimension > MOST_COORDINATES:
             raise ValueError(
@@ -322,19 +332,33 @@ def described_base(config: Settings) -> dict[str, Any]:
     from murmuration.preference.features.hashing import parse_features
     from murmuration.preference.features.language_head import KIND as HEAD
     from murmuration.preference.features.language_head import SETTINGS
-    from murmuration.preference.language.base.settings import NOTHING, BaseSettings
+
+    if not config.base:
+        return parse_features(config.features, config.length)
+    settings = base_settings(config)
+    if settings.train == "head":
+        of_head = {name: value for name, value in settings.described.items() if name in SETTINGS}
+        return {"kind": HEAD, **of_head}
+    return settings.to_config()
+
+
+def base_settings(config: Settings, **instead: Any) -> "BaseSettings":
+    """Return what --base names and the settings about it say; ``instead`` takes their place.
+
+    Raises:
+        InputError: settings that do not go together, or a folder that is not there.
+    """
+    from murmuration.preference.language.base.settings import BaseSettings
     from murmuration.preference.language.loading import resolve_base
-    from murmuration.preference.language.policy_class import KIND as CLASS
-    from murmuration.preference.language.policy_class import read_class
     from murmuration.preference.language.reward import system_of
 
-    learns_by_lora = config.train in ("", "lora") and not config.policies
+    train = instead.get("train", config.train)
     given = {
         "train": config.train,
         "rank": config.lora_rank,
         "alpha": config.lora_alpha,
         "targets": config.lora_targets,
-        "layers": config.lora_layers or ("auto" if learns_by_lora else ""),
+        "layers": config.lora_layers or ("auto" if train in ("", "lora") else ""),
         "once_per_text": config.once_per_text,
         "max_tokens": config.max_tokens,
         "system": config.system,
@@ -342,15 +366,14 @@ def described_base(config: Settings) -> dict[str, Any]:
         "task": config.task,
         "dtype": config.dtype,
         "checkpointing": config.checkpointing,
-        "loss": config.loss or (BOUNDED_LOSSES[0] if config.policies else ""),
+        "loss": config.loss,
         "beta": config.beta,
         "r_max": config.r_max,
         "as_published": config.as_published,
         "head_layer": config.head_layer,
         "head_pooling": config.head_pooling,
+        **instead,
     }
-    if not config.base:
-        return parse_features(config.features, config.length)
     for name in ("features", "length"):
         if getattr(config, name) != getattr(Settings, name):
             raise InputError(f"--{name} is for a linear head: leave it out, or --base")
@@ -358,16 +381,7 @@ def described_base(config: Settings) -> dict[str, Any]:
     path = resolve_base(config.base)
     if config.task != "text":
         chosen = {"system": system_of(path), **chosen}
-    settings = BaseSettings(path=path, **chosen)
-    if config.policies:
-        said = [
-            vars(policy) | {"lineage": [*policy.lineage]} for policy in read_class(config.policies)
-        ]
-        return {**settings.to_config(), "kind": CLASS, "train": NOTHING, "policies": said}
-    if settings.train == "head":
-        of_head = {name: value for name, value in settings.described.items() if name in SETTINGS}
-        return {"kind": HEAD, **of_head}
-    return settings.to_config()
+    return BaseSettings(path=path, **chosen)
 
 
 def trains_layers(config: Settings) -> bool:

@@ -446,7 +446,7 @@ def near_the_reference(language_model, tmp_path_factory):
 @pytest.fixture
 def four_policies(near_the_reference, tmp_path):
     """Folders of policies near a reference, which a test may change, and their class."""
-    from murmuration.server.policies import commit
+    from murmuration.research.strategies.choice.lineage import commit
 
     folders = [shutil.copytree(folder, tmp_path / folder.name) for folder in near_the_reference]
     commit(tmp_path / "class.json", [str(folder) for folder in folders], public=True)
@@ -455,10 +455,11 @@ def four_policies(near_the_reference, tmp_path):
 
 @pytest.fixture
 def choice_config(four_policies, language_model, crowd, crowd_test, tmp_path):
+    from murmuration.research.strategies.choice.settings import ExponentialSettings
     from murmuration.strategies.config import RunConfig
 
     return RunConfig(
         data=crowd, test=crowd_test, task="policy", strategy="exponential",
-        base=language_model("gpt2"), policies=str(tmp_path / "class.json"), epsilon=1.0,
-        delta=1e-5, seed=3, out=str(tmp_path / "run"),
+        base=language_model("gpt2"), own=ExponentialSettings(policies=str(tmp_path / "class.json")),
+        epsilon=1.0, delta=1e-5, seed=3, out=str(tmp_path / "run"),
     )  # fmt: skip

@@ -18,7 +18,7 @@ differs:
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -239,12 +239,12 @@ class Policy:
             if name in _UNNAMED and name != kind:
                 raise ValueError("a model that goes by the name of something else")
             ngrams = data.get("ngrams", 1)
-            policies = [str(policy["path"]) for policy in data.get("policies", ())]
+            others = [path for value in data.values() for path in _paths(value)]
             if type(size) is not int or type(ngrams) is not int:
                 raise TypeError("sizes that are no whole numbers")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise PolicyRefusal("features", "the request names no feature map") from None
-        for asked in (name, *policies):
+        for asked in (name, *others):
             if asked not in self.features:
                 listed = ", ".join(self.features) or "none"
                 raise PolicyRefusal("features", f"{asked!r} was asked for; allowed: {listed}")
@@ -394,6 +394,16 @@ def _tosses(
         and _number(parameters, "group-size", math.inf) <= event.group_size
         and _number(parameters, "probability", math.inf) <= event.probability
     )
+
+
+def _paths(value: object) -> Iterator[str]:
+    """Yield every path that is named within a part of a description."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from (str(inner),) if name == "path" else _paths(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _paths(inner)
 
 
 def _number(parameters: Mapping[str, messages.Scalar], name: str, missing: float) -> float:

@@ -93,10 +93,9 @@ def make_config(given: Mapping[str, Any]) -> RunConfig:
         from murmuration.preference.language.loading import resolve_base
 
         chosen["base"] = resolve_base(chosen["base"])
-    if chosen.get("policies"):
-        from murmuration.preference.language.policy_class import with_digest
-
-        chosen["policies"] = with_digest(chosen["policies"])
+    for name, value in chosen.items():
+        if value and (pinned := about(SETTINGS[name]).pinned):
+            chosen[name] = pinned(value)
     if "features" in chosen:
         named = chosen_features(chosen["features"]).strip()
         if chosen["features"].strip() == AUTO:

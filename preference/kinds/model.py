@@ -68,12 +68,6 @@ class Examples(Protocol):
         ...
 
     @property
-    def choices(self) -> int:
-        """Return how many given models they are measured under, to choose one; 0 where one is
-        trained."""
-        ...
-
-    @property
     def measures_loss(self) -> bool:
         """Return whether `Accuracy.loss` is known of them."""
         ...

@@ -76,7 +76,6 @@ class LanguageExamples(ABC):
     kind: Kind = field(default="pairs", kw_only=True)
     public: bool = field(default=False, kw_only=True)
 
-    choices = 0  # a model is trained
     measures_loss = False  # unless accuracy is of next tokens
     single_rows = None  # no gradient is a multiple of a row
 

@@ -236,13 +236,6 @@ class BufferedLater(BufferedGaussian):
 
 
 @dataclass(frozen=True)
-class PermuteAndFlip(PureDp):
-    """A choice by permute-and-flip, which is (``epsilon``, 0)-DP; counted as the worst that is."""
-
-    kind: ClassVar[str] = "permute-and-flip"
-
-
-@dataclass(frozen=True)
 class Unprotected:
     """A release with no guarantee at all: its epsilon is infinite."""
 
@@ -262,7 +255,6 @@ _KINDS: dict[str, type] = {
         GroupGaussian,
         PureDp,
         PureChoice,
-        PermuteAndFlip,
         RandomizedLabels,
         ParallelEvent,
         DiscretizedGaussian,

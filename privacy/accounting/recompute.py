@@ -54,7 +54,7 @@ RULES = {
 _WRAPPED = ("on-part", "on-grid")
 #: What costs as much as a Poisson-sampled Gaussian sum, by their rules.
 _SAMPLED = ("group-gaussian", "banded-gaussian", "blt-gaussian")
-_COMPUTED = ("poisson-gaussian", "mixture-gaussian", "pure-dp", "permute-and-flip")
+_COMPUTED = ("poisson-gaussian", "mixture-gaussian", "pure-dp")
 
 Charges = list[tuple[Mapping[str, Any], int]]
 
@@ -151,7 +151,7 @@ def _loss(event: Mapping[str, Any], adjacency: str, interval: float) -> Any:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     grid: dict[str, Any] = {"value_discretization_interval": interval}
-    if event["kind"] in ("pure-dp", "permute-and-flip"):
+    if event["kind"] == "pure-dp":
         promise = common.DifferentialPrivacyParameters(event["epsilon"], 0.0)
         return pld.from_privacy_parameters(promise, **grid)
     probability, noise = event["probability"], event["noise_multiplier"]

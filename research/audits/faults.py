@@ -31,7 +31,6 @@ from murmuration.privacy.auditing import DELTA, Measured, Task
 from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.continual.buffered import BufferedToeplitz
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.exponential_mechanism import STEPS, ExponentialMechanism
 from murmuration.privacy.mechanisms.hold_out import held_out
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
@@ -56,6 +55,7 @@ from murmuration.research.audits.votes import (
     LAYOUT,
     audit_votes,
 )
+from murmuration.research.strategies.choice.exponential_mechanism import STEPS, ExponentialMechanism
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.solved.ranking import client_update
 from murmuration.strategies.solved.survey import SurveyPlan
@@ -423,7 +423,7 @@ FAULTS = {
     "one-way-flips": Fault(
         "permute-and-flip at the rate for users who come or go, where one is swapped",
         partial(audit_choice, make=_OneWay, rule="permute-and-flip"),
-        "tests/privacy/mechanisms/test_exponential_mechanism.py::test_permute_and_flip_costs_twice_where_one_is_swapped",
+        "tests/research/strategies/choice/test_exponential_mechanism.py::test_permute_and_flip_costs_twice_where_one_is_swapped",
         "the rate follows from the adjacency, which the ledger must share",
         adjacency=Adjacency.REPLACE,
         trials=12_000,
@@ -439,7 +439,7 @@ FAULTS = {
     "one-way-rate": Fault(
         "the exponential mechanism at the rate for users who come or go, where one is swapped",
         partial(audit_choice, make=_OneWay),
-        "tests/privacy/mechanisms/test_exponential_mechanism.py::test_the_rate_of_one_who_comes_or_goes_costs_twice_where_one_is_swapped",
+        "tests/research/strategies/choice/test_exponential_mechanism.py::test_the_rate_of_one_who_comes_or_goes_costs_twice_where_one_is_swapped",
         "the rate follows from the adjacency, which the ledger must share",
         adjacency=Adjacency.REPLACE,
         trials=12_000,
@@ -447,14 +447,14 @@ FAULTS = {
     "summed-judgements": Fault(
         "a choice by users' summed losses, accounted as by their means",
         partial(audit_choice, make=_Summed),
-        "tests/privacy/mechanisms/test_exponential_mechanism.py::test_a_user_counts_as_the_mean_of_their_judgements",
+        "tests/research/strategies/choice/test_exponential_mechanism.py::test_a_user_counts_as_the_mean_of_their_judgements",
         "sums that are more than so many users can make are left out",
         trials=4_000,
     ),
     "wide-losses": Fault(
         "a choice by losses that differ by three times the span, and are not cut off",
         partial(audit_choice, make=_Unbounded, wide=3.0),
-        "tests/privacy/mechanisms/test_exponential_mechanism.py::test_no_user_moves_a_probability_by_more",
+        "tests/research/strategies/choice/test_exponential_mechanism.py::test_no_user_moves_a_probability_by_more",
         "sums that are more than so many users can make are left out",
         trials=4_000,
     ),

@@ -19,8 +19,8 @@ from murmuration.strategies.settings.declaration import (
 MOST_POINTS = 1000
 #: Settings of these panels leave alone who is protected, by how much, and what is measured.
 _PANELS = (TRAINING, MODEL, OF_STRATEGY)
-#: Of those, what names another model, or another kind of run.
-_FIXED = ("task", "base", "policies", "keep_last")
+#: Of those, what names another model, or another kind of run; and whatever is pinned.
+_FIXED = ("task", "base", "keep_last")
 
 Grid = Mapping[str, Sequence[Scalar]]
 
@@ -76,7 +76,8 @@ def check_name(field: str, where: str) -> None:
     promise."""
     if field not in SETTINGS or about(SETTINGS[field]).deployed:
         raise InputError(f"{where}: there is no such setting")
-    if about(SETTINGS[field]).panel not in _PANELS or field in _FIXED:
+    known = about(SETTINGS[field])
+    if known.panel not in _PANELS or field in _FIXED or known.pinned:
         raise InputError(
             f"{where}: {option(field)} is the same for all, because it decides what is promised to "
             "whom, on what, or what is measured; leave it out there"

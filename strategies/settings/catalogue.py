@@ -18,7 +18,6 @@ from murmuration.strategies.settings.own.adaptive import AdaptiveSettings
 from murmuration.strategies.settings.own.aup import AupSettings
 from murmuration.strategies.settings.own.dp_fedavg import FedAvgSettings
 from murmuration.strategies.settings.own.els import ElsSettings
-from murmuration.strategies.settings.own.exponential import ExponentialSettings
 from murmuration.strategies.settings.own.local_label import LocalLabelSettings
 from murmuration.strategies.settings.own.objective_perturbation import ObjectiveSettings
 from murmuration.strategies.settings.own.ranking import RankingSettings
@@ -40,7 +39,6 @@ OF_STRATEGIES: dict[str, type] = {
     "ranking": RankingSettings,
     "survey": SurveySettings,
     "local-label": LocalLabelSettings,
-    "exponential": ExponentialSettings,
     "nonprivate": Retained,
     **{name: point.load() for name, point in brought("murmuration.settings").items()},
 }

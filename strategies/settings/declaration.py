@@ -46,6 +46,7 @@ class About:
         deployed: whether it is for deployments only, and no option of a simulation.
         changeable: whether a resumed run may have another: it decides neither result nor cost.
         common: whether most runs set it, so that plain ``--help`` shows it.
+        pinned: from what is given to what a run is held to, such as a file's name with its digest.
     """
 
     help: str
@@ -59,6 +60,7 @@ class About:
     deployed: bool = False
     changeable: bool = False
     common: bool = False
+    pinned: Callable[[Any], Any] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

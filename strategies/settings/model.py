@@ -107,13 +107,6 @@ class ModelConfig:
         "sft: train on chosen responses only, as published; that looks at labels.",
         panel=MODEL,
     )
-    policies: str = setting(
-        "",
-        "policy: a class of policies to choose from, written by `murmuration policies commit`; "
-        "--base is the reference.",
-        panel=MODEL,
-        base=True,
-    )
     train: str = setting(
         "",
         "Which weights of --base are trained. [default: lora]",

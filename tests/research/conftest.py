@@ -1,4 +1,4 @@
-"""What tests of mechanisms and of strategies have in their rooms, for those of research."""
+"""What tests of mechanisms, strategies and servers have in their rooms, for those of research."""
 
 import importlib.util
 from pathlib import Path
@@ -17,6 +17,7 @@ def _conftest(room: str) -> ModuleType:
 
 
 _PRIVACY, _STRATEGIES = _conftest("privacy"), _conftest("strategies")
+broken_off = _conftest("server").broken_off
 make_grid, make_filter_world = _STRATEGIES.make_grid, _STRATEGIES.make_filter_world
 _CHECKS = SimpleNamespace(**vars(_PRIVACY._CHECKS), **vars(_STRATEGIES._CHECKS))
 

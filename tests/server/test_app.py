@@ -102,7 +102,8 @@ def defaults():
 
 def test_a_choice_runs_with_what_pyproject_says(choice_config):
     names = ("data", "test", "task", "strategy", "base", "policies", "seed", "out")
-    run({**defaults(), **{name: getattr(choice_config, name) for name in names}})
+    given = choice_config.to_run_config()
+    run({**defaults(), **{name: given[name] for name in names}})
     result = json.loads((Path(choice_config.out) / "result.json").read_text())
     assert result["rounds"] == 1 and result["choice"]["policies"] == 4
 

@@ -41,13 +41,13 @@ from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.mechanisms.above_threshold import OpenThreshold
-from murmuration.privacy.mechanisms.exponential_mechanism import STEPS as CHOICE_STEPS
-from murmuration.privacy.mechanisms.exponential_mechanism import ExponentialMechanism
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum, JointSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.privacy.mechanisms.tally import STEPS, TallyRelease
 from murmuration.research.strategies import filtered_mean
+from murmuration.research.strategies.choice.exponential_mechanism import STEPS as CHOICE_STEPS
+from murmuration.research.strategies.choice.exponential_mechanism import ExponentialMechanism
 from murmuration.research.strategies.filtered_mean import FilteredMean
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig

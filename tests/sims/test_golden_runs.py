@@ -18,8 +18,8 @@ import pytest
 import torch
 
 from murmuration.preference.reward import RewardModel
+from murmuration.research.strategies.choice.lineage import commit
 from murmuration.server import run
-from murmuration.server.policies import commit
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies import registry
@@ -106,8 +106,9 @@ def weights(folder: Path) -> dict[str, object]:
 
 
 def chosen(choice: dict[str, object]) -> dict[str, object]:
-    """But for where the policies lie, and for digests of them."""
-    return {"choice": {k: v for k, v in choice.items() if k not in ("class", "path", "digest")}}
+    """But for where the policies lie, for digests of them, and for sentences."""
+    places = ("class", "path", "digest", "says", "bound")
+    return {"choice": {k: v for k, v in choice.items() if k not in places}}
 
 
 def same(found: object, expected: object, where: str) -> None:

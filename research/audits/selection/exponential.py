@@ -14,13 +14,13 @@ import numpy as np
 
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.auditing import Measured, Target, Task
-from murmuration.privacy.mechanisms.exponential_mechanism import (
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.research.audits.trials import both_sides
+from murmuration.research.strategies.choice.exponential_mechanism import (
     ExponentialMechanism,
     Rule,
     span_of,
 )
-from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.research.audits.trials import both_sides
 
 #: Judgements of the canary.
 JUDGEMENTS = 4

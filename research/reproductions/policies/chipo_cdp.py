@@ -31,10 +31,13 @@ from scipy import special
 
 from murmuration.preference.policy_losses import PolicyLoss
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms.exponential_mechanism import ExponentialMechanism, span_of
 from murmuration.research.reproductions.entry import Rows, distinct, mean_sd, tracked, where
 from murmuration.research.reproductions.plots import legend_below, line, logarithmic
 from murmuration.research.reproductions.policies.chipo_toy import log_ratios
+from murmuration.research.strategies.choice.exponential_mechanism import (
+    ExponentialMechanism,
+    span_of,
+)
 
 POLICIES, PROMPTS, RESPONSES, DIMENSION = 1000, 8, 5, 5
 R_MAX, BETA = 2.0, 0.2

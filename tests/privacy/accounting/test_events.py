@@ -11,7 +11,6 @@ from murmuration.privacy.accounting.composition import composition
 from murmuration.privacy.accounting.events import (
     GroupGaussian,
     MixtureGaussian,
-    PermuteAndFlip,
     PoissonGaussian,
     PureDp,
     RandomizedLabels,
@@ -36,10 +35,7 @@ mixture = st.builds(
 pure = st.builds(PureDp, st.floats(0, 500, exclude_min=True))
 
 
-flips = st.builds(PermuteAndFlip, st.floats(0, 500, exclude_min=True))
-
-
-@given(poisson | mixture | pure | flips | st.just(Unprotected()))
+@given(poisson | mixture | pure | st.just(Unprotected()))
 def test_events_survive_json_bit_for_bit(event: events.Event) -> None:
     text = json.dumps(events.to_json(event), allow_nan=False)
     back = events.from_json(json.loads(text))
@@ -261,15 +257,3 @@ def test_one_promise_costs_no_more_than_was_promised(promised, label_delta):
     if label_delta:
         assert cost(1e-5 * (1 - 1e-9)) == math.inf
     assert cost(2e-5, times=2) <= 2 * promised
-
-
-ADD = Adjacency.ADD_REMOVE
-
-
-def test_a_choice_by_permute_and_flip_counts_as_any_that_is_so_private() -> None:
-    for adjacency in Adjacency:
-        costs = [
-            accountant.epsilon([(event, 3)], adjacency=adjacency, delta=1e-5)
-            for event in (PermuteAndFlip(0.5), PureDp(0.5))
-        ]
-        assert costs[0] == costs[1]

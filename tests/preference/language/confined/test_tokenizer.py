@@ -16,7 +16,6 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_data
 from murmuration.preference.features.encoders import EncoderFeatures
 from murmuration.preference.kinds.language_reward import LanguageRewardModel
-from murmuration.preference.kinds.policy_class import PolicyClass
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import NOTHING, BaseSettings
 from murmuration.preference.language.confined import tokenizer as module
@@ -28,8 +27,9 @@ from murmuration.preference.language.confined.tokenizer import (
     written,
 )
 from murmuration.preference.language.loading import contents_of
-from murmuration.preference.language.policy_class import Policy
 from murmuration.preference.language.tokens import TextTokens
+from murmuration.research.strategies.choice.class_examples import PolicyClass
+from murmuration.research.strategies.choice.policy_class import Policy
 
 TEXTS = [
     "What now?",

@@ -5,7 +5,6 @@ import pytest
 
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import Task
-from murmuration.privacy.mechanisms.exponential_mechanism import ExponentialMechanism
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.audits.selection.exponential import (
     JUDGEMENTS,
@@ -13,6 +12,7 @@ from murmuration.research.audits.selection.exponential import (
     audit_choice,
     neighbours,
 )
+from murmuration.research.strategies.choice.exponential_mechanism import ExponentialMechanism
 
 COMES, SWAPPED = Adjacency.ADD_REMOVE, Adjacency.REPLACE
 

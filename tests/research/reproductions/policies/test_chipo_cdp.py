@@ -6,10 +6,10 @@ from scipy import special
 
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import scratch_ledger
-from murmuration.privacy.mechanisms.exponential_mechanism import STEPS, span_of
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.policies import chipo_cdp
 from murmuration.research.reproductions.policies.chipo_cdp import KINDS, MOST, POLICIES, R_MAX
+from murmuration.research.strategies.choice.exponential_mechanism import STEPS, span_of
 
 SMALL = {"sizes": (100, 1000), "epsilons": (0.3, 3.0), "repetitions": 3}
 

@@ -9,11 +9,15 @@ import pytest
 from local_runs import lineage_of, run
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.policy_class import class_digest, read_class, with_digest
 from murmuration.privacy.accounting.events import PureDp
 from murmuration.privacy.accounting.ledger import read_charges
-from murmuration.privacy.mechanisms.exponential_mechanism import ExponentialMechanism
-from murmuration.server.policies import commit, with_class
+from murmuration.research.strategies.choice.exponential_mechanism import ExponentialMechanism
+from murmuration.research.strategies.choice.lineage import commit, of_policies
+from murmuration.research.strategies.choice.policy_class import (
+    class_digest,
+    read_class,
+    with_digest,
+)
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -167,14 +171,15 @@ def test_a_policy_that_speaks_another_way_is_refused(
     file = tmp_path / "mixed.json"
     commit(file, [str(four_policies[0]), f"stranger={folder}"], public=True)
     with pytest.raises(InputError, match=r"policy 'stranger'.*another tokenizer"):
-        run(replace(choice_config, policies=str(file)))
+        run(choice_config.changed(policies=str(file)))
 
 
 def test_another_class_is_no_resumed_run(four_policies, choice_config, broken_off, tmp_path):
     broken_off(choice_config, after=1)
-    Path(choice_config.policies).unlink()
-    commit(Path(choice_config.policies), [str(folder) for folder in four_policies[:3]], public=True)
-    with pytest.raises(InputError, match="another class of policies"):
+    file = Path(choice_config.own.policies)
+    file.unlink()
+    commit(file, [str(folder) for folder in four_policies[:3]], public=True)
+    with pytest.raises(InputError, match="--resume with other models"):
         run(replace(choice_config, resume=True))
 
 
@@ -185,7 +190,7 @@ def trained(choice_config, tmp_path):
     def make(name, **changes):
         settings = {"strategy": "uls", "policies": "", "epsilon": 2.0, "rounds": 1, "cohort": 10}
         settings |= {"train": "full", "delta": 1e-5, "out": str(tmp_path / name)}
-        run(replace(choice_config, **{**settings, **changes}))
+        run(choice_config.changed(**{**settings, **changes}))
         return tmp_path / name / "model"
 
     return make
@@ -193,8 +198,8 @@ def trained(choice_config, tmp_path):
 
 def of_class(config, file, *models, **changes):
     commit(file, [str(model) for model in models], public=True)
-    config = replace(config, policies=str(file), **changes)
-    return with_class(lineage_of(config), read_class(config.policies), config)
+    config = config.changed(policies=str(file), **changes)
+    return lineage_of(config) | of_policies(read_class(config.own.policies), config)
 
 
 def test_what_policies_cost_these_users_is_added(trained, choice_config, four_policies, tmp_path):
@@ -202,12 +207,12 @@ def test_what_policies_cost_these_users_is_added(trained, choice_config, four_po
     file = tmp_path / "two.json"
     commit(file, [str(model), str(four_policies[0])], public=True)
     assert [policy.name for policy in read_class(str(file))] == ["ada", "p0"]
-    config = replace(choice_config, policies=str(file))
+    config = choice_config.changed(policies=str(file))
     result = run(config)
     spent = json.loads((tmp_path / "ada" / "result.json").read_text())["epsilon"]
     (row,) = result["promise"]["composed"]
     assert row["epsilon"] == pytest.approx(result["epsilon"] + spent) and row["runs"] == 2
-    assert "POLICIES OF THE CLASS, WERE TRAINED ON USERS" in " ".join(result["warnings"])
+    assert "OTHER MODELS THAT ARE NAMED, WERE TRAINED ON USERS" in " ".join(result["warnings"])
     # Whichever was chosen: that it was depends on the other, too.
     told = json.loads((Path(config.out) / "model" / "privacy.json").read_text())
     assert len(told["promise"]["runs"]) == 2
@@ -245,4 +250,4 @@ def test_a_lineage_that_is_another_than_was_committed_is_refused(trained, choice
     for name in ("privacy.json", "murmuration.json", "README.md"):
         (model / name).unlink()
     with pytest.raises(InputError, match="names other runs that it came from"):
-        run(replace(choice_config, policies=str(file)))
+        run(choice_config.changed(policies=str(file)))

@@ -13,20 +13,20 @@ from scipy import stats
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError, Judgements
-from murmuration.preference.kinds.policy_class import PolicyClass
 from murmuration.preference.language.likelihood import SavedLikelihood, load_scorer
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms.exponential_mechanism import (
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.research.strategies.choice.class_examples import PolicyClass
+from murmuration.research.strategies.choice.exponential import EXPONENTIAL, client_update
+from murmuration.research.strategies.choice.exponential_mechanism import (
     STEPS,
     ExponentialMechanism,
     span_of,
 )
-from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies.exponential import EXPONENTIAL, client_update
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.registry import base_config
 
@@ -225,7 +225,7 @@ def test_every_adjacency_chooses(choice_config, adjacency):
     [
         ({"policies": ""}, "name --task policy, the reference with --base, and with --policies"),
         ({"task": "reward"}, "name --task policy"),
-        ({"strategy": "uls"}, "--policies is for --strategy exponential, not uls"),
+        ({"strategy": "uls"}, "--policies is for --strategy exponential"),
         ({"loss": "dpo"}, "--loss dpo has no bound"),
         ({"loss": "chipo"}, "--loss chipo has no bound"),
         ({"kind": "top-1", "responses": 3, "model": "plackett-luce"}, "judgements of pairs"),
@@ -257,7 +257,7 @@ def test_labels_that_were_randomized_are_refused(choice_config, make_rows, write
 
 
 def test_no_class_no_choice():
-    assert EXPONENTIAL.chooses
+    assert not EXPONENTIAL.trains
     pairs = PairExamples(torch.ones(1, 2), torch.ones(1), torch.tensor([0, 1]))
     with pytest.raises(InputError, match="no class of policies"):
         client_update(pairs, TrainRequest({}, {}, np.arange(1)), np.arange(1), Randomness(0))

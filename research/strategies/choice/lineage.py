@@ -17,13 +17,13 @@ from pathlib import Path
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.checkpoint import ADAPTER, folder_of
 from murmuration.preference.language.loading import contents_of, resolve_base
-from murmuration.preference.language.policy_class import Policy, write_class
 from murmuration.privacy.accounting.chained_record import NO_LINES
 from murmuration.privacy.accounting.terms import RunTerms, Unit
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.promise import Promise, ReleasedRun
+from murmuration.research.strategies.choice.policy_class import Policy, write_class
 from murmuration.server.lineage import lineage_of_model
-from murmuration.strategies.config import RunConfig
+from murmuration.strategies.settings.run import Settings
 
 _BEGIN_AGAIN = "commit a class without it, or what was there when it was committed"
 _UNKNOWN = "take the folder as its run left it, or leave the policy out"
@@ -72,8 +72,8 @@ def _committed(text: str, public: bool) -> Policy:
     return Policy(name, path, contents_of(path).digest, heads, not heads or lineage.public)
 
 
-def with_class(lineage: Promise, policies: Iterable[Policy], config: RunConfig) -> Promise:
-    """Return a lineage with the runs that the policies of a run's class came from.
+def of_policies(policies: Iterable[Policy], config: Settings) -> Promise:
+    """Return the runs that the policies of a run's class came from.
 
     All of them: which policy is chosen depends on the others, too.
 
@@ -81,6 +81,7 @@ def with_class(lineage: Promise, policies: Iterable[Policy], config: RunConfig) 
         InputError: a policy does not stand on what was committed, or on runs on people who may be
             this run's, and whose cost cannot be added.
     """
+    lineage = Promise(())
     for policy in policies:
         result = lineage_of_model(f"policy {policy.name!r}:", policy.path, _UNKNOWN)
         if sorted(str(run.head) for run in result.runs) != sorted(policy.lineage):
@@ -97,7 +98,7 @@ def with_class(lineage: Promise, policies: Iterable[Policy], config: RunConfig) 
     return lineage
 
 
-def _check_added(name: str, lineage: Promise, config: RunConfig) -> None:
+def _check_added(name: str, lineage: Promise, config: Settings) -> None:
     """InputError where earlier runs on people who may be this run's have no epsilon to add."""
     disjoint = {run.terms.run for run in lineage.runs} if config.disjoint else set()
     unit = Unit.LABEL if config.protects_items else Unit.USER

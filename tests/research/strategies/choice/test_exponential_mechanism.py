@@ -11,16 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from murmuration.privacy.accounting.events import PermuteAndFlip, PureDp, Unprotected
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import PureDp, Unprotected
 from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import scratch_ledger
-from murmuration.privacy.mechanisms.exponential_mechanism import (
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.research.strategies.choice.exponential_mechanism import (
     STEPS,
     ExponentialMechanism,
+    PermuteAndFlip,
     span_of,
 )
-from murmuration.privacy.mechanisms.randomness import Randomness
 
 SWAPS = (Adjacency.REPLACE, Adjacency.REPLACE_LABELS)
 COMES_OR_GOES = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
@@ -428,3 +430,12 @@ def test_permute_and_flip_costs_twice_where_one_is_swapped():
     far_P, mine_P = np.array([30.0 * STEPS, 0.0]), np.array([0.0, 1.0 * STEPS])
     assert worst(monotone, far_P + mine_P, far_P) == pytest.approx(1.0, rel=1e-6)
     assert worst(monotone, far_P + mine_P, far_P + mine_P[::-1]) == pytest.approx(2.0, rel=1e-6)
+
+
+def test_a_choice_by_permute_and_flip_counts_as_any_that_is_so_private() -> None:
+    for adjacency in Adjacency:
+        costs = [
+            accountant.epsilon([(event, 3)], adjacency=adjacency, delta=1e-5)
+            for event in (PermuteAndFlip(0.5), PureDp(0.5))
+        ]
+        assert costs[0] == costs[1]

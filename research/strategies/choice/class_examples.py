@@ -29,6 +29,7 @@ import numpy as np
 import torch
 
 from murmuration.preference.accuracy import Accuracy, accuracy_by, float32_of
+from murmuration.preference.base_names import last_name
 from murmuration.preference.data.judgements import LeftOut
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.rows import InputError, Kind
@@ -49,16 +50,16 @@ from murmuration.preference.language.policies import (
     policy_loss,
     policy_rewards,
 )
-from murmuration.preference.language.policy_class import (
+from murmuration.preference.language.reward import save_language_model
+from murmuration.preference.model_folder import DEFAULT, SaveOptions
+from murmuration.preference.models import PreferenceModel
+from murmuration.research.strategies.choice.policy_class import (
     KIND,
     Policy,
     check_class,
     class_digest,
     policy_of,
 )
-from murmuration.preference.language.reward import save_language_model
-from murmuration.preference.model_folder import DEFAULT, SaveOptions
-from murmuration.preference.models import PreferenceModel
 
 
 class PolicyClass:
@@ -109,7 +110,7 @@ class PolicyClass:
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"no class of policies: {first_line(error)}") from None
         loaded = cls(settings, policies, weights)
-        if config.get("class", loaded.digest) != loaded.digest:
+        if config.get("models", loaded.digest) != loaded.digest:
             raise InputError("another class of policies than the one that is named by its digest")
         return loaded
 
@@ -126,7 +127,7 @@ class PolicyClass:
     def to_config(self) -> dict[str, Any]:
         """JSON-able description from which `load` makes an equal one."""
         said = [asdict(policy) | {"lineage": [*policy.lineage]} for policy in self.policies]
-        return {**self.reference.to_config(), "kind": KIND, "policies": said, "class": self.digest}
+        return {**self.reference.to_config(), "kind": KIND, "policies": said, "models": self.digest}
 
     def policy(self, place: int) -> LanguageBase:
         """One of them, loaded; the last one is kept, and no other."""
@@ -193,12 +194,24 @@ class PolicyClass:
             "name": policy.name,
             "path": policy.path,
             "digest": policy.digest,
+            "says": self._says(policy),
         }
         if test is not None:
             mean_P = test.losses().mean(axis=0).tolist()
             names = [each.name for each in self.policies]
             about["test_losses"] = dict(zip(names, mean_P, strict=True))
         return about
+
+    def _says(self, policy: Policy) -> str:
+        """Return for reports and cards what was chosen, and by what."""
+        by, last = self.settings, last_name(self.settings.path).removeprefix("./")
+        return (
+            f"Nothing was trained: of {self.dimension:,} policies that were there already, and "
+            f"began from the language model `{last}`, it is `{policy.name}`, whole (SHA-256 "
+            f"{policy.digest}). A crowd's judgements chose it by chance, the likelier the less "
+            f"they lose under it by the loss `{by.loss}` (beta {by.beta:g}, r_max {by.r_max:g}). "
+            f"The class of policies was committed before: {self.digest}."
+        )
 
     def save(
         self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT
@@ -314,11 +327,6 @@ class ClassExamples:
     def counts_U(self) -> torch.Tensor:
         """Return how many judgements each user has."""
         return self.judged.counts_U
-
-    @property
-    def choices(self) -> int:
-        """P."""
-        return self.dimension
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
         """Return how often the chosen policy prefers what was preferred."""

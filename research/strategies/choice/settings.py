@@ -9,10 +9,22 @@ from murmuration.strategies.settings.own.shared import Leveled
 DEFAULT_JUDGEMENT_CAP = 16
 
 
+def _with_digest(file: str) -> str:
+    from murmuration.research.strategies.choice.policy_class import with_digest
+
+    return with_digest(file)
+
+
 @dataclass(frozen=True)
 class ExponentialSettings(Leveled):
     """Settings of exponential."""
 
+    policies: str = setting(
+        "",
+        "A class of policies to choose from, written by `murmuration policies commit`; --base is "
+        "the reference.",
+        pinned=_with_digest,
+    )
     judgement_cap: int = setting(
         0,
         "Item level: most judgements of a user that count (the first ones). "

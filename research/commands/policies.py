@@ -38,7 +38,7 @@ def commit(
     `murmuration run --strategy exponential --policies FILE` chooses among these and no others.
     """
     from murmuration.reporting.figures import counted
-    from murmuration.server.policies import commit as write
+    from murmuration.research.strategies.choice.lineage import commit as write
 
     digest, written = write(file, models, public)
     if as_json:

@@ -12,11 +12,11 @@ the one is drawn that suits people best, by chance:
 
 Formal guarantee: (ε, 0) at the level of users under the plan's adjacency; at item level of one
 judgement, ε·cap of a user. It needs the class not to depend on what these users judged, or only by
-runs that were private themselves and are charged beside (``server.policies``). Everybody takes
+runs that were private themselves and are charged beside (``lineage``). Everybody takes
 part: q = 1. Trusted: the nodes, and the server with sums before the draw.
 
 Source: Zhou et al. 2025, Algorithm 2; McSherry and Talwar 2007. See
-``privacy.mechanisms.exponential_mechanism``.
+``research.strategies.choice.exponential_mechanism``.
 
 Legend: P policies, J judgements of a user, S asked users.
 """
@@ -27,7 +27,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -36,25 +36,27 @@ from murmuration.preference.policy_losses import BOUNDED_LOSSES, objective
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms.exponential_mechanism import (
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.promise import Promise
+from murmuration.research.strategies.choice.exponential_mechanism import (
     RULES,
     STEPS,
     ExponentialMechanism,
     Rule,
     span_of,
 )
-from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.research.strategies.choice.policy_class import KIND, policy_of, read_class
+from murmuration.research.strategies.choice.settings import (
+    DEFAULT_JUDGEMENT_CAP,
+    ExponentialSettings,
+)
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import pure_epsilon
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.declaration import option
-from murmuration.strategies.settings.own.exponential import (
-    DEFAULT_JUDGEMENT_CAP,
-    ExponentialSettings,
-)
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
     ALL,
@@ -63,11 +65,9 @@ from murmuration.strategies.spec import (
     Number,
     RunContext,
     Strategy,
+    base_settings,
     supported,
 )
-
-if TYPE_CHECKING:
-    from murmuration.preference.kinds.policy_class import ClassExamples
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class ChoicePlan:
 
 
 def client_update(
-    examples: ClassExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
+    examples: Any, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of what policies lose on their judgements, (P,)
     float64, in spans: multiples of 1/``STEPS``.
@@ -104,8 +104,10 @@ def client_update(
     A pure function of its arguments; nothing is drawn. A user's part is a function of that user's
     judgements, bit for bit. Raises InputError where labels are not what they were.
     """
+    from murmuration.research.strategies.choice.class_examples import ClassExamples
+
     del keys_S, source
-    if not examples.choices:
+    if not isinstance(examples, ClassExamples):
         raise InputError("no class of policies was named")
     if examples.flip_J is not None:
         raise InputError(f"these labels have been randomized already: {_TRUE_LABELS}")
@@ -229,7 +231,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     # N is nominal: twice as many may turn up.
     if not mechanism.is_valid(np.zeros(mechanism.choices), 2 * context.users):
         raise ValueError(f"losses of {context.users:,} users leave the range of exact sums")
-    plan = ChoicePlan(mechanism, described["class"])
+    plan = ChoicePlan(mechanism, described["models"])
     each = "each of at most {} judgements" if mechanism.cap else "the mean of their judgements"
     return BuiltStrategy(
         strategy=Exponential(plan, ledger, **context.arguments(SolvedModel(mechanism.choices))),
@@ -260,6 +262,11 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
             "rule": mechanism.rule,
             "expected_gap_at_most": mechanism.gap_bound(),
             "gap_at_most_in_19_of_20": mechanism.gap_bound(0.05),
+            "bound": (
+                f"It loses more than the best by at most {mechanism.gap_bound():.3g}, on average "
+                f"over coins; in 19 of 20 draws by at most {mechanism.gap_bound(0.05):.3g}. That "
+                f"is in the unit of losses, summed over {'judgements' if by_item else 'users'}."
+            ),
         },
     )
 
@@ -283,8 +290,8 @@ def _check(settings: Settings) -> None:
     refused: list[tuple[bool, str]] = [
         (
             # Settings of nothing but a strategy are no run's; ``build`` refuses them.
-            bool(settings.policies or settings.base or settings.task != "reward")
-            and not (settings.policies and settings.base and settings.task == "policy"),
+            bool(own.policies or settings.base or settings.task != "reward")
+            and not (own.policies and settings.base and settings.task == "policy"),
             _NEEDED,
         ),
         (settings.labels != "true", f"--labels {settings.labels}: {_TRUE_LABELS}"),
@@ -293,7 +300,10 @@ def _check(settings: Settings) -> None:
             f"--loss {settings.loss} has no bound: --strategy exponential chooses by "
             f"{' or '.join(BOUNDED_LOSSES)}",
         ),
-        (settings.kind != "pairs", "--strategy exponential chooses by judgements of pairs"),
+        (
+            settings.kind != "pairs" or settings.model != "btl",
+            "--strategy exponential chooses by judgements of pairs, without a --model",
+        ),
         (
             bool(own.judgement_cap) and own.level != "item",
             "--judgement-cap is about --level item; at user level a user counts as the mean of all "
@@ -319,6 +329,27 @@ def _check(settings: Settings) -> None:
             raise InputError(why)
 
 
+def _described(settings: Settings) -> dict[str, Any] | None:
+    """The class's description; None where none is named."""
+    policies = settings.of(ExponentialSettings).policies
+    if not policies:
+        return None
+    from murmuration.preference.language.base.settings import NOTHING
+
+    base = base_settings(settings, train=NOTHING, loss=settings.loss or BOUNDED_LOSSES[0])
+    entries = [vars(policy) | {"lineage": [*policy.lineage]} for policy in read_class(policies)]
+    return {**base.to_config(), "kind": KIND, "policies": entries}
+
+
+def _lineage(described: Mapping[str, Any], settings: Settings) -> Promise | None:
+    """The runs that the policies of the class came from."""
+    if "policies" not in described:
+        return None
+    from murmuration.research.strategies.choice.lineage import of_policies  # for servers alone
+
+    return of_policies(map(policy_of, described["policies"]), settings)
+
+
 EXPONENTIAL = Strategy(
     name="exponential",
     help="Choose one of several given policies, by the exponential mechanism or a better one.",
@@ -330,5 +361,8 @@ EXPONENTIAL = Strategy(
     masks=supported,
     check=_check,
     fits_policies=True,
-    chooses=True,
+    trains=False,
+    draws="exponential-mechanism",
+    lineage=_lineage,
+    features=_described,
 )

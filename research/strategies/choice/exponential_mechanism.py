@@ -33,11 +33,11 @@ Legend: P choices, J judgements of one user.
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from murmuration.privacy.accounting.events import Event, PermuteAndFlip, PureDp, Unprotected
+from murmuration.privacy.accounting.events import Event, PureDp, Unprotected
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.discrete_laplace import below, flip_exp
@@ -65,6 +65,13 @@ def span_of(r_max: float) -> float:
     if not r_max > 0.0:
         raise ValueError(f"the largest reward must be positive, got {r_max}")
     return 4.0 * math.tanh(r_max)
+
+
+@dataclass(frozen=True)
+class PermuteAndFlip(PureDp):
+    """A choice by permute-and-flip, which is (``epsilon``, 0)-DP; counted as the worst that is."""
+
+    kind: ClassVar[str] = "permute-and-flip"
 
 
 @dataclass(frozen=True)

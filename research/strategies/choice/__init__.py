@@ -1,0 +1,1 @@
+"""A private choice of one of several policies that are there already."""
