@@ -69,7 +69,7 @@ WORST_WORDS = {
     "research": 95,
     "server": 18,
     "sims": 13,
-    "strategies": 82,
+    "strategies": 81,
     "tests": 1554,
 }
 

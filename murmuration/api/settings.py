@@ -187,9 +187,9 @@ class ModelSettings(TypedDict, total=False):
     (user_id, text). sft: that of the responses in judgements. policy: a model that answers as
     people prefer. [default: reward]"""
 
-    loss: Literal["dpo", "ipo", "chipo", "square-chipo", "square-dpo", "robust-dpo", "selfplay"]
+    loss: Literal["dpo", "ipo", "chipo", "square-chipo", "square-dpo", "robust-dpo"]
     """policy: dpo, ipo, chipo; or square-chipo, square-dpo, robust-dpo, which correct for
-    randomized labels; or selfplay, where labels only say how people prefer. [default: dpo]"""
+    randomized labels. [default: dpo]"""
 
     beta: float
     """policy: the reward that a log-ratio of one stands for. [default: 1]"""
@@ -383,13 +383,6 @@ class StrategySettings(TypedDict, total=False):
 
     batch_size: int
     """Only for local-label. Batch size of a step. policy: in labels. [default: 64]"""
-
-    play_iterations: int
-    """Only for local-label. selfplay: how often a policy writes its opponents. [default: 8]"""
-
-    play_pairs: int
-    """Only for local-label. selfplay: pairs of responses that the base writes. [default:
-    512]"""
 
     policies: str | os.PathLike[str]
     """Only for exponential. A class of policies to choose from, written by `murmuration
