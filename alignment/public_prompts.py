@@ -1,12 +1,12 @@
 """Prompts that policies are aligned with, which must be public.
 
 A reward that a private run released may be used for ever. That holds of the reward: prompts that
-users were shown are their data, and what a policy answers to them, or a data set that has them, is
+users were shown are their data, and what a policy answers to them, or rows that have them, is
 no post-processing. So they are refused where they can be recognised: beside a run's model lies, in
 a simulation, what its users were shown (``sims.runtimes.shown_prompts``).
 
 Such a file is refused, and not filtered: what is left out silently would make all that follows,
-the policy, the data set, depend on private data, and whoever compares it with the file would learn
+the policy, the answers, depend on private data, and whoever compares it with the file would learn
 which prompts were somebody's. The comparison is exact and charged to nobody: a refusal says how
 many were found and where, to the operator only, who holds the run's folder. (That nothing was
 refused is told by the output itself: if that is too much, declare the prompts public before anybody

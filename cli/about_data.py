@@ -5,6 +5,7 @@ at no strategy of another package that its owner's policy does not allow.
 """
 
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import Field
 from typing import Annotated, Any
@@ -20,12 +21,24 @@ from murmuration.strategies.settings.run import Settings
 
 def option_of(field: "Field[Any]", **more: Any) -> Any:
     """The option of a setting: its name, type, help and choices; keywords are typer's."""
-    told, plain = about(field), about(field).help.replace("[", r"\[")  # which is markup
-    if told.choices:
-        more = {"click_type": click.Choice(told.names), **more}
+    declared_as, words = about(field), about(field).help
+    if declared_as.choices:
+        more = {"click_type": click.Choice(declared_as.names), **more}
+    if isinstance(kind := more.get("click_type"), click.Choice):
+        # In the words, where there is room: the column of types is narrow.
+        words, more["metavar"] = _with_choices(words, list(kind.choices)), "NAME"
     of_bool = isinstance(field.default, bool)
     names = [option(field.name)] if of_bool else []
+    plain = words.replace("[", r"\[")  # which is markup
     return typer.Option(*names, help=plain, show_default=False, **more)
+
+
+def _with_choices(words: str, choices: list[str]) -> str:
+    """Return what help says of an option, with the names that it takes."""
+    if all(re.search(rf"\b{re.escape(choice)}\b", words) for choice in choices):
+        return words
+    before, default, after = words.partition("[default")
+    return f"{before}One of {', '.join(choices)}. {default}{after}".rstrip()
 
 
 _OPTIONS = {field.name: option_of(field) for field in declared(Settings)}

@@ -10,6 +10,8 @@ from typer.core import TyperArgument, TyperCommand, TyperOption
 
 from murmuration.preference.data.errors import InputError
 
+#: Commands that the first screen names in one line.
+IN_A_CHECKOUT = "Research, in a checkout"
 #: The commands by what they are for, as ``murmuration --help`` has them, and what it says of each:
 #: what its own help begins with, in one line. The command is what the module ``cli.NAME`` (or
 #: ``ROOM.NAME``, see ``_ROOMS``) calls NAME: a function, or a ``typer.Typer`` of several commands.
@@ -24,30 +26,26 @@ GROUPS = {
         "data": "Look at judgements before a budget is spent.",
         "plan": "Solve for epsilon, noise, rounds, cohort, users or delta.",
         "compare": "Run strategies at equal privacy: a table and a plot.",
-        "population": "Write judgements of a synthetic population, and its truth.",
     },
     "Use a model": {
         "score": "Score responses to a prompt: the higher, the better liked.",
         "respond": "Write responses to prompts with a causal language model.",
         "align": "Align a language model with a private reward.",
         "winrate": "Compare models' answers: how often each wins, by a judge.",
-        "synthesize": "Let a reward label a policy's answers to public prompts.",
-        "base": "Train a small language model on embedded public text.",
     },
     "Check and share": {
         "report": "Write the report of a run again, or compare runs.",
         "ledger": "Show a ledger, verify it, and say what was spent.",
         "audit": "Attack mechanisms: lower bounds on epsilon, beside the claim.",
-        "export": "Write a model to a folder that is meant to be shared.",
-        "push": "Send what `murmuration export` writes to a hub.",
+        "export": "Write a model to a folder to be shared, or to a hub.",
     },
     "Between machines": {
         "deploy": "Deploy on separate machines: keys, commands, clients.",
         "agent": "Answer a node's requests, within its owner's policy.",
-        "init": "Write a Flower app of your own.",
+        "init": "Write something to begin with: an app, a population, a base.",
         "privatize": "Randomize the labels of judgements, once and for all.",
     },
-    "Research, in a checkout": {
+    IN_A_CHECKOUT: {
         "reproduce": "Rerun a figure or table of the papers, or one of our own.",
         "bounds": "Evaluate the papers' bounds on the error of a reward model.",
         "policies": "Commit a class of policies, from which a run chooses one.",
@@ -59,12 +57,9 @@ COMMANDS = {name: about for commands in GROUPS.values() for name, about in comma
 ALIASES = {"train": "run"}
 #: Those that load what files name.
 _LOADING = frozenset(
-    {"align", "export", "push", "rank", "respond", "run", "score", "survey", "synthesize"}
-    | {"tune", "winrate"}
+    {"align", "export", "rank", "respond", "run", "score", "survey", "tune", "winrate"}
 )
-_OF_MODELS = frozenset(
-    {"align", "base", "export", "push", "respond", "score"} | {"synthesize", "winrate"}
-)
+_OF_MODELS = frozenset({"align", "export", "respond", "score", "winrate"})
 #: In which room a command's file lies, where that is not ``cli``: what looks ahead, what is about
 #: models that are there or are made without users, and what only a checkout has.
 _ROOMS = {

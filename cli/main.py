@@ -14,12 +14,12 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from murmuration.api.quiet import look_for_work_where_idle, quiet_libraries
-from murmuration.cli.commands import ALIASES, GROUPS, imported
+from murmuration.cli.commands import ALIASES, GROUPS, IN_A_CHECKOUT, imported
 from murmuration.preference.escaping import visible
 from murmuration.reporting.live.terminal import Terminal, guard_streams
 
 # Before anything is imported that reads it.
-if sys.argv[1:2] in (["align"], ["respond"], ["synthesize"], ["winrate"]):
+if sys.argv[1:2] in (["align"], ["respond"], ["winrate"]):
     look_for_work_where_idle()
 # What a benchmark compares with is measured as it comes, and is faster so on a quiet machine.
 quiet_libraries(threads_sleep=sys.argv[1:2] != ["bench"])
@@ -39,7 +39,9 @@ class _Commands(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         listed = {
-            name: TyperCommand(name, help=about, rich_help_panel=group)
+            name: TyperCommand(
+                name, help=about, rich_help_panel=group, hidden=group == IN_A_CHECKOUT
+            )
             for group, commands in GROUPS.items()
             for name, about in commands.items()
         }
@@ -74,6 +76,7 @@ app = typer.Typer(
     name="murmuration",
     cls=_Commands,
     help="Learn what a crowd prefers without learning what anyone in it prefers.",
+    epilog=f"{IN_A_CHECKOUT}: {', '.join(GROUPS[IN_A_CHECKOUT])}.",
     no_args_is_help=True,
     add_completion=False,
     suggest_commands=False,  # which click does

@@ -32,8 +32,8 @@ class _StrategyName(click.Choice):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
-            error.message = f"{error.message.removesuffix('.')}{more_elsewhere()}."
-            raise
+            message = f"{error.message.removesuffix('.')}{more_elsewhere()}."
+            raise click.BadParameter(message, ctx=ctx, param=param) from None
 
 
 def of_setting(name: str, **more: Any) -> Any:

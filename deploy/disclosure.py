@@ -139,8 +139,8 @@ def _all_together(ledgers: list[OwnLedger], beside: list[Path], policy: Policy) 
     plans = [plan for ledger in ledgers for plan in ledger.plans.values()]
     try:
         epsilon = f"epsilon {cost(plans, policy.delta):.4g} at delta {policy.delta:g}"
-    except ValueError:
-        epsilon = "no epsilon, since their adjacencies differ"
+    except ValueError as error:
+        epsilon = f"no epsilon: {error}"
     answers = sum(ledger.answered["train"] for ledger in ledgers)
     return [
         f"warning   {', '.join(map(str, beside))}: answers by other folders are noted there, and "

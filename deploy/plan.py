@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from murmuration.client.agent.ledger import OwnLedger
-from murmuration.client.agent.plan_check import check_asked, within
-from murmuration.client.agent.plan_cost import Costly, bounded_cost
+from murmuration.client.agent.plan_check import check_asked, epsilon_of, within
 from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.deploy.terms import read_settings, usual_run
 from murmuration.preference.bases import base_of
@@ -74,7 +73,7 @@ def _compared(run: Path, policy: Policy, state: Path, hosted: int) -> tuple[str,
     costs: list[float] = []
 
     def of_all(plans: list[StatedPlan]) -> float:
-        costs.append(bounded_cost(plans, policy.delta))
+        costs.append(epsilon_of(plans, policy.delta))
         return within(policy, costs[-1])
 
     about = (
@@ -84,8 +83,6 @@ def _compared(run: Path, policy: Policy, state: Path, hosted: int) -> tuple[str,
     try:
         parties = MOST_PARTIES if config.secure_aggregation else 0
         check_asked(policy, ledger, request, parties, of_all, hosted=hosted)
-    except Costly as error:
-        return f"{about}: refused. {error}", False
     except PolicyRefusal as refusal:
         return f"{about}: refused. {refusal}", False
     before = f" with {len(ledger.plans)} before it" if ledger.plans else ""

@@ -3,8 +3,8 @@
 ``train`` makes a run, and ``tune`` chooses its settings privately; before, ``data`` looks at
 judgements and ``plan`` says what a run will cost; ``privatize`` randomizes labels; ``compare``
 runs strategies side by side. ``Run`` is a finished run and ``RewardModel`` what it has learnt;
-``score``, ``respond``, ``align``, ``synthesize`` and ``winrate`` use that. What cannot be used is
-an ``InputError``, in one line. Within ``online()`` a hub may be asked for what a folder names.
+``score``, ``respond``, ``align`` and ``winrate`` use that. What cannot be used is an
+``InputError``, in one line. Within ``online()`` a hub may be asked for what a folder names.
 Everything else is internal: it may change from one version to the next.
 
     import murmuration as mm
@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from murmuration.api.run import Run
     from murmuration.api.scoring import score
     from murmuration.api.surveying import Survey, survey
-    from murmuration.api.synthesizing import SyntheticPreferences, synthesize
     from murmuration.api.training import train
     from murmuration.planning.compare import StrategyComparison
-    from murmuration.planning.data_summary import DataSummary
+    from murmuration.planning.look import DataSummary
     from murmuration.planning.plan import plan
     from murmuration.planning.tune import tune
     from murmuration.preference.data.errors import InputError
@@ -63,7 +62,6 @@ __all__ = [
     "StrategyComparison",
     "Supervised",
     "Survey",
-    "SyntheticPreferences",
     "__version__",
     "align",
     "compare",
@@ -75,7 +73,6 @@ __all__ = [
     "respond",
     "score",
     "survey",
-    "synthesize",
     "train",
     "tune",
     "winrate",
@@ -89,7 +86,7 @@ if not (_HERE / "privacy").is_dir():
 
 #: Where names are that are imported when they are asked for: some need libraries that take seconds.
 _PLACES = {
-    "DataSummary": "murmuration.planning.data_summary",
+    "DataSummary": "murmuration.planning.look",
     "Guards": "murmuration.alignment.rewards",
     "InputError": "murmuration.preference.data.errors",
     "PrivatizedLabels": "murmuration.api.privatizing",
@@ -104,7 +101,6 @@ _PLACES = {
     "StrategyComparison": "murmuration.planning.compare",
     "Supervised": "murmuration.alignment.supervised",
     "Survey": "murmuration.api.surveying",
-    "SyntheticPreferences": "murmuration.api.synthesizing",
     "align": "murmuration.api.aligning",
     "compare": "murmuration.api.comparing",
     "data": "murmuration.api.looking",
@@ -115,7 +111,6 @@ _PLACES = {
     "respond": "murmuration.api.responding",
     "score": "murmuration.api.scoring",
     "survey": "murmuration.api.surveying",
-    "synthesize": "murmuration.api.synthesizing",
     "train": "murmuration.api.training",
     "tune": "murmuration.planning.tune",
     "winrate": "murmuration.api.judging",

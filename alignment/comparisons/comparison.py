@@ -24,17 +24,16 @@ from murmuration.alignment.comparisons.intervals import PromptBootstrap
 from murmuration.alignment.judges import Judge
 from murmuration.alignment.pool import writer_of
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.data.loading import load_responses, texts_in
+from murmuration.preference.data.loading import load_responses
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.words import words_of
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood, load_next_token
 from murmuration.reporting.provenance import without_folders
 from murmuration.server.lineage import (
-    PRIVATE_RUNS,
     lineage_of_model,
-    lineage_of_rows,
     mark_of_model,
+    mark_of_rows,
     mark_of_served,
 )
 from murmuration.sims.population.win_rate import Estimate, wilson
@@ -365,8 +364,7 @@ def mark_told(path: str, writer: str = "") -> dict[str, str]:
         if writer:
             return mark_of_served("the model", path, "", "")
         return mark_of_model(path)
-    names = {name for mark in texts_in(path, PRIVATE_RUNS) for name in mark.split()}
-    return {PRIVATE_RUNS: " ".join(sorted(names))} if names else {}
+    return mark_of_rows(path)
 
 
 def promise_told(path: str, writer: str = "") -> str:
@@ -374,11 +372,11 @@ def promise_told(path: str, writer: str = "") -> str:
     wrote a file of answers."""
     if writer and not is_answers(path) and not Path(path).expanduser().is_dir():
         return "not known: a server wrote, which shows no folder"
+    if is_answers(path):
+        names = " ".join(mark_of_rows(path).values())
+        return f"not known: models of private runs wrote it ({names})" if names else "none stated"
     try:
-        if is_answers(path):
-            promise = lineage_of_rows("answers", path, "--privacy", "")
-        else:
-            promise = lineage_of_model("model", path, "take its folder as its run left it")
+        promise = lineage_of_model("model", path, "take its folder as its run left it")
     except InputError as error:
         return f"not known: {without_folders(first_line(error))}"
     return str(promise) if promise.runs or promise.public else "none stated"

@@ -35,8 +35,6 @@ def comparison_text(result: Mapping[str, Any]) -> Group:
     ]
     judge = result["judge"]
     lines += [f"judge: {judge['how']}", *(f"- {text}" for text in result["caveats"])]
-    if "cost" in judge:
-        lines.append(f"cost: {judge['cost']:g}, of which now {judge['cost_now']:g}")
     return Group(table_of(rows, headings), *map(Text, lines))
 
 

@@ -1,33 +1,37 @@
-"""Requests to an OpenAI-compatible chat endpoint, each bounded in time, bytes and attempts.
+"""Requests to an OpenAI-compatible chat endpoint, by the package `openai`.
 
-Decisions:
+What that package does: connections, pauses, further attempts where an endpoint is busy or broken.
+What is added here:
+
 - The endpoint is not trusted. It has so long for a reply and so many bytes; redirects are not
-  followed.
-- The key is read from the environment and goes into one header, nowhere else. Errors quote neither
-  headers nor bodies, where an endpoint could repeat it. Of proxies and logins (`HTTP_PROXY`,
-  `.netrc`) in the environment nothing is taken: what is sent goes to the address that was named.
+  followed, and the body of an error is not read.
+- The key is read from the environment and goes into one header, nowhere else. Errors and logs quote
+  neither headers nor bodies, where an endpoint could repeat it. Of proxies and logins
+  (`HTTP_PROXY`, `.netrc`) in the environment nothing is taken: what is sent goes to the address
+  that was named.
+- An error is one line that names the option.
 """
 
 import asyncio
 import json
 import logging
-import math
 import os
-import random
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
-
-import httpx
 
 from murmuration.preference.data.rows import InputError
 
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
 _MOST_BYTES = 2**20  # of a reply
-_MOST_COUNTED = 10**9  # a count of tokens beyond is none
-_LONGEST_PAUSE = 60.0
 _HOPELESS = 20  # replies that cannot be read, before there is one that can
+_BUSY = (408, 409, 429)  # and what is 500 or above: asked again
 
 Body = dict[str, Any]
 T = TypeVar("T")
@@ -53,10 +57,8 @@ class Endpoint:
     Attributes:
         url: up to and with ``/v1``.
         model: which of the endpoint's models.
-        price: of a million tokens in and out, in any currency; None if not known.
-        timeout: seconds for a whole reply.
+        timeout: seconds that an endpoint may say nothing; times ``attempts``, for a whole reply.
         attempts: requests for a reply where the endpoint is busy or broken, before giving up.
-        pause: seconds before the second; each further pause is twice as long.
         at_once: requests under way together.
         role: what it is for.
 
@@ -66,10 +68,8 @@ class Endpoint:
 
     url: str
     model: str
-    price: tuple[float, float] | None = None
     timeout: float = 120.0
-    attempts: int = 6
-    pause: float = 1.0
+    attempts: int = 8
     at_once: int = 8
     role: Role = JUDGE
 
@@ -90,8 +90,6 @@ class Endpoint:
             )
         if not self.model.strip():
             raise InputError(f"{self.role.model_option} names which of the endpoint's models it is")
-        if self.price and not all(math.isfinite(each) and each >= 0 for each in self.price):
-            raise InputError("--judge-price must not be negative")
 
     @property
     def is_private(self) -> bool:
@@ -112,11 +110,9 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Completion:
-    """A model's reply: its text, the tokens in and out if it counted them, and whether it was cut
-    off at the most tokens."""
+    """A model's reply: its text, and whether it was cut off at the most tokens."""
 
     text: str
-    tokens: tuple[int, int] | None
     cut_off: bool
 
 
@@ -127,23 +123,23 @@ class Client:
         """Read the key from the environment.
 
         Raises:
-            InputError: the key is none, or it would be sent in the clear.
+            InputError: the key is none, or it would be sent in the clear; `openai` is not here.
         """
-        self.endpoint = endpoint
+        self.endpoint, self._openai = endpoint, _openai(endpoint.role.option)
         name = endpoint.role.key
-        key = os.environ.get(name, "").strip()
-        if key and not (key.isascii() and key.isprintable() and " " not in key):
+        self._key = os.environ.get(name, "").strip()
+        if not (self._key.isascii() and self._key.isprintable() and " " not in self._key):
             raise InputError(f"{name}: holds characters that no key has")
-        if key and not endpoint.is_private:
+        if self._key and not endpoint.is_private:
             raise InputError(
                 f"{endpoint.named}: the key in {name} would be sent in the clear; "
                 "take https, or unset it"
             )
-        for logger in ("httpx", "httpcore"):  # which log a reply's headers, where somebody debugs
-            logging.getLogger(logger).setLevel(logging.WARNING)
-        self._headers = {"Accept-Encoding": "identity"}
-        if key:
-            self._headers["Authorization"] = f"Bearer {key}"
+        omitted = self._openai.Omit()
+        self._headers: dict[str, Any] = {"Accept-Encoding": "identity"}
+        # What `openai` would take from the environment is about another endpoint.
+        self._headers |= {"OpenAI-Organization": omitted, "OpenAI-Project": omitted}
+        self._headers |= {} if self._key else {"Authorization": omitted}
 
     def ask(
         self,
@@ -165,103 +161,109 @@ class Client:
         Raises:
             InputError: the endpoint refuses, cannot be reached, or gives no completions at all.
         """
-        return asyncio.run(self._ask_all(bodies, read, keep, progress, afterwards))
-
-    async def _ask_all(
-        self,
-        bodies: Mapping[str, Body],
-        read: Callable[[Completion], T | None],
-        keep: Callable[[str, T], None],
-        progress: Callable[[int, int], None],
-        afterwards: str,
-    ) -> set[str]:
         unreadable: set[str] = set()
-        failed: list[InputError] = []
-        waiting = iter(bodies.items())
         done = 0
 
-        async def work(client: httpx.AsyncClient) -> None:
+        async def one(client: "AsyncOpenAI", free: asyncio.Semaphore, key: str) -> None:
             nonlocal done
-            for key, body in waiting:  # which all workers share
-                if failed:
-                    return
-                try:
-                    completion = completion_of(await self._content(client, body, afterwards))
-                    result = None if completion is None else read(completion)
-                    if result is None:
-                        unreadable.add(key)
-                    else:
-                        keep(key, result)
-                except InputError as error:  # others end what they have begun, which is paid for
-                    failed.append(error)
-                    return
-                done += 1
-                if _HOPELESS <= len(unreadable) == done:
-                    failed.append(
-                        InputError(f"{self.endpoint.named}: it gives no chat completions")
-                    )
-                progress(done, len(bodies))
+            async with free:
+                completion = completion_of(await self._reply(client, bodies[key], afterwards))
+            result = None if completion is None else read(completion)
+            if result is None:
+                unreadable.add(key)
+            else:
+                keep(key, result)
+            done += 1
+            if _HOPELESS <= len(unreadable) == done:
+                raise InputError(f"{self.endpoint.named}: it gives no chat completions")
+            progress(done, len(bodies))
 
-        limits = httpx.Limits(max_connections=self.endpoint.at_once)
-        async with httpx.AsyncClient(
-            headers=self._headers,
-            limits=limits,
-            timeout=None,
-            follow_redirects=False,
-            trust_env=False,  # no proxy and no .netrc; whose certificates count may be said there
-            verify=httpx.create_ssl_context(),
-        ) as client:
-            await asyncio.gather(*(work(client) for _ in range(self.endpoint.at_once)))
-        if failed:
-            raise failed[0]
+        async def all_of_them() -> None:
+            free = asyncio.Semaphore(self.endpoint.at_once)
+            async with self._client() as client, asyncio.TaskGroup() as tasks:
+                for key in bodies:
+                    tasks.create_task(one(client, free, key))
+
+        try:
+            asyncio.run(all_of_them())
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
         return unreadable
 
-    async def _content(
-        self, client: httpx.AsyncClient, body: Body, afterwards: str
-    ) -> bytes | None:
-        """A reply's body; None for one that is too large, or packed."""
-        endpoint, why = self.endpoint, ""
-        for attempt in range(endpoint.attempts):
-            pause = endpoint.pause * 2**attempt * random.uniform(0.75, 1.25)  # not in step
-            try:
-                async with asyncio.timeout(endpoint.timeout):
-                    status, content, asked_pause = await self._sent(client, body)
-            except (TimeoutError, httpx.TimeoutException):
-                why = f"no reply within {endpoint.timeout:g} s"
-            except httpx.ConnectError:
-                why = "it cannot be reached"
-            except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-                why = f"the connection broke ({type(error).__name__})"
-            else:
-                if status == 200:
-                    return content
-                if 300 <= status < 400:
-                    raise InputError(f"{endpoint.named}: it redirects; name the final address")
-                if status not in (408, 425, 429) and status < 500:
-                    more = f", the key in {endpoint.role.key}" if status in (401, 403) else ""
-                    raise InputError(
-                        f"{endpoint.named}: refused (HTTP {status}): check the address{more} and "
-                        f"{endpoint.role.model_option} {endpoint.model}"
-                    )
-                why, pause = f"HTTP {status}", max(pause, asked_pause)
-            if attempt + 1 < endpoint.attempts:
-                await asyncio.sleep(min(pause, _LONGEST_PAUSE))
-        raise InputError(f"{endpoint.named}: {why}, {endpoint.attempts} times{afterwards}")
+    def _client(self) -> "AsyncOpenAI":
+        # Of the environment nothing counts but whose certificates do.
+        named = {"SSL_CERT_FILE", "SSL_CERT_DIR"} & set(os.environ)
+        return self._openai.AsyncOpenAI(
+            api_key=self._key or "none",
+            base_url=self.endpoint.url,
+            timeout=self.endpoint.timeout,
+            max_retries=self.endpoint.attempts - 1,
+            http_client=self._openai.DefaultAsyncHttpxClient(
+                trust_env=False,
+                verify=ssl.create_default_context() if named else True,
+                follow_redirects=False,
+                event_hooks={"response": [_close_unless_good]},
+            ),
+        )
 
-    async def _sent(self, client: httpx.AsyncClient, body: Body) -> tuple[int, bytes | None, float]:
-        """Status, body (None: too large or packed) and the pause that is asked for."""
-        url = f"{self.endpoint.url.rstrip('/')}/chat/completions"
-        async with client.stream("POST", url, json=body) as reply:
-            pause = _seconds(reply.headers.get("retry-after", ""))
-            packed = reply.headers.get("content-encoding", "identity") not in ("", "identity")
-            if reply.status_code != 200 or packed:
-                return reply.status_code, None, pause
-            content = bytearray()
-            async for part in reply.aiter_raw():
-                content += part
-                if len(content) > _MOST_BYTES:
-                    return reply.status_code, None, pause
-            return reply.status_code, bytes(content), pause
+    async def _reply(self, client: "AsyncOpenAI", body: Body, afterwards: str) -> bytes | None:
+        """A reply's body; None for one that is too large or packed, or that broke off."""
+        endpoint, openai = self.endpoint, self._openai
+        longest = endpoint.timeout * endpoint.attempts
+        create = client.chat.completions.with_streaming_response.create
+        try:
+            call = create(**body, extra_headers=self._headers)
+            async with asyncio.timeout(longest), call as reply:
+                return await _bounded(reply)
+        except TimeoutError:
+            why = f"no whole reply within {longest:g} s"
+        except openai.APIConnectionError as error:
+            why = f"no reply ({type(error.__cause__).__name__})"
+        except openai.APIStatusError as error:
+            status, why = error.status_code, f"HTTP {error.status_code}"
+            if status not in _BUSY and status < 500:
+                raise InputError(
+                    f"{endpoint.named}: refused (HTTP {status}): check the address, which must not "
+                    f"redirect, {endpoint.role.model_option} {endpoint.model} and the key in "
+                    f"{endpoint.role.key}"
+                ) from None
+        raise InputError(
+            f"{endpoint.named}: {why}, after up to {endpoint.attempts} attempts{afterwards}"
+        )
+
+
+def _openai(option: str) -> ModuleType:
+    """Return the package, which logs nothing: at some levels it logs a reply's headers."""
+    try:
+        import openai
+    except ImportError:
+        raise InputError(
+            f"{option} with an address needs openai: pip install 'murmuration-rlhf[endpoints]'"
+        ) from None
+    for logger in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):
+        logging.getLogger(logger).setLevel(logging.WARNING)
+    return openai
+
+
+async def _close_unless_good(response: Any) -> None:
+    """Leave the body of an error unread, which may be of any size."""
+    if response.status_code != 200:
+        await response.aclose()
+
+
+async def _bounded(reply: Any) -> bytes | None:
+    """Return a body; None for one that is too large or packed, or that broke off."""
+    if reply.headers.get("content-encoding", "identity") not in ("", "identity"):
+        return None
+    content = bytearray()
+    try:
+        async for part in reply.iter_bytes():
+            content += part
+            if len(content) > _MOST_BYTES:
+                return None
+    except Exception:
+        return None
+    return bytes(content)
 
 
 def completion_of(content: bytes | None) -> Completion | None:
@@ -274,26 +276,4 @@ def completion_of(content: bytes | None) -> Completion | None:
         return None
     if not isinstance(text, str | None):
         return None
-    usage = reply.get("usage")
-    counts = [
-        usage.get(name) if isinstance(usage, dict) else None
-        for name in ("prompt_tokens", "completion_tokens")
-    ]
-    return Completion(text or "", token_counts(counts), choice.get("finish_reason") == "length")
-
-
-def token_counts(counts: Any) -> tuple[int, int] | None:
-    """Return two counts of tokens, or None for what is none."""
-    if not isinstance(counts, list) or len(counts) != 2:
-        return None
-    if any(type(each) is not int or not 0 <= each <= _MOST_COUNTED for each in counts):
-        return None
-    return counts[0], counts[1]
-
-
-def _seconds(header: str) -> float:
-    try:
-        seconds = float(header)
-    except ValueError:
-        return 0.0
-    return seconds if math.isfinite(seconds) else 0.0
+    return Completion(text or "", choice.get("finish_reason") == "length")

@@ -7,8 +7,8 @@ Decisions:
   that nothing in them is meant for it. That makes it harder to talk a judge round, not impossible.
 - A verdict is appended to a file as soon as it is there, under a hash of everything that decides
   it, and is never asked for again: a run that was interrupted goes on where it was.
-- Nothing that the endpoint says is kept or shown, but which verdict it was and its token counts.
-  How it is asked, and what bounds that: `alignment.endpoints.client`.
+- Nothing that the endpoint says is kept or shown, but which verdict it was. How it is asked, and
+  what bounds that: `alignment.endpoints.client`.
 
 Legend: P pairs.
 """
@@ -20,14 +20,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from murmuration.alignment.endpoints.client import Body, Client, Completion, Endpoint, token_counts
+from murmuration.alignment.endpoints.client import Body, Client, Completion, Endpoint
 from murmuration.alignment.writing import json_lines, writing
 from murmuration.preference.data.rows import InputError
 
@@ -46,17 +45,6 @@ _VERDICT = re.compile(r"\W*(?:(?:final )?(?:verdict|answer)\W+)?(A|B|TIE)\W*", r
 _SAID = {"A": FIRST, "B": SECOND, "TIE": TIE}
 _OTHER_WAY = {FIRST: SECOND, SECOND: FIRST}
 _MOST_TOKENS = 1024  # of a verdict: one word, and what some think aloud before it
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the judge said of two answers in one order: `FIRST`, `SECOND`, `TIE` or `MALFORMED`.
-
-    ``tokens`` are those in and out; None where the endpoint did not say.
-    """
-
-    said: str
-    tokens: tuple[int, int] | None
 
 
 class EndpointJudge:
@@ -105,9 +93,7 @@ class EndpointJudge:
             bodies |= {here: both[0], there: both[1]}
             keys.append((here, there))
         unreadable = self._ask({k: body for k, body in bodies.items() if k not in self._verdicts})
-        if bodies and all(
-            key in unreadable or self._verdicts[key].said == MALFORMED for key in bodies
-        ):
+        if bodies and all(key in unreadable or self._verdicts[key] == MALFORMED for key in bodies):
             raise InputError(
                 f"{self._endpoint.named}: none of {len(bodies):,} replies of "
                 f"{self._endpoint.model} was a verdict"
@@ -121,7 +107,7 @@ class EndpointJudge:
 
     def about(self) -> dict[str, Any]:
         """Return how it judged, what came of it and what that cost, for a result."""
-        counts, tokens = self._counts, self._tokens(self._used)
+        counts = self._counts
         decided = counts["first place"] + counts["second place"]
         summary = {
             "kind": "endpoint",
@@ -139,24 +125,12 @@ class EndpointJudge:
             "asked_now": len(self._asked),
             "malformed": counts[MALFORMED],
             "unreadable_replies": counts["unreadable"],
-            "tokens": tokens,
-            "tokens_now": self._tokens(self._asked),
-            "without_token_counts": sum(self._verdicts[k].tokens is None for k in self._used),
             "caveats": [
                 "It is a model's opinion and no truth, and a judge can be talked to: an answer "
                 "that addresses it may win by that. Read some of the answers.",
                 "Prompts and answers were sent to the endpoint.",
             ],
         }
-        if self._endpoint.price:
-            price = dict(zip(("in", "out"), self._endpoint.price, strict=True))
-            spent = {name: sum(price[way] * summary[name][way] for way in price) / 1e6
-                     for name in ("tokens", "tokens_now")}  # fmt: skip
-            summary |= {
-                "price": price,
-                "cost": round(spent["tokens"], 6),
-                "cost_now": round(spent["tokens_now"], 6),
-            }
         if broken := counts[MALFORMED] + counts["unreadable"]:
             summary["caveats"].append(
                 f"{broken:,} replies were no verdict, and count as ties ({counts['unreadable']:,} "
@@ -175,7 +149,7 @@ class EndpointJudge:
                 self._counts["unreadable"] += 1
                 answers.append(MALFORMED)
                 continue
-            answers.append(self._verdicts[key].said)
+            answers.append(self._verdicts[key])
             self._counts[MALFORMED] += answers[-1] == MALFORMED
             self._counts["first place"] += answers[-1] == FIRST
             self._counts["second place"] += answers[-1] == SECOND
@@ -183,17 +157,13 @@ class EndpointJudge:
         self._counts["agree"] += here == there != MALFORMED
         return {FIRST: 1.0, SECOND: 0.0}.get(here, 0.5) if here == there else 0.5
 
-    def _tokens(self, keys: set[str]) -> dict[str, int]:
-        counted = [self._verdicts[key].tokens or (0, 0) for key in keys]
-        return {way: sum(each[at] for each in counted) for at, way in enumerate(("in", "out"))}
-
     def _ask(self, bodies: dict[str, Body]) -> set[str]:
         """Get and keep the verdicts; those whose replies were no completions."""
         if not bodies:
             return set()
         with _appending(self._file) as append:
 
-            def keep(key: str, verdict: Verdict) -> None:
+            def keep(key: str, verdict: str) -> None:
                 append(key, verdict)
                 self._verdicts[key] = verdict
                 self._asked.add(key)
@@ -226,18 +196,19 @@ def key_of(url: str, body: Body) -> str:
     return sha256(json.dumps([url, body], sort_keys=True).encode()).hexdigest()
 
 
-def verdict_of(completion: Completion) -> Verdict:
-    """Return the verdict that a completion ends with."""
+def verdict_of(completion: Completion) -> str:
+    """Return the verdict that a completion ends with: which of two answers, `TIE` or
+    `MALFORMED`."""
     last = completion.text.rpartition("</think>")[2].strip().rpartition("\n")[2]
     result = _VERDICT.fullmatch(last[:200])
-    return Verdict(_SAID[result[1].upper()] if result else MALFORMED, completion.tokens)
+    return _SAID[result[1].upper()] if result else MALFORMED
 
 
 def _share(part: int, of: int) -> float | None:
     return part / of if of else None
 
 
-def _read(path: Path) -> dict[str, Verdict]:
+def _read(path: Path) -> dict[str, str]:
     """The verdicts in a file, without lines that broke off."""
     try:
         lines = path.read_bytes().splitlines()
@@ -249,16 +220,16 @@ def _read(path: Path) -> dict[str, Verdict]:
     for line in lines:
         try:
             row = json.loads(line)
-            key, answer, tokens = row["key"], row["said"], token_counts(row["tokens"])
+            key, answer = row["key"], row["said"]
         except (ValueError, RecursionError, KeyError, TypeError):
             continue
         if isinstance(key, str) and answer in (FIRST, SECOND, TIE, MALFORMED):
-            result[key] = Verdict(answer, tokens)
+            result[key] = answer
     return result
 
 
 @contextmanager
-def _appending(path: Path) -> Iterator[Callable[[str, Verdict], None]]:
+def _appending(path: Path) -> Iterator[Callable[[str, str], None]]:
     """A function that puts a verdict on the disk; for one process at a time."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -269,10 +240,9 @@ def _appending(path: Path) -> Iterator[Callable[[str, Verdict], None]]:
         if size and os.pread(file, 1, size - 1) != b"\n":  # it broke off here
             os.write(file, b"\n")
 
-        def append(key: str, verdict: Verdict) -> None:
-            row = {"key": key, "said": verdict.said, "tokens": verdict.tokens}
+        def append(key: str, verdict: str) -> None:
             with writing(path):
-                os.write(file, json_lines([row]))
+                os.write(file, json_lines([{"key": key, "said": verdict}]))
                 os.fsync(file)
 
         yield append

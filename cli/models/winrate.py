@@ -11,7 +11,6 @@ from murmuration.api.judging import PAGE
 from murmuration.api.judging import winrate as compare_answers
 from murmuration.cli.models.sampling import MaxNewTokens, System, Temperature, TopP, WriterServer
 from murmuration.cli.options import LIMIT, PROMPTS, Generations, Json, meaning, print_json
-from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import Sampling
 from murmuration.reporting.live.tables import console
 from murmuration.sims.population.prompts import NAMES
@@ -59,10 +58,6 @@ def winrate(
     judge_model: Annotated[
         str, typer.Option(help="Which model judges, behind an address.", metavar="NAME")
     ] = "",
-    judge_price: Annotated[
-        str,
-        typer.Option(help="Price of a million tokens in and out, as IN,OUT.", metavar="IN,OUT"),
-    ] = "",
     out: Annotated[
         Path | None,
         typer.Option(help=f"{meaning('out')} Folder for result, answers, verdicts and a page."),
@@ -92,7 +87,6 @@ def winrate(
         limit=limit,
         judge=judge,
         judge_model=judge_model,
-        judge_price=_price(judge_price),
         out=out,
         samples=samples,
         kl=kl,
@@ -109,13 +103,3 @@ def winrate(
     console(width=1000).print(comparison_text(comparison.result))
     if out:
         print(f"look at {out / PAGE}")
-
-
-def _price(text: str) -> tuple[float, float] | None:
-    if not text:
-        return None
-    try:
-        come, go = (float(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"--judge-price {text!r}: write IN,OUT, as in 0.5,1.5") from None
-    return come, go

@@ -52,9 +52,9 @@ from murmuration.client.agent.plan_check import (
     check_promise,
     check_public,
     check_repeated,
+    epsilon_of,
     within,
 )
-from murmuration.client.agent.plan_cost import Costly, bounded_cost
 from murmuration.client.agent.policy import HOLD_OUT, Policy, PolicyRefusal
 from murmuration.client.answers import ANSWERS, Host, answer, randomized
 from murmuration.client.labels.memory import LabelState, TermsChanged
@@ -281,7 +281,7 @@ class Agent:
             self.ledger.open_run(plan, epsilon)
 
     def _cost(self, plans: list[StatedPlan]) -> float:
-        """ε of all plans; PolicyRefusal if that is too much, or takes too long to know.
+        """ε of all plans; PolicyRefusal if that is too much, or cannot be known.
 
         Where the owner counts on so many honest nodes, it is what the server itself sees.
         """
@@ -297,17 +297,14 @@ class Agent:
                 f"{math.ceil(self._no_plans_until - started)} seconds",
             )
         try:
-            epsilon = bounded_cost(plans, self.policy.delta)
+            epsilon = epsilon_of(plans, self.policy.delta)
             self._accounted = plans, epsilon
             return within(self.policy, epsilon)
-        except Costly as error:
-            refusal = PolicyRefusal("max_epsilon", str(error))
-        except PolicyRefusal as result:
-            refusal = result
-        ended = time.monotonic()
-        if ended - started > LONG:
-            self._no_plans_until = ended + _PAUSES * (ended - started)
-        raise refusal
+        except PolicyRefusal:
+            ended = time.monotonic()
+            if ended - started > LONG:
+                self._no_plans_until = ended + _PAUSES * (ended - started)
+            raise
 
     def _limit_features(self, config: str) -> None:
         if config not in self._features and len(self._features) >= MOST_FEATURE_MAPS:

@@ -17,7 +17,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol import messages, plan_query
-from murmuration.strategies.protocol.stated_plan import StatedPlan
+from murmuration.strategies.protocol.stated_plan import StatedPlan, cost
 
 #: Takes all plans, the new one last: their ε, or PolicyRefusal if that is too much.
 Cost = Callable[[list[StatedPlan]], float]
@@ -135,6 +135,14 @@ def check_cost(ledger: OwnLedger, plan: StatedPlan, cost: Cost) -> float | None:
     if any(other.adjacency is not plan.adjacency for other in plans):
         raise PolicyRefusal("adjacency", "runs under another adjacency were charged before")
     return cost(plans)
+
+
+def epsilon_of(plans: list[StatedPlan], delta: float) -> float:
+    """ε of all plans, the new one last; PolicyRefusal, with the reason, where there is none."""
+    try:
+        return cost(plans, delta)
+    except (ValueError, ArithmeticError) as error:  # no guarantee under the adjacency, for one
+        raise PolicyRefusal("max_epsilon", str(error)) from None
 
 
 def within(policy: Policy, epsilon: float) -> float:

@@ -161,7 +161,7 @@ def align(
                 "epsilon": epsilon,
                 "delta": delta,
                 "features": features,
-                "users": users,
+                "users": users or None,
                 "chosen_from_data": chosen_from_data,
             }
             reward = _trained_reward(judgements, how, folder, resume, say)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Literal
 
 from murmuration.api.quiet import quiet_libraries
 from murmuration.api.rows import rows_written
@@ -14,7 +14,6 @@ from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.rows import InputError
 
 if TYPE_CHECKING:
-    from murmuration.api.settings import RunSettings
     from murmuration.planning.compare import StrategyComparison
     from murmuration.sims.runtimes.sweep import OnRun, Outcome
     from murmuration.strategies.config import RunConfig
@@ -31,7 +30,7 @@ def compare(
     runtime: Literal["local", "ray"] | str = "local",
     cpus_per_run: int = 1,
     progress: bool = False,
-    **settings: Unpack[RunSettings],  # pyright: ignore[reportGeneralTypeIssues]  (epsilon)
+    **settings: object,
 ) -> StrategyComparison:
     """Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error bars.
 

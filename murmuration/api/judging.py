@@ -27,7 +27,6 @@ def winrate(
     limit: int | None = None,
     judge: str = "population",
     judge_model: str = "",
-    judge_price: tuple[float, float] | None = None,
     out: str | os.PathLike[str] | None = None,
     samples: int = 1,
     kl: bool = True,
@@ -60,7 +59,6 @@ def winrate(
             an OpenAI-compatible address up to /v1, whose key, if it needs one, is in
             MURMURATION_JUDGE_KEY.
         judge_model: Which model judges, behind an address.
-        judge_price: Price of a million tokens in and out.
         out: Folder for result, answers, verdicts and a page; of an earlier comparison, or new.
         samples: Answers to each prompt.
         kl: Whether to estimate each model's KL divergence from the other.
@@ -100,7 +98,6 @@ def winrate(
         judging = judge_of(
             judge,
             model=judge_model,
-            price=judge_price,
             kept=folder / VERDICTS if folder else None,
             progress=lambda done, of: say(f"{done:,} of {of:,} verdicts"),
         )

@@ -13,7 +13,7 @@ from murmuration.preference.data.in_memory import Source, located_rows
 from murmuration.preference.data.rows import InputError
 
 if TYPE_CHECKING:
-    from murmuration.planning.data_summary import DataSummary
+    from murmuration.planning.look import DataSummary
 
 
 def data(
@@ -84,9 +84,8 @@ def data(
         InputError: the source cannot be read, or ``epsilon`` is not positive.
     """
     quiet_libraries()
-    from murmuration.planning.feature_time import feature_time
     from murmuration.planning.look import look_at
-    from murmuration.preference.data.loading import warning_of, write_columns
+    from murmuration.preference.data.loading import write_columns
     from murmuration.strategies.settings.run import Settings
 
     epsilon = Settings.epsilon if epsilon is None else epsilon
@@ -107,18 +106,11 @@ def data(
     }
     declared = {name: value for name, value in options.items() if value is not None}
     with located_rows(source) as place:
+        named = write_columns(columns, user_column)
         summary = look_at(
-            place, write_columns(columns, user_column), declared, epsilon, data_public
+            place, named, declared, epsilon=epsilon, public=data_public, features=features
         )
-        warning = warning_of(place, summary.schema.format)
-    if warning:
-        judgements = summary.judgements
-        judgements = replace(judgements, notes=(*judgements.notes, warning))
-        summary = replace(summary, judgements=judgements)
-    if features:
-        summary = replace(summary, features=feature_time(features, summary.judgements))
-    in_memory = not isinstance(source, str | os.PathLike)
-    return replace(summary, source="FILE") if in_memory else summary
+    return summary if isinstance(source, str | os.PathLike) else replace(summary, source="FILE")
 
 
 def written_split(
@@ -131,10 +123,11 @@ def written_split(
     """
     from murmuration.preference.data.schema import Schema
     from murmuration.preference.data.splitting import split_users
+    from murmuration.server.lineage import mark_of_rows
 
     if share is None or out is None:
         raise InputError("--split-users SHARE and --out DIR belong together")
-    mark = _mark_of_rows(source) if format else {}
+    mark = mark_of_rows(source) if format else {}
     split = split_users(source, share, out, columns, format, mark, Schema(ids=ids))
     left_out = [f"{split.left_out:,} rows name nobody and are in neither"] if split.left_out else []
     not_written = "".join(f"\n{each}" for each in (*left_out, *split.taken_out))
@@ -156,8 +149,9 @@ def written_conversion(
     """
     from murmuration.preference.data.splitting import convert
     from murmuration.reporting.figures import counted
+    from murmuration.server.lineage import mark_of_rows
 
-    mark = _mark_of_rows(source)
+    mark = mark_of_rows(source)
     made = convert(source, path, columns, format, one_user_per_row, mark)
     by = "each of a user of its own" if one_user_per_row else f"by {counted(made.users, 'user')}"
     left_out = [f"bad rows, left out: {len(made.bad):,}"] if made.bad else []
@@ -169,12 +163,3 @@ def written_conversion(
             *made.bad[:100],
         ]
     )
-
-
-def _mark_of_rows(source: str) -> dict[str, str]:
-    """Return which private runs the rows of a source name, as each row of ours says it."""
-    from murmuration.preference.data.loading import texts_in
-    from murmuration.server.lineage import PRIVATE_RUNS
-
-    names = sorted({name for mark in texts_in(source, PRIVATE_RUNS) for name in mark.split()})
-    return {PRIVATE_RUNS: " ".join(names)} if names else {}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from murmuration.api.rows import Source, with_columns
 from murmuration.api.training import train
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from murmuration.api.run import Run
-    from murmuration.api.settings import RunSettings
     from murmuration.preference.ranking.board import Board
     from murmuration.preference.ranking.release import RankingRelease
 
@@ -140,7 +139,7 @@ def rank(
     runtime: Runtime | str = Runtime.LOCAL,
     users_per_node: int | None = None,
     progress: bool | None = None,
-    **settings: Unpack[RunSettings],  # type: ignore[misc]  # names may be lists here
+    **settings: object,
 ) -> Ranking:
     """Rank items by people's votes, so that no voter can be read out of the board.
 

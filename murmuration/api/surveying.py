@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from murmuration.api.rows import Source
 from murmuration.api.training import train
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from murmuration.api.run import Run
-    from murmuration.api.settings import RunSettings
     from murmuration.preference.estimation.survey import SurveyRelease
 
 _STRATEGY = "survey"
@@ -136,7 +135,7 @@ def survey(
     runtime: Runtime | str = Runtime.LOCAL,
     users_per_node: int | None = None,
     progress: bool | None = None,
-    **settings: Unpack[RunSettings],
+    **settings: object,
 ) -> Survey:
     """Ask a crowd what its judgements are like, so that nobody can be read out of the answers.
 

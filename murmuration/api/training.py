@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from murmuration.api.quiet import quiet_libraries
 from murmuration.api.rows import rows_written
@@ -16,7 +16,6 @@ from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.from_python import warn
 
 if TYPE_CHECKING:
-    from murmuration.api.settings import RunSettings
     from murmuration.reporting.live.tracking import Report
     from murmuration.sims.runtimes.execute import OnNote
     from murmuration.sims.runtimes.ray_cluster import Workers
@@ -34,7 +33,7 @@ def train(
     workers: Workers | None = None,
     progress: bool | None = None,
     report_to: str | Report | None = None,
-    **settings: Unpack[RunSettings],
+    **settings: object,
 ) -> Run:
     """Train a private reward model, or a language model with ``task``, in simulation.
 
@@ -66,8 +65,7 @@ def train(
         report_to: A function that is called with each round's number and its metrics for release
             (name to number), and with nothing else, to send them to a tracker; or where it is, as
             ``module:function``.
-        **settings: The settings of ``murmuration run``, with underscores: each with its type in
-            ``murmuration.api.settings``.
+        **settings: The settings of ``murmuration run``, with underscores.
 
     Returns:
         The finished run.

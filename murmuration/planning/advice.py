@@ -1,4 +1,4 @@
-"""What suits a crowd of a given size, where nobody has chosen: features and delta.
+"""What suits a crowd of a given size, where nobody has chosen, and what accuracy to expect of it.
 
 Which features: measured with ``uls`` on crowd workers' judgements of arguments, accuracy on people
 held out, hashing against a small pretrained encoder (MiniLM), 100 to 2,700 people at epsilon 1, 3
@@ -6,13 +6,20 @@ and 8 (docs/how-to/choosing.md has the table). About topics that people judged i
 decides, which falls with people times epsilon: where that is below 2,000 the encoder was better by
 3 to 6 points, below 8,000 by 2, at about 8,000 they were level, and at 21,600 hashing was better by
 one. About topics that nobody had judged the encoder was better by 4 to 6 points at all sizes.
+
+Which accuracy: what was measured on two crowds, with ``uls``, its defaults and hashed words. The
+file beside this one has the figures and the commands that made them. Other judgements are harder or
+easier, so this is no forecast.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.languages import NO_LETTERS
 from murmuration.preference.features.words import WITHOUT_BLANKS
 from murmuration.strategies.settings.run import Settings
@@ -35,6 +42,12 @@ _CUT_BY_HASHING = frozenset(
      "Tamil", "Telugu", "Tibetan")
 )  # fmt: skip
 _RARE = 0.05  # of texts, that are in a script: it is not named
+
+#: About how long minilm takes (docs/research/benchmarks.md, section Encoders).
+MINILM_TAKES = (
+    "minilm first reads every response: about 17 min on one core for 50,000 of 60 words; later "
+    "runs find what it read"
+)
 
 
 @dataclass(frozen=True)
@@ -80,29 +93,6 @@ def reading(scripts: Mapping[str, int]) -> list[str]:
     return [line.format(", ".join(sorted(named))) for line, named in lines.items() if named]
 
 
-def encoding_minutes(texts: int, words: float) -> float:
-    """Return about how long `minilm` reads so many texts of so many words, on one core.
-
-    2.5 ms and 0.3 ms per word for each: fitted to docs/research/benchmarks.md, section Encoders.
-    """
-    return texts * (2.5 + 0.3 * words) / 60_000.0
-
-
-def works(features: str) -> bool:
-    """Return whether a run could use such features here, now; loads what they need, if it is
-    there."""
-    from murmuration.preference.features.hashing import feature_map, parse_features
-    from murmuration.preference.language.checkpoint import has_minilm
-
-    if features == "minilm" and not has_minilm():
-        return False
-    try:
-        feature_map(parse_features(features))
-    except InputError:
-        return False
-    return True
-
-
 def delta_for(users: int) -> float:
     """A power of ten, at most 1e-5 and at most a tenth of 1 / users."""
     exponent = _MOST_DELTA
@@ -111,16 +101,50 @@ def delta_for(users: int) -> float:
     return float(f"1e-{exponent}")
 
 
-def users_to_train_on(people: int) -> int:
-    """Return a round figure for the users who are trained on, others being held out."""
-    return round_figure(max(1, round((1.0 - Settings.heldout) * people)))
-
-
-def round_figure(users: int) -> int:
-    """A number near enough to plan with that tells less than the exact one.
+def users_to_train_on(people: float, heldout: float = Settings.heldout) -> int:
+    """Return a number near the users who are trained on, a share being held out, that is good
+    enough to plan with and tells less than the exact one.
 
     Two digits; one below 100; and of those up to ten 1, 2, 5 or 10.
     """
+    users = max(1, round((1.0 - heldout) * people))
     if users <= 10:
         return min((1, 2, 5, 10), key=lambda step: abs(step - users))
     return round(users, -max(1, len(str(users)) - 2))
+
+
+@cache
+def crowds() -> Sequence[Mapping[str, Any]]:
+    """Return what was measured, by crowd, as the file has it."""
+    file = Path(__file__).with_name("accuracy_curves.json")
+    return json.loads(file.read_text(encoding="utf-8"))["crowds"]
+
+
+def accuracies() -> list[dict[str, str]]:
+    """Return ``accuracy_of`` for each number of users that was measured."""
+    return [accuracy_of(size) for size in sorted({row["users"] for row in crowds()[0]["rows"]})]
+
+
+def accuracy_of(users: int) -> dict[str, str]:
+    """Return in words how many ``users`` of other crowds were nearest to so many and, by epsilon,
+    the least and the largest accuracy of their crowds."""
+    sizes, by_epsilon = set[int](), dict[str, set[str]]()
+    for crowd in crowds():
+        near = min((row["users"] for row in crowd["rows"]), key=lambda size: abs(size - users))
+        sizes.add(near)
+        for row in crowd["rows"]:
+            if row["users"] == near and row["epsilon"] is not None:
+                share = f"{100 * row['accuracy_mean']:.0f}"
+                by_epsilon.setdefault(f"{row['epsilon']:g}", set()).add(share)
+    shown = {"users": "–".join(f"{size:,}" for size in sorted(sizes))}
+    return shown | {each: "–".join(sorted(shares)) + " %" for each, shares in by_epsilon.items()}
+
+
+def caveat() -> str:
+    """Return what has to be said with ``accuracies``."""
+    longer = " and ".join(f"{100 * crowd['length_baseline']:.0f} %" for crowd in crowds())
+    return (
+        "Held-out accuracy measured on two other crowds, as means of three seeds (murmuration."
+        "planning.advice): uls with hashed words, 200 rounds, δ = 1e-5. Guessing is right in 50 %, "
+        f"the longer response in {longer}. Yours will differ."
+    )

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 
 from murmuration.preference.data.cells import (
     TIES,
@@ -37,7 +38,6 @@ from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.formats.reading import Formatted
 from murmuration.preference.data.formats.registry import recognised_format
 from murmuration.preference.data.loading import (
-    columns_of,
     parse_columns,
     placed_rows,
     readable_format,
@@ -65,6 +65,7 @@ _SHOWN = ("response", "answer", "output", "completion", "text", "option", "argum
 
 #: Of all rows: a label that fewer have is odd, and a lack that more have is no accident.
 _FEW, _MANY = 0.02, 0.05
+_HEADER = 100  # rows whose columns are looked at
 _MOST_STEPS = 20  # of a scale, unless it is a slider
 _LARGEST = 1e9  # of a scale
 _SLIDERS = ((0.0, 1.0), (-1.0, 1.0), (0.0, 10.0), (1.0, 10.0), (0.0, 100.0), (1.0, 100.0))
@@ -76,6 +77,7 @@ class Declaration:
     """A declaration of a source's rows: as stated, and as found where nothing was.
 
     Attributes:
+        header: names of the columns in the first rows.
         columns: which have other names, as `--columns` is written.
         declared: fields of ``Schema``, by name; without a kind where none is stated.
         kinds: how many rows can be read as each kind, the most first.
@@ -87,6 +89,7 @@ class Declaration:
         layouts: what the columns of each row mean; None where that is not clear.
     """
 
+    header: Sequence[str]
     columns: str
     declared: Mapping[str, object]
     kinds: Mapping[str, int]
@@ -115,12 +118,13 @@ def find_declaration(source: str, columns: str, stated: Mapping[str, object]) ->
     Raises:
         InputError: the source cannot be read, or is not of the stated format.
     """
-    header, names = columns_of(source), parse_columns(columns)
-    declared, reasons = dict(stated), list[str]()
+    raw = [*placed_rows(source, {})]
+    first = islice(_rows(raw), _HEADER)
+    header = list(dict.fromkeys(str(name) for row in first for name in row))
+    names, declared, reasons = parse_columns(columns), dict(stated), list[str]()
     if "format" not in declared and not {*names} - {"user_id"}:
         declared["format"] = recognised_format(header)
     alone = bool(declared.get("one_user_per_row"))
-    raw = [*placed_rows(source, {})]
     form = readable_format(source, str(declared["format"])) if declared.get("format") else None
     placed = raw
     if form is not None:
@@ -151,6 +155,7 @@ def find_declaration(source: str, columns: str, stated: Mapping[str, object]) ->
             declared[name] = value
             reasons.append(why)
     return Declaration(
+        header=header,
         columns=columns,
         declared=declared,
         kinds=dict(tally.kinds.most_common()),

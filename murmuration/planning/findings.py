@@ -3,19 +3,19 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 
 from murmuration.planning import advice
 from murmuration.planning.declaration import Declaration
-from murmuration.planning.usual_noise import usual_noise
 from murmuration.preference.data.cells import is_empty, label_text, shortened, user_cell
 from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.judgements import Judgements
 from murmuration.reporting.figures import counted
 
 _FEW_PEOPLE = 100
+_LARGE = 0.2  # of all judgements: a user with more is named
 _OFTEN = 0.01  # of all judgements: an answer to several prompts that more have
 _LEAST = 5  # times
 _PROMPTS = 3
@@ -29,17 +29,30 @@ _MOST_MARK = 12  # values: with more it is a mark only where others have none
 
 
 def findings(
-    declaration: Declaration, judgements: Judgements, unused: Sequence[str], epsilon: float
+    declaration: Declaration,
+    judgements: Judgements,
+    kind: str,
+    used: Collection[str],
+    scripts: Mapping[str, int],
 ) -> tuple[str, ...]:
-    """Return a line for each thing that should be looked at before a run, with its counts."""
+    """Return a line for each thing that should be looked at before a run, with its counts.
+
+    Args:
+        declaration: of the rows.
+        judgements: the usable rows, as they are read by it.
+        kind: of which they are.
+        used: columns that are.
+        scripts: how many texts are in which.
+    """
     lines = [
         *_ids(declaration),
         *_repeated(declaration.rows),
         *_frequent(judgements),
         *_odd_labels(declaration),
-        *_mixed(declaration.kinds),
-        *_marks(declaration.raw, unused),
-        *_few_people(len(judgements.user_ids), epsilon),
+        *_other_kinds(declaration, kind),
+        *_marks(declaration.raw, used),
+        *_people(judgements),
+        *advice.reading(scripts),
     ]
     return tuple(lines)
 
@@ -112,20 +125,27 @@ def _odd_labels(declaration: Declaration) -> list[str]:
     ]
 
 
-def _mixed(kinds: Mapping[str, int]) -> list[str]:
-    if not {"pairs", "thumbs"} <= {*kinds}:
+def _other_kinds(declaration: Declaration, kind: str) -> list[str]:
+    if "kind" in declaration.declared:
         return []
-    return [
-        f"pairs and thumbs: {kinds['pairs']:,} rows are pairs and {kinds['thumbs']:,} are single "
-        "ratings: --kind pairs reads both, and makes pairs of one user's ratings of one prompt; "
-        "--kind thumbs reads the ratings alone"
-    ]
+    kinds, lines = declaration.kinds, []
+    if {"pairs", "thumbs"} <= {*kinds}:
+        lines.append(
+            f"pairs and thumbs: {kinds['pairs']:,} rows are pairs and {kinds['thumbs']:,} are "
+            "single ratings: --kind pairs reads both, and makes pairs of one user's ratings of one "
+            "prompt; --kind thumbs reads the ratings alone"
+        )
+    read = {"pairs", "thumbs"} if kind in ("pairs", "thumbs") else {kind}
+    if others := [f"{rows:,} as {other}" for other, rows in kinds.items() if other not in read]:
+        lines.append(f"rows of another kind: {', '.join(others)}; one run learns from one: --kind")
+    return lines
 
 
-def _marks(rows: Sequence[Mapping[str, object]], unused: Sequence[str]) -> list[str]:
+def _marks(rows: Sequence[Mapping[str, object]], used: Collection[str]) -> list[str]:
     lines = []
-    for column in unused:
-        if not _MARK.fullmatch(re.sub(r"[\s-]+", "_", column.strip().lower())):
+    for column in dict.fromkeys(str(column) for row in rows for column in row):
+        name = re.sub(r"[\s-]+", "_", column.strip().lower())
+        if column in used or not _MARK.fullmatch(name):
             continue
         cells = [row.get(column) for row in rows]
         values = Counter("" if is_empty(cell) else label_text(cell) for cell in cells)
@@ -146,13 +166,25 @@ def _values(values: Counter[str]) -> str:
     return ", ".join(shown) + (f" and {more:,} others" if more > 0 else "")
 
 
-def _few_people(people: int, epsilon: float) -> list[str]:
-    if people >= _FEW_PEOPLE:
-        return []
-    noise = usual_noise(advice.users_to_train_on(people), epsilon)
-    return [
-        f"few people: {people} users. A delta of 1 / {people} = {1 / people:.2g} would allow to "
-        f"publish one of them: stay far below. At epsilon = {epsilon:g} the noise of a round's "
-        f"average is {noise.of_average:.2g} clip norms in each coordinate, and ten times as many "
-        "people have about a tenth of it: expect to learn little"
-    ]
+def _people(judgements: Judgements) -> list[str]:
+    people, counts_U, lines = len(judgements.user_ids), judgements.counts_U, list[str]()
+    largest = int(counts_U.argmax())
+    share = counts_U[largest] / len(judgements)
+    if share > _LARGE and people > 1:
+        lines.append(
+            f"one user, {judgements.user_ids[largest]!r}, made {100 * share:.1f} % of all "
+            "judgements. uls counts them as one user like anybody else, els keeps no more of them "
+            "than --group-size: most of these rows will hardly matter. Is it one person?"
+        )
+    if people > 1 and int(counts_U.max()) == 1:
+        lines.append(
+            "every judgement has a user of its own. If people judged more than once, the column "
+            "of user_id is not who they are, and epsilon would protect rows, not people"
+        )
+    if people < _FEW_PEOPLE:
+        lines.append(
+            f"few people: {people} users. A delta of 1 / {people} = {1 / people:.2g} would allow "
+            "to publish one of them: stay far below. Ten times as many have about a tenth of the "
+            "noise: expect to learn little"
+        )
+    return lines

@@ -1,4 +1,4 @@
-"""Statistics of judgements, exact, for their owner alone: lengths, shares, scripts, languages."""
+"""Statistics of judgements, exact, for their owner alone: lengths, shares, scripts."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,11 +8,10 @@ from itertools import islice, pairwise
 import numpy as np
 
 from murmuration.preference.data.judgements import Judgements
-from murmuration.preference.features.languages import LATIN, language_of, script_of
+from murmuration.preference.features.languages import script_of
 from murmuration.preference.features.words import words_of
-from murmuration.reporting.baselines import NEAR
 
-_TEXTS = 5_000  # that are looked at for their script and language
+_TEXTS = 5_000  # that are looked at for their script
 
 
 @dataclass(frozen=True)
@@ -51,17 +50,6 @@ def longer_wins(judgements: Judgements) -> Guess:
         if lengths and lengths[0] == max(lengths):
             right_R[row] = 1.0 / lengths.count(lengths[0])
     return _guess(judgements, right_R, decided(judgements))
-
-
-def nearly_equal(judgements: Judgements) -> float:
-    """The share of judgements without a tie whose two longest responses differ by at most ``NEAR``
-    of the longer one, in words."""
-    kept_R = decided(judgements)
-    near = 0
-    for row in np.flatnonzero(kept_R).tolist():
-        second, first = sorted(_words(judgements.responses[row]))[-2:]
-        near += first - second <= NEAR * first
-    return near / max(1, int(kept_R.sum()))
 
 
 def _words(shown: Sequence[str]) -> list[int]:
@@ -104,23 +92,10 @@ def histogram(counts_U: np.ndarray) -> list[tuple[str, int]]:
     return result if result[0][1] else result[1:]
 
 
-def written_in(judgements: Judgements) -> tuple[Counter[str], Counter[str]]:
-    """In which script texts are, by most of their letters; and texts in Latin letters in which
-    language, by frequent words alone, `unclear` where these do not say. Empty ones, as of rows
+def scripts_of(judgements: Judgements) -> Counter[str]:
+    """Return how many texts are in which script, by most of their letters. Empty ones, as of rows
     without a prompt, are left out."""
-    scripts: Counter[str] = Counter()
-    languages: Counter[str] = Counter()
-    prompts, responses = judgements.prompts, judgements.responses
-    every = max(1, 2 * len(prompts) // _TEXTS)
-    texts = (
-        text
-        for prompt, shown in zip(prompts[::every], responses[::every], strict=True)
-        for text in (prompt, *islice(shown, 1))
-        if str(text).strip()
-    )
-    for text in texts:
-        script = script_of(str(text))
-        scripts[script] += 1
-        if script == LATIN:
-            languages[language_of(str(text))] += 1
-    return scripts, languages
+    every = max(1, 2 * len(judgements) // _TEXTS)
+    rows = zip(judgements.prompts[::every], judgements.responses[::every], strict=True)
+    texts = (str(text) for prompt, shown in rows for text in (prompt, *islice(shown, 1)))
+    return Counter(script_of(text) for text in texts if text.strip())

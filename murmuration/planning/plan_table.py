@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.table import Table
 
-from murmuration.planning import advice, expected_accuracy
+from murmuration.planning import advice
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.reporting.live.tables import table_of
 from murmuration.reporting.live.terminal import Terminal
@@ -51,15 +51,10 @@ def print_plan(numbers: dict[str, Any], missing: str) -> None:
     features = advice.features_for(int(numbers["users"]), numbers["epsilon"])
     console.print(f"For this many people: --features {features.name}, {features.why}", style="dim")
     if features.name == "minilm":
-        minutes = advice.encoding_minutes(50_000, 60)
-        console.print(
-            f"minilm first reads every response: about {minutes:.0f} min on one core for 50,000 of "
-            "60 words",
-            style="dim",
-        )
+        console.print(advice.MINILM_TAKES, style="dim")
     if numbers["delta"] >= 1 / numbers["users"]:
         console.print("delta is not below 1 / users: that is no privacy", style="yellow")
-    rows = expected_accuracy.bands()
+    rows = advice.accuracies()
     headings = {name: f"ε = {name}" for name in rows[0]} | {"users": "users"}
     console.print(table_of(rows, headings, "Accuracy measured on other crowds"))
-    console.print(expected_accuracy.caveat(), style="dim")
+    console.print(advice.caveat(), style="dim")

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 
 from murmuration.api.run import Run
-from murmuration.planning.advice import round_figure
+from murmuration.planning.advice import users_to_train_on
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.estimation.survey import SurveyRelease, interval
 from murmuration.preference.features.questionnaire import JUDGEMENTS
@@ -45,7 +45,7 @@ def surveyed(folder: str | os.PathLike[str], heldout: float | None) -> Surveyed:
     if release.learnt_nothing:
         raise InputError(f"--survey {folder}: nothing was learnt, so there is nothing to plan from")
     share = Settings.heldout if heldout is None else heldout
-    users = round_figure(max(1, round((1.0 - share) * release.users)))
+    users = users_to_train_on(release.users, share)
     least, most = release.quantile(0.5)
     median = round(math.sqrt(least * (most or least)))
     return Surveyed(

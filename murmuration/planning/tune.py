@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from murmuration.api.quiet import quiet_libraries
 from murmuration.api.rows import rows_written
@@ -17,7 +17,6 @@ from murmuration.preference.data.rows import InputError
 from murmuration.sims.runtimes.runtime import Runtime
 
 if TYPE_CHECKING:
-    from murmuration.api.settings import RunSettings
     from murmuration.sims.tuning.search import Search
     from murmuration.strategies.config import RunConfig
 
@@ -35,7 +34,7 @@ def tune(
     users_per_node: int | None = None,
     cpus_per_run: int = 1,
     progress: bool = False,
-    **settings: Unpack[RunSettings],
+    **settings: object,
 ) -> Run:
     """Choose settings privately, and pay for it: train candidates, release the best one alone.
 
@@ -156,10 +155,10 @@ def _search(
 def _refuse_lineage(configs: Sequence[RunConfig]) -> None:
     """InputError for features that were trained on users, or rows that private models made."""
     from murmuration.preference.features.hashing import parse_features
-    from murmuration.server.lineage import lineage_of, lineage_of_data
+    from murmuration.server.lineage import lineage_of, marks_in
 
     for option, source in (("--data", configs[0].data), ("--test", configs[0].test)):
-        if lineage_of_data(option, source, "", has_base=False).runs:
+        if marks_in(source):
             raise InputError(f"{option} {source}: a search is not of rows that private models made")
     for features in {config.features for config in configs}:
         path = str(parse_features(features).get("path", ""))

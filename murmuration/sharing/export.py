@@ -72,8 +72,6 @@ SHARED = (
     "chat_template.json",
     CARD,
 )
-#: What a run's folder holds and a model's does not.
-OF_RUNS = ("private", "ledger.jsonl", "checkpoint", "iterates", "released.json", "metrics.jsonl")
 _WEIGHTS = ("model*.safetensors", "adapter_model.safetensors")
 
 
@@ -161,21 +159,6 @@ def export(model: Path, out: Path, how: Sharing) -> Exported:
     files = {file.name: file.stat().st_size for file in sorted(out.iterdir())}
     here = {file.name for file in folder.iterdir()}
     return Exported(files, tuple(sorted(here - files.keys())))
-
-
-def check_no_run(folder: Path) -> None:
-    """InputError for a folder with what is not for release: a run's, or one that holds parts of it.
-
-    Only known files are ever sent. This is for whoever did not know what else lies there.
-    """
-    folder = folder.expanduser()
-    result = [name for name in OF_RUNS if (folder / name).exists()]
-    if result:
-        model = folder / "model"
-        advice = f": send {model}" if model.is_dir() else ""
-        raise InputError(
-            f"{folder}: holds {', '.join(result)}, so it is a run's folder and no model's{advice}"
-        )
 
 
 def model_folder(path: Path) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line, is_hub_name
 
-_NEEDED = "push needs huggingface_hub: pip install 'murmuration-rlhf[hub]'"
+_NEEDED = "--push needs huggingface_hub: pip install 'murmuration-rlhf[hub]'"
 
 
 def check_repository(name: str) -> None:

@@ -312,20 +312,6 @@ def public_texts(source: str, columns: str, format: str) -> list[object]:
     return formatted.public_texts(_rows(source, False, formatted.wanted))
 
 
-def warning_of(source: str, format: str) -> str:
-    """Return what the owner of a source should know of all of its rows together, if anything. It is
-    for a look at the data: no run may depend on it.
-
-    Raises:
-        InputError: it cannot be read.
-    """
-    form = format_named(format) if format else None
-    if form is None or form.warning is None:
-        return ""
-    rows = _rows(source, False, form.columns)
-    return form.warning(row for _, _, row in rows if isinstance(row, Mapping))
-
-
 def columns_of(source: str, rows: int = 100) -> list[str]:
     """Names of the columns in the first good rows of a source as of `load_judgements`.
 

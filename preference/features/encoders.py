@@ -23,7 +23,7 @@ from murmuration.preference.data.sources import (
     is_hub_name,
     looks_like_path,
 )
-from murmuration.preference.features.embeddings import Embeddings
+from murmuration.preference.features.frozen_states import FrozenStates
 from murmuration.preference.features.text_length import check_length, length_feature
 from murmuration.preference.features.words import DEFINITION
 from murmuration.preference.language.checkpoint import (
@@ -52,7 +52,7 @@ class EncoderFeatures:
 
     Runs in evaluation mode, in float32, without gradients. A text's features depend on nothing but
     the text, to the last bit on one machine, whatever is read beside it; they are computed once,
-    and kept on disk (`preference.features.embeddings`). Too long inputs are cut, the longer of
+    and kept on disk (`preference.features.frozen_states`). Too long inputs are cut, the longer of
     prompt and response first. Needs the extra `murmuration-rlhf[encoders]`.
 
     Attributes:
@@ -63,6 +63,7 @@ class EncoderFeatures:
         max_tokens: cap on the tokens of prompt and response together.
         length_weight, length: as in `HashingFeatures`.
         device: where the encoder runs; a GPU if there is one.
+        keep: whether what was computed of texts is looked up and kept.
     """
 
     uses_prompt = True  # the response is read after its prompt
@@ -75,6 +76,8 @@ class EncoderFeatures:
         length_weight: float = 0.3,
         length: str = "bounded",
         device: str | None = None,
+        *,
+        keep: bool = True,
     ) -> None:
         if pooling not in ("mean", "cls"):
             raise InputError(f"pooling must be mean or cls, not {pooling!r}")
@@ -89,13 +92,13 @@ class EncoderFeatures:
         self.max_tokens = max_tokens
         positions = getattr(self._model.config, "max_position_embeddings", max_tokens)
         self._limit = min(max_tokens, positions, self._tokenizer.model_max_length)
-        self._embeddings = encoder_embeddings(
+        self._states = encoder_states(
             self._model,
             torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")),
             pooling,
             self._limit,
             # Of weights that were replaced while they were loaded nothing is kept.
-            digest if digest == _digest(self.path) else "",
+            digest if keep and digest == _digest(self.path) else "",
         )
 
     @property
@@ -114,7 +117,7 @@ class EncoderFeatures:
                 list(prompts), list(responses), truncation="longest_first", max_length=self._limit
             )
 
-        phi_RD[:, :-1] = self._embeddings(written)
+        phi_RD[:, :-1] = self._states.pooled(written)
         return phi_RD
 
     def to_config(self) -> dict:
@@ -132,10 +135,10 @@ class EncoderFeatures:
         }
 
 
-def encoder_embeddings(
+def encoder_states(
     model: "PreTrainedModel", device: torch.device, pooling: str, limit: int, digest: str = ""
-) -> Embeddings:
-    """Return embeddings of norm 1 by an encoder.
+) -> FrozenStates:
+    """Return states of an encoder, pooled to norm 1.
 
     Args:
         model: in evaluation mode, float32.
@@ -150,7 +153,7 @@ def encoder_embeddings(
         pooled_D = states_LD[0] if pooling == "cls" else states_LD.mean(0)
         return torch.nn.functional.normalize(pooled_D, dim=-1)
 
-    return Embeddings(
+    return FrozenStates(
         lambda inputs: model(**inputs).last_hidden_state,
         pool,
         device=device,

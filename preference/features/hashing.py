@@ -162,9 +162,10 @@ def _features(
     return phi_RD
 
 
-def feature_map(config: Mapping) -> FeatureMap:
+def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
     """The feature map that a config describes (`kind` and the arguments of its class; `words` says
-    how words are told apart, where length counts them).
+    how words are told apart, where length counts them). It looks up and keeps states of texts
+    unless ``keep`` is false (`preference.features.frozen_states`).
 
     Raises:
         InputError: an unknown kind or argument, an encoder that cannot be loaded, or words that
@@ -195,6 +196,8 @@ def feature_map(config: Mapping) -> FeatureMap:
             f"{kind} features count words as {counted!r}, and this version as {DEFINITION!r}: "
             "another version made them; train anew"
         )
+    if not keep and kind in ("encoder", LANGUAGE_STATES):
+        arguments["keep"] = False
     try:
         return kinds[kind](**arguments)
     except TypeError as error:

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.features.embeddings import Embeddings
+from murmuration.preference.features.frozen_states import FrozenStates
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 
@@ -54,7 +54,7 @@ class LanguageHead:
         """Features of R texts: (R, D) float32."""
         written = self.base.written(self.base.texts(prompts, responses), np.arange(len(responses)))
         with self.base.computing():
-            return self._embeddings(written) / np.float32(math.sqrt(self.dimension))
+            return self._frozen.pooled(written) / np.float32(math.sqrt(self.dimension))
 
     def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """Return which texts the model can read, (R,) bool."""
@@ -65,11 +65,11 @@ class LanguageHead:
         return self.base.texts.unreadable(prompts, responses)
 
     @cached_property
-    def _embeddings(self) -> Embeddings:
+    def _frozen(self) -> FrozenStates:
         base, is_mean = self.base, self.base.settings.head_pooling == "mean"
         network: Any = base.model
         known = {k: v for k, v in base.settings.described.items() if k in _KNOWN_BY}
-        return Embeddings(
+        return FrozenStates(
             self._states,
             (lambda states_LD: states_LD.mean(0)) if is_mean else (lambda states_LD: states_LD[-1]),
             device=base.device,

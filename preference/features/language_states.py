@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.features.embeddings import Embeddings
+from murmuration.preference.features.frozen_states import FrozenStates
 from murmuration.preference.features.text_length import check_length, length_feature
 from murmuration.preference.features.words import DEFINITION
 from murmuration.preference.gguf import SMOLLM2
@@ -60,8 +60,8 @@ class LanguageStates:
     """Mean states (centred, of norm 1) of a frozen language model, and the response's length.
 
     In float32. A text's features depend on nothing but the text, to the last bit on one machine;
-    its states are computed once and kept on disk (`preference.features.embeddings`). A text that is
-    too long loses its end. Needs the extra `murmuration-rlhf[lm]`.
+    its states are computed once and kept on disk (`preference.features.frozen_states`). A text that
+    is too long loses its end. Needs the extra `murmuration-rlhf[lm]`.
 
     Args:
         path: a folder, a GGUF file or `smollm2`.
@@ -69,6 +69,7 @@ class LanguageStates:
         max_tokens: cap on the tokens of prompt and response together.
         length_weight, length: as in `HashingFeatures`.
         digest: SHA-256 of the model; empty: whatever is there.
+        keep: whether what was computed of texts is looked up and kept.
 
     Raises:
         InputError: the model cannot be loaded, or is another one than ``digest`` says.
@@ -84,6 +85,8 @@ class LanguageStates:
         length_weight: float = 0.3,
         length: str = "bounded",
         digest: str = "",
+        *,
+        keep: bool = True,
     ) -> None:
         if max_tokens < 8:
             raise InputError(f"max_tokens must be at least 8, not {max_tokens}")
@@ -103,14 +106,14 @@ class LanguageStates:
         self._texts = TextTokens(self._tokenizer, self._limit)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         body.to(device)
-        self._embeddings = Embeddings(
+        self._states = FrozenStates(
             lambda inputs: body(**inputs, use_cache=False).last_hidden_state,
             lambda states_LD: states_LD.mean(0),
             device=device,
             width=self._width,
             words=len(body.get_input_embeddings().get_parameter("weight")),
             limit=self._limit,
-            terms=[KIND, self.digest, str(layer)],
+            terms=[KIND, self.digest, str(layer)] if keep else (),
         )
 
     @property
@@ -124,7 +127,7 @@ class LanguageStates:
         phi_RD[:, -1] = length_feature(responses, self.length, self.length_weight)
         if not len(responses):
             return phi_RD
-        centred_RD = self._embeddings(self._written(prompts, responses)) - self._centre_D
+        centred_RD = self._states.pooled(self._written(prompts, responses)) - self._centre_D
         norm_R1 = np.linalg.norm(centred_RD, axis=1, keepdims=True)
         phi_RD[:, :-1] = centred_RD / np.maximum(norm_R1, 1e-12)
         return phi_RD
@@ -146,7 +149,7 @@ class LanguageStates:
     def _centre_D(self) -> np.ndarray:
         """Return the mean over the public exchanges."""
         prompts, responses = zip(*EXCHANGES, strict=True)
-        return self._embeddings(self._written(prompts, responses)).mean(0)
+        return self._states.pooled(self._written(prompts, responses)).mean(0)
 
     def _written(
         self, prompts: Sequence[str], responses: Sequence[str]

@@ -104,7 +104,7 @@ def load_next_token(
     tokenizer, model = load_causal(source)
     system = system_of(path) if system is None else system
     settings = BaseSettings(source, "full", max_tokens=max_tokens, system=system)
-    texts = TextTokens(tokenizer, context(settings, model), system)
+    texts = TextTokens(tokenizer, context(settings, model), system, keep=False)
     return with_adapter(model, adapter) if adapter else model, texts
 
 

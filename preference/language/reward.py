@@ -120,6 +120,7 @@ class SavedReward:
         else:
             path = str(folder)
         loaded = LanguageBase(BaseSettings(path=path, train="head", **limits))
+        loaded.texts.keep = False
         if adapter:
             loaded.model = with_adapter(loaded.model, folder).to(loaded.device)
         return cls(loaded, str(saved.get("model", "btl")))

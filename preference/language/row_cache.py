@@ -24,7 +24,7 @@ from murmuration.preference.escaping import get_logger
 from murmuration.privacy.disclosure import OperatorOnly
 
 FOLDER = "MURMURATION_CACHE"
-_AT_A_TIME = 1024  # rows that are computed before they are written
+_AT_A_TIME, _WRITE_EACH = 1024, 32 * 2**20  # rows and bytes: with more they are written
 _IN_A_QUERY = 500  # names: old versions of SQLite take 999
 _SECONDS = 60.0  # that another process may write
 _TABLE = (
@@ -78,6 +78,7 @@ class RowCache:
         self._path = None if folder is None else folder / f"{key}.{kind}"
         self._key, self._kind, self._max_bytes = key, kind, max_bytes
         self._new: dict[bytes, bytes] = {}
+        self._new_bytes = 0
         self._writable = True
 
     @property
@@ -117,7 +118,8 @@ class RowCache:
         """Keep rows that were computed; they are written now and then."""
         if self.is_kept:
             self._new |= rows
-        if len(self._new) >= _AT_A_TIME:
+            self._new_bytes += sum(map(len, rows.values()))
+        if len(self._new) >= _AT_A_TIME or self._new_bytes >= _WRITE_EACH:
             self.write()
 
     def write(self) -> None:
@@ -132,7 +134,7 @@ class RowCache:
                 with self._opened() as file, file:
                     file.execute(_TABLE)
                     file.executemany("INSERT OR IGNORE INTO rows VALUES (?, ?, ?)", lines)
-            self._new = {}
+            self._new, self._new_bytes = {}, 0
         except (OSError, sqlite3.Error) as error:
             self._writable = False
             said = "%s=%s: %s cannot be kept there (%s)"
@@ -145,7 +147,7 @@ class RowCache:
         if self._max_bytes is None:
             return math.inf
         there = self._path.stat().st_size if self._path.exists() else 0
-        return self._max_bytes - there - sum(map(len, self._new.values()))
+        return self._max_bytes - there - self._new_bytes
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:

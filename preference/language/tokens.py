@@ -123,13 +123,15 @@ class TextTokens:
         pairs: whether the tokenizer writes pairs of texts between special tokens of its own.
         limit: the most tokens of one text.
         system: the system prompt of prompts that have none; empty: as the template does by itself.
+        keep: whether texts' tokens are looked up and kept, where a folder for that is named; a
+            saved model's are not (`preference.features.frozen_states`).
 
     Raises:
         InputError: no chat template writes the system prompt, or it fills the context.
     """
 
-    def __init__(self, tokenizer, limit: int, system: str = "") -> None:
-        self.tokenizer, self.limit, self.system = tokenizer, limit, system
+    def __init__(self, tokenizer, limit: int, system: str = "", *, keep: bool = True) -> None:
+        self.tokenizer, self.limit, self.system, self.keep = tokenizer, limit, system, keep
         self.pairs = tokenizer.cls_token_id is not None and tokenizer.sep_token_id is not None
         self.chat = bool(getattr(tokenizer, "chat_template", None)) and not self.pairs
         self._saved = serialized(tokenizer)
@@ -163,7 +165,8 @@ class TextTokens:
         around = (self._before, self._between, after, self.limit, self.chat, self._saved)
         around += (self.system,) if self.system else ()
         key = key_of(_FORMAT, [repr(around)])
-        cache = RowCache(named_folder() if self._saved else None, key, "tokens")
+        folder = named_folder() if self._saved and self.keep else None
+        cache = RowCache(folder, key, "tokens")
 
         def computed(places: Sequence[int]) -> Iterator[list[int]]:
             """Yield of each text whether its prompt was cut, where the response begins, tokens."""

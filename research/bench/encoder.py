@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from murmuration.preference.features.embeddings import WORTH
 from murmuration.preference.features.encoders import EncoderFeatures
+from murmuration.preference.features.frozen_states import WORTH
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.research.bench.setting import timed
 

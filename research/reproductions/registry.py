@@ -18,7 +18,6 @@ from murmuration.research.reproductions.alignment import (
     lora_layers,
     lora_rewards,
     step_times,
-    synthetic_pairs,
     wins,
 )
 from murmuration.research.reproductions.bandits import ctl_vs_ltc, pessimism, square_chipo_rates
@@ -285,11 +284,5 @@ ENTRIES = {
         real_people.quick_or_not,
         real_people.of_people,
         quick_minutes=0.2,
-    ),
-    "synthetic-preferences": Entry(
-        "pairs that a private reward labelled, beside true judgements: labels, heads, policies",
-        of_rows(synthetic_pairs.synthetic_pairs, synthetic_pairs.remarks),
-        quick_minutes=0.7,
-        minutes=9,
     ),
 }

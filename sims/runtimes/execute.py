@@ -18,7 +18,7 @@ from murmuration.client.store import forget_changed, load
 from murmuration.preference.data.errors import RowsError
 from murmuration.preference.data.judgements import InputError, OnBadRows
 from murmuration.preference.data.loading import Data
-from murmuration.preference.features import embeddings
+from murmuration.preference.features import frozen_states
 from murmuration.privacy.accounting.terms import Caveat, caveat_sentences
 from murmuration.privacy.disclosure import OperatorOnly, Public
 from murmuration.reporting.facts import WORDS
@@ -128,17 +128,17 @@ def check_begins(config: RunConfig) -> None:
 def _pace(live: LiveView) -> Iterator[None]:
     """Show how fast an encoder reads texts, where one does so in this process: while it does and,
     as a line that stays, at the end."""
-    told, before = logging.Handler(), replace(embeddings.pace)
+    told, before = logging.Handler(), replace(frozen_states.pace)
     told.emit = lambda record: live.stage(OperatorOnly(record.getMessage()))
-    embeddings.log.addHandler(told)
+    frozen_states.log.addHandler(told)
     try:
         yield
-        read = embeddings.pace.since(before)
+        read = frozen_states.pace.since(before)
         if read.texts:
             took = duration(read.seconds)
             live.note(OperatorOnly(f"features: {read.texts:,} texts read in {took}, {read.rate}"))
     finally:
-        embeddings.log.removeHandler(told)
+        frozen_states.log.removeHandler(told)
 
 
 def _load(config: RunConfig) -> Data:

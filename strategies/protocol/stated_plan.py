@@ -17,7 +17,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,20 +38,32 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import hold_out
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.privacy.mechanisms.hold_out import HoldOut
+from murmuration.privacy.selection.random_stopping import RandomStopping
 
 #: Where the plan stands among the parameters of a request.
 PARAMETER = "plan"
 #: A share held out beyond this is not believed.
 MOST_SHARE = 0.5
+#: Different events in one plan, and in all plans of a node together: each takes its time.
+MOST_EVENTS = 8
+MOST_EVENTS_IN_ALL = 64
 _MOST_ROUNDS = 10_000_000
 _MOST_KINDS = 64
-#: To account for less noise, larger groups or a loss that spreads wider (the standard deviation of
-#: that of all plans) takes minutes and gigabytes; the last costs ε of more than 200.
+#: To account for less noise, larger groups, more labels or a loss that spreads wider (the standard
+#: deviation of that of all plans) takes minutes and gigabytes; the last costs ε of more than 200.
 _LEAST_NOISE = 0.05
-_MOST_GROUP = 10_000
+_MOST_GROUP = 1000
+_MOST_LABELS = 100_000
 _MOST_SPREAD = 20.0
 #: Standard deviations of the loss that a grid of so many points has room for.
 _WIDE, _POINTS = 40.0, 1e6
+#: Grid points of all events, once for each number of a user's examples that can be in a round and
+#: so many times more: some seconds. Where there would be more, the grid is coarser.
+_MOST_WORK, _EACH = 1e8, 20
+#: Where there are more numbers than that the grid is not made finer for small losses either.
+_MOST_FINER = 400
+#: What is beyond this many standard deviations, or less likely, is cut off.
+_FAR, _RARE = 10.0, 1e-25
 
 
 @dataclass(frozen=True)
@@ -191,12 +203,16 @@ def charged(plans: Iterable[StatedPlan]) -> Counter[Event]:
 
 
 def cost(plans: list[StatedPlan], delta: float) -> float:
-    """ε of all these plans together at ``delta``, each run to its end; ValueError if their
-    adjacencies differ.
+    """ε of all these plans together at ``delta``, each run to its end.
 
     Infinite where nothing is promised: a plan with fewer noisy releases than rounds, a share held
-    out that is not believed, or so little noise that no budget allows it. How long it takes is not
-    bounded here: see ``client.agent.plan_cost``.
+    out that is not believed, or so little noise that no budget allows it. It takes some seconds at
+    most and some hundred MB, whatever is stated: what would take more is refused, or computed on a
+    coarser grid, which errs upward. How long events of other packages take is not known here.
+
+    Raises:
+        ValueError: the plans' adjacencies differ, they have too many different events, or an event
+            has no guarantee under their adjacency.
     """
     if not plans:
         return 0.0
@@ -206,14 +222,17 @@ def cost(plans: list[StatedPlan], delta: float) -> float:
     if any(_releases(plan) < plan.rounds or plan.held_out > MOST_SHARE for plan in plans):
         return math.inf
     runs = [list(charged([plan]).items()) for plan in plans]
+    if any(len(run) > MOST_EVENTS for run in runs):
+        raise ValueError(f"a plan of more than {MOST_EVENTS} different events")
     charges = runs[0] if len(runs) == 1 else of_several_runs(itertools.chain(*runs))
+    if len(charges) > MOST_EVENTS_IN_ALL:
+        raise ValueError(f"all plans come to more than {MOST_EVENTS_IN_ALL} different events")
     if any(_too_costly(event) for event, _ in charges):
         return math.inf
     spread = math.sqrt(sum(count * _spread(event) ** 2 for event, count in charges))
     if not spread <= _MOST_SPREAD:
         return math.inf
-    # Coarser where the loss spreads wide, so that it does not take longer; errs upward.
-    interval = max(INTERVAL, spread * _WIDE / _POINTS)
+    interval = _interval([event for event, _ in charges], spread, adjacency)
     return accountant.epsilon(*runs, adjacency=adjacency, delta=delta, interval=interval)
 
 
@@ -230,29 +249,66 @@ def _releases(plan: StatedPlan) -> int:
 
 def _too_costly(event: Event) -> bool:
     """Return whether nobody could want to know what this costs, before anything is computed."""
-    noise = float(getattr(event, "noise_multiplier", math.inf))
-    return noise < _LEAST_NOISE or getattr(event, "group_size", 1) > _MOST_GROUP
+    return (
+        _noise(event) < _LEAST_NOISE
+        or getattr(_continuous(event), "group_size", 1) > _MOST_GROUP
+        or getattr(event, "labels", 1) > _MOST_LABELS
+        or isinstance(event, RandomStopping)  # of whole runs: no run states it
+    )
 
 
 def _spread(event: Event) -> float:
     """About the standard deviation of the loss of one run, and not much less than it."""
-    from scipy import stats  # dear to import, for this alone
-
-    if isinstance(event, DiscretizedGaussian):
-        event = event.event
-    noise = float(getattr(event, "noise_multiplier", math.inf))
-    if isinstance(event, BufferedLater):
-        return 0.0
-    if math.isinf(noise):
+    if math.isinf(noise := _noise(event)):
         return float(getattr(event, "epsilon", 0.0)) * math.sqrt(getattr(event, "labels", 1))
-    # The mixture's mean is k/σ with probability P(k), and its χ² divergence E[exp(j·k/σ²)] − 1. Of
-    # group privacy it is the loss of one example.
-    size = event.group_size if isinstance(event, MixtureGaussian) else 1
-    sampled = float(getattr(event, "probability", 1.0))
-    k_K = np.arange(size + 1)
-    mass_K = stats.binom.pmf(k_K, size, sampled)
-    k_K, mass_K = k_K[mass_K > 0.0], mass_K[mass_K > 0.0]
+    # The mixture's mean is k/σ with probability P(k), and its χ² divergence E[exp(j·k/σ²)] − 1.
+    size, sampled, mass_K = _examples(event)
+    k_K = np.flatnonzero(mass_K > 0.0)
     with np.errstate(over="ignore"):
         moment_K = (1.0 - sampled + sampled * np.exp(k_K / noise**2)) ** size
-        divergence = float(mass_K @ moment_K) - 1.0
+        divergence = float(mass_K[k_K] @ moment_K) - 1.0
     return min(size / noise, math.sqrt(max(divergence, 0.0)))
+
+
+def _interval(events: Sequence[Event], spread: float, adjacency: Adjacency) -> float:
+    """The grid on which all these are computed: the usual one, or a coarser one where losses spread
+    or reach so far that it would take long."""
+    numbers, work = 0, 0.0
+    for event in events:
+        noise = _noise(event)
+        if math.isinf(noise):
+            reach = 2.0 * float(getattr(event, "epsilon", 0.0)) * getattr(event, "labels", 1)
+            work += reach * _EACH
+            continue
+        mass_K = _examples(event)[2]
+        k_K = np.flatnonzero(mass_K > _RARE)
+        log_mass_K, centre_K = np.log(mass_K[k_K]), adjacency.vectors_changed * k_K / noise
+        far = centre_K[-1] + _FAR
+        top = float((log_mass_K + centre_K * (far - centre_K / 2.0)).max())
+        bottom = float((log_mass_K - centre_K * (_FAR + centre_K / 2.0)).max())
+        numbers += len(k_K) + _EACH
+        work += (top - bottom) * (len(k_K) + _EACH)
+    usual = INTERVAL if numbers <= _MOST_FINER else math.nextafter(INTERVAL, 1.0)
+    return max(usual, spread * _WIDE / _POINTS, work / _MOST_WORK)
+
+
+def _noise(event: Event) -> float:
+    """The noise multiplier; infinite for what is no noisy sum, or was charged before."""
+    if isinstance(event, BufferedLater):
+        return math.inf
+    return float(getattr(event, "noise_multiplier", math.inf))
+
+
+def _continuous(event: Event) -> Event:
+    return event.event if isinstance(event, DiscretizedGaussian) else event
+
+
+def _examples(event: Event) -> tuple[int, float, np.ndarray]:
+    """How many examples of a user there may be in a sum, with which probability each, and that of
+    every number from 0 on. Of group privacy it is one example."""
+    from scipy import stats  # dear to import, for this alone
+
+    event = _continuous(event)
+    size = event.group_size if isinstance(event, MixtureGaussian) else 1
+    sampled = float(getattr(event, "probability", 1.0))
+    return size, sampled, np.asarray(stats.binom.pmf(np.arange(size + 1), size, sampled))

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field
 from functools import cache, wraps
-from typing import Any
+from typing import Any, Literal
 
 from murmuration.preference.data.errors import reword
 from murmuration.privacy.adjacency import Adjacency
@@ -36,7 +36,7 @@ from murmuration.strategies.settings.declaration import (
 )
 
 #: What an argument does that is no setting, because it is short for one.
-USER_COLUMN = 'Column that says who judged: short for ``columns={"user_id": …}``.'
+_USER_COLUMN = 'Column that says who judged: short for ``columns={"user_id": …}``.'
 #: Options whose arguments have other names, or are no arguments.
 _ARGUMENTS = {
     "as": "judgements",
@@ -179,7 +179,8 @@ def _settings(function: str) -> list[Field[Any]]:
 def _parameters(settings: Iterable[Field[Any]]) -> list[inspect.Parameter]:
     result = []
     for field in settings:
-        kinds: Any = type(field.default)
+        choices = about(field).choices
+        kinds: Any = Literal[choices] if choices else type(field.default)
         if field.name == "columns":
             kinds = str | Mapping[str, str]
         result.append(_parameter(field.name, field.default, kinds))
@@ -200,7 +201,7 @@ def _listed(settings: Iterable[Field[Any]]) -> str:
         lines = panels.setdefault(panel_of(field), [])
         lines += _line(field.name, repr(field.default), about(field).help)
         if field.name == "columns":
-            lines += _line("user_column", "None", USER_COLUMN)
+            lines += _line("user_column", "None", _USER_COLUMN)
     return "\n\n".join("\n".join([f"{panel}:", *lines]) for panel, lines in panels.items())
 
 

@@ -57,9 +57,9 @@ class PrivacyConfig:
     )
     base_privacy: str = setting(
         "",
-        "Privacy cost of training --base, or an encoder, where its folder does not record it: "
-        "public, or the ledger.jsonl of the run that made it (of several, comma-separated). "
-        "[default: as its folder records]",
+        "Privacy cost of --base, of an encoder, or of models that wrote the rows, where no folder "
+        "records it: public, or the ledger.jsonl of the run that made it (of several, "
+        "comma-separated). [default: as its folder records]",
         panel=PROMISE,
     )
     population: str = setting(

@@ -86,7 +86,6 @@ def test_names_of_judges(tmp_path, language_model, reward):
         ("https://h/v1", {"model": "m"}, "needs --out"),
         ("https://h/v1", {"kept": kept}, "--judge-model"),
         ("population", {"model": "m"}, "--judge-model is for a --judge behind an address"),
-        (str(reward), {"price": (1.0, 1.0)}, "--judge-price is for"),
         (str(tmp_path / "none"), {}, "--judge .*none: no such model folder; .* name: population"),
         (language_model("gpt2"), {}, "--judge .*not a reward model"),
     ):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from murmuration.alignment.endpoints.writer import EndpointWriter
-from murmuration.alignment.pool import draw, rewards, writer_of
+from murmuration.alignment.pool import rewards, write_samples, writer_of
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
@@ -31,13 +31,13 @@ def test_answers_are_those_of_respond(language_model):
     base, prompts, told = language_model("gpt2"), ["What now?", "Save it"], []
     sampling = Sampling(0.7, max_new_tokens=4)
     writer = Writer.load(base)
-    pool = draw(writer, Lengths(), prompts, 3, sampling, 5, lambda *at: told.append(at))
+    answers = write_samples(writer, prompts, 3, sampling, 5, lambda *at: told.append(at))
     for sample in range(3):
         wanted = writer.write(prompts, sampling, (5, sample))
-        assert [row[sample] for row in pool.answers] == wanted
+        assert [row[sample] for row in answers] == wanted
     assert told[-1] == (6, 6)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
-    assert pool.rewards_PN.shape == (2, 3)
+    assert rewards(Lengths(), prompts, answers).shape == (2, 3)
 
 
 def test_equal_texts_are_scored_once_and_alike():

@@ -47,7 +47,7 @@ work = partial(agents.work, plan=PLAN)
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch):
     """What a plan costs is another test's."""
-    monkeypatch.setattr("murmuration.client.agent.agent.bounded_cost", lambda plans, delta: 1.0)
+    monkeypatch.setattr("murmuration.client.agent.agent.epsilon_of", lambda plans, delta: 1.0)
 
 
 @pytest.fixture

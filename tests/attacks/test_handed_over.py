@@ -14,14 +14,10 @@ import pytest
 from deployment import World, free_port
 
 from murmuration.client.agent.identity import Identity
-from murmuration.client.agent.plan_cost import bounded_cost
 from murmuration.deploy.init import Deployment, write_deployment
 from murmuration.deploy.processes import wait_for
-from murmuration.privacy.accounting.events import PoissonGaussian
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.research.stress.site import Site
 from murmuration.sims.runtimes.process_reaper import listens
-from murmuration.strategies.protocol.stated_plan import StatedPlan
 
 #: Names that our programs import, some before anything of ours runs.
 MODULES = ("typer", "json", "numpy", "psutil", "flwr", "murmuration", "sitecustomize", "resource")
@@ -66,16 +62,6 @@ def test_the_agent_does_not_import_what_it_is_handed(site, tmp_path, imported):
     assert imported() == []
 
 
-def test_what_plans_cost_is_not_computed_by_what_lies_about(tmp_path, monkeypatch, imported):
-    """The agent started by hand, in the folder that was handed over."""
-    (tmp_path / "alice").mkdir()
-    hand_over_code(tmp_path / "alice", tmp_path / "imported")
-    plan = StatedPlan.of("r", Adjacency.ZERO_OUT, 1e-6, 1, {PoissonGaussian(1.0, 2.0): 1})
-    monkeypatch.chdir(tmp_path / "alice")
-    assert bounded_cost([plan], 1e-6) == plan.epsilon()
-    assert imported() == []
-
-
 @pytest.mark.timeout(300)
 def test_the_supernode_does_not_import_what_it_is_handed(site, tmp_path, imported):
     port = free_port()
@@ -91,7 +77,7 @@ def test_the_supernode_does_not_import_what_it_is_handed(site, tmp_path, importe
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_whole_run_imports_nothing_of_it(tmp_path, imported):
-    """Agent, what plans cost, SuperNode, executor and ClientApp, for a round."""
+    """Agent, SuperNode, executor and ClientApp, for a round."""
     world = World(tmp_path, ("a",), users=6)
     hand_over_code(world.client("a"), tmp_path / "imported")
     with world.running() as site:

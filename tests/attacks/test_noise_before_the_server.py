@@ -77,10 +77,10 @@ def work(users=(0, 1, 2), round_=1, stated=None, added=None, **changes):
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    """What plans cost is computed here, not in a process for each agent."""
+    """What plans cost is computed once for all agents."""
     known = lru_cache(lambda plans, delta: cost(list(plans), delta))
     monkeypatch.setattr(
-        "murmuration.client.agent.agent.bounded_cost",
+        "murmuration.client.agent.agent.epsilon_of",
         lambda plans, delta: known(tuple(plans), delta),
     )
 

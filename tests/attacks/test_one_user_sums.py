@@ -49,7 +49,7 @@ def rows(user, seed):
 @pytest.fixture
 def make(monkeypatch, tmp_path):
     """A function: an agent of two users."""
-    monkeypatch.setattr("murmuration.client.agent.agent.bounded_cost", lambda plans, delta: 1.0)
+    monkeypatch.setattr("murmuration.client.agent.agent.epsilon_of", lambda plans, delta: 1.0)
     found = [row for number in (0, 1) for row in rows(f"u{number:03}", number)]
 
     def agent(**rules):

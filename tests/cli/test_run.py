@@ -157,7 +157,7 @@ def test_the_help_tells_defaults(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     code, stdout, _ = cli("run", "--help-all")
     assert code == 0
-    for said in ("Algorithm. [default: uls]", "[default: lora]", "[default: reward]", "--task"):
+    for said in ("[default: uls]", "[default: lora]", "[default: reward]", "--task"):
         assert said in " ".join(stdout.split())
 
 
@@ -638,3 +638,11 @@ def test_what_is_no_option_is_no_line_of_a_file(tmp_path, text):
     (tmp_path / "run.toml").write_text(text)
     with pytest.raises(InputError, match=r"unknown setting|--delta must be"):
         read_settings(tmp_path / "run.toml")
+
+
+def test_plain_help_fits_two_screens(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = cli("run", "--help")
+    assert code == 0 and len(out.splitlines()) <= 100
+    for choice in ("objective-perturbation", "replace-labels", "top-1"):
+        assert choice in out.replace("\n", " ")

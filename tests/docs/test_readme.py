@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from murmuration.planning import expected_accuracy
+from murmuration.planning import advice
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ def test_the_picture_is_there_for_light_and_dark_and_in_words():
 
 
 def test_the_table_has_the_figures_that_were_measured():
-    crowd = expected_accuracy.crowds()[0]
+    crowd = advice.crowds()[0]
     rows = re.findall(r"^\| ([\d,]+) \|((?: [\d.]+\u00a0% \|){5})$", TEXT, re.MULTILINE)
     assert [int(users.replace(",", "")) for users, _ in rows] == [100, 500, 1000, 2500]
     for users, cells in rows:

@@ -1,3 +1,4 @@
+import errno
 import json
 from pathlib import Path
 
@@ -24,28 +25,13 @@ def test_a_file_is_a_base_with_its_own_weights(tmp_path, cache):
     written = write_gguf(tmp_path / "tiny.gguf")
     tokenizer, model = load_causal(resolve_base(str(tmp_path / "tiny.gguf")))
     assert tokenizer.encode("ab") == [WORDS.index("ab")]
+    assert (tokenizer.bos_token, tokenizer.eos_token) == ("<s>", "</s>")
     down = model.model.layers[1].mlp.down_proj.weight
     assert torch.equal(down, torch.from_numpy(written["blk.1.ffn_down.weight"]))
     assert torch.equal(
         model.get_input_embeddings().weight, torch.from_numpy(written["token_embd.weight"])
     )
     assert down.dtype == torch.float32
-
-
-def test_a_text_ends_as_the_file_says_whatever_transformers_reads(tmp_path, cache, monkeypatch):
-    """As transformers 5.17 reads SmolLM2, whose answers then never ended."""
-    read = transformers.AutoTokenizer.from_pretrained
-
-    def wrongly(*args, **settings):
-        tokenizer = read(*args, **settings)
-        if "gguf_file" in settings:
-            tokenizer.eos_token, tokenizer.pad_token = tokenizer.bos_token, None
-        return tokenizer
-
-    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", wrongly)
-    write_gguf(tmp_path / "tiny.gguf")
-    tokenizer, _ = load_causal(resolve_base(str(tmp_path / "tiny.gguf")))
-    assert (tokenizer.bos_token, tokenizer.eos_token) == ("<s>", "</s>")
 
 
 def test_it_is_converted_once_and_says_what_it_was(tmp_path, cache):
@@ -56,7 +42,7 @@ def test_it_is_converted_once_and_says_what_it_was(tmp_path, cache):
     assert (folder / "model.safetensors").stat() == before
     origin = origin_of(folder)
     assert (origin["name"], origin["license"]) == ("Tiny", "apache-2.0")
-    assert folder.name == f"tiny-{origin['sha256'][:16]}-2"
+    assert folder.name == f"tiny.gguf-{origin['sha256'][:16]}"
     assert not is_packaged(folder)
     assert [*cache.glob("models/.new-*")] == []
 
@@ -78,6 +64,30 @@ def test_what_cannot_be_read_is_refused_in_a_line_and_leaves_nothing(tmp_path, c
         resolve_base(str(file))
     assert "\n" not in str(refused.value)
     assert [*cache.glob("models/*")] == []
+
+
+def test_a_file_that_was_cut_off_is_refused_in_a_line_and_leaves_nothing(tmp_path, cache):
+    file = tmp_path / "cut.gguf"
+    write_gguf(file)
+    file.write_bytes(file.read_bytes()[:-5000])
+    with pytest.raises(InputError, match=r"cut\.gguf") as refused:
+        resolve_base(str(file))
+    assert "\n" not in str(refused.value)
+    assert [*cache.glob("models/*")] == []
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path, cache, monkeypatch):
+    write_gguf(tmp_path / "tiny.gguf")
+
+    def full(tokenizer, folder, **settings):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(transformers.PreTrainedTokenizerBase, "save_pretrained", full)
+        with pytest.raises(InputError, match="No space left on device"):
+            resolve_base(str(tmp_path / "tiny.gguf"))
+    assert [*cache.glob("models/*")] == []
+    assert load_causal(resolve_base(str(tmp_path / "tiny.gguf")))
 
 
 def test_a_file_that_is_not_there(tmp_path, cache):
@@ -133,4 +143,4 @@ def test_another_file_is_not_taken_for_the_packaged_model(tmp_path, packaged, na
 
 def test_a_folder_of_ones_own_is_not_taken_for_it():
     assert not is_packaged(Path("/home/me/models/smollm2-sft"))
-    assert not is_packaged(Path("/home/me/models/smollm2-0123456789abcdef-2/model"))
+    assert not is_packaged(Path("/home/me/models/smollm2-0123456789abcdef/model"))

@@ -129,7 +129,7 @@ def test_a_loss_that_cannot_be_learnt_from_is_refused(installed, slopes, losses,
     source = (
         "from murmuration.preference.models import PreferenceLoss, PreferenceModel\n"
         f"model = PreferenceModel('odd', lambda z, y: {slopes}, lambda z, y: {losses})\n"
-        "IT = PreferenceLoss('odd', 'for pairs', 'margins', lambda kind, width: model, float)"
+        "IT = PreferenceLoss('odd', 'for pairs', 'margins', lambda kind, width: model)"
     )
     installed({"murmuration.losses": {"odd": "odd:IT"}}, odd=source)
     with pytest.raises(InputError, match=f"--model odd: {why}"):

@@ -507,31 +507,6 @@ def test_a_record_that_leaves_out_a_run_is_refused(spent, saved):
         lineage_of(config)
 
 
-def test_a_record_of_rows_is_none_of_a_model_that_a_run_saved(spent, saved, tmp_path):
-    """Beside a model of another trainer it is believed: it only adds."""
-    cheap, dear = spent("cheap", 1), spent("dear", 5)
-    rows = tmp_path / "rows"
-    rows.mkdir()
-    (rows / "train.jsonl").write_text("{}\n")
-    for name, content in files_of(Promise((cheap[1],)), rows).items():
-        (rows / name).write_bytes(content)
-    model = Path(saved("model", dear).base)
-    (model / "murmuration.json").write_text("{}")
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "config.json").write_text("{}")
-    for folder in (model, other):
-        shutil.copytree(rows, folder, dirs_exist_ok=True)
-    with pytest.raises(InputError, match="is about rows, not about the model"):
-        lineage_of(RunConfig(base=str(model)))
-    (other / "train.jsonl").unlink()
-    assert lineage_of(RunConfig(base=str(other))).runs == (cheap[1],)
-    (other / "ledger-1.jsonl").unlink()
-    for given in ("", "public"):
-        with pytest.raises(InputError, match=r"ledger-1\.jsonl is missing"):
-            lineage_of(RunConfig(base=str(other), base_privacy=given))
-
-
 def test_a_word_about_a_model_of_nobody_is_taken(saved, language_model):
     assert lineage_of(RunConfig(base=language_model("gpt2"), base_privacy="public")).public
 
@@ -660,7 +635,7 @@ def test_only_a_base_may_be_of_nobody(saved, language_model):
 
 
 def test_a_deployments_server_has_no_rows_to_look_at():
-    assert lineage_of_data("--data", "", "", has_base=False) == Promise()
+    assert lineage_of_data("--data", "", "") == Promise()
 
 
 def marked_rows():
@@ -673,10 +648,10 @@ def test_marks_are_read_wherever_rows_come_from(monkeypatch):
     named = f"{__name__}:{marked_rows.__name__}"
     for option in ("--data", "--test"):
         with pytest.raises(InputError, match=rf"{option} .*private runs \({'f' * 32}\)"):
-            lineage_of_data(option, named, "", has_base=False)
+            lineage_of_data(option, named, "")
     monkeypatch.setattr(sources, "_hub_rows", lambda named: _each_marked())
     with pytest.raises(InputError, match=r"--data someone/rows: .*private runs"):
-        lineage_of_data("--data", "someone/rows", "", has_base=False)
+        lineage_of_data("--data", "someone/rows", "")
 
 
 def _each_marked():
@@ -689,18 +664,13 @@ def test_a_run_on_rows_that_models_of_private_runs_wrote(config, crowd, write_ro
     first = RunConfig(**plain, epsilon=3.0, out=str(tmp_path / "first"), seed=5)
     run(first)
     before = promise_of_run(Path(first.out))
+    ledger = {"base_privacy": str(Path(first.out) / "ledger.jsonl")}
     rows = [json.loads(line) | mark_of(before) for line in Path(crowd).read_text().splitlines()]
-    made = tmp_path / "made"
-    made.mkdir()
-    Path(write_rows(rows, "rows.jsonl")).rename(made / "train.jsonl")
-    second = RunConfig(
-        **plain | {"data": str(made / "train.jsonl")}, epsilon=1.0, out=str(tmp_path / "second")
-    )
-    with pytest.raises(InputError, match=r"--data .*private runs .* beside the rows$"):
+    made = str(write_rows(rows, "rows.jsonl"))
+    second = RunConfig(**plain | {"data": made}, epsilon=1.0, out=str(tmp_path / "second"))
+    with pytest.raises(InputError, match=r"--data .*private runs .* with --base-privacy$"):
         run(second)
-    for name, content in files_of(before, made).items():
-        (made / name).write_bytes(content)
-    result = run(second)
+    result = run(replace(second, **ledger))
     promise = promise_of_run(Path(second.out))
     assert len(promise.counted) == 2 and promise.epsilon == pytest.approx(
         sum(one.epsilon for one in promise.runs)
@@ -713,18 +683,15 @@ def test_a_run_on_rows_that_models_of_private_runs_wrote(config, crowd, write_ro
     assert lineage_of_saved("--reward", model, "--reward-privacy", "") == promise
     # A test of such rows: its figures come from the runs too, whose people it does not name.
     theirs = [row | {"user_id": f"other-{row['user_id']}"} for row in rows]
-    tested = replace(
-        first, test=str(made / "train.jsonl"), data=crowd, seed=-1, out=str(tmp_path / "tested")
-    )
-    (made / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in theirs))
-    with pytest.raises(InputError, match=r"--test .*about other rows"):
+    test = str(write_rows(theirs, "test.jsonl"))
+    tested = replace(first, test=test, seed=-1, out=str(tmp_path / "tested"))
+    with pytest.raises(InputError, match=r"--test .*private runs .* with --base-privacy$"):
         run(tested)
-    for name, content in files_of(before, made).items():
-        (made / name).write_bytes(content)
-    run(tested)
+    run(replace(tested, **ledger))
     of_test = promise_of_run(Path(tested.out))
     assert {one.name for one in before.runs} < {one.name for one in of_test.counted}
     assert of_test.epsilon == pytest.approx(sum(one.epsilon for one in of_test.counted))
-    (made / "train.jsonl").write_text((made / "train.jsonl").read_text() + json.dumps(rows[0]))
-    with pytest.raises(InputError, match="about other rows"):
-        run(replace(second, out=str(tmp_path / "third")))
+    # What is named counts, whatever rows say.
+    unmarked = RunConfig(**plain, **ledger, epsilon=1.0, out=str(tmp_path / "unmarked"))
+    run(unmarked)
+    assert len(promise_of_run(Path(unmarked.out)).counted) == 2

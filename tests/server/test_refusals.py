@@ -47,10 +47,7 @@ POLICY = Policy(
 
 @pytest.fixture(autouse=True)
 def in_this_process(quick_runs, monkeypatch):
-    """Plans are accounted for here, and tokenizers loaded; what confines both has its own tests."""
-    monkeypatch.setattr(
-        murmuration.client.agent.agent, "bounded_cost", murmuration.client.agent.plan_cost.cost
-    )
+    """Tokenizers are loaded here; what confines them has its own tests."""
     monkeypatch.setattr(murmuration.client.store, "confined", nullcontext)
 
 

@@ -34,7 +34,7 @@ _SOME = "awk 'NR % 20 == 1'"
 
 def _population(file: str, split: str, through: str = "cat") -> str:
     return (
-        "murmuration population --out population-of-the-demo\n"
+        "murmuration init population --out population-of-the-demo\n"
         f"zcat population-of-the-demo/{split}.jsonl.gz | {through} > {file}\n"
         "rm -r population-of-the-demo\n"
     )
@@ -103,7 +103,7 @@ STARTS = {
         "murmuration run --epsilon 3 --delta 1e-5 --rounds 20 --cohort 500 --out runs/first\n"
     ),
     "bases/writer": (
-        "murmuration base --out bases/writer --architecture llama --exchanges 400 --epochs 1"
+        "murmuration init base --out bases/writer --architecture llama --exchanges 400 --epochs 1"
         " --batch-size 8 --learning-rate 4e-3\n"
     ),
     "runs/gold": (

@@ -2,7 +2,6 @@
 computed by hand, caveats included."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -30,16 +29,18 @@ def statement(epsilon, delta, seeded):
 
 
 def by_trl(base, rows, out):
-    """A folder with what TRL's DPO makes of a base and of rows, as TRL saves it."""
+    """A folder with what TRL makes of a base and of rows, as TRL saves it."""
     import trl
     from datasets import load_dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    trainer = trl.DPOTrainer(
+    answers = load_dataset("json", data_files=str(rows), split="train")
+    answers = answers.rename_column("response", "completion")
+    trainer = trl.SFTTrainer(
         model=AutoModelForCausalLM.from_pretrained(base),
         processing_class=AutoTokenizer.from_pretrained(base),
-        train_dataset=load_dataset("json", data_files=str(rows / "train.jsonl"), split="train"),
-        args=trl.DPOConfig(
+        train_dataset=answers.select_columns(["prompt", "completion"]),
+        args=trl.SFTConfig(
             output_dir=str(out), max_steps=2, per_device_train_batch_size=4, report_to=[],
             disable_tqdm=True, use_cpu=True, save_strategy="no", bf16=False,
             gradient_checkpointing=False,
@@ -128,47 +129,49 @@ def test_a_promise_is_the_same_at_each_station(
         )  # fmt: skip
         assert code and "--sft-privacy" in " ".join(lines), lines
 
-    # A data set: the reward is met a second time, and counts once.
-    rows = tmp_path / "rows"
+    # The best of what it writes: the reward is met a second time, and counts once.
+    rows = tmp_path / "rows.jsonl"
     code, stdout, lines = cli(
-        "synthesize", "--reward", one / "model", "--generator", policy / "model",
-        "--prompts", asked, "--out", rows, "--num-generations", 4, "--pairs", "all",
-        "--temperature", 1.5, *SHORT,
+        "respond", policy / "model", "--reward", one / "model", "--best-of", 2, "--prompts", asked,
+        "--out", rows, "--temperature", 1.5, *SHORT,
     )  # fmt: skip
     assert code == 0, lines
-    assert both in stdout and both in (rows / "README.md").read_text()
-    named = {json.loads(line)["private_runs"] for line in (rows / "train.jsonl").open()}
-    assert named == {mark_of(lineage_of_model("", str(rows), ""))["private_runs"]}
+    assert both in stdout
+    named = {json.loads(line)["private_runs"] for line in rows.open()}
+    assert named == {mark_of(lineage_of_model("", str(policy / "model"), ""))["private_runs"]}
 
-    # What another trainer makes of the rows, and a run of ours on top of it: with what lies beside
-    # the rows carried along, or with the ledgers named.
-    dpo = by_trl(base, rows, tmp_path / "dpo")
-    all_three, third = statement(5, "0.003", seeded), tmp_path / "third"
-    assert not (dpo / "privacy.json").exists()
-    ledgers = ",".join(str(rows / f"ledger-{place}.jsonl") for place in (1, 2))
-    for out, beside, option in (
-        (tmp_path / "named", [], ("--base-privacy", ledgers)),
-        (third, [rows / "privacy.json", *rows.glob("ledger-*")], ()),
-    ):
-        for file in beside:
-            shutil.copy(file, dpo)
-        code, _, lines = cli(
-            "run", "--data", crowd, "--rounds", 2, "--cohort", 10, "--delta", 1e-3, "--epsilon", 1,
-            "--users", 40, "--noise", "gaussian", *seed, "--base", dpo, "--lora-rank", 2,
-            "--group-size", 2, *option, "--out", out,
-        )  # fmt: skip
-        assert code == 0, lines
-        promise = json.loads((out / "result.json").read_text())["promise"]
-        assert promise["statement"] == all_three and len(promise["runs"]) == 3
-        assert set(promise["caveats"]) == known
-        assert Run.load(out).promise.statement == all_three
+    # What another trainer makes of the rows, and a run of ours on top of it, with ledgers named.
+    by_others, third = by_trl(base, rows, tmp_path / "by-others"), tmp_path / "third"
+    assert not (by_others / "privacy.json").exists()
+    ledgers = ",".join(str(policy / "model" / f"ledger-{place}.jsonl") for place in (1, 2))
+    code, _, lines = cli(
+        "run", "--data", crowd, "--rounds", 2, "--cohort", 10, "--delta", 1e-3, "--epsilon", 1,
+        "--users", 40, "--noise", "gaussian", *seed, "--base", by_others, "--lora-rank", 2,
+        "--group-size", 2, "--base-privacy", ledgers, "--out", third,
+    )  # fmt: skip
+    assert code == 0, lines
+    promise = json.loads((third / "result.json").read_text())["promise"]
+    all_three = statement(5, "0.003", seeded)
+    assert promise["statement"] == all_three and len(promise["runs"]) == 3
+    assert set(promise["caveats"]) == known
+    assert Run.load(third).promise.statement == all_three
 
-    # A run of ours on the rows themselves, which protects each of them, and counts who judged.
+    # A run of ours on judgements of them, which protects each row, and counts who judged before.
+    answers = [json.loads(line) for line in rows.open()]
+    judged = [
+        {
+            "prompt": row["prompt"],
+            "chosen": row["response"] + " yes",
+            "rejected": row["response"] + " no",
+        }
+        | {"private_runs": row["private_runs"]}
+        for row in answers
+    ]
     direct = tmp_path / "direct"
     code, _, lines = cli(
-        "run", "--task", "policy", "--loss", "dpo", "--data", rows / "train.jsonl", "--base", base,
-        "--one-user-per-row", "--rounds", 2, "--cohort", 10, "--users", 20, "--delta", 1e-3,
-        "--epsilon", 1, "--noise", "gaussian", *seed, "--lora-rank", 2, "--out", direct,
+        "run", "--data", write_rows(judged, "judged.jsonl"), "--one-user-per-row", "--base-privacy",
+        ledgers, "--rounds", 2, "--cohort", 8, "--users", 16, "--delta", 1e-3, "--epsilon", 1,
+        "--noise", "gaussian", *seed, "--out", direct,
     )  # fmt: skip
     assert code == 0, lines
     promise = Run.load(direct).promise

@@ -45,8 +45,9 @@ import torch
 
 from murmuration.preference.base_names import name_for
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.features.lower_states import LowerLayers, LowerStates
+from murmuration.preference.features.frozen_states import FrozenStates
 from murmuration.preference.language.adapters import check_untied, merged_state
+from murmuration.preference.language.base.lower_layers import LowerLayers
 from murmuration.preference.language.base.settings import NOTHING, BaseSettings, resolved
 from murmuration.preference.language.checkpoint import check_same, name_base
 from murmuration.preference.language.loading import (
@@ -295,13 +296,13 @@ class LanguageBase:
 
     def _lower_of(self, tokens: Tokens, texts_R: np.ndarray) -> torch.Tensor | None:
         """Return the states of texts below the first trained layer, where they are kept."""
-        return None if self.lower is None else self.lower(self.written(tokens, texts_R))
+        return None if self.lower is None else self.lower.padded(self.written(tokens, texts_R))
 
     def _entered(self, lower_RLH: torch.Tensor | None) -> AbstractContextManager[None]:
         """Begin at the first trained layer, within, where there are states below."""
         return nullcontext() if lower_RLH is None else self._lower_layers.entered(lower_RLH)
 
-    def _lower_states(self) -> LowerStates | None:
+    def _lower_states(self) -> FrozenStates | None:
         """Return the states below the first trained layer; None where none is below, or where the
         network cannot begin there."""
         _, blocks = layers_of(self._network, self.settings.path, "--lora-layers")
@@ -326,7 +327,7 @@ class LanguageBase:
         network: Any = self.model
         with torch.no_grad():
             width = layers.states(self.model, tried).shape[2]
-        return LowerStates(
+        return FrozenStates(
             states,
             device=self.device,
             dtype=self._dtype,

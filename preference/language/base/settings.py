@@ -61,7 +61,7 @@ class BaseSettings:
             the mean of all.
         layers: which of the network's layers LoRA changes, as `LORA_LAYERS` has it; `resolved`
             says which ``auto`` are. What is below them is computed once for each text
-            (`preference.features.lower_states`).
+            (`preference.language.base.lower_layers`).
         once_per_text: of judgements: whether the gradient of each distinct text is computed once in
             a round, for all who judged it (`preference.language.examples`).
         system: the system prompt, before prompts that have none of their own; empty: as the chat

@@ -26,7 +26,7 @@ def echo(request):
 
 
 def writer_at(server, **settings):
-    settings = {"pause": 0.0, "timeout": 20.0, **settings}
+    settings = {"timeout": 20.0, **settings}
     return EndpointWriter(Endpoint(server.url, "m", role=WRITER, **settings))
 
 
@@ -42,9 +42,9 @@ def test_each_prompt_gets_its_own_answer():
     assert counts == [(done, 30) for done in range(1, 31)]
     assert writer.cut_off == 0
     bodies = {body["messages"][0]["content"]: body for body in server.requests[:30]}
-    assert list(bodies[PROMPTS[0]]) == [
+    assert set(bodies[PROMPTS[0]]) == {
         "model", "messages", "temperature", "top_p", "max_tokens", "seed",
-    ]  # fmt: skip
+    }  # fmt: skip
     for prompt, body in bodies.items():
         assert body["messages"] == [{"role": "user", "content": prompt}]
         assert (body["model"], body["temperature"], body["top_p"]) == ("m", 0.7, 0.9)
@@ -59,7 +59,7 @@ def test_each_prompt_gets_its_own_answer():
 def test_a_system_prompt_is_sent_before_prompts_without_one():
     own = "\n\nSystem: Be kind.\n\nHuman: Why?"
     with StandIn(echo) as server:
-        endpoint = Endpoint(server.url, "m", role=WRITER, pause=0.0)
+        endpoint = Endpoint(server.url, "m", role=WRITER)
         EndpointWriter(endpoint, "Be brief.").write(["Why?", own], SHORT)
     sent = [body["messages"] for body in server.requests]
     brief = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
@@ -70,7 +70,7 @@ def test_a_system_prompt_is_sent_before_prompts_without_one():
 def test_turns_are_sent_as_turns():
     prompt = "\n\nHuman: Spend or save?\n\nAssistant: Save.\n\nHuman: Why?"
     with StandIn(echo) as server:
-        EndpointWriter(Endpoint(server.url, "m", role=WRITER, pause=0.0)).write([prompt], SHORT)
+        EndpointWriter(Endpoint(server.url, "m", role=WRITER)).write([prompt], SHORT)
     (body,) = server.requests
     assert body["messages"] == [
         {"role": "user", "content": "Spend or save?"},
@@ -155,7 +155,7 @@ def test_one_that_never_ends():
 
     with (
         StandIn(lambda _: drip) as server,
-        pytest.raises(InputError, match=r"no reply within 0\.3 s, 2 times$"),
+        pytest.raises(InputError, match=r"no whole reply within 0\.6 s, .*attempts$"),
     ):
         writer_at(server, timeout=0.3, attempts=2).write(["p"], SHORT)
 
@@ -163,9 +163,9 @@ def test_one_that_never_ends():
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        ((307, {"Location": "/v1/other"}, b""), "it redirects"),
-        ((401, {}, b""), "the key in MURMURATION_WRITER_KEY and the model m"),
-        ((404, {}, b""), "refused .HTTP 404.: check the address and the model m"),
+        ((307, {"Location": "/v1/other"}, b""), "must not redirect"),
+        ((401, {}, b""), "the model m and the key in MURMURATION_WRITER_KEY"),
+        ((404, {}, b""), "refused .HTTP 404.: check the address"),
     ],
 )
 def test_what_no_patience_mends(reply, words):

@@ -1,4 +1,4 @@
-"""``align`` and ``synthesize`` are killed while they write: nothing half is read, or is lost."""
+"""``align`` is killed while it writes: nothing half is read, or is lost."""
 
 import json
 import signal
@@ -47,36 +47,6 @@ def epsilon_of(folder):
 
 def paid_for(reward):
     return json.loads((reward.parent / "result.json").read_text())["epsilon"]
-
-
-def synthesis(reward, base, prompts, out):
-    return ("synthesize", "--reward", reward, "--generator", base, "--prompts", prompts,
-            "--out", out, "--num-generations", 2, "--max-new-tokens", 5, "--seed", 4)  # fmt: skip
-
-
-def test_a_synthesis_that_is_killed_left_no_data_set(
-    cli, language_model, reward, prompts, tmp_path
-):
-    """At its last step, when all files are there: none is in the folder that was asked for."""
-    command = synthesis(reward, language_model("gpt2"), prompts, tmp_path / "data")
-    assert killed("os.rename", r"\.new$", 1, *command) == KILLED
-    assert not (tmp_path / "data").exists()
-    assert cli(*command)[0] == 0  # begun anew
-    assert epsilon_of(tmp_path / "data") == paid_for(reward)
-    assert len((tmp_path / "data" / "train.jsonl").read_text().splitlines()) > 0
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("file", ["train.jsonl", "README.md", "privacy.json"])
-def test_a_synthesis_that_is_killed_at_a_file(cli, language_model, reward, prompts, tmp_path, file):
-    command = synthesis(reward, language_model("gpt2"), prompts, tmp_path / "data")
-    assert killed("open", rf"\.new/{file}$", 1, *command) == KILLED
-    assert not (tmp_path / "data").exists()
-    assert cli(*command)[0] == 0
-    whole = synthesis(reward, language_model("gpt2"), prompts, tmp_path / "whole")
-    assert cli(*whole)[0] == 0
-    assert contents(tmp_path / "data") == contents(tmp_path / "whole")
 
 
 #: By what is written then: event, what it is about, and the how-manyth of these in its process.

@@ -7,6 +7,7 @@ import shutil
 import pytest
 from stand_ins.judge import StandIn, completion
 
+from murmuration.preference.data.loading import load_prompts
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.promise import Promise
@@ -160,6 +161,30 @@ def test_the_best_of_several(cli, language_model, reward, source, tmp_path):
     assert "Beirami" in stdout
     assert "no user's data" in stdout
     assert "User-level DP: ε = " in stdout and "(simulation, seed known)" in stdout
+
+
+def test_prompts_that_users_were_shown_are_refused(
+    cli, language_model, reward, crowd, write_rows, tmp_path
+):
+    shown = next(iter(load_prompts(crowd)))
+    mixed = write_rows([{"prompt": "New?"}, {"prompt": f" {shown.upper()}"}], "mixed.jsonl")
+    ask = (
+        "respond",
+        language_model("gpt2"),
+        "--reward",
+        reward,
+        "--best-of",
+        2,
+        "--prompts",
+        mixed,
+    )
+    ask += ("--out", tmp_path / "out", "--max-new-tokens", 5)
+    code, _, lines = cli(*ask)
+    assert code == 2
+    assert "1 of 2" in " ".join(lines) and "row 2" in " ".join(lines)
+    assert shown not in " ".join(lines)
+    assert not (tmp_path / "out").exists()
+    assert cli(*ask, "--prompts-public")[0] == 0
 
 
 def test_a_reward_that_promised_nothing_is_refused_unless_its_data_were_public(

@@ -25,7 +25,6 @@ from named import asked
 import murmuration.client.agent.agent
 from murmuration.client.agent import unix_socket
 from murmuration.client.agent.agent import MOST_FEATURE_MAPS, Agent, listening
-from murmuration.client.agent.plan_cost import Costly
 from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.client.agent.unix_socket import Refused, answers, ask_agent
 from murmuration.client.app import app
@@ -148,15 +147,15 @@ def test_refusing_plans_takes_a_tenth_of_the_time_at_most(make, monkeypatch):
     def slow(plans, delta):
         asked.append(plans[-1].run)
         now[0] += 50.0
-        raise Costly("it takes long")
+        raise PolicyRefusal("max_epsilon", "it took long")
 
-    monkeypatch.setattr(murmuration.client.agent.agent, "bounded_cost", slow)
-    for run, message in (("b", "it takes long"), ("c", "again in 450 seconds")):
+    monkeypatch.setattr(murmuration.client.agent.agent, "epsilon_of", slow)
+    for run, message in (("b", "it took long"), ("c", "again in 450 seconds")):
         with pytest.raises(PolicyRefusal, match=message):
             agent.handle("train", work(plan=stated(run)))
     agent.handle("train", work(round_=2))  # of a run that is known
     now[0] += 451.0
-    with pytest.raises(PolicyRefusal, match="it takes long"):
+    with pytest.raises(PolicyRefusal, match="it took long"):
         agent.handle("train", work(plan=stated("c")))
     assert asked == ["b", "c"]
     assert list(agent.ledger.plans) == ["run1"]

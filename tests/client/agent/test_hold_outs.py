@@ -27,7 +27,7 @@ from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.availability import RunAborted
-from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
+from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan, cost
 
 FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
 POLICY = Policy(
@@ -41,12 +41,7 @@ POLICY = Policy(
 HELD = HoldOut(0.2, 0.5)
 
 
-@pytest.fixture(autouse=True)
-def accounted_once(quick_runs, monkeypatch):
-    """Plans are accounted for in this process, and each once."""
-    monkeypatch.setattr(
-        murmuration.client.agent.agent, "bounded_cost", murmuration.client.agent.plan_cost.cost
-    )
+pytestmark = pytest.mark.usefixtures("quick_runs")
 
 
 def stated(run="run1", held=HELD, sigma=8.0):
@@ -121,7 +116,7 @@ def test_the_next_run_tosses_other_coins_and_is_charged_for_both_halves(make):
     agent.handle("train", work([0, 1]))
     agent.handle("evaluate", work([0, 1], stated("run2")))
     line = json.loads(agent.ledger.path.read_text().splitlines()[-2])
-    bare = murmuration.client.agent.plan_cost.cost([stated(held=None), stated("run2", None)], 1e-6)
+    bare = cost([stated(held=None), stated("run2", None)], 1e-6)
     assert line["epsilon"] > bare  # nothing is saved by coins, and what is told of users is added
 
 

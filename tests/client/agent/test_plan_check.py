@@ -26,7 +26,7 @@ from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.protocol import messages, plan_query
-from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
+from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan, cost
 
 FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
 POLICY = Policy(
@@ -65,11 +65,11 @@ def agent(make_rows, tmp_path, monkeypatch):
     """A function: an agent with a policy. ``costs`` counts how often a plan was accounted for."""
     made = []
 
-    def cost(plans, delta):
+    def counted(plans, delta):
         make.costs += 1
-        return murmuration.client.agent.plan_cost.cost(plans, delta)
+        return cost(plans, delta)
 
-    monkeypatch.setattr(murmuration.client.agent.agent, "bounded_cost", cost)
+    monkeypatch.setattr(murmuration.client.agent.agent, "epsilon_of", counted)
 
     def make(policy=POLICY):
         while made:

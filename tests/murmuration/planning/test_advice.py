@@ -1,14 +1,17 @@
-"""What suits a crowd of a given size."""
+"""What suits a crowd of a given size, and which accuracy was measured elsewhere."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from murmuration.planning import advice
-from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.languages import NO_LETTERS, script_of
 from murmuration.preference.features.words import HASHED, words_of
 from murmuration.preference.language.checkpoint import minilm_folder
+from murmuration.research.reproductions import accuracy_by_users
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
@@ -34,32 +37,13 @@ def test_delta_is_well_below_one_over_users(users):
 
 
 def test_round_figures():
-    found = [advice.round_figure(users) for users in (0, 1, 99, 137, 1742, 45_678)]
+    found = [advice.users_to_train_on(users, 0.0) for users in (0, 1, 99, 137, 1742, 45_678)]
     assert found == [1, 1, 100, 140, 1700, 46_000]
 
 
 def test_a_small_number_is_rounded_too():
-    assert [advice.round_figure(users) for users in (4, 8, 11, 28, 81)] == [5, 10, 10, 30, 80]
-
-
-def test_features_work_where_they_can_be_loaded(monkeypatch):
-    assert advice.works("hashing") and advice.works("hashing:64")
-    assert not advice.works("./no-such-folder")
-
-    def not_there(config):
-        raise InputError("no weights")
-
-    monkeypatch.setattr("murmuration.preference.features.hashing.feature_map", not_there)
-    assert not advice.works("hashing")
-    monkeypatch.undo()
-    monkeypatch.setattr("murmuration.preference.language.checkpoint.has_minilm", lambda: False)
-    assert not advice.works("minilm")
-
-
-@pytest.mark.parametrize(("words", "rate"), [(10, 182), (25, 98), (60, 44), (150, 20)])
-def test_encoding_takes_what_was_measured(words, rate):
-    """docs/research/benchmarks.md, Encoders."""
-    assert 1000 / 60 / advice.encoding_minutes(1000, words) == pytest.approx(rate, rel=0.15)
+    found = [advice.users_to_train_on(users, 0.0) for users in (4, 8, 11, 28, 81)]
+    assert found == [5, 10, 10, 30, 80]
 
 
 #: A sentence in each script, and whether the vocabulary of minilm has most of its letters.
@@ -127,3 +111,53 @@ def test_minilm_is_not_advised_for_texts_that_it_cannot_read():
     assert advice.features_for(100, 1.0, {"Latin": 60, "Thai": 40}).name == "minilm"
     assert advice.features_for(100, 1.0, {"Latin": 40, "Thai": 60}).name == "hashing"
     assert advice.features_for(100, 1.0, {}).name == "minilm"
+
+
+def test_bands_run_from_the_least_to_the_largest_crowd():
+    bands = advice.accuracies()
+    assert [row["users"] for row in bands] == ["100", "500", "1,000", "2,500–2,700"]
+    assert bands[0] == {"users": "100", "1": "55–59 %", "3": "62–64 %", "8": "66–67 %"}
+    assert bands[-1]["3"] == "74–76 %"
+
+
+def test_more_users_and_more_budget_are_never_worse():
+    for crowd in advice.crowds():
+        by_place = {(r["users"], r["epsilon"] or 99.0): r["accuracy_mean"] for r in crowd["rows"]}
+        for (users, epsilon), mean in by_place.items():
+            larger = [v for (n, e), v in by_place.items() if n >= users and e >= epsilon]
+            assert min(larger) == mean
+
+
+def test_the_rows_of_the_population_are_those_that_the_command_writes():
+    rows = advice.crowds()[0]["rows"]
+    cells = [(u, e) for u in accuracy_by_users.PEOPLE for e in (*accuracy_by_users.EPSILONS, None)]
+    assert [(row["users"], row["epsilon"]) for row in rows] == cells
+
+
+def test_the_other_crowd_is_the_page_on_choosing():
+    page = (ROOT / "docs" / "how-to" / "choosing.md").read_text(encoding="utf-8")
+    table = page.split("On debates that people judged in training:")[1].split("On four debates")[0]
+    for line in re.findall(r"^\| [\d,]+ \|.*$", table, re.MULTILINE):
+        users, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        for epsilon, cell in zip((1.0, 3.0, 8.0), cells, strict=True):
+            (row,) = [
+                row for row in advice.crowds()[1]["rows"]
+                if (row["users"], row["epsilon"]) == (int(users.replace(",", "")), epsilon)
+            ]  # fmt: skip
+            assert f"{100 * row['accuracy_mean']:.1f}" == cell.split(" →")[0]
+
+
+def test_plan_shows_them_as_what_they_are(cli):
+    given = ("--noise-multiplier", 20, "--users", 400, "--cohort", 40, "--rounds", 30)
+    code, stdout, _ = cli("plan", *given, "--delta", 1e-5)
+    shown = " ".join(stdout.split())
+    assert code == 0
+    assert "Accuracy measured on other crowds" in shown and "62–64 %" in shown
+    assert "measured on two other crowds" in shown and "Yours will differ" in shown
+    assert "59 % and 68 %" in shown
+
+
+def test_the_page_on_strategies_has_the_figures_of_the_file():
+    page = (ROOT / "docs" / "research" / "strategies.md").read_text(encoding="utf-8")
+    for row in advice.crowds()[0]["rows"]:
+        assert f"{row['accuracy_mean']:.3f} ± {row['accuracy_sd']:.3f}" in page

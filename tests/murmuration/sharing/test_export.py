@@ -14,7 +14,7 @@ from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.privacy import attack_bounds
 from murmuration.server.lineage import lineage_of_saved
-from murmuration.sharing.export import Sharing, check_no_run, export
+from murmuration.sharing.export import Sharing, export
 from murmuration.strategies.config import RunConfig
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
@@ -224,16 +224,6 @@ def test_what_is_refused(made, tmp_path):
     out.mkdir()
     with pytest.raises(InputError, match="already exists"):
         export(folder, out, Sharing())
-
-
-def test_a_run_is_no_model(made):
-    folder = made()
-    with pytest.raises(InputError, match=r"holds private, ledger\.jsonl, .* send .*/run/model"):
-        check_no_run(folder)
-    check_no_run(folder / "model")
-    (folder / "model" / "private").mkdir()
-    with pytest.raises(InputError, match="holds private, so it is a run's folder"):
-        check_no_run(folder / "model")
 
 
 def test_without_a_promise_only_if_somebody_says_so(made, tmp_path):

@@ -110,7 +110,7 @@ def test_a_folder_that_holds_something_stays_as_it_is(tmp_path):
 
 
 def test_the_command_says_what_it_wrote(cli, tmp_path):
-    code, out, _ = cli("init", tmp_path / "my-app", "--publisher", "ada")
+    code, out, _ = cli("init", "app", tmp_path / "my-app", "--publisher", "ada")
     assert code == 0
     *names, last = out.splitlines()
     assert all(Path(name).is_file() for name in names)

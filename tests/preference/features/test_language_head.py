@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.features import embeddings
-from murmuration.preference.features.embeddings import Embeddings
+from murmuration.preference.features import frozen_states
+from murmuration.preference.features.frozen_states import FrozenStates
 from murmuration.preference.features.hashing import feature_map
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.base.settings import BaseSettings
@@ -147,9 +147,9 @@ def test_layers_are_for_a_head_alone():
 def test_states_are_computed_once_for_each_text(language_model, tmp_path, monkeypatch):
     """In one process and in the next, with all that decides them in the name."""
     monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
-    read, plain = [], Embeddings.together
+    read, plain = [], FrozenStates.together
     monkeypatch.setattr(
-        Embeddings,
+        FrozenStates,
         "together",
         lambda self, given: (read.append(len(given["input_ids"])), plain(self, given))[1],
     )
@@ -171,7 +171,7 @@ def test_batches_move_no_bit(language_model, monkeypatch, settings):
     responses = [" ".join(["save"] * count) for count in (*range(1, 20), *range(1, 20))]
     prompts = [f"What {n % 3}?" for n in range(len(responses))]
     alone = np.concatenate([head([p], [r]) for p, r in zip(prompts, responses, strict=True)])
-    monkeypatch.setattr(embeddings, "WORTH", 1)
+    monkeypatch.setattr(frozen_states, "WORTH", 1)
     np.testing.assert_array_equal(head(prompts, responses), alone)
 
 
@@ -185,6 +185,6 @@ def test_states_after_another_system_prompt_are_others_and_lie_elsewhere(
         features[system] = head(PROMPTS, RESPONSES)
         assert feature_map(head.to_config()).to_config().get("system", "") == system
     assert len({phi_RD.tobytes() for phi_RD in features.values()}) == 3
-    assert len([*(tmp_path / "kept").glob("*.embeddings")]) == 3
+    assert len([*(tmp_path / "kept").glob("*.states")]) == 3
     again = LanguageHead(path=language_model("gpt2-chat"), system="Wait")(PROMPTS, RESPONSES)
     np.testing.assert_array_equal(again, features["Wait"])

@@ -8,7 +8,7 @@ import torch
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features import language_states
-from murmuration.preference.features.embeddings import Embeddings
+from murmuration.preference.features.frozen_states import FrozenStates
 from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.features.language_states import EXCHANGES, LanguageStates
 from murmuration.preference.features.text_length import length_feature
@@ -59,9 +59,9 @@ def test_a_texts_features_are_the_same_bits_alone(language_model):
 
 def test_each_text_is_computed_once(language_model, monkeypatch):
     """Public exchanges, too; in one process and in the next."""
-    read, plain = [], Embeddings.together
+    read, plain = [], FrozenStates.together
     monkeypatch.setattr(
-        Embeddings,
+        FrozenStates,
         "together",
         lambda self, given: (read.append(len(given["input_ids"])), plain(self, given))[1],
     )
@@ -72,6 +72,36 @@ def test_each_text_is_computed_once(language_model, monkeypatch):
     np.testing.assert_array_equal(again, first[:3])
     LanguageStates(language_model("llama"), layer=1)(PROMPTS, RESPONSES)
     assert sum(read) == 2 * (3 + len(EXCHANGES))
+
+
+@pytest.mark.parametrize("kind", ["language model", "encoder"])
+def test_a_saved_reward_neither_finds_what_training_kept_nor_adds_to_it(
+    language_model, monkeypatch, tmp_path, kind
+):
+    """Its speed would tell whoever asks which texts it was trained on."""
+    monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
+    features = (
+        LanguageStates(language_model("llama"))
+        if kind == "language model"
+        else feature_map(parse_features(language_model("bert")))
+    )
+    phi_RD = features(PROMPTS, RESPONSES)
+    theta_D = np.ones(features.dimension, dtype=np.float32)
+    RewardModel(theta_D, features).save(tmp_path / "m")
+    before = {file: file.read_bytes() for file in (tmp_path / "kept").iterdir()}
+    assert before
+    saved, read, plain = RewardModel.load(tmp_path / "m"), [], FrozenStates.together
+    monkeypatch.setattr(
+        FrozenStates,
+        "together",
+        lambda self, given: (read.append(len(given["input_ids"])), plain(self, given))[1],
+    )
+    for _ in range(2):
+        read.clear()
+        scores = saved.score_batch([*PROMPTS, "New?"], [*RESPONSES, "Yes, new."])
+        np.testing.assert_allclose(scores[:3], phi_RD @ theta_D, rtol=1e-5)
+        assert sum(read) >= 4
+    assert {file: file.read_bytes() for file in (tmp_path / "kept").iterdir()} == before
 
 
 def test_no_text_is_too_long(language_model):

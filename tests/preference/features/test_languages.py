@@ -1,5 +1,7 @@
 """In which script and language texts are, by letters and frequent words."""
 
+from collections import Counter
+
 import pytest
 
 from murmuration.preference.features.languages import (
@@ -10,6 +12,7 @@ from murmuration.preference.features.languages import (
     language_of,
     script_of,
 )
+from murmuration.sims.population import population
 
 SENTENCES = {
     "English": ["Do put it aside before a bonus comes.", "Should you do that? It is as it was.",
@@ -49,3 +52,10 @@ def test_a_script_is_that_of_most_letters(text, script):
 def test_a_text_without_end_is_looked_at_where_it_begins():
     assert script_of("a" * CHARACTERS + "я" * 10**6) == "Latin"
     assert language_of("der " * CHARACTERS + " the and is you" * 10**5) == language_of("der der")
+
+
+def test_english_is_not_taken_for_portuguese():
+    rows = population.test()
+    found = Counter(language_of(row[name]) for row in rows for name in ("prompt", "chosen"))
+    assert found["English"] > 0.9 * found.total()
+    assert found["Portuguese"] < 0.001 * found.total()

@@ -326,7 +326,7 @@ def test_what_writes_nothing_is_refused(language_model, tmp_path):
 
 
 def test_a_public_seed_reaches_no_noise_or_cohort(tmp_path):
-    """What align, synthesize and winrate are seeded with cannot seed a private run: not by type."""
+    """What align, respond and winrate are seeded with cannot seed a private run: not by type."""
     from murmuration import train
     from murmuration.privacy.mechanisms.randomness import Randomness
     from murmuration.strategies.config import RunConfig

@@ -15,6 +15,7 @@ from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.reward import save_language_model, system_of
+from murmuration.preference.language.row_cache import FOLDER
 from murmuration.preference.model_folder import SaveOptions
 from murmuration.preference.reward import RewardModel
 
@@ -32,6 +33,14 @@ def trained(language_model):
         return model_on(base).scores([theta_D], prompts, responses)[0]
 
     return SimpleNamespace(base=base, theta_D=theta_D, save=save, score=score)
+
+
+def test_a_saved_reward_looks_up_no_tokens_and_keeps_none(language_model, tmp_path, monkeypatch):
+    monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
+    head = LanguageHead(path=language_model("llama"))
+    save_language_model(tmp_path / "m", head, np.ones(head.dimension, dtype=np.float32))
+    RewardModel.load(tmp_path / "m").score_batch(["What now?"], ["Save it."])
+    assert not (tmp_path / "kept").exists()
 
 
 def test_scores_survive_saving(trained, tmp_path, make_rows):

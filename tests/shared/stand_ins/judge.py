@@ -18,11 +18,8 @@ def asked(request):
     return found.groups()[1:]
 
 
-def completion(words, usage=(100, 2)):
-    reply = {"choices": [{"message": {"role": "assistant", "content": words}}]}
-    if usage:
-        reply["usage"] = {"prompt_tokens": usage[0], "completion_tokens": usage[1]}
-    return reply
+def completion(words):
+    return {"choices": [{"message": {"role": "assistant", "content": words}}]}
 
 
 def longer(request):
@@ -45,7 +42,7 @@ class StandIn:
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 stand_in.requests.append(json.loads(body))
-                stand_in.headers.append(dict(self.headers))
+                stand_in.headers.append({name.title(): text for name, text in self.headers.items()})
                 found = stand_in.reply(stand_in.requests[-1])
                 if callable(found):
                     found(self)

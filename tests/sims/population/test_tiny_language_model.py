@@ -82,7 +82,7 @@ def test_of_another_kind(tmp_path):
 
 def test_the_command(cli, tmp_path):
     code, out, _ = cli(
-        "base", "--out", tmp_path / "b", "--width", 16, "--layers", 1, "--exchanges", 10,
+        "init", "base", "--out", tmp_path / "b", "--width", 16, "--layers", 1, "--exchanges", 10,
         "--epochs", 1, "--json",
     )  # fmt: skip
     assert code == 0

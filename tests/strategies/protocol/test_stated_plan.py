@@ -2,6 +2,8 @@
 
 import json
 import math
+import time
+import tracemalloc
 
 import pytest
 
@@ -15,13 +17,21 @@ from murmuration.privacy.accounting.events import (
     PoissonGaussian,
     PureChoice,
     PureDp,
+    RandomizedLabels,
 )
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import DistributedNoise
 from murmuration.privacy.mechanisms.hold_out import HoldOut
-from murmuration.strategies.protocol.stated_plan import StatedPlan, charged, cost
+from murmuration.privacy.selection.random_stopping import CandidateCost, RandomStopping
+from murmuration.strategies.protocol.stated_plan import (
+    MOST_EVENTS,
+    MOST_EVENTS_IN_ALL,
+    StatedPlan,
+    charged,
+    cost,
+)
 
 GAUSSIAN = PoissonGaussian(0.2, 2.0)
 PURE = {"kind": "pure-dp", "epsilon": 1.0}
@@ -98,7 +108,12 @@ def test_what_pays_for_fewer_releases_than_it_has_rounds_costs_everything():
     "charges",
     [
         {MixtureGaussian(4.0, 10**6, 0.01): 10},
+        {GroupGaussian(100.0, 1001, 0.01): 10},
+        {PoissonGaussian(1.0, 0.049): 1, PoissonGaussian(0.2, 20.0): 9},
+        {RandomizedLabels(1e-9, 0.0, 10**11): 10},
+        {RandomStopping(1.0, 0.1, (CandidateCost(0.1, 2.0, 5),)): 10},
         {DiscretizedGaussian(MixtureGaussian(4.0, 10**5, 0.01), 33, 28): 10},
+        {DiscretizedGaussian(MixtureGaussian(1e6, 10**6, 1e-3), 33, 28): 10},
         {MixtureGaussian(0.5, 1000, 0.5): 10},
         {GroupGaussian(0.06, 2, 1.0): 1000},
         {PoissonGaussian(1.0, 1.0): 100_000},
@@ -114,6 +129,83 @@ def test_what_would_keep_a_node_computing_for_long_is_refused_before(charges, mo
         "murmuration.strategies.protocol.stated_plan.accountant.epsilon", None
     )  # is not asked
     assert cost([plan(charges=charges)], 1e-6) == math.inf
+
+
+@pytest.mark.parametrize("in_one", [True, False])
+def test_there_is_a_budget_of_events(in_one, monkeypatch):
+    monkeypatch.setattr(
+        "murmuration.strategies.protocol.stated_plan.accountant.epsilon", None
+    )  # is not asked
+    many = MOST_EVENTS if in_one else MOST_EVENTS_IN_ALL
+    charges = [(PoissonGaussian(0.2, 2.0 + i), 10) for i in range(many + 1)]
+    plans = [plan(f"r{i}", charges=dict([charge])) for i, charge in enumerate(charges)]
+    with pytest.raises(ValueError, match=f"more than {many}"):
+        cost([plan(charges=dict(charges))] if in_one else plans, 1e-6)
+
+
+WORST = {
+    "far": (lambda i: PoissonGaussian(1e-9, 0.2 + i * 1e-6), 10_000, Adjacency.REPLACE),
+    "often": (lambda i: PoissonGaussian(1e-3, 1e6 + i), 1_000_000, Adjacency.ZERO_OUT),
+    "often, of groups": (
+        lambda i: MixtureGaussian(1e5 + i, 1000, 0.5),
+        10_000,
+        Adjacency.ZERO_OUT,
+    ),
+    "groups": (lambda i: MixtureGaussian(1000.0 + i, 1000, 0.5), 1, Adjacency.ZERO_OUT),
+    "converted": (lambda i: GroupGaussian(0.2, 1000 - i, 1e-6), 1, Adjacency.REPLACE),
+    "labels": (
+        lambda i: RandomizedLabels(0.004 + i * 1e-6, 1e-12, 100_000),
+        1,
+        Adjacency.REPLACE_LABELS,
+    ),
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", WORST)
+def test_the_worst_that_is_computed_takes_seconds_and_some_hundred_megabytes(name):
+    """As many different events as there may be, all of them as dear as one can be."""
+    made, times, adjacency = WORST[name]
+    events = [made(i) for i in range(MOST_EVENTS_IN_ALL)]
+    plans = [
+        plan(
+            f"r{i}", adjacency, rounds=1, charges=dict.fromkeys(events[i : i + MOST_EVENTS], times)
+        )
+        for i in range(0, MOST_EVENTS_IN_ALL, MOST_EVENTS)
+    ]
+    tracemalloc.start()
+    try:
+        before = time.process_time()
+        assert cost(plans, 1e-6) >= 0.0
+        assert time.process_time() - before < 20.0
+        assert tracemalloc.get_traced_memory()[1] < 600e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_as_many_releases_as_can_be_stated_are_refused_in_time():
+    events = [PoissonGaussian(1e-3, 1e6 + i) for i in range(MOST_EVENTS)]
+    with pytest.raises(ValueError, match="too many"):
+        cost([plan(f"r{i}", charges=dict.fromkeys(events, 10_000_000)) for i in range(1000)], 1e-6)
+
+
+def test_a_coarser_grid_for_many_events_errs_upward():
+    events = [PoissonGaussian(1e-6, 0.2 + i / 1000) for i in range(16)]
+    plans = [plan(f"r{i}", rounds=1, charges={event: 2}) for i, event in enumerate(events)]
+    runs = [[(event, 2)] for event in events]
+    fine = epsilon(*runs, adjacency=Adjacency.ZERO_OUT, delta=1e-6)
+    assert fine < cost(plans, 1e-6) <= fine * 1.01
+
+
+def test_runs_of_the_same_settings_are_one_event():
+    plans = [plan(f"r{i}", rounds=1, charges={GAUSSIAN: 1}) for i in range(200)]
+    assert cost(plans, 1e-6) == cost([plan(charges={GAUSSIAN: 200})], 1e-6)
+
+
+def test_what_has_no_guarantee_has_no_cost():
+    swapped = plan(adjacency=Adjacency.REPLACE, charges={MixtureGaussian(4.0, 8, 0.01): 20})
+    with pytest.raises(ValueError, match="no guarantee under replace"):
+        cost([swapped], 1e-6)
 
 
 def test_what_runs_state_is_computed():

@@ -17,9 +17,9 @@ from damage import change
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from murmuration.preference.features import embeddings
-from murmuration.preference.features.embeddings import Embeddings, Pace, batches_of
-from murmuration.preference.features.encoders import encoder_embeddings
+from murmuration.preference.features import frozen_states
+from murmuration.preference.features.encoders import encoder_states
+from murmuration.preference.features.frozen_states import FrozenStates, Pace, batches_of
 from murmuration.preference.language.checkpoint import minilm_folder
 from murmuration.preference.language.row_cache import FOLDER
 
@@ -65,7 +65,7 @@ def random_texts(lengths, seed=0):
 
 
 def embedded(model, texts, **more):
-    return encoder_embeddings(model, CPU, "mean", 160, **more)(written(texts))
+    return encoder_states(model, CPU, "mean", 160, **more).pooled(written(texts))
 
 
 def alone(model, texts, pooling="mean"):
@@ -83,14 +83,14 @@ def alone(model, texts, pooling="mean"):
 @pytest.fixture
 def batched(monkeypatch):
     """Batches, however few texts there are; counts the texts of each that is read."""
-    monkeypatch.setattr(embeddings, "WORTH", 1)
-    seen, plain = [], Embeddings.together
+    monkeypatch.setattr(frozen_states, "WORTH", 1)
+    seen, plain = [], FrozenStates.together
 
     def together(self, given):
         seen.append(len(given["input_ids"]))
         return plain(self, given)
 
-    monkeypatch.setattr(Embeddings, "together", together)
+    monkeypatch.setattr(FrozenStates, "together", together)
     return seen
 
 
@@ -113,10 +113,10 @@ def afresh(model, texts, digest="weights"):
 def test_the_same_bits_alone_and_together(batched, kind, pooling):
     model = network(kind)
     texts = random_texts([*[9] * 40, *[31] * 33, *[1, 2, 3, 7, 8] * 5, *range(4, 160, 7)])
-    found = encoder_embeddings(model, CPU, pooling, 160)
+    found = encoder_states(model, CPU, pooling, 160)
     if not found.isolates:
         pytest.skip("not on this machine")
-    assert np.array_equal(found(written(texts)), alone(model, texts, pooling))
+    assert np.array_equal(found.pooled(written(texts)), alone(model, texts, pooling))
     assert max(batched) == 40  # there were batches
 
 
@@ -151,30 +151,30 @@ def test_kernels_that_do_not_isolate_are_found_out(model, batched, monkeypatch):
             return states
 
     texts = random_texts([12] * 30)
-    found = encoder_embeddings(Mixing(), CPU, "mean", 160)  # type: ignore[arg-type]
+    found = encoder_states(Mixing(), CPU, "mean", 160)  # type: ignore[arg-type]
     assert not found.isolates
     batched.clear()
-    assert np.array_equal(found(written(texts)), alone(model, texts))
+    assert np.array_equal(found.pooled(written(texts)), alone(model, texts))
     assert {*batched} == {1}
 
 
 def test_whether_it_isolates_depends_on_no_text(model, monkeypatch):
     """Few texts are not worth the trial; many are, and what is tried out is always the same."""
-    tried, plain = [], Embeddings.together
+    tried, plain = [], FrozenStates.together
     monkeypatch.setattr(
-        Embeddings,
+        FrozenStates,
         "together",
         lambda self, given: (tried.append(given["input_ids"]), plain(self, given))[1],
     )
     for _ in (1, 2):
-        assert encoder_embeddings(model, CPU, "mean", 160).isolates in (True, False)
+        assert encoder_states(model, CPU, "mean", 160).isolates in (True, False)
     half = len(tried) // 2
     assert tried[:half] == tried[half:] and half > 8
 
 
 def test_limits_of_a_short_network():
     model = network()
-    assert encoder_embeddings(model, CPU, "mean", 8).isolates in (True, False)
+    assert encoder_states(model, CPU, "mean", 8).isolates in (True, False)
 
 
 def test_batches_are_of_one_length_and_no_larger_than_asked_for():
@@ -189,10 +189,10 @@ def test_each_distinct_text_is_read_once(model, batched):
     found = embedded(model, [*texts, *texts[::-1], *texts])
     assert np.array_equal(found, alone(model, [*texts, *texts[::-1], *texts]))
     embedded(model, [])
-    read = encoder_embeddings(model, CPU, "mean", 160)
+    read = encoder_states(model, CPU, "mean", 160)
     assert read.isolates in (True, False)
     batched.clear()
-    read(written([*texts] * 5))
+    read.pooled(written([*texts] * 5))
     assert sum(batched) == 3
 
 
@@ -201,7 +201,7 @@ def test_of_what_a_tokenizer_says_all_counts(model):
     text = random_texts([10])[0]
     said = {"input_ids": [text] * 2, "attention_mask": [[1] * 10] * 2,
             "token_type_ids": [[0] * 5 + [1] * 5, [0] * 6 + [1] * 4]}  # fmt: skip
-    one, other = encoder_embeddings(model, CPU, "mean", 160)(said)
+    one, other = encoder_states(model, CPU, "mean", 160).pooled(said)
     assert not np.array_equal(one, other)
 
 
@@ -231,7 +231,7 @@ def test_only_what_is_new_is_read(model, folder, batched):
     batched.clear()
     found = afresh(model, texts)
     assert np.array_equal(found, alone(model, texts))
-    assert encoder_embeddings(model, CPU, "mean", 160).isolates is False or 8 in batched
+    assert encoder_states(model, CPU, "mean", 160).isolates is False or 8 in batched
 
 
 def test_other_weights_or_pooling_have_their_own(model, folder):
@@ -239,7 +239,7 @@ def test_other_weights_or_pooling_have_their_own(model, folder):
     afresh(model, texts)
     other = network(seed=1)
     assert np.array_equal(afresh(other, texts, digest="others"), alone(other, texts))
-    first = encoder_embeddings(model, CPU, "cls", 160, "weights")(written(texts))
+    first = encoder_states(model, CPU, "cls", 160, "weights").pooled(written(texts))
     assert np.array_equal(first, alone(model, texts, "cls"))
 
 
@@ -252,7 +252,7 @@ def test_weights_that_nobody_knows_are_not_kept(model, folder):
     "harm",
     [
         lambda file: file.write_bytes(file.read_bytes()[:-4]),
-        lambda file: file.write_bytes(b"embeddings"),
+        lambda file: file.write_bytes(b"states"),
         change(-1),
         change(-200, 255),
         change(0),
@@ -268,7 +268,7 @@ def test_what_is_damaged_or_anothers_is_computed_anew(model, folder, harm, caplo
     (file,) = folder.iterdir()
     harm(file)
     assert np.array_equal(afresh(model, texts), first)
-    assert "embeddings are computed again" in caplog.text
+    assert "states are computed again" in caplog.text
 
 
 def test_numbers_that_are_no_numbers_are_not_kept(model, folder):
@@ -296,12 +296,12 @@ def test_no_text_is_in_the_folder(model, folder):
 _KILLED = """
 import os
 import torch
-from murmuration.preference.features import embeddings
-from murmuration.preference.features.encoders import encoder_embeddings
-from tests.preference.features.test_embeddings import CPU, network, random_texts, written
+from murmuration.preference.features import frozen_states
+from murmuration.preference.features.encoders import encoder_states
+from tests.preference.features.test_frozen_states import CPU, network, random_texts, written
 
-embeddings._AT_A_TIME = 20
-plain, read = embeddings.Embeddings.together, []
+frozen_states._AT_A_TIME = 20
+plain, read = frozen_states.FrozenStates.together, []
 
 def together(self, given):
     read.extend(given["input_ids"])
@@ -309,9 +309,9 @@ def together(self, given):
         os._exit(9)
     return plain(self, given)
 
-embeddings.Embeddings.together = together
+frozen_states.FrozenStates.together = together
 texts = random_texts([6] * 1600)
-encoder_embeddings(network(), CPU, "mean", 160, "weights")(written(texts))
+encoder_states(network(), CPU, "mean", 160, "weights").pooled(written(texts))
 """
 
 
@@ -322,7 +322,7 @@ def test_who_is_killed_leaves_whole_files(model, folder, caplog):
         [sys.executable, "-c", _KILLED], cwd=Path(__file__).parents[3], env=environment, check=False
     )
     assert done.returncode == 9
-    assert [file.suffix for file in folder.iterdir()] == [".embeddings"]
+    assert [file.suffix for file in folder.iterdir()] == [".states"]
     texts = random_texts([6] * 1600)
     assert np.array_equal(afresh(model, texts), alone(model, texts))
     assert not caplog.text
@@ -364,7 +364,7 @@ def test_pace_in_words():
 def test_the_log_is_told_now_and_then(caplog, monkeypatch):
     pace = Pace()
     with caplog.at_level("INFO", logger="murmuration.features"):
-        pace.add(10, embeddings._SECONDS - 1, 10, 1_100)
+        pace.add(10, frozen_states._SECONDS - 1, 10, 1_100)
         assert not caplog.text
         pace.add(90, 1.0, 100, 1_100)
         assert "computing features: 100 of 1,100 texts, 20 texts per second" in caplog.text

@@ -1,7 +1,7 @@
-"""Pooled states of texts under a frozen network: each by itself, each once, and as fast as that is.
+"""States of texts under a frozen network: each by itself, each once, and as fast as that is.
 
-A text's embedding has the same bits alone and in any company: another user's text must not move it
-in its last digit. Three things make it fast all the same.
+A text's states have the same bits alone and in any company: another user's text must not move them
+in their last digit. Three things make it fast all the same.
 
 - Texts of equally many tokens share a batch, without padding (but for the shortest). The weights
   of a small network are read from memory once for the batch; for one short text that takes longer
@@ -15,11 +15,19 @@ in its last digit. Three things make it fast all the same.
   variable set to nothing, nothing is kept. Files are their owner's alone, hold no text, and are
   believed only if their checksum is right. A name is a digest of the weights, the tokenizer, the
   pooling, the libraries and the processor, and of the text's tokens (in the order and with the
-  words that a chat template gave them). Embeddings tell of private texts: whoever deletes these
+  words that a chat template gave them). States tell of private texts: whoever deletes these
   deletes the folder, too.
 
-Encoders' embeddings are computed so (`preference.features.encoders`), and the states that the head
-of a language model reads (`preference.features.language_head`).
+Features are such states, pooled to one vector a text: of encoders (`preference.features.encoders`),
+of language models (`preference.features.language_states`), and what the head of a language model
+reads (`preference.features.language_head`). What comes out of the layers below the first that LoRA
+changes (`preference.language.base.lower_layers`) is kept whole: (tokens · width) numbers in the
+network's own type, of SmolLM2-135M in float32 0.24 MB for 106 tokens. Of these a process keeps some
+in memory too, and what has no room in either is computed when it is needed.
+
+**What private texts filled answers nobody else.** Training, and who looks at their own texts, find
+what is kept and add to it. A saved reward does neither: it scores whatever it is given, and how
+soon it answered would tell whether a text had been trained on.
 
 On a deployed node that folder is on its owner's machine, under the account that computes; it is
 never sent. What is found there has the bits that would be computed, so no answer of a node depends
@@ -27,7 +35,7 @@ on it, and the guarantee, which is about what nodes answer, does not either. How
 does depend on it, as it depends on how many texts a node has, and how long they are: times are
 outside the guarantee, with a cache and without.
 
-Shape suffixes: R texts, B texts in a batch, L tokens, D numbers.
+Shape suffixes: R texts, B texts in a batch, L tokens, H width of a state.
 """
 
 import hashlib
@@ -50,8 +58,10 @@ from murmuration.privacy.mechanisms.parallel import on_each_core, one_core
 log = get_logger("murmuration.features")
 log.setLevel(logging.INFO)
 
-_FORMAT = "murmuration embeddings 2"
-_MOST = 256 * 2**20  # bytes on disk for one encoder
+#: Bytes on disk of one network's states: pooled, or whole; and of these in memory.
+POOLED_ON_DISK, WHOLE_ON_DISK, WHOLE_IN_MEMORY = 256 * 2**20, 2 * 2**30, 512 * 2**20
+_FORMAT = "murmuration states 1"
+_READ_EACH = 16  # whole texts that are looked up at a time
 _TOKENS = 1024  # of a batch: more are hardly faster
 _SHORT = 8  # tokens: kernels for few rows are others, so what is shorter is read alone
 #: Texts and their tokens that are tried out, but for tokens that the network does not take.
@@ -95,75 +105,132 @@ class Pace:
 pace = Pace()
 
 
-class Embeddings:
-    """Embeddings of texts by a network.
+class FrozenStates:
+    """States of texts under a frozen network.
 
     Args:
-        states: gives the states of B texts of equally many tokens, (B, L, D), from what a tokenizer
+        states: gives the states of B texts of equally many tokens, (B, L, H), from what a tokenizer
             makes of them; called by several threads.
-        pool: gives a text's embedding, (D,), from its states, (L, D).
+        pool: gives what is kept of a text, (H,), from its states, (L, H); None: all of them are.
+        dtype: in which they are kept.
         device: where the network runs.
-        width: D.
+        width: H.
         words: how many tokens the network knows.
         limit: the most tokens of a text that it takes.
-        terms: which weights and tokenizer these are, the pooling, and all else that embeddings
-            depend on, beside a text's tokens and the machine; empty: it is not known, nothing is
-            kept.
+        terms: which weights and tokenizer these are, the pooling, and all else that states depend
+            on, beside a text's tokens and the machine; empty: nothing is looked up, or kept.
     """
 
     def __init__(
         self,
         states: Callable[[Mapping[str, torch.Tensor]], torch.Tensor],
-        pool: Callable[[torch.Tensor], torch.Tensor],
+        pool: Callable[[torch.Tensor], torch.Tensor] | None = None,
         *,
+        dtype: torch.dtype = torch.float32,
         device: torch.device,
         width: int,
         words: int,
         limit: int,
         terms: Sequence[str] = (),
     ) -> None:
-        self._states, self._pool, self._device = states, pool, device
+        self._states, self._pool, self._dtype, self._device = states, pool, dtype, device
         self._width, self._words, self._limit = width, words, limit
         self._terms = terms
+        self._in_memory: dict[bytes, torch.Tensor] = {}
+        self._bytes = 0  # in memory
+        self._prepared: set[bytes] = set()
 
-    def __call__(self, written: Written) -> np.ndarray:
-        """Embeddings of R texts, (R, D) float32, from what a tokenizer makes of each; zeros where
-        there is nothing to read."""
+    def pooled(self, written: Written) -> np.ndarray:
+        """Return what ``pool`` gives of R texts, (R, H) float32, from what a tokenizer makes of
+        each; zeros where there is nothing to read."""
         names = names_of(written, range(len(written["input_ids"])))
-        row_RD = np.zeros((len(names), self._width), dtype=np.float32)
+        row_RH = np.zeros((len(names), self._width), dtype=np.float32)
         places: dict[bytes, list[int]] = defaultdict(list)
         for place, name in enumerate(names):
             if written["input_ids"][place]:
                 places[name].append(place)
-        known = self._cache.find([*places])
-        for name, row in known.items():
-            row_RD[places[name]] = np.frombuffer(row, "<f4")
-        missing = [places[name][0] for name in places if name not in known]
+        missing = {name: some[0] for name, some in places.items()}
+        for name, row_H in self._found([*places]).items():
+            row_RH[places[name]] = row_H
+            del missing[name]
+        for name, row_H in self._computed(written, missing, keep=True):
+            row_RH[places[name]] = row_H
+        return row_RH
+
+    def padded(self, written: Written) -> torch.Tensor:
+        """Return the states of R texts, (R, L, H), zero beyond the end of each, on the device."""
+        names = names_of(written, range(len(written["input_ids"])))
+        lengths = [len(ids) for ids in written["input_ids"]]
+        rows = self._found(names)
+        missing = {name: place for place, name in enumerate(names) if name not in rows}
+        rows |= dict(self._computed(written, missing, keep=False))
+        state_RLH = torch.zeros(len(names), max(lengths), self._width, dtype=self._dtype)
+        for row, (name, length) in enumerate(zip(names, lengths, strict=True)):
+            state_RLH[row, :length] = rows[name].view(length, self._width)
+        return state_RLH.to(self._device)
+
+    def prepare(self, written: Written) -> None:
+        """Compute what is not kept of some texts and has room, on all cores."""
+        places: dict[bytes, int] = {}
+        for place, name in enumerate(names_of(written, range(len(written["input_ids"])))):
+            if name not in self._prepared:
+                places.setdefault(name, place)
+        names = [*places]
+        for at in range(0, len(names), _READ_EACH):
+            for name, row in self._found(names[at : at + _READ_EACH]).items():
+                self._remember(name, row)
+                del places[name]
+        left = max(WHOLE_IN_MEMORY - self._bytes, self._cache.room())
+        for name, place in places.copy().items():
+            left -= len(written["input_ids"][place]) * self._width * self._dtype.itemsize
+            if left < 0:
+                del places[name]
+        for name, row in self._computed(written, places, keep=True):
+            self._remember(name, row)
+
+    def _found(self, names: Sequence[bytes]) -> dict[bytes, torch.Tensor]:
+        """Return what is kept under some names, each row flat."""
+        rows = {name: self._in_memory[name] for name in names if name in self._in_memory}
+        others = [name for name in names if name not in rows]
+        for name, stored in self._cache.find(others).items():
+            rows[name] = torch.frombuffer(bytearray(stored), dtype=self._dtype)
+        return rows
+
+    def _computed(
+        self, written: Written, places: Mapping[bytes, int], *, keep: bool
+    ) -> Iterator[tuple[bytes, torch.Tensor]]:
+        """Yield the rows of some texts, flat, the longest first; and keep on disk what has room
+        there and is finite."""
+        name_of, done = {place: name for name, place in places.items()}, 0
         try:
-            for text, row_D in self.computed(written, missing):
-                row_RD[places[names[text]]] = row_D
-                if np.isfinite(row_D).all():
-                    self._cache.add({names[text]: row_D.astype("<f4").tobytes()})
+            for batches in self._parts(written, [*name_of]):
+                begun, part = time.monotonic(), [text for batch in batches for text in batch]
+                rows = self._rows(written, batches)
+                done += len(part)
+                pace.add(len(part), time.monotonic() - begun, done, len(places))
+                for text, values in zip(part, rows, strict=True):
+                    row = torch.from_numpy(values).to(self._dtype)
+                    stored = row.view(torch.uint8).numpy()
+                    if keep and self._cache.room() >= len(stored) and np.isfinite(values).all():
+                        self._cache.add({name_of[text]: stored.tobytes()})
+                    yield name_of[text], row
         finally:
             self._cache.write()
-        return row_RD
 
-    def computed(self, written: Written, texts: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield some texts, the longest first, each with its embedding: what ``pool`` gives, of
-        whatever length, in float32. Nothing is looked up, or kept."""
-        done = 0
-        for some in self._parts(written, texts):
-            begun, part = time.monotonic(), [text for batch in some for text in batch]
-            rows = self._rows(written, some)
-            done += len(part)
-            pace.add(len(part), time.monotonic() - begun, done, len(texts))
-            yield from zip(part, rows, strict=True)
+    def _remember(self, name: bytes, row: torch.Tensor) -> None:
+        self._prepared.add(name)
+        size = row.numel() * self._dtype.itemsize
+        if self._bytes + size <= WHOLE_IN_MEMORY:
+            self._in_memory[name] = row.clone()  # of a batch's memory
+            self._bytes += size
 
     @cached_property
     def _cache(self) -> RowCache:
-        terms = [*self._terms, str(self._width), *last_digits(self._device, 1)]
+        kind = "pooled" if self._pool else "whole"
+        terms = [kind, *self._terms, str(self._width), *last_digits(self._device, 1)]
         folder = user_folder() if self._terms else None
-        return RowCache(folder, key_of(_FORMAT, terms), "embeddings", _MOST)
+        most = POOLED_ON_DISK if self._pool else WHOLE_ON_DISK
+        return RowCache(folder, key_of(_FORMAT, terms), "states", most)
 
     def _parts(self, written: Written, texts: Sequence[int]) -> Iterator[list[list[int]]]:
         """Texts in batches, the longest first, so many batches at a time as take some seconds."""
@@ -181,7 +248,7 @@ class Embeddings:
             yield part
 
     def _rows(self, written: Written, batches: Sequence[Sequence[int]]) -> list[np.ndarray]:
-        """Embeddings of the batches' texts, one after the other."""
+        """Return the rows of the batches' texts, one after the other."""
 
         def piece(number: int) -> np.ndarray:
             texts = batches[number]
@@ -192,15 +259,18 @@ class Embeddings:
         else:
             with one_core():
                 result = [piece(number) for number in range(len(batches))]
-        return [row_D for rows_BD in result for row_D in rows_BD]
+        return [row for rows in result for row in rows]
 
     def together(self, written: Written) -> np.ndarray:
-        """Embeddings of B texts of equally many tokens, read in one batch: (B, D)."""
+        """Return the rows of B texts of equally many tokens, read in one batch: (B, H), or whole
+        (B, L · H)."""
         inputs = {name: torch.tensor(rows).to(self._device) for name, rows in written.items()}
         with torch.no_grad():  # a setting of the thread
-            states_BLD = self._states(inputs).float()
+            states_BLH = self._states(inputs).float()
+            if self._pool is None:
+                return states_BLH.flatten(1).cpu().numpy()
             # Each by itself: a mean over one text of a batch may be added up in another order.
-            rows = [self._pool(states_LD.contiguous()) for states_LD in states_BLD]
+            rows = [self._pool(states_LH.contiguous()) for states_LH in states_BLH]
             return torch.stack(rows).cpu().numpy()
 
     @cached_property

@@ -1,4 +1,4 @@
-"""``murmuration population``: files that a run can read."""
+"""``murmuration init population``: files that a run can read."""
 
 import pytest
 
@@ -6,15 +6,15 @@ from murmuration.preference.data.loading import load_judgements
 
 
 def test_files_are_judgements(cli, tmp_path):
-    code, stdout, _ = cli("population", "--out", tmp_path / "p", "--users", 6, "--seed", 4)
+    code, stdout, _ = cli("init", "population", "--out", tmp_path / "p", "--users", 6, "--seed", 4)
     assert code == 0
     names = sorted(path.name for path in (tmp_path / "p").iterdir())
     assert all(name in stdout for name in names)
     train = next(path for path in (tmp_path / "p").iterdir() if path.name.startswith("train"))
     assert len(load_judgements(str(train)).user_ids) == 6
     first = train.read_bytes()
-    cli("population", "--out", tmp_path / "q", "--users", 6, "--seed", 4)
-    cli("population", "--out", tmp_path / "r", "--users", 6, "--seed", 5)
+    cli("init", "population", "--out", tmp_path / "q", "--users", 6, "--seed", 4)
+    cli("init", "population", "--out", tmp_path / "r", "--users", 6, "--seed", 5)
     assert (tmp_path / "q" / train.name).read_bytes() == first
     assert (tmp_path / "r" / train.name).read_bytes() != first
 
@@ -23,13 +23,13 @@ def test_files_are_judgements(cli, tmp_path):
 def test_bad_input_is_one_line(cli, tmp_path, place):
     (tmp_path / "file").write_text("x")
     users = -1 if place == "p" else 2
-    code, _, lines = cli("population", "--out", tmp_path / place, "--users", users)
+    code, _, lines = cli("init", "population", "--out", tmp_path / place, "--users", users)
     assert (code, len(lines)) == (2, 1)
     assert not (tmp_path / "p").exists()
 
 
 def test_an_arena_is_votes_items_and_their_truth(cli, tmp_path):
-    code, stdout, _ = cli("population", "--arena", 4, "--out", tmp_path / "a", "--users", 5)
+    code, stdout, _ = cli("init", "population", "--arena", 4, "--out", tmp_path / "a", "--users", 5)
     assert code == 0 and "truth.json, votes.jsonl" in stdout
     assert len(load_judgements(str(tmp_path / "a" / "votes.jsonl")).user_ids) == 5
     assert len((tmp_path / "a" / "items.txt").read_text().split()) == 4
@@ -37,6 +37,6 @@ def test_an_arena_is_votes_items_and_their_truth(cli, tmp_path):
 
 @pytest.mark.parametrize("items", [0, 1, -4])
 def test_an_arena_has_two_items_at_least(cli, tmp_path, items):
-    code, _, lines = cli("population", "--out", tmp_path / "a", "--arena", items)
+    code, _, lines = cli("init", "population", "--out", tmp_path / "a", "--arena", items)
     assert (code, len(lines)) == (2, 1)
     assert not (tmp_path / "a").exists()

@@ -1,4 +1,4 @@
-"""``murmuration base``: a small language model to try things with, made here in minutes."""
+"""``murmuration init base``: a small language model to try things with, made here in minutes."""
 
 import time
 from pathlib import Path

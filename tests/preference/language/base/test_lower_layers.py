@@ -10,9 +10,10 @@ from language_models import model_on, save_gpt2
 from torch.nn.functional import logsigmoid
 
 from murmuration.preference.data.judgements import InputError, Judgements
-from murmuration.preference.features import lower_states
-from murmuration.preference.features.embeddings import Embeddings
+from murmuration.preference.features import frozen_states
+from murmuration.preference.features.frozen_states import FrozenStates
 from murmuration.preference.language import loading
+from murmuration.preference.language.base.lower_layers import LowerLayers
 from murmuration.preference.language.base.network import LanguageBase, language_base
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.loading import last_or_all
@@ -31,13 +32,13 @@ def cache(monkeypatch, tmp_path):
 @pytest.fixture
 def computed(monkeypatch):
     """Return how many texts each call of a network below the first trained layer had."""
-    texts, plain = [], Embeddings.together
+    texts, plain = [], FrozenStates.together
 
     def together(self, given):
         texts.append(len(given["input_ids"]))
         return plain(self, given)
 
-    monkeypatch.setattr(Embeddings, "together", together)
+    monkeypatch.setattr(FrozenStates, "together", together)
     return texts
 
 
@@ -154,8 +155,8 @@ def test_what_has_no_room_is_computed_when_needed(language_model, make_rows, mon
     for path in examples.base.lower._cache._path.parent.iterdir():
         path.unlink()
     state = 4 * 16
-    monkeypatch.setattr(lower_states, "IN_MEMORY", 30 * state)
-    monkeypatch.setattr(lower_states, "ON_DISK", 30 * state)
+    monkeypatch.setattr(frozen_states, "WHOLE_IN_MEMORY", 30 * state)
+    monkeypatch.setattr(frozen_states, "WHOLE_ON_DISK", 30 * state)
     scarce = examples_of(loaded(language_model("llama")), make_rows)
     computed.clear()
     for _ in range(2):
@@ -282,7 +283,7 @@ def test_a_policys_reference_and_writing_use_the_whole_network(language_model, m
     ["qwen2", "qwen3", "gemma2", "gemma3_text", "falcon", "gpt_neox", "opt", "phi3", "bloom"],
 )
 def test_architectures_can_be_entered(language_model, kind, make_rows):
-    """Embeddings that are scaled, or have places added, and blocks that give tuples."""
+    """FrozenStates that are scaled, or have places added, and blocks that give tuples."""
     base = loaded(language_model(kind))
     assert base.lower is not None
     examples = examples_of(base, make_rows)
@@ -294,7 +295,7 @@ def test_architectures_can_be_entered(language_model, kind, make_rows):
 
 
 def test_a_network_that_cannot_be_entered_is_computed_whole(language_model, monkeypatch, make_rows):
-    monkeypatch.setattr(lower_states.LowerLayers, "can_be_entered", lambda *_: False)
+    monkeypatch.setattr(LowerLayers, "can_be_entered", lambda *_: False)
     base = loaded(language_model("llama"))
     assert base.lower is None
     assert gradients(examples_of(base, make_rows), base.random_theta()).any()

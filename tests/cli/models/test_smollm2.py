@@ -89,13 +89,3 @@ def test_align(cli, trained, prompts, tmp_path):
         "respond", out / "model", "--prompts", prompts, "--out", tmp_path / "said.jsonl", *SHORT
     )
     assert (code, lines) == (0, [])
-
-
-def test_synthesize(cli, trained, prompts, tmp_path):
-    code, _, lines = cli(
-        "synthesize", "--reward", trained(), "--generator", SMOLLM2, "--prompts", prompts,
-        "--out", tmp_path / "data", "--num-generations", 2, *SHORT,
-    )  # fmt: skip
-    assert (code, lines) == (0, [])
-    assert (tmp_path / "data" / "train.jsonl").exists()
-    assert origin((tmp_path / "data" / "README.md").read_text())

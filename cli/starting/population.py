@@ -1,4 +1,4 @@
-"""``murmuration population``: write the embedded population to files."""
+"""``murmuration init population``: write the embedded population to files."""
 
 from pathlib import Path
 from typing import Annotated
