@@ -15,9 +15,6 @@ and a judgement is lost on as by any reward, by differences z = r(first) − r(o
 - `square-dpo`: the same of DPO's rewards, clipped. Pairs.
 - `robust-dpo`: `dpo` without the bias of randomized labels.
 
-`selfplay` is no loss of a judgement: judgements say how people prefer, in circles if they do, and a
-policy then plays against itself (`preference.estimation.self_play`). It stands for χPO's rewards.
-
 How labels were randomized comes with the judgements: `flip_J` is the probability that a statement
 is not the truth. `robust-dpo`, `square-chipo` and `square-dpo` put in its place what has the truth
 as its expectation, for pairs c·(±1) with c = 1/(1 − 2·flip); with true labels that is the label
@@ -41,7 +38,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.models import PreferenceModel, preference_model
@@ -91,8 +88,9 @@ class PolicyObjective:
         unbiased: whether it takes any number for y, and is linear in it but for what no parameter
             moves: it is then given what has the truth as its expectation, where labels are
             randomized.
-        bounded: whether it is within (1 + tanh(r_max))², so that a policy can be chosen by it.
-        plays: whether judgements only estimate a preference, by which policies play each other.
+        bounded: whether it is within (1 + tanh(r_max))².
+        fitter: of one that is no loss of a judgement: how a policy is fitted to labels that left
+            their users randomized, as `strategies.local_label` does it by the other losses.
     """
 
     name: str
@@ -102,10 +100,9 @@ class PolicyObjective:
     clips: bool = False
     unbiased: bool = False
     bounded: bool = False
-    plays: bool = False
+    fitter: Callable[..., Any] | None = None
 
 
-SELF_PLAY = "selfplay"
 _OURS = {
     objective.name: objective
     for objective in (
@@ -117,11 +114,10 @@ _OURS = {
         ),
         PolicyObjective("square-dpo", _square, clips=True, unbiased=True, bounded=True),
         PolicyObjective("robust-dpo", unbiased=True),
-        PolicyObjective(SELF_PLAY, _square, chipo_reward, unbiased=True, plays=True),
     )
 }
-#: Those of ours that are of a judgement, and the one where nobody says.
-POLICY_LOSSES = tuple(name for name, objective in _OURS.items() if not objective.plays)
+#: Those of ours, and the one where nobody says.
+POLICY_LOSSES = tuple(_OURS)
 DEFAULT = POLICY_LOSSES[0]
 #: Of ours, those of pairs alone, that clip, that correct for randomized labels, and by which a
 #: policy can be chosen.

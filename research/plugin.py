@@ -17,6 +17,9 @@ BRINGS = {
         "exponential": f"{_CHOICE}.settings:ExponentialSettings",
         "aup-corrected": "murmuration.strategies.settings.own.shared:Retained",
     },
+    "murmuration.policy_losses": {
+        "selfplay": "murmuration.research.strategies.self_play.loss:SELF_PLAY",
+    },
     "murmuration.models": {"policy-class policy": f"{_CHOICE}.class_examples:PolicyClass"},
     "murmuration.events": {
         "permute-and-flip": f"{_CHOICE}.exponential_mechanism:PermuteAndFlip",

@@ -358,7 +358,7 @@ def _check_loss_of_policy(config: RunConfig, strategy: Strategy) -> None:
     """Refuse what has no meaning for a policy's loss."""
     loss = config.loss or DEFAULT
     of_loss = objective(loss)
-    if of_loss.plays and not (strategy.local and strategy.fits_policies):
+    if of_loss.fitter and not strategy.local:
         raise InputError(
             f"--loss {loss} learns how people prefer from labels that left their users randomized: "
             "use --strategy local-label --adjacency replace-labels, or another --loss"

@@ -33,7 +33,6 @@ from murmuration.preference.data.judgements import InputError, Judgements, Label
 from murmuration.preference.escaping import get_logger
 from murmuration.preference.features.hashing import feature_map
 from murmuration.preference.models import declared, preference_model
-from murmuration.preference.policy_losses import SELF_PLAY
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.events import RandomizedLabels as LabelsTold
 from murmuration.privacy.accounting.ledger import Ledger
@@ -56,8 +55,6 @@ if TYPE_CHECKING:
     import torch
 
     from murmuration.preference.estimation.randomized_labels import RandomizedLabels
-    from murmuration.preference.kinds.policy import PolicyModel
-    from murmuration.preference.language.policy_fit import PolicyFit
     from murmuration.preference.linear.examples import PairExamples
 
 _log = get_logger("murmuration")
@@ -450,8 +447,8 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
     rate = config.learning_rate or FIT_RATES[config.train or "lora"]
     given = {"epochs": own.epochs, "batch": own.batch_size, "rate": rate}
     fit = PolicyFit(**{name: value for name, value in given.items() if value})
-    if loss.objective.plays:
-        return _self_play(policy, items, fit, own)
+    if loss.objective.fitter:
+        return loss.objective.fitter(policy, items, fit)
 
     def solve(told: Told) -> tuple[np.ndarray, list[str]]:
         examples = policy.examples(told.judgements(items))
@@ -469,39 +466,6 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
         f"and public prompts and responses a policy was fitted by the loss {loss.name}, "
         f"{'corrected so that coins cancel' if loss.unbiased else 'which takes them for true'}, in "
         f"{fit.epochs} passes of steps over {fit.batch} labels"
-    )
-
-
-def _self_play(
-    policy: PolicyModel, items: PublicItems, fit: PolicyFit, own: LocalLabelSettings
-) -> tuple[Solve, str]:
-    """Return how a policy plays against itself, by what labels say of preferences, and in words."""
-    from murmuration.preference.estimation.general_preference import GeneralPreference
-    from murmuration.preference.estimation.self_play import SelfPlay
-    from murmuration.preference.language.next_tokens import scored_tokens
-
-    given = {"iterations": own.play_iterations, "pairs": own.play_pairs}
-    play = SelfPlay(fit=fit, **{name: value for name, value in given.items() if value})
-
-    def solve(told: Told) -> tuple[np.ndarray, list[str]]:
-        judgements = told.judgements(items)
-        shown = [(responses[0], responses[1]) for responses in judgements.responses]
-        preference = GeneralPreference.fit(shown, told.contrast_N)
-        examples = policy.examples(judgements)
-        tokens = scored_tokens(examples.tokens, np.arange(len(examples.tokens.lengths_T)))
-        longest = max(1, min(int(tokens.max()), policy.network.texts.limit // 2))
-
-        def progress(done: int, iterations: int) -> None:
-            _log.info("policy: iteration %d of %d", done, iterations)
-
-        prompts = sorted(set(judgements.prompts))
-        return play(preference, prompts, policy.network, policy.examples, longest, progress), [
-            "The policy is the last of the self-play; the paper's result is drawn from all of them."
-        ]
-
-    return solve, (
-        f"a general preference was estimated by least squares, and by it a policy played "
-        f"{play.iterations} times against itself, on {play.pairs} pairs that the base wrote"
     )
 
 
@@ -535,9 +499,6 @@ def _check(settings: Settings) -> None:
             f"{option('once_per_text')} is about users' gradients, of which local-label has none: "
             "leave it out"
         )
-    for name in ("play_iterations", "play_pairs"):
-        if getattr(own, name) and settings.loss != SELF_PLAY:
-            raise InputError(f"{option(name)} is about --loss {SELF_PLAY}")
     told = settings.of(LocalLabelSettings).label_delta
     if told > (settings.delta or told):
         raise InputError(

@@ -233,16 +233,16 @@ def check_noise(config: Settings, strategy: Strategy) -> None:
         raise ValueError("--honest-nodes is for --noise distributed: whose shares the noise is")
     if config.noise not in ("discrete", "distributed"):
         return
-    asked = f"--noise {config.noise}"
+    option = f"--noise {config.noise}"
     if why := strategy.discrete(config):
-        raise ValueError(f"{asked} is not for {why}; leave it out, or use gaussian")
+        raise ValueError(f"{option} is not for {why}; leave it out, or use gaussian")
     if config.seed >= 0:
         raise ValueError(
-            f"{asked} comes from the operating system and cannot be repeated: leave out "
+            f"{option} comes from the operating system and cannot be repeated: leave out "
             "--seed, or use --noise gaussian"
         )
     if not installed():
-        raise ValueError(f"{asked} needs OpenDP: {_WITH_OPENDP}")
+        raise ValueError(f"{option} needs OpenDP: {_WITH_OPENDP}")
     if config.noise == "distributed":
         _check_distributed(config, strategy)
 

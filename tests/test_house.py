@@ -58,20 +58,20 @@ VAGUE = {
 NO_VERB = re.compile(r"(What|Whether|Of|How)\b")
 #: How many there are in each room: these numbers may only fall.
 WORST_WORDS = {
-    "alignment": 56,
+    "alignment": 50,
     "audits": 2,
-    "cli": 9,
-    "client": 23,
+    "cli": 7,
+    "client": 21,
     "deploy": 2,
-    "murmuration": 34,
+    "murmuration": 23,
     "preference": 74,
     "privacy": 25,
     "reporting": 40,
-    "research": 95,
-    "server": 18,
+    "research": 85,
+    "server": 14,
     "sims": 13,
     "strategies": 82,
-    "tests": 1554,
+    "tests": 1532,
 }
 
 #: Whom each room may name. A longer name is one module of a room: no other of it may be named.

@@ -16,7 +16,6 @@ from murmuration.preference.policy_losses import (
     DEFAULT,
     OBJECTIVES,
     POLICY_LOSSES,
-    SELF_PLAY,
     UNBIASED_LOSSES,
 )
 from murmuration.strategies.settings.declaration import (
@@ -80,10 +79,10 @@ class ModelConfig:
     loss: str = setting(
         "",
         f"policy: {', '.join(name for name in POLICY_LOSSES if name not in UNBIASED_LOSSES)}; or "
-        f"{', '.join(UNBIASED_LOSSES)}, which correct for randomized labels; or {SELF_PLAY}, where "
-        f"labels only say how people prefer. [default: {DEFAULT}]",
+        f"{', '.join(UNBIASED_LOSSES)}, which correct for randomized labels. "
+        f"[default: {DEFAULT}]",
         panel=MODEL,
-        choices=(*POLICY_LOSSES, SELF_PLAY),
+        choices=POLICY_LOSSES,
         others=OBJECTIVES,
         base=True,
     )

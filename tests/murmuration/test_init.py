@@ -136,7 +136,7 @@ def test_a_run_that_is_there_is_continued_only_if_asked(run, crowd):
         ({"user_col": "voter"}, "did you mean 'user_column'"),
         ({"zzzz": 1}, "unknown setting 'zzzz'; known: data, "),
         ({"as_json": True}, "unknown setting 'as_json'"),
-        ({"runtime": "moon"}, "runtime must be one of local, flower, ray; got 'moon'"),
+        ({"runtime": "moon"}, "runtime must be one of local, ray; got 'moon'"),
         ({"min_nodes": 0.5}, "unknown setting 'min_nodes'"),
         ({"adjacency": "add"}, "adjacency must be one of add-remove, "),
         ({"strategy": "ulss"}, "strategy must be one of"),

@@ -77,7 +77,8 @@ def test_a_restricted_process_gives_nothing_back(installed, monkeypatch):
 
 def test_listing_names_imports_nothing(installed):
     installed({group: {"broken": "broken:IT"} for group in GROUPS}, broken="raise SystemExit(7)")
-    assert models.LOSSES.names() == policy_losses.OBJECTIVES.names() == ("broken",)
+    assert models.LOSSES.names() == ("broken",)
+    assert "broken" in policy_losses.OBJECTIVES.names()
     assert models.preference_model("btl").name == "btl"
     assert "broken" not in sys.modules
 

@@ -213,8 +213,6 @@ BAD = {
     "sgd_steps": ["long"],
     "epochs": [-1],
     "batch_size": [-1],
-    "play_iterations": [-1],
-    "play_pairs": [-1],
     "loss": ["kto"],
     "beta": [-0.1, math.nan, math.inf],
     "r_max": [-0.1, math.nan, math.inf],

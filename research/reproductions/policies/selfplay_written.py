@@ -7,7 +7,7 @@ no reward orders them, and to mix them evenly is the equilibrium. What cannot be
 probability 0.9 against what can. People state whom they prefer, of 1,500 pairs, behind randomized
 response (or truly, where no ε is given). From the same statements come
 
-- self-play as ``--loss selfplay`` has it (`preference.estimation.self_play`): the last policy,
+- self-play as ``--loss selfplay`` has it (`research.strategies.self_play`): the last policy,
   which a run saves, and one drawn from π_1, …, π_T, which is the paper's result;
 - iterative DPO, on the same estimate of the general preference: in as many iterations the policy
   writes as many pairs, and DPO goes on from it, with it as the reference, and with the estimated
@@ -36,8 +36,6 @@ import torch
 from matplotlib.figure import Figure
 
 from murmuration.preference.data.judgements import Judgements
-from murmuration.preference.estimation.general_preference import GeneralPreference
-from murmuration.preference.estimation.self_play import SelfPlay
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.policies import PolicyExamples, policy_examples
@@ -61,6 +59,8 @@ from murmuration.research.reproductions.policies.written import (
     cautions,
     trained,
 )
+from murmuration.research.strategies.self_play.general_preference import GeneralPreference
+from murmuration.research.strategies.self_play.play import SelfPlay
 from murmuration.sims.population.population import Population
 from murmuration.sims.population.reading import read, topic_of
 

@@ -41,9 +41,3 @@ class LocalLabelSettings(Solved):
     batch_size: int = setting(
         0, "Batch size of a step. policy: in labels. [default: 64]", **AT_LEAST_ONE
     )
-    play_iterations: int = setting(
-        0, "selfplay: how often a policy writes its opponents. [default: 8]", **AT_LEAST_ONE
-    )
-    play_pairs: int = setting(
-        0, "selfplay: pairs of responses that the base writes. [default: 512]", **AT_LEAST_ONE
-    )

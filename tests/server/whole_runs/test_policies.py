@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from murmuration.preference.language.base.network import language_base
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.preference.policy_losses import POLICY_LOSSES
+from murmuration.research.strategies.self_play import play
 from murmuration.strategies.registry import base_config
 
 pytestmark = [
@@ -41,7 +43,6 @@ AT_HOME = {
         {"strategy": "nonprivate"},
         AT_HOME,
         {**AT_HOME, "level": "item", "loss": "square-chipo"},
-        {**AT_HOME, "level": "item", "loss": "selfplay", "play_iterations": 2, "play_pairs": 8},
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),
 )
@@ -93,10 +94,10 @@ def test_labels_of_high_epsilon_told_at_home_teach(config, crowd, loss):
     assert run(settings)["heldout_accuracy"] > 0.6
 
 
-def test_self_play_says_what_it_did(config, crowd):
-    played = {"level": "item", "loss": "selfplay", "epsilon": 6.0, "play_iterations": 2}
-    settings = config.changed(**{**AT_HOME, **played, "play_pairs": 12}, test=crowd)
-    result = run(settings)
+def test_self_play_says_what_it_did(config, crowd, monkeypatch):
+    monkeypatch.setattr(play, "SelfPlay", partial(play.SelfPlay, iterations=2, pairs=12))
+    played = {"level": "item", "loss": "selfplay", "epsilon": 6.0}
+    result = run(config.changed(**{**AT_HOME, **played}, test=crowd))
     assert "played 2 times against itself, on 12 pairs" in result["account"]
     assert any("the last of the self-play" in warning for warning in result["warnings"])
 
@@ -105,7 +106,6 @@ def test_self_play_says_what_it_did(config, crowd):
     ("changes", "words"),
     [
         ({"loss": "selfplay"}, "--loss selfplay learns how people prefer from labels that left"),
-        ({**AT_HOME, "play_pairs": 4}, "--play-pairs is about --loss selfplay"),
         ({**AT_HOME, "loss": "selfplay", "r_max": 1.0}, "--loss selfplay does not clip"),
         (
             {**AT_HOME, "loss": "selfplay", "kind": "top-1", "model": "plackett-luce"},

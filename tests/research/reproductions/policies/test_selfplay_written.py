@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.estimation.self_play import SelfPlay
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.policies import policy_examples
 from murmuration.preference.language.policy_fit import PolicyFit
@@ -26,6 +25,7 @@ from murmuration.research.reproductions.policies.selfplay_written import (
     kinds,
 )
 from murmuration.research.reproductions.policies.written import TUNING_SEED, trained
+from murmuration.research.strategies.self_play.play import SelfPlay
 from murmuration.sims.population.population import Population
 from murmuration.sims.population.reading import topic_of
 

@@ -1,7 +1,7 @@
 """A policy that plays against itself, by a preference that need not come from a reward.
 
 Source: Zhou et al. 2025 ("S"), Algorithm 3 (Iterative Square-χPO), its second step. ℓ̂ is an
-estimate of how people prefer (`preference.estimation.general_preference`); pairs (a, b) are written
+estimate of how people prefer (`general_preference`); pairs (a, b) are written
 by the reference π_ref. In each of T iterations the policy π_t writes an opponent b_t to each
 prompt, and the next policy minimises, over all pairs (eqs. 8 and 11),
 
@@ -24,12 +24,12 @@ import numpy as np
 import torch
 
 from murmuration.preference.data.judgements import InputError, Judgements
-from murmuration.preference.estimation.general_preference import GeneralPreference
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.policies import PolicyExamples
 from murmuration.preference.language.policy_fit import PolicyFit
 from murmuration.preference.models import PreferenceModel
+from murmuration.research.strategies.self_play.general_preference import GeneralPreference
 
 #: What the regressed difference of rewards is clipped at (eq. 11).
 CLIP = 4.0
@@ -99,9 +99,9 @@ class SelfPlay:
     fit: PolicyFit = PolicyFit()  # noqa: RUF009  frozen
 
     def __post_init__(self) -> None:
-        for name, option in (("iterations", "--play-iterations"), ("pairs", "--play-pairs")):
+        for name in ("iterations", "pairs"):
             if getattr(self, name) < 1:
-                raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
+                raise InputError(f"{name} must be at least 1; got {getattr(self, name)}")
 
     def __call__(
         self,

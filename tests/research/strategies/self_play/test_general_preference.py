@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from murmuration.preference.estimation.general_preference import GeneralPreference
 from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.research.strategies.self_play.general_preference import GeneralPreference
 
 ROCK, PAPER, SCISSORS = "a heavy rock", "some thin paper", "sharp steel scissors"
 CIRCLE = ((ROCK, SCISSORS), (SCISSORS, PAPER), (PAPER, ROCK))

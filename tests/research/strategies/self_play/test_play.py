@@ -6,13 +6,13 @@ import torch
 from language_models import ROUNDING, model_on, noted_gradients
 
 from murmuration.preference.data.judgements import InputError, Judgements
-from murmuration.preference.estimation.general_preference import GeneralPreference
-from murmuration.preference.estimation.self_play import CLIP, PlayedPairs, SelfPlay
 from murmuration.preference.language import policy_fit
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.policy_fit import PolicyFit
 from murmuration.preference.models import preference_model
+from murmuration.research.strategies.self_play.general_preference import GeneralPreference
+from murmuration.research.strategies.self_play.play import CLIP, PlayedPairs, SelfPlay
 
 
 @pytest.fixture
@@ -126,5 +126,5 @@ def test_a_preference_without_opinion_leaves_the_policy_where_it_was(base, monke
 
 @pytest.mark.parametrize("wrong", [{"iterations": 0}, {"pairs": -1}])
 def test_what_cannot_be_is_refused(wrong):
-    with pytest.raises(InputError, match="--play-"):
+    with pytest.raises(InputError, match="must be at least 1"):
         SelfPlay(**wrong)

@@ -1,0 +1,1 @@
+"""A policy that plays against itself, by labels that left their users randomized."""

@@ -1,0 +1,60 @@
+"""``--loss selfplay``: labels say how people prefer, in circles if they do, and a policy plays.
+
+It is no loss of a judgement. It stands for χPO's rewards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from murmuration.preference.escaping import get_logger
+from murmuration.preference.policy_losses import objective
+
+if TYPE_CHECKING:
+    from murmuration.preference.kinds.policy import PolicyModel
+    from murmuration.preference.language.policy_fit import PolicyFit
+    from murmuration.strategies.local_label import Told
+    from murmuration.strategies.protocol.public_items import PublicItems
+
+_log = get_logger("murmuration")
+
+
+def played(
+    policy: PolicyModel, items: PublicItems, fit: PolicyFit
+) -> tuple[Callable[[Told], tuple[np.ndarray, list[str]]], str]:
+    """Return how a policy plays against itself, by what labels say of preferences, and in words."""
+    from murmuration.preference.language.next_tokens import scored_tokens
+    from murmuration.research.strategies.self_play.general_preference import GeneralPreference
+    from murmuration.research.strategies.self_play.play import SelfPlay
+
+    play = SelfPlay(fit=fit)
+
+    def solve(labels: Told) -> tuple[np.ndarray, list[str]]:
+        judgements = labels.judgements(items)
+        shown = [(responses[0], responses[1]) for responses in judgements.responses]
+        preference = GeneralPreference.fit(shown, labels.contrast_N)
+        examples = policy.examples(judgements)
+        tokens = scored_tokens(examples.tokens, np.arange(len(examples.tokens.lengths_T)))
+        longest = max(1, min(int(tokens.max()), policy.network.texts.limit // 2))
+
+        def progress(done: int, iterations: int) -> None:
+            _log.info("policy: iteration %d of %d", done, iterations)
+
+        prompts = sorted(set(judgements.prompts))
+        return play(preference, prompts, policy.network, policy.examples, longest, progress), [
+            "The policy is the last of the self-play; the paper's result is drawn from all of them."
+        ]
+
+    return solve, (
+        f"a general preference was estimated by least squares, and by it a policy played "
+        f"{play.iterations} times against itself, on {play.pairs} pairs that the base wrote"
+    )
+
+
+SELF_PLAY = replace(
+    objective("square-chipo"), name="selfplay", clips=False, bounded=False, fitter=played
+)
