@@ -269,8 +269,8 @@ def _spread(event: Event) -> float:
 
 
 def _interval(events: Sequence[Event], spread: float, adjacency: Adjacency) -> float:
-    """The grid on which all these are computed: the usual one, or a coarser one where losses spread
-    or reach so far that it would take long."""
+    """Return the grid on which all these are computed: the usual one, or a coarser one where losses
+    spread or reach so far that it would take long."""
     numbers, work = 0, 0.0
     for event in events:
         noise = _noise(event)
@@ -289,7 +289,7 @@ def _interval(events: Sequence[Event], spread: float, adjacency: Adjacency) -> f
 
 
 def _noise(event: Event) -> float:
-    """The noise multiplier; infinite for what is no noisy sum, or was charged before."""
+    """Return the noise multiplier; infinite for what is no noisy sum, or was charged before."""
     if isinstance(event, BufferedLater):
         return math.inf
     return float(getattr(event, "noise_multiplier", math.inf))
@@ -300,8 +300,8 @@ def _continuous(event: Event) -> Event:
 
 
 def _examples(event: Event) -> tuple[int, float, np.ndarray]:
-    """How many examples of a user there may be in a sum, with which probability each, and that of
-    every number from 0 on. Of group privacy it is one example."""
+    """Return how many examples of a user there may be in a sum, with which probability each, and
+    that of every number from 0 on. Of group privacy it is one example."""
     from scipy import stats  # dear to import, for this alone
 
     event = _continuous(event)

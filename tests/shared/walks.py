@@ -54,7 +54,6 @@ STARTS = {
     "public-judgements.jsonl": _population("public-judgements.jsonl", "test"),
     "public.jsonl": _population("public.jsonl", "train"),
     "other-public.jsonl": _population("other-public.jsonl", "test"),
-    "test.jsonl": _population("test.jsonl", "test", _SOME),
     "few.jsonl": _population("few.jsonl", "train", f"head -9000 | {_SOME}"),
     "ratings.jsonl": (
         "python - <<'END'\n"
