@@ -41,6 +41,7 @@ SUITES = (
     "examples/test_scripts.py",
     "murmuration/api/test_docstrings.py",
     "murmuration/api/test_from_python.py",  # what all functions say
+    "murmuration/test_satellites.py",
     "murmuration/test_version.py",
     "murmuration/test_wheel.py",
     "preference/data/test_data_sets.py",
