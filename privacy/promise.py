@@ -40,7 +40,7 @@ _NO_FIGURE = frozenset({Caveat.NOT_PROVEN, Caveat.UNCHARGED})
 #: So many sets of runs without a disjoint pair are looked at; beyond, all runs are added.
 _MOST_SETS = 1000
 
-_OF = {Unit.USER: "User-level DP", Unit.ROW: "Row-level DP", Unit.LABEL: "Label-level DP"}
+_OF = {Unit.USER: "User-level DP", Unit.ROW: "Row-level DP"}
 
 
 def epsilon_text(epsilon: float) -> str:
@@ -162,8 +162,6 @@ def spent_by(account: Account, terms: RunTerms) -> float | None:
     """Return epsilon of one record of a ledger's unit; None where there is no finite figure."""
     if terms.unit is Unit.NOBODY or terms.caveats & _NO_FIGURE:
         return None
-    if terms.unit is Unit.LABEL:
-        return terms.item_epsilon
     epsilon = accountant.epsilon(
         account.spent.items(),
         adjacency=Adjacency(account.promise["adjacency"]),

@@ -16,7 +16,7 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.chained_record import Head
 from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.accounting.ledger_lines import Account, LedgerError
-from murmuration.privacy.accounting.terms import Caveat, Unit
+from murmuration.privacy.accounting.terms import Caveat
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
 from murmuration.reporting.facts import facts
@@ -92,7 +92,7 @@ class RunSeen:
             return "row"
         if not self.result:
             return "user"  # what the ledger counts
-        levels = {"user": "user", "item": "judgement", "claimed": "user, not proven"}
+        levels = {"user": "user", "claimed": "user, not proven"}
         return levels.get(facts(self.result)["level"], "nobody")
 
     def line(self) -> tuple[str, ...]:
@@ -173,14 +173,11 @@ def _why_unfinished(folder: Path) -> str:
 def _spent(account: Account, head: Head, result: dict[str, Any]) -> tuple[float, list[str]]:
     """ε, never too small, and what is wrong with what it is known from."""
     terms, said = account.terms, result.get("epsilon")
-    if terms.unit is Unit.LABEL:
-        spent = terms.item_epsilon or 0.0
-    else:
-        spent = accountant.epsilon(
-            account.spent.items(),
-            adjacency=Adjacency(account.promise["adjacency"]),
-            delta=float(account.promise["delta"]),
-        )
+    spent = accountant.epsilon(
+        account.spent.items(),
+        adjacency=Adjacency(account.promise["adjacency"]),
+        delta=float(account.promise["delta"]),
+    )
     if not result:
         return spent, []
     number = float(said) if isinstance(said, int | float) else 0.0

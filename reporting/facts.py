@@ -52,7 +52,6 @@ _LACKING: dict[str, Any] = {
     "seeded": False,
     "one_user_per_row": False,
     "model": "btl",
-    "privacy_level": "user",
     "proven": True,
     "account": "",
     "epsilon_against_server": None,
@@ -89,7 +88,6 @@ _LACKING: dict[str, Any] = {
 _CLAIMS = {
     "none": "No privacy: a non-private run",
     "claimed": "Claimed, not proven: {figure}",
-    "item": "Label-level DP: {figure}, for single judgements, not for whole users",
     "row": "Row-level DP: {figure}, for single rows, not for people",
     "user": "User-level DP: {figure}",
 }
@@ -104,12 +102,12 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries of a ``result.json``, all of them, and what is said with them.
 
     Figures in words are rounded to what they can carry, epsilon always upwards. ``level`` is what
-    is promised: ``none``, ``claimed`` (and not proven), for every ``item``, or for every ``user``;
-    ``claim`` says it in a line.
+    is promised: ``none``, ``claimed`` (and not proven), or for every ``user``; ``claim`` says it in
+    a line.
     """
     run = {**_LACKING, **result}
     accounted = run["epsilon"] is not None
-    level = "none" if not accounted else run["privacy_level"] if run["proven"] else "claimed"
+    level = "none" if not accounted else "user" if run["proven"] else "claimed"
     server_epsilon, speed = run["epsilon_against_server"], run["users_per_second"]
     loss = models.find(run["model"])  # of another package it may not be here
     thumbs = bool(loss and "thumbs" in loss.kinds)

@@ -65,7 +65,7 @@ def model_card(disclosure: Disclosure, promise: Details) -> str:
 
 
 def _head(told: Mapping[str, Any], promise: Details, base: str, speaks: bool, adapter: bool) -> str:
-    private = ["differential-privacy"] if told["level"] in ("user", "item") else []
+    private = ["differential-privacy"] if told["level"] == "user" else []
     kinds = ["text-generation"] if told["writes"] else ["reward-model", "preference-learning"]
     whole = "transformers" if speaks else "murmuration"
     return head(

@@ -27,7 +27,6 @@ _LOSSES = "privacy loss distributions, rounded up"
 _UNITS = {
     Unit.USER: "a user, with all their judgements",
     Unit.ROW: "a single row, not a person",
-    Unit.LABEL: "the label of a single judgement",
     Unit.NOBODY: "nobody",
 }
 
@@ -56,14 +55,13 @@ def details(
     epsilon = promise.epsilon
     together = len(promise.composed) > 1 or len(promise.counted) > 1
     basic = f"basic composition of {len(promise.counted)} runs, each by {_LOSSES}"
-    figures = promise.unit is not Unit.LABEL and epsilon is not None
     return {
         "statement": promise.statement,
         "private": promise.private,
         "unit": _UNITS[promise.unit].replace("judgement", rows),
         "adjacency": promise.adjacency.value if promise.adjacency else None,
         **_figures(promise, (result or {}).get("attack")),
-        "accountant": (basic if together else _LOSSES) if figures else None,
+        "accountant": (basic if together else _LOSSES) if epsilon is not None else None,
         "second_opinion": second_opinion_text(result) if result else None,
         "sampling": sampling,
         "trust": _trust(promise) if epsilon is not None else None,

@@ -83,7 +83,7 @@ def page(
         found["warnings"].append(_TWIN)
     told = {
         "beside": beside,
-        "attacker": attack_rows(found) if found["level"] in ("user", "item") else {},
+        "attacker": attack_rows(found) if found["level"] == "user" else {},
         "second_opinion": second_opinion_rows(found),
     }
     return _PAGE.render(found, e=math.e, images=uris, **told)

@@ -58,12 +58,10 @@ def terms_of(context: RunContext, run: str, lineage: Promise) -> RunTerms:
         Caveat.CHOSEN_FROM_DATA: config.chosen_from_data,
         Caveat.CLEAN_LABELS: config.as_published,
     }
-    item = config.private and config.protects_items
     row = Unit.ROW if config.one_user_per_row else Unit.USER
     return RunTerms(
         run=run,
-        unit=Unit.NOBODY if not config.private else Unit.LABEL if item else row,
-        item_epsilon=config.epsilon if item else None,
+        unit=row if config.private else Unit.NOBODY,
         trust=_trust(context),
         population=config.population,
         disjoint_from=_disjoint_from(config, lineage) if config.disjoint else frozenset(),
@@ -105,7 +103,7 @@ def result_of(
     """Return what ``result.json`` says of a run that has ended, but for what it was learnt on."""
     strategy, config = built.strategy, context.config
     private, terms = bool(built.charges), ledger.terms
-    opinion, epsilon = _second_opinion(built, ledger), _spent(config, built, ledger)
+    opinion, epsilon = _second_opinion(built, ledger), ledger.epsilon() if built.charges else None
     warnings = [opinion.warning] if opinion and opinion.warning else []
     warnings += [*_drawn_again(ledger), *strategy.notes(), *as_published(config)]
     warnings += [*_randomized(context), *_caveats(context, ledger)]
@@ -118,7 +116,6 @@ def result_of(
         "adjacency": config.adjacency,
         "noise_parties": context.noise.parties or None,
         "run": terms.run,
-        "privacy_level": built.level,
         "epsilon_target": config.epsilon if private else None,
         "delta": config.delta,
         "noise_multiplier": built.noise_multiplier,
@@ -198,22 +195,12 @@ def _drawn_again(ledger: Ledger) -> list[str]:
     ]
 
 
-def _spent(config: Settings, built: BuiltStrategy, ledger: Ledger) -> float | None:
-    """ε of a user, from the ledger; of an item, as promised, where that is the level."""
-    if not built.charges:
-        return None
-    return config.epsilon if built.level == "item" else ledger.epsilon()
-
-
 def _attack(
     built: BuiltStrategy, ledger: Ledger, epsilon: float | None
 ) -> dict[str, float | None] | None:
-    """Return what attacks on a user reach at most, or on an item; None where nothing is
-    promised."""
+    """Return what attacks on a user reach at most; None where nothing is promised."""
     if epsilon is None or not built.proven:
         return None
-    if built.level == "item":
-        return dataclasses.asdict(attack_bounds.of_point(epsilon, ledger.delta))
     terms = {"adjacency": ledger.adjacency, "delta": ledger.delta}
     result = attack_bounds.of_run(ledger.spent().items(), epsilon=epsilon, **terms)
     return dataclasses.asdict(result)

@@ -226,13 +226,11 @@ def _rounds(
     strategy.interrupted = folder.last_asked() if config.resume else 0
     folder.rewind_metrics(strategy.rounds_done)
     spending = Spending(ledger, built.charges)
-    if built.charges and built.level != "item":
+    if built.charges:
         spending.prepare()
     every = max(1, rounds // (_FEW_EVALUATIONS if trains_layers(config) else _EVALUATIONS))
 
     def epsilon(round_: int) -> float | None:
-        if built.level == "item":
-            return config.epsilon
         return spending(exactly=round_ == rounds) if built.charges else None
 
     noise_norm = built.noise * math.sqrt(len(optimizer.theta))
@@ -304,5 +302,5 @@ def _rounds(
 
 
 def _budget(config: RunConfig) -> float | None:
-    """Return what a user may spend. What is promised about items says nothing about users."""
-    return None if config.strategy == "nonprivate" or config.protects_items else config.epsilon
+    """Return what a user may spend."""
+    return None if config.strategy == "nonprivate" else config.epsilon

@@ -560,8 +560,6 @@ class BuiltStrategy:
     account: str = ""
     #: Whether the guarantee is one; False where a paper's claim is repeated.
     proven: bool = True
-    #: Whose ε the promise is: a user's, or an item's where each judgement is protected by itself.
-    level: str = "user"
     #: For the result: what else there is to say of the plan, all of it public.
     about: Mapping[str, str | int | float] = field(default_factory=dict)
 

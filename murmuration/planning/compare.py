@@ -39,8 +39,6 @@ _LABEL = 0.07  # of the width of the plot, at most, is the label of a tick
 _HEADINGS = ("strategy", "ε", "accuracy", "rounds", "user gradients", "bytes per user")
 _PROMISE = "adjacency"
 _BASELINE = "nonprivate"
-#: Of whom an ε is, by the level of a run's promise, where that is not a user.
-_OF_WHOM = {"item": "a single judgement"}
 
 
 @dataclass(frozen=True)
@@ -60,17 +58,9 @@ class Cell:
     failed: str | None = None
 
     @property
-    def of_whom(self) -> str:
-        """Return whose data epsilon is of: a user's, or another unit's."""
-        level = self.results[0].get("privacy_level", "user") if self.results else "user"
-        return _OF_WHOM.get(level, "a user")
-
-    @property
     def promise(self) -> str:
-        """Return under which relation, and of whom, epsilon is; empty without privacy."""
-        if self.epsilon is None:
-            return ""
-        return f"{self.adjacency}" + ("" if self.of_whom == "a user" else f", {self.of_whom}")
+        """Return under which relation epsilon is; empty without privacy."""
+        return "" if self.epsilon is None else str(self.adjacency)
 
     @property
     def accuracy(self) -> tuple[float, float | None] | None:
@@ -483,8 +473,7 @@ def _panel(axes: Axes, cells: Sequence[Cell], promise: str) -> None:
     axes.minorticks_off()
     if len(ticks) == 1:
         axes.set_xlim(ticks[0] / 2, ticks[0] * 2)  # else its label may lie at the figure's edge
-    of_whom = next((cell.of_whom for cell in cells if cell.promise == promise), "")
-    axes.set_xlabel(f"ε of {of_whom} under {promise.partition(',')[0]}" if promise else "no ε")
+    axes.set_xlabel(f"ε of a user under {promise}" if promise else "no ε")
     axes.spines[["top", "right"]].set_visible(False)
 
 

@@ -32,7 +32,6 @@ from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting import second_opinion
 from murmuration.privacy.accounting.chained_record import head_path
 from murmuration.privacy.accounting.ledger import read_account
-from murmuration.privacy.accounting.terms import Unit
 from murmuration.privacy.promise import Promise
 from murmuration.privacy.strict_json import strict_json
 from murmuration.reporting.card_head import amended, hub_name, loading
@@ -286,7 +285,7 @@ def _evidence(promise: Promise) -> dict[str, Any] | None:
     None where several runs are behind a model, or none that promised users anything: no curve is
     known then, and bounds follow from (ε, δ).
     """
-    if len(promise.counted) != 1 or promise.unit is Unit.LABEL:
+    if len(promise.counted) != 1:
         return None
     (run,) = promise.counted
     if run.epsilon is None:

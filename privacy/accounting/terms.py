@@ -5,7 +5,6 @@ has to be trusted, whom it trained on, and what a reader has to know before rely
 These lines are chained, so none of it can be lost without the ledger being refused.
 """
 
-import math
 import re
 import secrets
 from collections.abc import Iterable, Mapping
@@ -21,7 +20,6 @@ class Unit(StrEnum):
 
     USER = "user"
     ROW = "row"
-    LABEL = "label"
     NOBODY = "nobody"
 
 
@@ -148,7 +146,6 @@ class RunTerms:
     Attributes:
         run: its identity, 128 random bits in hex.
         unit: what one record is.
-        item_epsilon: epsilon of a single label, where that is the unit.
         trust: who sees more than what is released.
         population: whom it trained on, as declared; empty: not declared, which may be anybody.
         disjoint_from: identities of the runs of which it was declared that nobody of this one's
@@ -161,7 +158,6 @@ class RunTerms:
 
     run: str = field(default_factory=new_run_id)
     unit: Unit = Unit.USER
-    item_epsilon: float | None = None
     trust: Trust = Trust.UNRECORDED
     population: str = ""
     disjoint_from: frozenset[str] = frozenset()
@@ -177,7 +173,6 @@ class RunTerms:
         return {
             "run": self.run,
             "unit": self.unit.value,
-            "item_epsilon": self.item_epsilon,
             "trust": self.trust.value,
             "population": self.population,
             "disjoint_from": sorted(self.disjoint_from),
@@ -191,13 +186,9 @@ class RunTerms:
         Raises:
             ValueError, TypeError, KeyError: it is not what a ledger's first line says.
         """
-        item = line["item_epsilon"]
-        if item is not None and not (type(item) in (int, float) and 0.0 < item < math.inf):
-            raise ValueError(f"{item!r} is no epsilon of an item")
         return cls(
             run=_text(line["run"]),
             unit=Unit(line["unit"]),
-            item_epsilon=None if item is None else float(item),
             trust=Trust(line["trust"]),
             population=printable(line["population"]),
             disjoint_from=frozenset(map(_text, _listed(line["disjoint_from"]))),

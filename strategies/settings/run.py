@@ -10,7 +10,7 @@ from murmuration.strategies.settings.data import DataConfig
 from murmuration.strategies.settings.declaration import Scalar, declared
 from murmuration.strategies.settings.model import ModelConfig
 from murmuration.strategies.settings.optimizer import OptimizerConfig
-from murmuration.strategies.settings.own.shared import Leveled, NoSettings, Sampled
+from murmuration.strategies.settings.own.shared import NoSettings, Sampled
 from murmuration.strategies.settings.privacy import PrivacyConfig
 from murmuration.strategies.settings.report import ReportConfig
 from murmuration.strategies.settings.runtime import RuntimeConfig
@@ -80,11 +80,6 @@ class Settings(
     def private(self) -> bool:
         """Return whether anything is promised: by every strategy but one."""
         return self.strategy != "nonprivate"
-
-    @property
-    def protects_items(self) -> bool:
-        """Return whether each judgement is protected by itself, and not a user's all together."""
-        return self.of(Leveled).level == "item"
 
     def cohort_of(self, registered: int) -> int:
         """Return the expected number of users in a round: as given, else by ``usual_cohort``.

@@ -187,7 +187,6 @@ def test_a_known_seed_follows_every_figure():
 
 def test_units_are_named():
     assert Promise((made(unit=Unit.ROW),)).statement.startswith("Row-level DP: ε = 1.00")
-    assert Promise((made(unit=Unit.LABEL),)).statement.startswith("Label-level DP")
     assert Promise((made(None, unit=Unit.NOBODY),)).statement.startswith("No privacy: exact")
     assert "declared public" in Promise().declared_public().statement
     assert Promise().declared_public().public
@@ -263,12 +262,12 @@ def test_another_runs_ledger_is_refused(tmp_path):
 
 def test_a_ledger_says_what_its_run_said_whoever_opens_it(tmp_path):
     terms = plain(
-        population="town", disjoint_from=frozenset({IDS[0]}), unit=Unit.LABEL, item_epsilon=0.25,
+        population="town", disjoint_from=frozenset({IDS[0]}), unit=Unit.ROW,
         caveats=frozenset({Caveat.BATCHED_USERS.value}), trust=Trust.OWN_NODE,
     )  # fmt: skip
     path = charged(tmp_path / "run" / "ledger.jsonl", 1, terms)
     run = ReleasedRun.read(path)
-    assert run.terms == terms and run.epsilon == 0.25
+    assert run.terms == terms
     # Opened by a program that says nothing, it loses nothing; what comes up later is added.
     with Ledger(path, **TERMS) as ledger:
         ledger.note(Caveat.NOT_PROVEN)
@@ -292,7 +291,7 @@ def test_what_a_ledgers_lines_show_needs_no_word(tmp_path):
     [
         {"run": ""},
         {"run": 5},
-        *({"unit": "label", "item_epsilon": it} for it in (-5, math.nan, math.inf, 10**400, True)),
+        {"unit": "label"},
         {"population": "a\u202e"},
         {"population": "a\n# Nothing was spent"},
         {"caveats": "none"},

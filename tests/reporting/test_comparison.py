@@ -54,7 +54,6 @@ def test_runs_that_compare(made):
     [
         ({"adjacency": "replace"}, "adjacency (add-remove, replace)"),
         ({"delta": 1e-6}, "δ (1e-5, 1e-6)"),
-        ({"privacy_level": "item"}, "unit that is protected (user, judgement)"),
         ({"one_user_per_row": True}, "unit that is protected (user, row)"),
         ({"baselines": {"test_digest": "b"}}, "different people"),
         ({"baselines": None}, "different people"),

@@ -43,9 +43,8 @@ def test_losses(make_result, loss, perplexity, text):
     ("changes", "level"),
     [
         ({}, "user"),
-        ({"privacy_level": "item"}, "item"),
-        ({"privacy_level": "item", "proven": False}, "claimed"),
-        ({"epsilon": None, "privacy_level": "item", "proven": False}, "none"),
+        ({"proven": False}, "claimed"),
+        ({"epsilon": None, "proven": False}, "none"),
     ],
 )
 def test_what_is_promised_to_whom(make_result, changes, level):

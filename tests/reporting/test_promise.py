@@ -51,7 +51,6 @@ def test_figures_are_never_smaller_than_they_are():
     [
         (made(None, unit=Unit.NOBODY), "nobody", None),
         (made(None, caveats=frozenset({Caveat.NOT_PROVEN.value})), "a user", None),
-        (made(unit=Unit.LABEL), "a single judgement", 3.0),
         (made(unit=Unit.ROW), "a single row", 3.0),
     ],
 )

@@ -11,8 +11,7 @@ from murmuration.reporting.promise import details
 
 def model_card(result):
     """The card of a run that promised what its result says."""
-    level = result.get("privacy_level", "user")
-    unit = Unit.LABEL if level == "item" else Unit.USER if result["private"] else Unit.NOBODY
+    unit = Unit.USER if result["private"] else Unit.NOBODY
     caveats = frozenset({"simulation, seed known"} if result["seeded"] else ())
     terms = RunTerms(unit=unit, trust=Trust.SERVER, caveats=caveats)
     adjacency = Adjacency(result["adjacency"])

@@ -28,10 +28,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-#: A twentieth of the rows, of most users.
-_SOME = "awk 'NR % 20 == 1'"
-
-
 def _population(file: str, split: str, through: str = "cat") -> str:
     return (
         "murmuration init population --out population-of-the-demo\n"
@@ -54,7 +50,6 @@ STARTS = {
     "public-judgements.jsonl": _population("public-judgements.jsonl", "test"),
     "public.jsonl": _population("public.jsonl", "train"),
     "other-public.jsonl": _population("other-public.jsonl", "test"),
-    "few.jsonl": _population("few.jsonl", "train", f"head -9000 | {_SOME}"),
     "ratings.jsonl": (
         "python - <<'END'\n"
         "import json\n"

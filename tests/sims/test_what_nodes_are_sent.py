@@ -40,7 +40,7 @@ class NotingGrid(LocalGrid):
 
     def __init__(self, data, state, labels):
         own = {"data": data, "state": str(state), "public-items": True}
-        labels_only = {"label-epsilon": 8.0, "label-level": "user"} if labels else {}
+        labels_only = {"label-epsilon": 8.0} if labels else {}
         super().__init__(client_app, 1, {}, [{**own, **labels_only}])
         self.names, self.values = set(), []
 

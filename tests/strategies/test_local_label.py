@@ -276,7 +276,6 @@ def weights(result):
 @pytest.mark.usefixtures("quick_runs")
 def test_a_run(config):
     result = run(config)
-    assert result["privacy_level"] == "user"
     assert 3.99 < result["epsilon"] <= 4.0
     assert charges(result) == [LabelEvent(4.0)]
     assert result["rounds"] == 1

@@ -6,14 +6,13 @@ the one is drawn that suits people best, by chance:
 - *Node.* For each asked user, what each of their judgements loses under each policy: (tanh(z/2) −
   y)², z being the difference of the rewards that the policy stands for, clipped at 2·R_max. A user
   counts as the mean of their judgements, shifted to a minimum of zero and held within the span,
-  4·tanh(R_max), in whole numbers. At item level each judgement counts so, up to a cap. The sum
-  leaves.
+  4·tanh(R_max), in whole numbers. The sum leaves.
 - *Server.* Draws one policy with probability proportional to exp(−rate · sum), by exact coins.
 
-Formal guarantee: (ε, 0) at the level of users under the plan's adjacency; at item level of one
-judgement, ε·cap of a user. It needs the class not to depend on what these users judged, or only by
-runs that were private themselves and are charged beside (``lineage``). Everybody takes
-part: q = 1. Trusted: the nodes, and the server with sums before the draw.
+Formal guarantee: (ε, 0) at the level of users under the plan's adjacency. It needs the
+class not to depend on what these users judged, or only by runs that were private themselves and are
+charged beside (``lineage``). Everybody takes part: q = 1. Trusted: the nodes, and the server with
+sums before the draw.
 
 Source: Zhou et al. 2025, Algorithm 2; McSherry and Talwar 2007. See
 ``research.strategies.choice.exponential_mechanism``.
@@ -34,7 +33,7 @@ import numpy as np
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.policy_losses import BOUNDED_LOSSES, objective
 from murmuration.privacy.accounting.events import Event
-from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
+from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
@@ -47,10 +46,7 @@ from murmuration.research.strategies.choice.exponential_mechanism import (
     span_of,
 )
 from murmuration.research.strategies.choice.policy_class import KIND, policy_of, read_class
-from murmuration.research.strategies.choice.settings import (
-    DEFAULT_JUDGEMENT_CAP,
-    ExponentialSettings,
-)
+from murmuration.research.strategies.choice.settings import ExponentialSettings
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import pure_epsilon
@@ -89,10 +85,8 @@ class ChoicePlan:
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: how many policies there are, and at item level how many
-        judgements of a user count."""
-        result: dict[str, messages.Scalar] = {"policies": self.mechanism.choices}
-        return result | ({"group-size": self.mechanism.cap} if self.mechanism.cap else {})
+        """Return what nodes are told of it: how many policies there are."""
+        return {"policies": self.mechanism.choices}
 
 
 def client_update(
@@ -111,10 +105,9 @@ def client_update(
         raise InputError("no class of policies was named")
     if examples.flip_J is not None:
         raise InputError(f"these labels have been randomized already: {_TRUE_LABELS}")
-    cap = int(work.parameters.get("group-size", 0))
     # What one user adds depends on neither epsilon nor adjacency.
     mechanism = ExponentialMechanism(
-        1.0, span_of(examples.base.settings.r_max), examples.dimension, Adjacency.ZERO_OUT, cap
+        1.0, span_of(examples.base.settings.r_max), examples.dimension, Adjacency.ZERO_OUT
     )
     examples.measure(work.users_S)
     sum_P = np.zeros(examples.dimension)
@@ -124,10 +117,9 @@ def client_update(
 
 
 def most_of_one(number: Number) -> float:
-    """One user's part of a sum, at most, in spans: one for each judgement that counts, under each
-    policy but the one that is best for them."""
-    apart = max(1.0, number("policies", math.inf) - 1.0)
-    return max(1.0, number("group-size", 0.0)) * math.sqrt(apart)
+    """One user's part of a sum, at most, in spans: one under each policy but the one that is best
+    for them."""
+    return math.sqrt(max(1.0, number("policies", math.inf) - 1.0))
 
 
 class Exponential(CohortStrategy):
@@ -141,10 +133,6 @@ class Exponential(CohortStrategy):
         """That of losses."""
         return {"sum": 1.0 / STEPS}
 
-    def vectors(self, users: int) -> int:
-        """At item level, of as many judgements."""
-        return users * max(1, self.plan.mechanism.cap)
-
     def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Whole numbers that so many users can have."""
         return self.plan.mechanism.is_valid(sums["sum"] * STEPS, users)
@@ -152,16 +140,10 @@ class Exponential(CohortStrategy):
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
         """Choose; charged to the ledger first.
 
-        A choice that was charged, and lost in a crash, is not drawn anew, except as it was: at user
-        level that is beyond the budget, and of items, for which there is none, told here.
+        A choice that was charged, and lost in a crash, is not drawn anew, except as it was: that
+        would be beyond the budget.
         """
         mechanism = self.plan.mechanism
-        drawn = self.ledger.spent()[mechanism.event]
-        if mechanism.level == "item" and drawn and not self.source.seeded:
-            raise BudgetExceeded(
-                f"a choice was charged before, and another would bring epsilon of an item to "
-                f"{(drawn + 1) * mechanism.epsilon:g}, over the budget {mechanism.epsilon:g}"
-            )
         place = mechanism.choose(
             totals["sum"] * STEPS,
             round_=round_,
@@ -170,16 +152,6 @@ class Exponential(CohortStrategy):
             source=self.source,
         )
         return self.optimizer.set(np.eye(mechanism.choices)[place])
-
-    def notes(self) -> list[str]:
-        """About the level of the promise."""
-        mechanism = self.plan.mechanism
-        if mechanism.level == "user":
-            return []
-        return [
-            "Epsilon is that of single judgements. A user who gave k judgements has spent up to "
-            f"{mechanism.epsilon:g}·k on them; {mechanism.cap} of one user count at most."
-        ]
 
 
 _TRUE_LABELS = (
@@ -206,7 +178,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     described = json.loads(context.features)
     if "policies" not in described:
         raise InputError(_NEEDED)
-    by_item, adjacency = own.level == "item", Adjacency(config.adjacency)
+    adjacency = Adjacency(config.adjacency)
 
     def mechanism_of(epsilon: float) -> ExponentialMechanism:
         return ExponentialMechanism(
@@ -214,38 +186,34 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
             span_of(described["r_max"]),
             len(described["policies"]),
             adjacency,
-            (own.judgement_cap or DEFAULT_JUDGEMENT_CAP) if by_item else 0,
-            cast(Rule, own.choice_rule or RULES[0]),
+            rule=cast(Rule, own.choice_rule or RULES[0]),
         )
 
-    mechanism = mechanism_of(config.epsilon)
-    if not by_item:
-        mechanism = mechanism_of(
-            pure_epsilon(
-                config.epsilon,
-                lambda pure: {mechanism_of(pure).event: 1},
-                delta=config.delta,
-                adjacency=adjacency,
-            )
+    mechanism = mechanism_of(
+        pure_epsilon(
+            config.epsilon,
+            lambda pure: {mechanism_of(pure).event: 1},
+            delta=config.delta,
+            adjacency=adjacency,
         )
+    )
     # N is nominal: twice as many may turn up.
     if not mechanism.is_valid(np.zeros(mechanism.choices), 2 * context.users):
         raise ValueError(f"losses of {context.users:,} users leave the range of exact sums")
     plan = ChoicePlan(mechanism, described["models"])
-    each = "each of at most {} judgements" if mechanism.cap else "the mean of their judgements"
     return BuiltStrategy(
         strategy=Exponential(plan, ledger, **context.arguments(SolvedModel(mechanism.choices))),
         charges=plan.charges,
         noise_multiplier=0.0,
         clip_norm=None,
-        group_size=mechanism.cap or config.max_judgements,
+        group_size=config.max_judgements,
         noise=0.0,
         guarantee=_guarantee(mechanism),
         gradients=context.users,
         bytes_per_user=(4 + 8) * mechanism.choices,
         account=(
             f"Nothing was trained. Everybody took part once, with what {mechanism.choices:,} "
-            f"policies lose on {each.format(mechanism.cap)}, shifted to a minimum of zero and held "
+            f"policies lose on the mean of their judgements, shifted to a minimum of zero and held "
             f"within {mechanism.span:.3g}. One policy was drawn by exact coins, "
             + (
                 "with probability proportional to exp(-rate · sum)."
@@ -254,7 +222,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
                 "- least sum)), until one was taken."
             )
         ),
-        level=mechanism.level,
         about={
             "class": plan.digest,
             "policies": mechanism.choices,
@@ -265,7 +232,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
             "bound": (
                 f"It loses more than the best by at most {mechanism.gap_bound():.3g}, on average "
                 f"over coins; in 19 of 20 draws by at most {mechanism.gap_bound(0.05):.3g}. That "
-                f"is in the unit of losses, summed over {'judgements' if by_item else 'users'}."
+                "is in the unit of losses, summed over users."
             ),
         },
     )
@@ -273,12 +240,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
 
 def _guarantee(mechanism: ExponentialMechanism) -> str:
     adjacency, epsilon = mechanism.adjacency, mechanism.epsilon
-    if mechanism.level == "item":
-        return (
-            f"Item-level ({epsilon:g}, 0)-differential privacy: each judgement is protected by "
-            f"itself, and a user's add up, to ({epsilon * mechanism.cap:g}, 0) under {adjacency} "
-            f"adjacency. {adjacency.sentence}"
-        )
     return (
         f"User-level ({epsilon:g}, 0)-differential privacy under {adjacency} adjacency of the "
         f"choice of one policy. {adjacency.sentence}"
@@ -303,16 +264,6 @@ def _check(settings: Settings) -> None:
         (
             settings.kind != "pairs" or settings.model != "btl",
             "--strategy exponential chooses by judgements of pairs, without a --model",
-        ),
-        (
-            bool(own.judgement_cap) and own.level != "item",
-            "--judgement-cap is about --level item; at user level a user counts as the mean of all "
-            "their judgements",
-        ),
-        (
-            own.level == "item" and settings.adjacency == Adjacency.ADD_REMOVE,
-            "--level item: where a judgement is gone, another takes its place under the cap, so "
-            "that two change; use --adjacency zero-out, replace or replace-labels",
         ),
         (
             settings.noise == "gaussian",

@@ -116,11 +116,6 @@ class ExponentialMechanism:
             raise ValueError(f"the cap must be a whole number, or 0, got {self.cap!r}")
 
     @property
-    def level(self) -> Literal["user", "item"]:
-        """Return whom ``epsilon`` is of."""
-        return "item" if self.cap else "user"
-
-    @property
     def most(self) -> int:
         """The most that a user can add to any sum, in steps."""
         return STEPS * max(1, self.cap)

@@ -18,7 +18,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.checkpoint import ADAPTER, folder_of
 from murmuration.preference.language.loading import contents_of, resolve_base
 from murmuration.privacy.accounting.chained_record import NO_LINES
-from murmuration.privacy.accounting.terms import RunTerms, Unit
+from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.research.strategies.choice.policy_class import Policy, write_class
@@ -101,10 +101,7 @@ def of_policies(policies: Iterable[Policy], config: Settings) -> Promise:
 def _check_added(name: str, lineage: Promise, config: Settings) -> None:
     """InputError where earlier runs on people who may be this run's have no epsilon to add."""
     disjoint = {run.terms.run for run in lineage.runs} if config.disjoint else set()
-    unit = Unit.LABEL if config.protects_items else Unit.USER
-    terms = RunTerms(
-        unit=unit, population=config.population, disjoint_from=frozenset(disjoint - {""})
-    )
+    terms = RunTerms(population=config.population, disjoint_from=frozenset(disjoint - {""}))
     adjacency = Adjacency(config.adjacency)
     this = ReleasedRun(terms, adjacency, config.delta, config.epsilon, NO_LINES)
     for row in (lineage | Promise((this,))).composed:

@@ -2,11 +2,7 @@
 
 from dataclasses import dataclass
 
-from murmuration.strategies.settings.declaration import AT_LEAST_ONE, setting
-from murmuration.strategies.settings.own.shared import Leveled
-
-#: Of one user at item level, where ``judgement_cap`` is left out.
-DEFAULT_JUDGEMENT_CAP = 16
+from murmuration.strategies.settings.declaration import setting
 
 
 def _with_digest(file: str) -> str:
@@ -16,7 +12,7 @@ def _with_digest(file: str) -> str:
 
 
 @dataclass(frozen=True)
-class ExponentialSettings(Leveled):
+class ExponentialSettings:
     """Settings of exponential."""
 
     policies: str = setting(
@@ -24,12 +20,6 @@ class ExponentialSettings(Leveled):
         "A class of policies to choose from, written by `murmuration policies commit`; --base is "
         "the reference.",
         pinned=_with_digest,
-    )
-    judgement_cap: int = setting(
-        0,
-        "Item level: most judgements of a user that count (the first ones). "
-        f"[default: {DEFAULT_JUDGEMENT_CAP}]",
-        **AT_LEAST_ONE,
     )
     choice_rule: str = setting(
         "",

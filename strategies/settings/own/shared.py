@@ -83,18 +83,6 @@ class Quantile:
 
 
 @dataclass(frozen=True)
-class Leveled:
-    """A setting of strategies that can protect each judgement by itself."""
-
-    level: str = setting(
-        "",
-        "user: epsilon is for all judgements of a user. item: for each. [default: user]",
-        choices=("user", "item"),
-        expected="user or item",
-    )
-
-
-@dataclass(frozen=True)
 class Solved:
     """Settings of strategies that solve for the model."""
 

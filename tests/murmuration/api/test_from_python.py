@@ -182,7 +182,7 @@ BAD_SETTINGS = {
     "heldout": 1.5,
     "heldout_epsilon": 9.0,
     "kind": "top-1",
-    "level": "item",
+    "label_cap": 3,
     "loss": "dpo",
     "model": "plackett-luce",
     "noise": "distributed",

@@ -197,14 +197,13 @@ def test_rows_of_different_promises_say_theirs(tmp_path):
         tmp_path,
         cell("els", 1.0, 0.6),
         cell("local-label", 1.0, 0.7, adjacency=LABELS),
-        cell("label-moment", 1.0, 0.7, adjacency=LABELS, privacy_level="item"),
         cell("nonprivate", None, 0.75),
         composed=math.nan,
     )
     headings, *lines = made.table()
     place = headings.index("adjacency")
     assert [line[place] for line in lines] == [
-        "add-remove", "replace-labels", "replace-labels, a single judgement", "–",
+        "add-remove", "replace-labels", "–",
     ]  # fmt: skip
     assert "do not compare" in made.caption
     assert "under add-remove" not in made.caption
@@ -214,9 +213,8 @@ def test_rows_of_different_promises_say_theirs(tmp_path):
     assert [axes.get_xlabel() for axes in panels] == [
         "ε of a user under add-remove",
         "ε of a user under replace-labels",
-        "ε of a single judgement under replace-labels",
     ]
-    assert [len(axes.containers) for axes in panels] == [1, 1, 1]
+    assert [len(axes.containers) for axes in panels] == [1, 1]
 
 
 @pytest.mark.parametrize("accuracies", [(0.6,), (0.6, 0.7)])

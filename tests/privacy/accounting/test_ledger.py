@@ -71,7 +71,6 @@ def test_one_line_of_json_for_the_promise_and_one_for_each_charge(path: Path) ->
         "budget_epsilon": None,
         "run": run,
         "unit": "user",
-        "item_epsilon": None,
         "trust": "unrecorded",
         "population": "",
         "disjoint_from": [],

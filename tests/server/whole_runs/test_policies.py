@@ -42,7 +42,7 @@ AT_HOME = {
         {"strategy": "aup"},
         {"strategy": "nonprivate"},
         AT_HOME,
-        {**AT_HOME, "level": "item", "loss": "square-chipo"},
+        {**AT_HOME, "loss": "square-chipo"},
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),
 )
@@ -89,14 +89,14 @@ def test_every_loss_learns_without_noise(config, crowd, loss):
 
 @pytest.mark.parametrize("loss", ["robust-dpo", "square-chipo"])
 def test_labels_of_high_epsilon_told_at_home_teach(config, crowd, loss):
-    settings = config.changed(**{**AT_HOME, "epochs": 12, "level": "item"}, loss=loss, epsilon=6.0,
+    settings = config.changed(**{**AT_HOME, "epochs": 12}, loss=loss, epsilon=400.0,
                       beta=0.5, test=crowd)  # fmt: skip
     assert run(settings)["heldout_accuracy"] > 0.6
 
 
 def test_self_play_says_what_it_did(config, crowd, monkeypatch):
     monkeypatch.setattr(play, "SelfPlay", partial(play.SelfPlay, iterations=2, pairs=12))
-    played = {"level": "item", "loss": "selfplay", "epsilon": 6.0}
+    played = {"loss": "selfplay", "epsilon": 400.0}
     result = run(config.changed(**{**AT_HOME, **played}, test=crowd))
     assert "played 2 times against itself, on 12 pairs" in result["account"]
     assert any("the last of the self-play" in warning for warning in result["warnings"])

@@ -50,9 +50,9 @@ def examples(choice_config, make_rows):
     return make
 
 
-def summed(examples, users=None, **parameters):
+def summed(examples, users=None):
     users_S = np.arange(len(examples.counts_U)) if users is None else np.array(users)
-    work = TrainRequest({"theta": np.zeros(P, dtype=np.float32)}, parameters, users_S)
+    work = TrainRequest({"theta": np.zeros(P, dtype=np.float32)}, {}, users_S)
     return client_update(examples, work, users_S.astype(np.uint64), Randomness(0))["sum"] * STEPS
 
 
@@ -124,17 +124,6 @@ def test_a_reference_of_nan_moves_nothing(examples):
     assert np.array_equal(summed(found), np.zeros(P))
 
 
-def test_at_item_level_judgements_count_by_themselves_up_to_the_cap(examples):
-    found = examples()
-    mechanism = ExponentialMechanism(1.0, span_of(2.0), P, Adjacency.REPLACE, 2)
-    for user in range(3):
-        losses_JP = found.select(np.array([user])).losses()
-        np.testing.assert_array_equal(
-            summed(found, [user], **{"group-size": 2}), mechanism.contribution(losses_JP)
-        )
-    assert summed(found, **{"group-size": 2}).max() > STEPS
-
-
 def test_nodes_do_not_change_the_choice(choice_config):
     expected = run(choice_config)
     other = replace(choice_config, out=choice_config.out + "2")
@@ -201,15 +190,6 @@ def test_seeds_draw_with_the_probabilities_that_were_claimed(examples, tmp_path)
     assert stats.chisquare(observed_P, draws * expected_P).pvalue > 1e-3
 
 
-def test_item_level_says_what_a_user_pays(choice_config):
-    item = choice_config.changed(level="item", judgement_cap=3, adjacency="replace")
-    result = run(item)
-    assert (result["privacy_level"], result["epsilon"]) == ("item", 1.0)
-    assert "3 of one user count at most" in " ".join(result["warnings"])
-    (charge,) = read_charges(Path(item.out) / "ledger.jsonl")
-    assert charge.event.epsilon == 3.0
-
-
 @pytest.mark.parametrize("adjacency", Adjacency)
 def test_every_adjacency_chooses(choice_config, adjacency):
     result = run(replace(choice_config, adjacency=str(adjacency)))
@@ -232,8 +212,6 @@ def test_every_adjacency_chooses(choice_config, adjacency):
         ({"labels": "randomized"}, "takes true labels"),
         ({"train": "lora"}, "--train is about training"),
         ({"lora_rank": 4}, "--lora-rank is about training"),
-        ({"judgement_cap": 4}, "--judgement-cap is about --level item"),
-        ({"level": "item"}, "use --adjacency zero-out, replace"),
         ({"noise": "gaussian"}, "adds no noise"),
         ({"noise": "discrete", "seed": -1}, "--noise discrete is not for"),
         ({"rounds": 2}, "leave out --rounds"),

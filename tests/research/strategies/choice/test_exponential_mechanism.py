@@ -93,7 +93,7 @@ def test_no_user_moves_a_probability_by_more(others_JP, one_JP, other_JP, adjace
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
 def test_at_item_level_a_user_pays_for_each_judgement_and_no_less_would_do(adjacency):
     made = mechanism(0.5, 2, adjacency, cap=4)
-    assert (made.level, made.event) == ("item", PureDp(2.0))
+    assert made.event == PureDp(2.0)
     one_P, other_P = (made.contribution(np.array([row] * 9)) for row in ([0.0, 2.0], [2.0, 0.0]))
     assert one_P.tolist() == [0.0, 4.0 * STEPS]
     others_P = np.array([200.0 * STEPS, 0.0])

@@ -72,7 +72,6 @@ KINDS = {
     "users": {},
     "users held out": {"test": ""},
     "masks": {"secure_aggregation": True, "adjacency": "zero-out"},
-    "items": {"level": "item", "judgement_cap": 3, "adjacency": "replace"},
 }
 
 
@@ -100,7 +99,6 @@ def test_a_seeded_choice_that_was_charged_is_made_the_same(choice_config, dies_c
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_choice_that_was_charged_is_not_drawn_again(choice_config, dies_choosing, kind):
-    """At item level another one was drawn, and told to have cost what one does."""
     broken = choice_config.changed(seed=-1, **KINDS[kind])
     assert dies_choosing(broken, charged=True) == 1
     for _ in range(2):
