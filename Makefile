@@ -49,10 +49,10 @@ demo: install
 test: install
 	$(BIN)/python -m pytest -q -n auto --dist worksteal
 
-# The page on deploying takes longest, so it begins.
+# Files stay whole: what one command made serves the next.
 test-commands: install
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m commands --timeout 1200 \
-	  tests/sims/test_documented_deployment.py tests/cli/test_every_command.py
+	$(BIN)/python -m pytest -q -n auto --dist loadfile -m commands --timeout 1200 \
+	  tests/cli/test_every_command.py tests/sims/test_documented_deployment.py tests/sims/test_flwr_run.py
 
 test-tenth: install
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m tenth --tenth $(TENTH)
