@@ -45,13 +45,7 @@ def main() -> None:
         if file.suffix == ".py":
             lines[room] += code_lines(file.read_text(encoding="utf-8"))
             python[room] += 1
-        elif room in (*CORE, *SATELLITES) and file.suffix in (
-            ".md",
-            ".txt",
-            ".toml",
-            ".json",
-            ".sh",
-        ):
+        elif room in (*CORE, *SATELLITES) and file.suffix in _TEXTS:
             others[file.suffix] += len(file.read_text(encoding="utf-8").splitlines())
         if file.suffix == ".md" and (room == "docs" or len(file.parts) == 1):
             words["docs"] += len(file.read_text(encoding="utf-8").split())

@@ -244,10 +244,10 @@ class Policy:
                 raise TypeError("sizes that are no whole numbers")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise PolicyRefusal("features", "the request names no feature map") from None
-        for asked in (name, *others):
-            if asked not in self.features:
+        for path in (name, *others):
+            if path not in self.features:
                 listed = ", ".join(self.features) or "none"
-                raise PolicyRefusal("features", f"{asked!r} was asked for; allowed: {listed}")
+                raise PolicyRefusal("features", f"{path!r} was asked for; allowed: {listed}")
         if (task := data.get("task", "reward")) not in self.tasks:
             raise PolicyRefusal(
                 "tasks", f"{task!r} was asked for; allowed: {', '.join(self.tasks) or 'none'}"

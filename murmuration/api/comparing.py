@@ -93,13 +93,13 @@ def compare(
                 if shown:
                     shown.begin(len(configs) - len(before), len(before))
 
-                def told(name: str) -> None:
+                def say_new(name: str) -> None:
                     if name not in before:
                         on_run(name)
 
                 if runtime == "ray":
-                    return on_cluster(configs, told, cpus_per_run)
-                return one_by_one(configs, told)
+                    return on_cluster(configs, say_new, cpus_per_run)
+                return one_by_one(configs, say_new)
 
             on_run = shown or (lambda name: None)
             result = compare_configs(base, names, budgets, seeds, folder, on_run, run_all)

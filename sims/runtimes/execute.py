@@ -128,9 +128,9 @@ def check_begins(config: RunConfig) -> None:
 def _pace(live: LiveView) -> Iterator[None]:
     """Show how fast an encoder reads texts, where one does so in this process: while it does and,
     as a line that stays, at the end."""
-    told, before = logging.Handler(), replace(frozen_states.pace)
-    told.emit = lambda record: live.stage(OperatorOnly(record.getMessage()))
-    frozen_states.log.addHandler(told)
+    handler, before = logging.Handler(), replace(frozen_states.pace)
+    handler.emit = lambda record: live.stage(OperatorOnly(record.getMessage()))
+    frozen_states.log.addHandler(handler)
     try:
         yield
         read = frozen_states.pace.since(before)
@@ -138,7 +138,7 @@ def _pace(live: LiveView) -> Iterator[None]:
             took = duration(read.seconds)
             live.note(OperatorOnly(f"features: {read.texts:,} texts read in {took}, {read.rate}"))
     finally:
-        frozen_states.log.removeHandler(told)
+        frozen_states.log.removeHandler(handler)
 
 
 def _load(config: RunConfig) -> Data:

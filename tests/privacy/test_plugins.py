@@ -1,4 +1,4 @@
-"""What rooms bring: all of it is there, in bundles too, and what is missing is said in a line."""
+"""What rooms bring: all of it is there, in bundles too, and what is missing is named in a line."""
 
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ from murmuration.sims.runtimes.app_bundle import write_bundle, write_package
 
 
 def answer(folder, *command):
-    """The exit status of a command of the package in a folder, and what it said."""
+    """The exit status of a command of the package in a folder, and what it printed."""
     done = subprocess.run(
         [sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -32,9 +32,9 @@ def test_of_a_group_that_nobody_knows_there_is_nothing():
 def test_nodes_and_servers_have_what_strategies_need(tmp_path):
     bundle = write_bundle(tmp_path / "bundle", {})
     code = "from murmuration.strategies import registry; print(*registry.strategies())"
-    status, said = answer(bundle, "-c", code)
-    assert status == 0, said
-    assert set(BRINGS["murmuration.strategies"]) <= set(said.split())
+    status, printed = answer(bundle, "-c", code)
+    assert status == 0, printed
+    assert set(BRINGS["murmuration.strategies"]) <= set(printed.split())
 
 
 def test_without_research_its_names_lead_to_a_checkout(tmp_path):
@@ -44,11 +44,14 @@ def test_without_research_its_names_lead_to_a_checkout(tmp_path):
         (("run", "--strategy"), next(iter(BRINGS["murmuration.strategies"]))),
         (("audit",), "gaussian"),
     ):
-        status, said = answer(package, "-m", "murmuration", *command, name)
-        assert status == 2, said
-        assert name in said and "only a checkout of the repository has" in " ".join(
-            said.replace("│", "").split()
+        status, printed = answer(package, "-m", "murmuration", *command, name)
+        assert status == 2, printed
+        assert name in printed and "only a checkout of the repository has" in " ".join(
+            printed.replace("│", "").split()
         )
-    status, said = answer(package, "-m", "murmuration", "audit", "--list")
+    status, printed = answer(package, "-m", "murmuration", "audit", "--list")
     assert status == 0
-    assert {line.split()[0].split(":")[0] for line in said.splitlines()} == {"target", "pipeline"}
+    assert {line.split()[0].split(":")[0] for line in printed.splitlines()} == {
+        "target",
+        "pipeline",
+    }

@@ -41,8 +41,8 @@ def test_without_a_deployment_there_is_no_file(monkeypatch):
 
 def test_what_has_no_key_of_its_own_stands_together():
     given = {"rounds": 5, "clip-norm": 0.1, "settings": "retain = 8, optimizer = 'adam'"}
-    found = settings_of(given)
-    assert found == {"rounds": 5, "clip-norm": 0.1, "retain": 8, "optimizer": "adam"}
+    settings = settings_of(given)
+    assert settings == {"rounds": 5, "clip-norm": 0.1, "retain": 8, "optimizer": "adam"}
     assert settings_of({"rounds": 5, "settings": ""}) == {"rounds": 5}
 
 
