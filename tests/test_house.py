@@ -68,7 +68,7 @@ WORST_WORDS = {
     "preference": 74,
     "privacy": 25,
     "reporting": 40,
-    "research": 85,
+    "research": 82,
     "server": 14,
     "sims": 13,
     "strategies": 82,

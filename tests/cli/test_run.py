@@ -157,7 +157,13 @@ def test_the_help_tells_defaults(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     code, stdout, _ = cli("run", "--help-all")
     assert code == 0
-    for said in ("[default: uls]", "[default: lora]", "[default: reward]", "--task"):
+    for said in (
+        "Algorithm. One of uls,",
+        "[default: uls]",
+        "[default: lora]",
+        "[default: reward]",
+        "--task",
+    ):
         assert said in " ".join(stdout.split())
 
 

@@ -9,10 +9,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Looked things up in, not read.
 REFERENCE = ROOT / "docs" / "reference"
-#: Read a part at a time: each by itself is short.
-IN_PARTS = ROOT / "docs" / "research" / "what-did-not-help.md"
-#: Words of technical prose in five minutes, and in a part.
-MOST, MOST_OF_A_PART = 1300, 500
+#: Words of technical prose in five minutes.
+MOST = 1300
 _NOT_PROSE = re.compile(r"^```.*?^```|<!--.*?-->|^\|.*?$|\]\([^)]*\)", re.MULTILINE | re.DOTALL)
 
 
@@ -23,16 +21,11 @@ def words(text: str) -> int:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if REFERENCE not in page.parents and page != IN_PARTS],
+    [page for page in PAGES if REFERENCE not in page.parents],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_a_page_is_read_in_five_minutes(page):
     assert words(page.read_text(encoding="utf-8")) <= MOST, "split the page, or say less"
-
-
-def test_a_part_is_short_where_a_page_is_read_in_parts():
-    parts = IN_PARTS.read_text(encoding="utf-8").split("\n## ")
-    assert max(map(words, parts)) <= MOST_OF_A_PART
 
 
 def test_tables_and_blocks_are_not_counted():

@@ -116,18 +116,23 @@ class PolicyClass:
 
     @property
     def settings(self) -> BaseSettings:
-        """Of the reference."""
+        """Return those of the reference."""
         return self.reference.settings
 
     @cached_property
     def digest(self) -> str:
-        """Of the class."""
+        """Return that of the class."""
         return class_digest(self.policies)
 
     def to_config(self) -> dict[str, Any]:
         """JSON-able description from which `load` makes an equal one."""
-        said = [asdict(policy) | {"lineage": [*policy.lineage]} for policy in self.policies]
-        return {**self.reference.to_config(), "kind": KIND, "policies": said, "models": self.digest}
+        policies = [asdict(policy) | {"lineage": [*policy.lineage]} for policy in self.policies]
+        return {
+            **self.reference.to_config(),
+            "kind": KIND,
+            "policies": policies,
+            "models": self.digest,
+        }
 
     def policy(self, place: int) -> LanguageBase:
         """One of them, loaded; the last one is kept, and no other."""
@@ -225,7 +230,7 @@ class PolicyClass:
         return LanguageBase(replace(self._settings(self.policies[place]), dtype="float32"))
 
     def _settings(self, policy: Policy) -> BaseSettings:
-        """Of a policy: those of the reference, but for where it lies and what it is."""
+        """Return a policy's: the reference's, but for where it lies and what it is."""
         return replace(
             self.settings, path=policy.path, digest=policy.digest, revision="", merged=""
         )
@@ -259,8 +264,8 @@ def _naming(policy: Policy) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        said = str(error).removeprefix(f"--base {policy.path}: ")
-        raise InputError(f"policy {policy.name!r} ({policy.path}): {said}") from None
+        why = str(error).removeprefix(f"--base {policy.path}: ")
+        raise InputError(f"policy {policy.name!r} ({policy.path}): {why}") from None
 
 
 def _speech(base: LanguageBase) -> tuple[object, ...]:
@@ -351,9 +356,9 @@ class ClassExamples:
 
     def measure(self, users_S: np.ndarray) -> None:
         """Have the likelihoods of some users' texts: one policy after the other is loaded, once."""
-        asked = self.select(users_S)
+        examples = self.select(users_S)
         for place in range(self.dimension):
-            asked.ratios(place)
+            examples.ratios(place)
 
     def ratios(self, place: int) -> torch.Tensor:
         """Log-ratios of all judgements' responses under a policy, (J, K) float64; 0 where there is

@@ -40,8 +40,8 @@ class Policy:
 
 def class_digest(policies: Sequence[Policy]) -> str:
     """SHA-256 in hex of all that is said of policies but where they lie."""
-    said = [[p.name, p.digest, [*p.lineage], p.public] for p in policies]
-    return hashlib.sha256(json.dumps(said, separators=(",", ":")).encode()).hexdigest()
+    about = [[p.name, p.digest, [*p.lineage], p.public] for p in policies]
+    return hashlib.sha256(json.dumps(about, separators=(",", ":")).encode()).hexdigest()
 
 
 def check_class(policies: Sequence[Policy]) -> None:
