@@ -2,11 +2,12 @@
 
 import json
 import math
-import time
 import tracemalloc
 
 import pytest
+from scipy import stats
 
+from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.accountant import epsilon
 from murmuration.privacy.accounting.events import (
     BandedGaussian,
@@ -154,9 +155,8 @@ WORST = {
 }
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", WORST)
-def test_the_worst_that_is_computed_takes_seconds_and_some_hundred_megabytes(name):
+def test_the_worst_that_is_computed_is_bounded_in_work_and_memory(name, monkeypatch):
     """As many different events as there may be, all of them as dear as one can be."""
     made, times, adjacency = WORST[name]
     events = [made(i) for i in range(MOST_EVENTS_IN_ALL)]
@@ -166,14 +166,28 @@ def test_the_worst_that_is_computed_takes_seconds_and_some_hundred_megabytes(nam
         )
         for i in range(0, MOST_EVENTS_IN_ALL, MOST_EVENTS)
     ]
+    grids, real = [], accountant.epsilon
+
+    def noted(*charges, interval, **terms):
+        grids.append(interval)
+        return real(*charges, interval=interval, **terms)
+
+    monkeypatch.setattr("murmuration.strategies.protocol.stated_plan.accountant.epsilon", noted)
     tracemalloc.start()
     try:
-        before = time.process_time()
         assert cost(plans, 1e-6) >= 0.0
-        assert time.process_time() - before < 20.0
         assert tracemalloc.get_traced_memory()[1] < 600e6
     finally:
         tracemalloc.stop()
+    (interval,) = grids
+    dearest, size = events[0], 1
+    if isinstance(dearest, MixtureGaussian):
+        size = dearest.group_size
+    elif isinstance(dearest, GroupGaussian):  # accounted for as of one example, then converted
+        dearest = PoissonGaussian(dearest.probability, dearest.noise_multiplier)
+    numbers = (stats.binom.pmf(range(size + 1), size, dearest.probability) > 1e-25).sum()
+    points = sum(len(loss.mass_N) for loss in dearest.loss(adjacency, interval))
+    assert len(events) * points * numbers < 2e8
 
 
 def test_as_many_releases_as_can_be_stated_are_refused_in_time():
