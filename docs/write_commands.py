@@ -7,12 +7,15 @@ A test compares the page with what would be written.
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
 
 from murmuration.cli.commands import COMMANDS, GROUPS, imported
 
+#: So many options that a command has as ``run`` has them are written out again.
+_FEW = 3
 PAGE = Path(__file__).resolve().parent / "reference" / "commands.md"
 
 
@@ -52,10 +55,32 @@ def _command(called: str, command: click.Command, mark: str) -> Iterator[str]:
         yield ""
         yield "Its settings are in [tables of their own](settings.md), by panel and strategy."
     yield ""
-    yield "| argument or option | takes | default | what it is |"
-    yield "|---|---|---|---|"
-    for parameter in command.params:
-        yield f"| {' | '.join(_row(parameter))} |"
+    rows = [_row(parameter) for parameter in command.params]
+    of_run = [] if called == "murmuration run" else _rows_of_run()
+    shared = [row for row in of_run if row in rows]
+    shared = shared if len(shared) > _FEW else []
+    own = [row for row in rows if row not in shared]
+    if own:
+        yield "| argument or option | takes | default | what it is |"
+        yield "|---|---|---|---|"
+        yield from (f"| {' | '.join(row)} |" for row in own)
+    if shared:
+        yield from ("", _as_of_run(shared, [row for row in of_run if row not in rows]))
+
+
+@cache
+def _rows_of_run() -> list[tuple[str, str, str, str]]:
+    return [_row(parameter) for parameter in imported("run").params]
+
+
+def _as_of_run(
+    shared: list[tuple[str, str, str, str]], others: list[tuple[str, str, str, str]]
+) -> str:
+    """What options have one description with ``run``, named by whichever are fewer."""
+    run = "[`murmuration run`](#murmuration-run)"
+    if len(others) < len(shared):
+        return f"And as {run} has them: all but {', '.join(row[0] for row in others)}."
+    return f"And as {run} has them: {', '.join(row[0] for row in shared)}."
 
 
 def _row(parameter: click.Parameter) -> tuple[str, str, str, str]:

@@ -20,13 +20,21 @@ def write_commands(monkeypatch):
     sys.modules.pop("write_commands")
 
 
+def options(command):
+    return {
+        option.opts[0]
+        for option in command.params
+        if isinstance(option, click.Option) and not option.hidden
+    }
+
+
 def test_the_page_is_up_to_date(write_commands):
     written = write_commands.PAGE.read_text(encoding="utf-8")
     assert written == write_commands.page(), "run python docs/write_commands.py"
 
 
 def test_every_option_of_every_command_is_told(write_commands):
-    sections = {}
+    sections, options_of_run = {}, options(imported("run"))
     for part in write_commands.page().split("\n## ")[1:]:
         sections[part.split("\n")[0].removeprefix("murmuration ")] = part
     assert list(sections) == list(COMMANDS)
@@ -34,9 +42,16 @@ def test_every_option_of_every_command_is_told(write_commands):
         command = imported(name)
         below = command.commands.values() if isinstance(command, click.Group) else [command]
         for each in below:
-            for parameter in each.params:
-                if isinstance(parameter, click.Option) and not parameter.hidden:
-                    assert f"`{parameter.opts[0]}`" in part, f"{name} {parameter.opts}"
+            for option in options(each):
+                assert f"`{option}`" in part or ("all but" in part and option in options_of_run)
+
+
+def test_what_is_said_of_another_command_holds(write_commands):
+    """``tune`` has all of ``run``'s options but those that its section names."""
+    rows = {row[0]: row for row in map(write_commands._row, imported("tune").params)}
+    for row in write_commands._rows_of_run():
+        sentence = write_commands.page().split("## murmuration tune")[1].split("all but")[1]
+        assert (row == rows.get(row[0])) == (row[0] not in sentence.split(".\n")[0])
 
 
 def test_help_texts_are_no_markup(write_commands):
