@@ -169,7 +169,7 @@ def test_whether_it_isolates_depends_on_no_text(model, monkeypatch):
     for _ in (1, 2):
         assert encoder_states(model, CPU, "mean", 160).isolates in (True, False)
     half = len(tried) // 2
-    assert tried[:half] == tried[half:] and half > 8
+    assert tried[:half] == tried[half:] and half > 1  # it ends with the first that differs
 
 
 def test_limits_of_a_short_network():
