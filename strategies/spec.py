@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
 import numpy as np
 from flwr.serverapp import Grid
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.policy_losses import DEFAULT, objective
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger

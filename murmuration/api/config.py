@@ -12,8 +12,8 @@ from typing import Any
 
 from murmuration.api.rows import locate, with_columns
 from murmuration.planning.plan import parse_adjacency
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.in_memory import Source
-from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.sources import absolute, parse_source
 from murmuration.preference.features.hashing import AUTO, chosen_features, parse_features
 from murmuration.preference.features.items import is_listed

@@ -15,14 +15,15 @@ from typing import NoReturn, Self
 
 import numpy as np
 
-from murmuration.preference.data.cells import BadRow, text_cell, user_cell
-from murmuration.preference.data.column_meanings import (
+from murmuration.preference.data.cells import text_cell
+from murmuration.preference.data.columns import (
+    column_names,
     missing_columns,
     user_note,
     with_nested,
     with_user,
 )
-from murmuration.preference.data.judgement_row import check_count, check_length
+from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.judgements import (
     CLEAN,
     LeftOut,
@@ -30,8 +31,9 @@ from murmuration.preference.data.judgements import (
     check_grouped,
     rows_of,
 )
-from murmuration.preference.data.rows import InputError, counted, readable_user
+from murmuration.preference.data.rows import check_count, check_length, counted, readable_user
 from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.preference.data.user_ids import user_cell
 
 FIELDS = ("user_id", "text")
 
@@ -127,7 +129,7 @@ class UserTexts:
         Raises:
             InputError: a bad row (unless bad rows are left out), or no row left.
         """
-        names = _column_names(columns or {})
+        names = column_names(columns or {}, FIELDS, FIELDS)
         if schema.one_user_per_row:
             raise InputError("--one-user-per-row is about judgements: texts name their user_id")
         left_out, notes = LeftOut(on_bad_rows), Counter[str]()
@@ -142,8 +144,7 @@ class UserTexts:
             except Exception as error:  # a cell may hold anything
                 reason = error if isinstance(error, BadRow) else BadRow("a cell cannot be read")
                 left_out.add(f"{file}:{line}", reason)
-                cells = row.cells if isinstance(row, BadRow) else row
-                if (named := readable_user(cells, names, schema)) is not None:
+                if (named := readable_user(row, names, schema)) is not None:
                     result.setdefault(named, [])
             else:
                 result.setdefault(user, []).append(text)
@@ -177,16 +178,3 @@ def _parse(
         text_cell(text, names["text"]),
         user_note(stated, names),
     )
-
-
-def _column_names(columns: Mapping[str, str]) -> dict[str, str]:
-    """Field → column."""
-    for field in columns:
-        if field not in FIELDS:
-            raise InputError(
-                f"--columns: {field!r} is not a field of texts; the fields are {', '.join(FIELDS)}"
-            )
-    names = {field: columns.get(field, field) for field in FIELDS}
-    if names["user_id"] == names["text"]:
-        raise InputError(f"--columns: two fields are read from one column ({names['text']})")
-    return names

@@ -19,7 +19,7 @@ from murmuration.alignment.comparisons.comparison import (
 )
 from murmuration.alignment.comparisons.intervals import PromptBootstrap
 from murmuration.alignment.writing import answer_lines
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood
 
