@@ -348,8 +348,8 @@ def base_settings(config: Settings, **instead: Any) -> "BaseSettings":
     Raises:
         InputError: settings that do not go together, or a folder that is not there.
     """
+    from murmuration.preference.base_names import resolve_base
     from murmuration.preference.language.base.settings import BaseSettings
-    from murmuration.preference.language.loading import resolve_base
     from murmuration.preference.language.reward import system_of
 
     train = instead.get("train", config.train)

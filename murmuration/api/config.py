@@ -90,7 +90,7 @@ def make_config(given: Mapping[str, Any]) -> RunConfig:
             expected = about(SETTINGS[name]).expected
             raise InputError(f"{option(name)} must be {expected}; got 0: leave it out")
     if chosen.get("base"):
-        from murmuration.preference.language.loading import resolve_base
+        from murmuration.preference.base_names import resolve_base
 
         chosen["base"] = resolve_base(chosen["base"])
     for name, value in chosen.items():
