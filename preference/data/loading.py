@@ -6,11 +6,12 @@ their rows one by one, and these become judgements (`preference.data.judgements`
 """
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import TypeGuard
+from typing import TypeVar
 
+from murmuration.preference.data.cells import text_cell
 from murmuration.preference.data.columns import parse_columns, top_of
 from murmuration.preference.data.conversations import (
     exchange,
@@ -26,6 +27,7 @@ from murmuration.preference.data.formats.reading import Formatted
 from murmuration.preference.data.formats.registry import format_named
 from murmuration.preference.data.in_memory import Source, located_rows
 from murmuration.preference.data.judgements import Judgements, OnBadRows
+from murmuration.preference.data.rows import cells_of
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.data.sources import (
     Placed,
@@ -34,6 +36,7 @@ from murmuration.preference.data.texts import UserTexts
 
 #: What users have, grouped by user.
 Data = Judgements | UserTexts
+_Read = TypeVar("_Read")
 
 
 def load_judgements(
@@ -131,17 +134,22 @@ def load_prompts(source: str) -> Iterator[str]:
     Raises:
         InputError: it cannot be read, or a row has none that is a text (names the line).
     """
+    return _each(source, _prompt, " has no prompt")
+
+
+def _each(
+    source: str, read: Callable[[Mapping[str, object]], _Read], lacks: str = ""
+) -> Iterator[_Read]:
+    """Yield what is read of each row; InputError, with its line, for one that it cannot be of."""
     for place, number, row in source_rows(source, False):
-        yield _prompt(place, number, row)
+        try:
+            yield read(cells_of(row))
+        except BadRow as reason:
+            raise InputError(f"{place}: line {number}{lacks}: {reason}") from None
 
 
-def _prompt(place: str, number: int, row: Mapping[str, object] | BadRow) -> str:
-    try:
-        if isinstance(row, BadRow) or not isinstance(row, Mapping) or row.get("prompt") is None:
-            raise BadRow("there is none")
-        return prompt_cell(row["prompt"], "prompt")
-    except BadRow as reason:
-        raise InputError(f"{place}: line {number} has no prompt: {reason}") from None
+def _prompt(row: Mapping[str, object]) -> str:
+    return prompt_cell(row.get("prompt"), "prompt")
 
 
 def load_responses(source: str) -> Iterator[tuple[str, str]]:
@@ -152,13 +160,12 @@ def load_responses(source: str) -> Iterator[tuple[str, str]]:
     Raises:
         InputError: it cannot be read, or a row has not both as texts (names the line).
     """
-    for place, number, row in source_rows(source, False):
-        response = row.get("response") if isinstance(row, Mapping) else None
-        if not _is_text(response):
-            raise InputError(
-                f"{place}: line {number} needs a `prompt` and a `response` that are text"
-            )
-        yield _prompt(place, number, row), response
+    return _each(source, _answered, " needs a `prompt` and a `response` that are text")
+
+
+def _answered(row: Mapping[str, object]) -> tuple[str, str]:
+    response = row.get("response")
+    return _prompt(row), "" if response == "" else text_cell(response, "response")
 
 
 def texts_in(source: str, column: str) -> set[str]:
@@ -186,18 +193,10 @@ def load_scorable(source: str) -> Iterator[tuple[str, dict[str, str]]]:
     Raises:
         InputError: it cannot be read, or a row is neither (names the line).
     """
-    for place, number, row in source_rows(source, False):
-        try:
-            yield _scorable(row)
-        except BadRow as error:
-            raise InputError(f"{place}: line {number}: {error}") from None
+    return _each(source, _scorable)
 
 
-def _scorable(row: Mapping[str, object] | BadRow) -> tuple[str, dict[str, str]]:
-    if isinstance(row, BadRow):
-        raise row
-    if not isinstance(row, Mapping):
-        raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
+def _scorable(row: Mapping[str, object]) -> tuple[str, dict[str, str]]:
     prompted = row.get("prompt") is not None
     if "chosen" in row and "rejected" in row:
         pair = ("chosen", "rejected")
@@ -208,7 +207,7 @@ def _scorable(row: Mapping[str, object] | BadRow) -> tuple[str, dict[str, str]]:
     name = "response" if "response" in row else "completion"
     if not prompted or row.get(name) is None:
         raise BadRow("neither `prompt` and `response`, nor `chosen` and `rejected`")
-    return prompt_cell(row["prompt"], "prompt"), {"response": response_cell(row[name], name)}
+    return _prompt(row), {"response": response_cell(row[name], name)}
 
 
 def load_demonstrations(source: str) -> Iterator[tuple[str, str]]:
@@ -222,21 +221,18 @@ def load_demonstrations(source: str) -> Iterator[tuple[str, str]]:
         InputError: it cannot be read, or a row is none of these or has nothing to learn (names the
             line).
     """
-    for place, number, row in source_rows(source, False):
-        try:
-            if isinstance(row, BadRow) or not isinstance(row, Mapping):
-                raise BadRow("it is none")
-            if "messages" in row:
-                yield rated_exchange(row, "messages", None)
-            else:
-                answer = "response" if "response" in row else "completion"
-                yield rated_exchange(row, answer, "prompt")
-        except (BadRow, KeyError) as reason:
-            raise InputError(
-                f"{place}: line {number} needs a `prompt` and a `response` (or `completion`) that "
-                "are text, or `messages` of which the last is the assistant's"
-                + (f": {reason}" if isinstance(reason, BadRow) else "")
-            ) from None
+    lacks = (
+        " needs a `prompt` and a `response` (or `completion`) that are text, or `messages` of "
+        "which the last is the assistant's"
+    )
+    return _each(source, _demonstration, lacks)
+
+
+def _demonstration(row: Mapping[str, object]) -> tuple[str, str]:
+    if "messages" in row:
+        return rated_exchange(row, "messages", None)
+    answer = "response" if "response" in row else "completion"
+    return rated_exchange({"prompt": None, answer: None, **row}, answer, "prompt")
 
 
 def placed_rows(
@@ -273,14 +269,6 @@ def columns_of(source: str, rows: int = 100) -> list[str]:
     """
     first = (row for _, _, row in source_rows(source, False, ()) if isinstance(row, Mapping))
     return list(dict.fromkeys(str(name) for row in islice(first, rows) for name in row))
-
-
-def _is_text(cell: object) -> TypeGuard[str]:
-    """Return whether a cell holds valid Unicode."""
-    try:
-        return isinstance(cell, str) and cell.encode() is not None
-    except UnicodeEncodeError:
-        return False
 
 
 def _declared_rows(

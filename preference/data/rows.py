@@ -178,6 +178,15 @@ def _judgement(schema: Schema, layout: Layout, *cells: object) -> Row:
     )
 
 
+def cells_of(row: object) -> Mapping[str, object]:
+    """Return the cells of a row by their columns; BadRow where it is none."""
+    if isinstance(row, BadRow):
+        raise row
+    if not isinstance(row, Mapping):
+        raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
+    return row
+
+
 def read_row(
     row: Mapping[str, object] | BadRow,
     names: Mapping[str, str],
@@ -197,10 +206,7 @@ def read_row(
         BadRow: anything that is missing, empty, not text, or contradicts itself or what is
             declared.
     """
-    if isinstance(row, BadRow):
-        raise row
-    if not isinstance(row, Mapping):
-        raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
+    row = cells_of(row)
     try:
         row = with_nested(row, names)
         layout = layout_of(row, names)

@@ -31,7 +31,13 @@ from murmuration.preference.data.judgements import (
     check_grouped,
     rows_of,
 )
-from murmuration.preference.data.rows import check_count, check_length, counted, readable_user
+from murmuration.preference.data.rows import (
+    cells_of,
+    check_count,
+    check_length,
+    counted,
+    readable_user,
+)
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.data.user_ids import user_cell
 
@@ -136,9 +142,7 @@ class UserTexts:
         result: dict[str, list[str]] = {}
         for file, line, row in rows:
             try:
-                if isinstance(row, Mapping):
-                    row = with_nested(row, names)
-                user, text, note = _parse(row, names, schema)
+                user, text, note = _parse(with_nested(cells_of(row), names), names, schema)
                 check_length(text, schema)
                 check_count(len(result.get(user, ())), schema)
             except Exception as error:  # a cell may hold anything
@@ -161,14 +165,10 @@ class UserTexts:
 
 
 def _parse(
-    row: Mapping[str, object] | BadRow, names: Mapping[str, str], schema: Schema
+    row: Mapping[str, object], names: Mapping[str, str], schema: Schema
 ) -> tuple[str, str, list[str]]:
     """A row's user, text, and what is said of it; BadRow for anything missing, empty or not
     text."""
-    if isinstance(row, BadRow):
-        raise row
-    if not isinstance(row, Mapping):
-        raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
     stated, names = names, with_user(row, names)
     if missing := {field: column for field, column in names.items() if column not in row}:
         raise missing_columns(row, missing)

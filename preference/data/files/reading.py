@@ -205,12 +205,6 @@ def _row_of(line: bytes) -> Row:
     # Undecodable bytes become lone surrogates, which are refused with the cell they are in.
     text = line.decode(errors="surrogateescape")
     try:
-        row, end = _decoder.raw_decode(text)
-        if text[end:] in ("", "\n"):
-            return row
-    except (ValueError, RecursionError):
-        pass  # blanks before it, or what is told next
-    try:
         return _decoder.decode(text)
     except (ValueError, RecursionError) as error:
         opened = ": each line is a row; jq -c . writes them so" if text.strip() in "[{" else ""

@@ -110,23 +110,31 @@ class Formatted:
         texts = self._divided(reads, placed)[0].values()
         return [text for text in texts if not isinstance(text, TakenOut)]
 
-    def _own_rows(self, reads: OwnRows, placed: Iterable[Placed]) -> Iterator[Placed]:
+    def _in_form(self, placed: Iterable[Placed]) -> Iterator[Placed]:
+        """Yield the rows that are of the form and count; in the place of others why they are not,
+        and do not."""
         for place, number, row in placed:
+            if isinstance(row, BadRow) and row.cells is not None:
+                row = self._with_user(row.cells, row)
             if not isinstance(row, Mapping):
-                if isinstance(row, BadRow) and row.cells is not None:
-                    row = self._with_user(row.cells, row)
+                yield place, number, row
+            elif missing := self.form.missing(row):
+                yield place, number, self._with_user(row, self._lacking(missing))
+            else:
+                left, reasons = without_marked(row, self.form.marks)
+                for reason in reasons:
+                    yield place, number, self._with_user(row, reason)
+                if left is not None:
+                    yield place, number, left
+
+    def _own_rows(self, reads: OwnRows, placed: Iterable[Placed]) -> Iterator[Placed]:
+        for place, number, row in self._in_form(placed):
+            if not isinstance(row, Mapping):
                 yield place, number, row
                 continue
-            if missing := self.form.missing(row):
-                yield place, number, self._with_user(row, self._lacking(missing))
-                continue
-            left, reasons = without_marked(row, self.form.marks)
-            for reason in reasons:
-                yield place, number, self._with_user(row, reason)
-            if left is not None:
-                judgements = reads.judgements(self._cells(left))
-                for each in self._readable(judgements, lambda reason: reason):
-                    yield place, number, self._with_user(row, self._with_category(left, each))
+            judgements = reads.judgements(self._cells(row))
+            for each in self._readable(judgements, lambda reason: reason):
+                yield place, number, self._with_user(row, self._with_category(row, each))
 
     def _records(self, reads: SharedRecords, placed: Iterable[Placed]) -> Iterator[Placed]:
         for place, number, row in placed:
@@ -239,17 +247,11 @@ class Formatted:
 
     def _whole_source(self, reads: WholeSource, placed: Iterable[Placed]) -> Iterator[Placed]:
         rows: list[tuple[str, int, Cells]] = []
-        for place, number, row in placed:
-            if not isinstance(row, Mapping):
-                yield place, number, row
-            elif missing := self.form.missing(row):
-                yield place, number, self._with_user(row, self._lacking(missing))
+        for place, number, row in self._in_form(placed):
+            if isinstance(row, Mapping):
+                rows.append((place, number, row))
             else:
-                left, reasons = without_marked(row, self.form.marks)
-                for reason in reasons:
-                    yield place, number, self._with_user(row, reason)
-                if left is not None:
-                    rows.append((place, number, left))
+                yield place, number, row
         try:
             made = [*reads.judgements([self._cells(row) for _, _, row in rows])]
         except Exception as error:  # a cell may hold anything
