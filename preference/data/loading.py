@@ -120,11 +120,7 @@ def load_data(
     read = UserTexts if task == "text" else Judgements
     rows, named, schema = _declared_rows(source, parse_columns(columns), on_bad_rows, schema)
     return read.from_placed_rows(
-        rows,
-        columns=named,
-        on_bad_rows=on_bad_rows,
-        source=source,
-        schema=schema,
+        rows, columns=named, on_bad_rows=on_bad_rows, source=source, schema=schema
     )
 
 

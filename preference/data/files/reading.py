@@ -138,8 +138,6 @@ def _rows_of_file(
         raise RowsError(f"{path}: {error}") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise RowsError(f"{path}: damaged or cut off gzip file: {first_line(error)}") from error
-    except _NoRows as error:
-        raise RowsError(f"{path}: not readable as JSON: {first_line(error)}") from error
     except csv.Error as error:
         raise RowsError(f"{path}: not readable as CSV: {first_line(error)}") from error
     except OSError as error:
@@ -258,10 +256,6 @@ def _parts(text: bytes) -> int:
     return sum(map(text.count, (b",", b"[", b"{")))
 
 
-class _NoRows(ValueError):
-    """A JSON file that holds neither an array nor an object on each line."""
-
-
 def _json(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
     """An array of rows or an object that holds them, which are held as a whole, or lines as in
     JSONL."""
@@ -278,7 +272,7 @@ def _json(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
         try:
             rows = rows_of_object(whole, KNOWN)
         except ValueError as error:
-            raise _NoRows(str(error)) from error
+            raise NotReadable(f"not readable as JSON: {error}") from error
         yield from cast(Iterable[tuple[int, Row]], enumerate(rows, start=1))
         return
     text = stream.read(-1 if most is None else most + 1)
@@ -286,7 +280,7 @@ def _json(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
     try:
         rows = json.loads(text.removeprefix(b"\xef\xbb\xbf").decode())
     except (ValueError, RecursionError) as error:
-        raise _NoRows(first_line(error)) from error
+        raise NotReadable(f"not readable as JSON: {first_line(error)}") from error
     yield from enumerate(rows, start=1)
 
 

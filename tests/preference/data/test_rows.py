@@ -39,29 +39,10 @@ def test_a_good_row():
     assert parse(other=3) == Row("pairs", "p", ("x", "y"))
 
 
-@pytest.mark.parametrize(
-    ("given_id", "expected"),
-    [
-        (7, "7"),
-        (7.0, "7"),
-        (np.int64(7), "7"),
-        (7.5, "7.5"),
-        (" u ", "u"),
-        ("007", "7"),
-        ("Zoe\u0308", "Zo\u00eb"),
-        (0, "0"),
-    ],
-)
-def test_user_ids_become_text(given_id, expected):
-    assert read_row(GOOD | {"user_id": given_id}, NAMES)[0] == expected
-
-
-@pytest.mark.parametrize(
-    "user_id", ["", " \t", "\u200b \ufeff", None, True, float("nan"), float("inf"), [1], b"u"]
-)
-def test_bad_user_ids(user_id):
+def test_whose_a_row_is():
+    assert read_row(GOOD | {"user_id": " 7.0"}, NAMES)[0] == "7"
     with pytest.raises(BadRow, match="'user_id'"):
-        parse(user_id=user_id)
+        parse(user_id=None)
 
 
 @pytest.mark.parametrize("field", ["prompt", "chosen", "rejected"])

@@ -84,7 +84,9 @@ def test_names_pass_as_they_are(name):
     [(7, "7"), (7.0, "7"), ("7", "7"), (np.int64(7), "7"), (np.float32(7.5), "7.5"), ("007", "7"),
      ("7.", "7"), ("-0.0", "0"), ("9" * 30, "9" * 30), ("0" * 20 + "7.0", "7"), ("٧", "٧"),
      ("９", None), ("9" * 20 + ".0", None), ("9" * 5_000, None),
-     (True, None), (math.nan, None), ("", None), ("\u200b", None), ("٧\u200f", None)],
+     (True, None), (math.nan, None), (math.inf, None), (None, None), ([1], None),
+     (b"u", None), (7.5, "7.5"),
+     (0, "0"), ("", None), ("\u200b", None), ("٧\u200f", None)],
 )  # fmt: skip
 def test_numbers_are_ids_by_their_value(value, name):
     if name is not None:
