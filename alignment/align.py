@@ -56,12 +56,13 @@ from murmuration.alignment.report import WHY, card, learnt_card, write_report
 from murmuration.alignment.rewards import AnswerReward, GuardedReward, Guards
 from murmuration.alignment.supervised import Rows, Supervised, supervise
 from murmuration.alignment.writing import answer_lines, json_lines, read_lines, writing
+from murmuration.preference.base_names import resolve_base
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings, resolved
 from murmuration.preference.language.checkpoint import digest_of, origin_below
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
-from murmuration.preference.language.loading import contents_of, resolve_base
+from murmuration.preference.language.loading import contents_of
 from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.model_folder import SaveOptions
 from murmuration.privacy.disclosure import Disclosure

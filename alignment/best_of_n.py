@@ -19,7 +19,7 @@ from math import log
 import numpy as np
 
 from murmuration.alignment.pool import Pool
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 
 
 def kl_bound(n: int) -> float:

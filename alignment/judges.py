@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.extensions import ExtensionError, Group

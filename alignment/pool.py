@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from murmuration.alignment.rewards import AnswerReward
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.reward import SavedReward, system_of
 from murmuration.preference.reward import RewardModel

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.checkpoint import chain_of
 from murmuration.privacy.disclosure import OperatorOnly
 from murmuration.sims.population.prompts import is_public, prompts_of

@@ -28,9 +28,9 @@ from murmuration.alignment.likelihoods import AnswerLikelihoods
 from murmuration.alignment.rewards import Scores
 from murmuration.alignment.writing import writing
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base.layers import trained_layers
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.generation import NotFiniteError, Sampling
-from murmuration.preference.language.loading import trained_layers
 
 METHODS = ("rloo", "grpo")
 #: Numbers in the states of a step's texts, of all layers, at a time: some 2 GiB with what is kept.

@@ -12,7 +12,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.strict_json import strict_json
 
 

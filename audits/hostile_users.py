@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from murmuration.preference.data.column_meanings import USER_COLUMNS
+from murmuration.preference.data.columns import USER_COLUMNS
 
 Cells = Mapping[str, object]
 #: Makes a hostile user's rows of the good ones of a user.

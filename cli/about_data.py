@@ -126,7 +126,7 @@ def declared_rows(options: Mapping[str, Any]) -> tuple[str, Schema]:
     Raises:
         InputError: they make no sense.
     """
-    from murmuration.preference.data.loading import write_columns
+    from murmuration.preference.data.columns import write_columns
 
     given = {name: value for name, value in options.items() if value is not None}
     columns = write_columns(given.pop("columns", None), given.pop("user_column", None))

@@ -63,7 +63,7 @@ def data(
     printed is exact, for your eyes only, and kept nowhere (--features keeps its texts' features, as
     a run does). It ends with a `murmuration run` command.
     """
-    from murmuration.preference.data.loading import write_columns
+    from murmuration.preference.data.columns import write_columns
 
     source = about_data.located(source, split, data_config) or source
     rows["columns"] = write_columns(rows["columns"], rows.pop("user_column"))

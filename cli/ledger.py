@@ -15,7 +15,7 @@ from rich.text import Text
 
 from murmuration.api.ledgers import AllRuns, all_runs, verify
 from murmuration.cli.options import Json, print_json
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.chained_record import Head
 from murmuration.reporting.live import ledger_view
 from murmuration.reporting.live.terminal import Terminal

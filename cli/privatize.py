@@ -12,7 +12,7 @@ from murmuration.api.privatizing import labels_released
 from murmuration.api.privatizing import privatize as privatize_labels
 from murmuration.cli import about_data
 from murmuration.cli.options import Json, add_parameters, help_of, meaning, print_json
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.disclosure import OperatorOnly, on_terminal
 from murmuration.reporting.live.tables import console
 

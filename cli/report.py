@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from murmuration.cli.options import AUDIT, Json, meaning, print_json
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.reporting.live.terminal import Terminal
 
 

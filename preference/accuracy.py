@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from murmuration.preference.data.rows import Kind
+from murmuration.preference.choices import Kind
 
 _SAME = 1e-4  # shares of an answer closer than this are equal: y is float32
 

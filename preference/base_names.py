@@ -1,4 +1,5 @@
-"""How a saved model names the base that it needs, and where that base is found again.
+"""What names a base: what somebody gives with `--base`, and what a saved model calls the one it
+needs, by which it is found again.
 
 A model's folder is passed on, so it must not tell where this machine keeps things. A base from a
 hub goes by its name there. One in a folder goes by the way from the model to it, or, where that way
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.sources import is_hub_name, looks_like_path
 from murmuration.preference.gguf import SMOLLM2, converted, is_gguf, is_packaged
 from murmuration.preference.online import hub_name, is_of_hub, snapshot
 
@@ -29,15 +31,29 @@ ENVIRONMENT = "MURMURATION_BASES"
 _TOP = 2  # parts of /home or /tmp: a way through there tells of this machine
 
 
+def resolve_base(path: str) -> str:
+    """Return an existing folder's absolute path, or a hub name as it is.
+
+    ``smollm2`` and GGUF files are converted into a folder of the cache first, if they were not yet.
+
+    Raises:
+        InputError: there is no such folder, or a GGUF file cannot be converted.
+    """
+    folder = Path(path).expanduser()
+    if is_gguf(path) and not folder.is_dir():
+        return str(converted(path))
+    if folder.is_dir():
+        return str(folder.absolute())
+    if not path.strip() or looks_like_path(path) or folder.exists() or not is_hub_name(path):
+        raise InputError(f"--base: no such folder: {path!r}")
+    return path
+
+
 def name_for(path: str, folder: Path) -> str:
     """Return what a model that is saved in ``folder`` calls its base at ``path``; hubs' names
     stay."""
-    if hub := hub_name(Path(path)):
-        return hub
-    if is_packaged(Path(path)):
-        return SMOLLM2
-    if not Path(path).is_absolute():
-        return path
+    if (public := _public_name(path)) or not Path(path).is_absolute():
+        return public or path
     base, here = os.path.realpath(path), os.path.realpath(folder)
     if len(Path(os.path.commonpath([base, here])).parts) <= _TOP:
         return last_name(path)
@@ -47,12 +63,13 @@ def name_for(path: str, folder: Path) -> str:
 
 def last_name(path: str) -> str:
     """Return a folder by its last name, as `./base`; hubs' names and packaged models' stay."""
-    if hub := hub_name(Path(path)):
-        return hub
-    if is_packaged(Path(path)):
-        return SMOLLM2
     local = Path(path).is_absolute() or path.startswith((".", "~"))
-    return f"./{Path(path).name}" if local else path
+    return _public_name(path) or (f"./{Path(path).name}" if local else path)
+
+
+def _public_name(path: str) -> str:
+    """Return the name of what a hub's cache or a package holds; empty for any other folder."""
+    return hub_name(Path(path)) or (SMOLLM2 if is_packaged(Path(path)) else "")
 
 
 def place_of(name: str, folder: Path, *, given: str = "", digest: str = "") -> str:
@@ -69,10 +86,7 @@ def place_of(name: str, folder: Path, *, given: str = "", digest: str = "") -> s
         InputError: it is in none of the places where it is looked for.
     """
     if given:
-        place = Path(given).expanduser()
-        if is_gguf(given) and not place.is_dir():
-            return str(converted(given))
-        return os.path.realpath(place) if place.is_dir() else given
+        return resolve_base(given)
     if name == SMOLLM2:
         return str(converted(name))
     if is_of_hub(name):

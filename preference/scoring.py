@@ -1,6 +1,6 @@
 """How every saved model is asked for scores: with strings or chat messages, one text or many.
 
-A prompt of messages is written down as it is in a file of judgements (`preference.data.cells`).
+A prompt of messages is written down as in a file of judgements (`preference.data.conversations`).
 Of a response in messages the last one counts: what came before it, thoughts or calls of tools, is
 not what people judged.
 
@@ -12,8 +12,8 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from murmuration.preference.data.cells import prompt_cell
-from murmuration.preference.data.rows import BadRow, InputError
+from murmuration.preference.data.conversations import prompt_cell
+from murmuration.preference.data.errors import BadRow, InputError
 
 #: A prompt or a response as people have it: a string, or chat messages.
 Text = str | Sequence[Mapping[str, Any]]

@@ -11,7 +11,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.logger import log
 from flwr.superlink.grid.http_grid import HttpGrid
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.promise import epsilon_text
 from murmuration.reporting.figures import share_text
 from murmuration.reporting.run_files import settings_of

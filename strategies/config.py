@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from murmuration.preference.choices import JUDGED
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.models import check_model
 from murmuration.preference.policy_losses import (
     CLIPPED_LOSSES,

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import BufferedGaussian, Event, PoissonGaussian

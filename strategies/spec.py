@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
 import numpy as np
 from flwr.serverapp import Grid
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.policy_losses import DEFAULT, objective
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
@@ -348,8 +348,8 @@ def base_settings(config: Settings, **instead: Any) -> "BaseSettings":
     Raises:
         InputError: settings that do not go together, or a folder that is not there.
     """
+    from murmuration.preference.base_names import resolve_base
     from murmuration.preference.language.base.settings import BaseSettings
-    from murmuration.preference.language.loading import resolve_base
     from murmuration.preference.language.reward import system_of
 
     train = instead.get("train", config.train)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event, Unprotected
 from murmuration.privacy.accounting.ledger import Ledger

@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -28,7 +28,7 @@ import numpy as np
 
 from murmuration.alignment.endpoints.client import Body, Client, Completion, Endpoint
 from murmuration.alignment.writing import json_lines, writing
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 
 FIRST, SECOND, TIE, MALFORMED = "first", "second", "tie", "malformed"
 

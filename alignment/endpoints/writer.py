@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from murmuration.alignment.endpoints.client import Client, Completion, Endpoint
-from murmuration.preference.data.cells import asked_turns, system_turn
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.conversations import asked_turns, system_turn
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.generation import Sampling
 
 #: No tokenizer has so many characters a token on average: an answer beyond was not bounded by us.

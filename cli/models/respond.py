@@ -16,7 +16,7 @@ from murmuration.cli.options import (
     RewardPrivacy,
     meaning,
 )
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.generation import Sampling
 from murmuration.reporting.live.terminal import Terminal
 

@@ -11,7 +11,7 @@ from murmuration.api.comparing import compare as compare_strategies
 from murmuration.cli import about_data
 from murmuration.cli.options import WHERE, Json, add_parameters, help_of, meaning, print_json
 from murmuration.preference.choices import LENGTHS
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.models import models
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.reporting.live.terminal import Terminal

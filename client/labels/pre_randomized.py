@@ -12,9 +12,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.public_items import best_places, canonical, item_ids, public_order
-from murmuration.preference.data.rows import BadRow
 from murmuration.privacy.mechanisms.randomized_response import (
     LabelPromise,
     RandomizedResponse,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from murmuration.api.quiet import quiet_libraries
 from murmuration.api.run import Run, model_folder
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.in_memory import Source
-from murmuration.preference.data.rows import InputError
 
 if TYPE_CHECKING:
     from murmuration.alignment.reinforce import Steps

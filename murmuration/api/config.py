@@ -12,8 +12,8 @@ from typing import Any
 
 from murmuration.api.rows import locate, with_columns
 from murmuration.planning.plan import parse_adjacency
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.in_memory import Source
-from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.sources import absolute, parse_source
 from murmuration.preference.features.hashing import AUTO, chosen_features, parse_features
 from murmuration.preference.features.items import is_listed
@@ -90,7 +90,7 @@ def make_config(given: Mapping[str, Any]) -> RunConfig:
             expected = about(SETTINGS[name]).expected
             raise InputError(f"{option(name)} must be {expected}; got 0: leave it out")
     if chosen.get("base"):
-        from murmuration.preference.language.loading import resolve_base
+        from murmuration.preference.base_names import resolve_base
 
         chosen["base"] = resolve_base(chosen["base"])
     for name, value in chosen.items():

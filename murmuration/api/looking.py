@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from murmuration.api.quiet import quiet_libraries
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.in_memory import Source, located_rows
-from murmuration.preference.data.rows import InputError
 
 if TYPE_CHECKING:
     from murmuration.planning.look import DataSummary
@@ -85,7 +85,7 @@ def data(
     """
     quiet_libraries()
     from murmuration.planning.look import look_at
-    from murmuration.preference.data.loading import write_columns
+    from murmuration.preference.data.columns import write_columns
     from murmuration.strategies.settings.run import Settings
 
     epsilon = Settings.epsilon if epsilon is None else epsilon

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from murmuration.api.quiet import quiet_libraries
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.in_memory import Source, located_rows
-from murmuration.preference.data.rows import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -168,7 +168,7 @@ def privatize(
 
     from murmuration.client.labels.memory import LabelState
     from murmuration.client.store import load_judged
-    from murmuration.preference.data.loading import write_columns
+    from murmuration.preference.data.columns import write_columns
     from murmuration.preference.data.schema import Schema
     from murmuration.preference.data.sources import absolute
     from murmuration.privacy.mechanisms.randomized_response import LabelPromise

@@ -13,14 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from murmuration.api.rows import Source, with_columns
 from murmuration.api.training import train
-from murmuration.preference.data.column_meanings import USER_COLUMNS
-from murmuration.preference.data.loading import (
-    parse_columns,
-    public_texts,
-    texts_in,
-    write_columns,
-)
-from murmuration.preference.data.rows import NO_PROMPT, InputError
+from murmuration.preference.data.columns import USER_COLUMNS, parse_columns, write_columns
+from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.loading import public_texts, texts_in
+from murmuration.preference.data.rows import NO_PROMPT
 from murmuration.preference.features.items import clean_name
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.from_python import warn

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from murmuration.api.quiet import quiet_libraries
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 
 if TYPE_CHECKING:
     from murmuration.reporting.comparison import RunSeen

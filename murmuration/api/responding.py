@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from murmuration.api.quiet import quiet_libraries
 from murmuration.api.run import Run, model_folder
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 
 if TYPE_CHECKING:
     from murmuration.preference.language.generation import Sampling

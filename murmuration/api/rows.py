@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.in_memory import Source, naming_rows, row_lines
-from murmuration.preference.data.rows import InputError
 from murmuration.privacy.durable_files import replace_file
 
 
@@ -31,7 +31,7 @@ def with_columns(settings: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: they name no columns.
     """
-    from murmuration.preference.data.loading import write_columns
+    from murmuration.preference.data.columns import write_columns
 
     result = dict(settings)
     columns, user_column = result.get("columns"), result.pop("user_column", None)

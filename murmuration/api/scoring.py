@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from murmuration.api.quiet import quiet_libraries
 from murmuration.api.run import Run, model_folder
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.strict_json import strict_json
 
 if TYPE_CHECKING:

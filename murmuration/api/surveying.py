@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from murmuration.api.rows import Source
 from murmuration.api.training import train
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.sims.runtimes.runtime import Runtime
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from murmuration.api.quiet import quiet_libraries
 from murmuration.api.rows import rows_written
 from murmuration.api.run import Run
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.in_memory import Source, with_rows
-from murmuration.preference.data.rows import InputError
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.from_python import warn
 

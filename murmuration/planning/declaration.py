@@ -12,39 +12,27 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
-from murmuration.preference.data.cells import (
-    TIES,
-    exchange,
-    is_empty,
-    is_number,
-    is_plain_text,
-    label_text,
-    list_cell,
-    shared_words,
-    shortened,
-    side_cell,
-    user_cell,
-)
-from murmuration.preference.data.column_meanings import (
+from murmuration.preference.data.cells import is_empty, is_number, label_text, list_cell, shortened
+from murmuration.preference.data.columns import (
     PROMPT_COLUMNS,
     REQUIRED,
     USER_COLUMNS,
     WINNERS,
     Layout,
     layout_of,
+    parse_columns,
     with_nested,
+    write_columns,
 )
+from murmuration.preference.data.conversations import exchange, is_plain_text, shared_words
 from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.formats.reading import Formatted
 from murmuration.preference.data.formats.registry import recognised_format
-from murmuration.preference.data.loading import (
-    parse_columns,
-    placed_rows,
-    readable_format,
-    write_columns,
-)
+from murmuration.preference.data.labels import TIES, named_side
+from murmuration.preference.data.loading import placed_rows, readable_format
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.sources import Placed
+from murmuration.preference.data.user_ids import user_cell
 
 Cells = Mapping[str, object]
 
@@ -69,7 +57,7 @@ _HEADER = 100  # rows whose columns are looked at
 _MOST_STEPS = 20  # of a scale, unless it is a slider
 _LARGEST = 1e9  # of a scale
 _SLIDERS = ((0.0, 1.0), (-1.0, 1.0), (0.0, 10.0), (1.0, 10.0), (0.0, 100.0), (1.0, 100.0))
-_NEITHER = frozenset({label_text(tie) for tie in TIES} | {"neutral", "unsure", "pass", "skip"})
+_NEITHER = TIES | {"neutral", "unsure", "pass", "skip"}
 
 
 @dataclass(frozen=True)
@@ -207,7 +195,7 @@ def _names_of(header: Sequence[str], stated: Mapping[str, str], alone: bool) -> 
         elif len(rating) == 2 or (rating and {"completion", "label"} <= {*header, *rating}):
             names |= rating
         layout = _layout(dict.fromkeys(header), required | names)
-    if layout is not None and (layout.maybe_prompted or not layout.prompted or layout.missing):
+    if layout is not None and (layout.maybe_prompted or layout.prompt is None or layout.missing):
         used = {column for column in layout.columns.values() if column in header}
         names |= {each: name for each, name in meant("prompt").items() if name not in used}
     return names
@@ -272,7 +260,7 @@ class _Tally:
             pair = columns["response_a"], columns["response_b"]
             self.first_side = pair[0]
             try:
-                side_cell(cell, columns["winner"], pair)
+                named_side(cell, columns["winner"], pair)
             except BadRow:
                 self.unread_sides += is_number(label)
 
@@ -288,8 +276,7 @@ class _Tally:
             self.scored[shown] += 1
 
     def _add_prompt(self, row: Cells, layout: Layout) -> None:
-        prompt = layout.columns["prompt"] if layout.prompted else None
-        if prompt is not None and not is_empty(row.get(prompt)):
+        if layout.prompt is not None and not is_empty(row.get(layout.prompt)):
             self.prompted += 1
         elif layout.form == "rating":
             with suppress(BadRow):

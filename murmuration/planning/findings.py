@@ -9,9 +9,10 @@ from itertools import islice
 
 from murmuration.planning import advice
 from murmuration.planning.declaration import Declaration
-from murmuration.preference.data.cells import is_empty, label_text, shortened, user_cell
+from murmuration.preference.data.cells import is_empty, label_text, shortened
 from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.data.user_ids import user_cell
 from murmuration.reporting.figures import counted
 
 _FEW_PEOPLE = 100

@@ -21,11 +21,11 @@ from rich.text import Text
 from murmuration.planning import advice, judgement_statistics
 from murmuration.planning.declaration import Declaration, find_declaration
 from murmuration.planning.findings import findings
-from murmuration.preference.data.column_meanings import SIDED, with_user
+from murmuration.preference.data.columns import SIDED, parse_columns, with_user
+from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.formats.registry import format_named
 from murmuration.preference.data.judgements import Judgements
-from murmuration.preference.data.loading import load_judgements, parse_columns
-from murmuration.preference.data.rows import BadRow, InputError
+from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.features.frozen_states import pace
 from murmuration.preference.features.hashing import feature_map, parse_features

@@ -14,8 +14,9 @@ from typing import Any
 from murmuration.planning import estimate_and_double
 from murmuration.planning.estimate_and_double import Point, Space
 from murmuration.planning.gradient_norms import GroupNorms
+from murmuration.preference.data.columns import parse_columns
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.data.loading import load_judgements, parse_columns
+from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.linear.examples import pair_examples

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.schema import Schema
 from murmuration.privacy.adjacency import Adjacency
 
@@ -241,7 +241,7 @@ def plan(
             raise InputError("--optimize compares Poisson cohorts: leave out --sampling")
         if optimize:
             from murmuration.planning import optimize as optimize_plan
-            from murmuration.preference.data.loading import write_columns
+            from murmuration.preference.data.columns import write_columns
 
             named = write_columns(columns, user_column)
             rows = optimize_plan.Public(public, features, Schema.of(declared), named)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from murmuration.api.quiet import quiet_libraries
 from murmuration.api.rows import rows_written
 from murmuration.api.run import Run
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.in_memory import Source
-from murmuration.preference.data.rows import InputError
 from murmuration.sims.runtimes.runtime import Runtime
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from typing import Any
 from murmuration.preference.base_names import last_name
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line, is_hub_name
-from murmuration.preference.language.checkpoint import ADAPTER, check_same, name_base
+from murmuration.preference.language.adapter_config import ADAPTER, name_base
+from murmuration.preference.language.checkpoint import check_same
 from murmuration.preference.language.reward import FILE as ABOUT
 from murmuration.preference.language.reward import (
     base_of_adapter,

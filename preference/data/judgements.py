@@ -3,7 +3,7 @@
 Decisions:
 - The user is the privacy unit, so rows are grouped by user when they are read and never ungrouped.
   Two spellings of an id that look the same are one user (surrounding blanks, accents written in
-  two ways) or refused (`preference.data.cells`): taking one person for two would double what
+  two ways) or refused (`preference.data.user_ids`): taking one person for two would double what
   they can contribute.
 - Responses of a row are in order of preference, the preferred one first. Those that tie keep their
   given order, and y is one over their number: 1/2 for a pair.
@@ -29,11 +29,11 @@ from typing import Any, Literal, NoReturn, Self, get_args
 
 import numpy as np
 
-from murmuration.preference.data.errors import RowsError
+from murmuration.preference.choices import Kind
+from murmuration.preference.data.errors import BadRow, InputError, RowsError
 from murmuration.preference.data.formats.marks import TakenOut
-from murmuration.preference.data.judgement_row import Row
 from murmuration.preference.data.ratings import Paired, pair_up
-from murmuration.preference.data.rows import NEITHER, BadRow, InputError, Kind, RowReader, counted
+from murmuration.preference.data.rows import NEITHER, Row, RowReader, counted
 from murmuration.preference.data.schema import PAIRS, Schema
 
 #: What is done with a bad row. `isolate` is for nodes: as `skip`, but nothing that users have or
@@ -287,12 +287,13 @@ class Judgements:
         left_out, notes = LeftOut(on_bad_rows), Counter[str]()
         reader = RowReader(columns, schema, at_node=on_bad_rows == "isolate")
         result: dict[str, list[Row]] = {}
-        lines: dict[str, array[int]] = defaultdict(lambda: array("q"))  # of each user's rows
-        files = dict[str, None]()
+        # Of each user's rows, in which of the files they stand, and in which line.
+        files_of: dict[str, array[int]] = defaultdict(lambda: array("i"))
+        lines_of: dict[str, array[int]] = defaultdict(lambda: array("q"))
+        files = dict[str, int]()
         for file, line, row in rows:
-            files.setdefault(file)
-            # Who names no file stands in the first.
-            read = reader.read(row, file if len(files) > 1 else "")
+            place = files.setdefault(file, len(files))
+            read = reader.read(row)
             if isinstance(read, BadRow):
                 if isinstance(read, TakenOut):
                     notes[str(read)] += 1
@@ -307,9 +308,9 @@ class Judgements:
                 notes[NEITHER] += 1
             else:
                 mine.append(judged)
-                lines[user].append(line)
-                if judged.notes:
-                    notes.update(judged.notes)
+                files_of[user].append(place)
+                lines_of[user].append(line)
+                notes.update(judged.notes)
         rows_read = sum(map(len, result.values()))
         nothing = "; ".join(counted(notes)) or "there are no rows"
         left_out.check(rows_read, f"{source}: no judgements: {nothing}")
@@ -322,10 +323,9 @@ class Judgements:
         places = [judged.groups for judged in ordered]
         flip_R, file_R, line_R = None, None, None
         if not paired.thumbs:
-            line_R = np.array([line for user in result for line in lines[user]], dtype=np.int64)
-        if len(files) > 1:
-            place_of = {"": 0} | {file: place for place, file in enumerate(files)}
-            file_R = np.array([place_of[judged.file] for judged in ordered], dtype=np.int32)
+            line_R = np.array([line for user in result for line in lines_of[user]], dtype=np.int64)
+        if len(files) > 1 and not paired.thumbs:
+            file_R = np.array([file for user in result for file in files_of[user]], dtype=np.int32)
         if schema.labels == "randomized":
             flip_R = np.array([judged.flip_probability for judged in ordered], dtype=np.float64)
         return cls(

@@ -16,15 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from murmuration.preference.data.judgement_row import Row
-
-#: Why a single rating is no part of a pair at a node, and where labels alone are protected.
-THUMBS_TELL = (
-    "a single rating, and pairs are declared: which pairs ratings make tells what they were, so "
-    "none are made at a node, and where labels alone are protected. Declare --kind thumbs, or give "
-    "pairs (chosen, rejected); a simulation makes pairs under an --adjacency that protects all of "
-    "a user, such as zero-out"
-)
+from murmuration.preference.data.rows import Row
 
 
 @dataclass
@@ -61,26 +53,22 @@ def pair_up(rows_of: Mapping[str, list[Row]], most: int) -> tuple[dict[str, list
     Two thumbs about the same text make no pair: they contradict each other.
     """
     result, paired = {}, Paired()
-    if all(row.kind != "thumbs" for rows in rows_of.values() for row in rows):
-        return dict(rows_of), paired
     for user, rows in rows_of.items():
-        others = [row for row in rows if row.kind != "thumbs"]
-        result[user] = others
-        if len(others) == len(rows):
-            continue
+        result[user] = [row for row in rows if row.kind != "thumbs"]
         by_prompt: dict[str, tuple[list[Row], list[Row]]] = {}
         for row in rows:
             if row.kind == "thumbs":
                 both = by_prompt.setdefault(row.prompt, ([], []))
                 both[row.y < 0.5].append(row)
         for liked, disliked in by_prompt.values():
-            kept = [*islice(_matched(liked, disliked), max(0, most - len(result[user])))]
-            used = {id(row) for pair in kept for row in pair}
+            room = max(0, most - len(result[user]))
+            places = [*islice(_matched(liked, disliked), room)]
+            used = len({up for up, _ in places}) + len({down for _, down in places})
             paired.thumbs += len(liked) + len(disliked)
-            paired.pairs += len(kept)
-            paired.alone += len(liked) + len(disliked) - len(used)
-            paired.beyond += _pairs(liked, disliked) - len(kept)
-            result[user] = result[user] + [_pair(*pair) for pair in kept]
+            paired.pairs += len(places)
+            paired.alone += len(liked) + len(disliked) - used
+            paired.beyond += _pairs(liked, disliked) - len(places)
+            result[user] += [_pair(liked[up], disliked[down]) for up, down in places]
     return result, paired
 
 
@@ -90,14 +78,15 @@ def _pairs(liked: list[Row], disliked: list[Row]) -> int:
     return sum(len(disliked) - disliked_of[row.responses] for row in liked)
 
 
-def _matched(liked: list[Row], disliked: list[Row]) -> Iterator[tuple[Row, Row]]:
-    """All pairs: each of the longer list once, against one of the other, and so on by turns."""
-    longer, shorter = sorted((liked, disliked), key=len, reverse=True)
-    for turn in range(len(shorter)):
-        for at, row in enumerate(longer):
-            other = shorter[(at + turn) % len(shorter)]
-            if row.responses != other.responses:
-                yield (row, other) if longer is liked else (other, row)
+def _matched(liked: list[Row], disliked: list[Row]) -> Iterator[tuple[int, int]]:
+    """Yield the places of all pairs: each of the longer list once, against one of the other, and so
+    on by turns."""
+    up, down = len(liked), len(disliked)
+    for turn in range(min(up, down)):
+        for at in range(max(up, down)):
+            pair = (at, (at + turn) % down) if up >= down else ((at + turn) % up, at)
+            if liked[pair[0]].responses != disliked[pair[1]].responses:
+                yield pair
 
 
 def _pair(liked: Row, disliked: Row) -> Row:

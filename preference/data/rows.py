@@ -1,48 +1,28 @@
-"""One row of judgements: what its columns must hold, and why it is refused.
+"""A row of a file becomes a judgement of one user, or is refused for one reason.
 
-Four kinds of rows, told apart by the names of their columns alone
-(`preference.data.column_meanings`): pairs (`chosen`, `rejected`, perhaps `tie`; or two responses
-and which of them won), the best of several (`responses`, `best`), rankings (`responses`, `ranking`)
-and thumbs: single responses that were liked or not (`completion`, `label`). A row with `responses`
-and `scores` is whichever of the others is declared. Texts may be lists of chat messages, and the
-prompt of a pair what its two texts share (`preference.data.cells`). A cell of text that should be a
-list, as in CSV, is read as JSON.
+Four kinds of rows are told apart by the names of their columns alone (`preference.data.columns`):
+pairs (`chosen`, `rejected`, perhaps `tie`; or two responses and which of them won), the best of
+several (`responses`, `best`), rankings (`responses`, `ranking`) and thumbs: single responses that
+were liked or not (`completion`, `label`). A row with `responses` and `scores` is whichever of the
+others is declared.
 
-A row that says which of two sides won is turned round by what it says itself. The winner must name
-a side by its column, or by its end, perhaps behind a word (`model_a`). A number where sides have
-letters could mean either one, and is refused rather than guessed.
+On the way from a row to its judgement a cell is looked at once: who judged is `user_ids.user_cell`,
+texts and chats are read in `conversations`, and what says which response is better in `labels`.
+What comes of a row depends on what is declared (`preference.data.schema`) and on that row alone.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from sys import intern
 
-from murmuration.preference.choices import MOST_RESPONSES as MOST_RESPONSES
-from murmuration.preference.choices import Kind as Kind
-from murmuration.preference.data.cells import (
-    exchange,
-    flag_cell,
-    flip_cell,
-    is_empty,
-    is_plain_text,
-    label_text,
-    places_cell,
-    prompt_cell,
-    ranks_cell,
-    rated_exchange,
-    response_cell,
-    responses_cell,
-    score_cell,
-    scores_cell,
-    shared_words,
-    side_cell,
-    user_cell,
-)
-from murmuration.preference.data.column_meanings import (
-    KNOWN_COLUMNS,
+from murmuration.preference.choices import MOST_RESPONSES, Kind
+from murmuration.preference.data import labels
+from murmuration.preference.data.cells import flag_cell, found_kind, is_empty, list_cell
+from murmuration.preference.data.columns import (
     OF_PAIRS,
-    PROMPT_COLUMNS,
     Layout,
     column_names,
     layout_of,
@@ -50,32 +30,61 @@ from murmuration.preference.data.column_meanings import (
     with_nested,
     with_user,
 )
-from murmuration.preference.data.errors import BadRow as BadRow
-from murmuration.preference.data.errors import InputError as InputError
-from murmuration.preference.data.judgement_row import Row, check_count, check_row
-from murmuration.preference.data.label_meanings import (
-    SIDES,
-    first_preferred,
-    is_declared,
-    side_on_scale,
-    thumb,
+from murmuration.preference.data.conversations import (
+    exchange,
+    is_plain_text,
+    prompt_cell,
+    rated_exchange,
+    response_cell,
+    shared_words,
 )
-from murmuration.preference.data.ratings import THUMBS_TELL
+from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.preference.data.user_ids import user_cell
 
 NEITHER = "a rating that says neither up nor down is not used"
-#: Cells that are looked up; inside of others, as (1, 2) and (True, 2), equal ones may differ.
-_PLAIN = frozenset((str, int, float, bool, type(None)))
-#: So many different judgements, and sets of columns, are remembered.
-_MOST_KEPT = 2**14
 SHARED_TURNS = "no column 'prompt': it is the turns that 'chosen' and 'rejected' share"
 SHARED_WORDS = "no column 'prompt': it is the words that 'chosen' and 'rejected' both begin with"
 NO_PROMPT = "no prompt, as declared"
+#: Why a single rating is no part of a pair at a node, and where labels alone are protected.
+_THUMBS_TELL = (
+    "a single rating, and pairs are declared: which pairs ratings make tells what they were, so "
+    "none are made at a node, and where labels alone are protected. Declare --kind thumbs, or give "
+    "pairs (chosen, rejected); a simulation makes pairs under an --adjacency that protects all of "
+    "a user, such as zero-out"
+)
+_NO_FLIP = {
+    "thumbs": "is about a choice among responses, not about a single one",
+    "ranking": "is about one label, not about a ranking",
+}
+#: Cells that are looked up; inside of others, as (1, 2) and (True, 2), equal ones may differ.
+_PLAIN = frozenset((str, int, float, bool, type(None)))
 
 
-def counted(notes: Mapping[str, int]) -> tuple[str, ...]:
-    """Return what is said of rows, and of how many."""
-    return tuple(f"{note} ({count} rows)" for note, count in notes.items())
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One judgement.
+
+    Attributes:
+        kind: what kind of row it is.
+        prompt: what was asked.
+        responses: in order of preference; among the best of several, the tied ones first and the
+            others as given. Of thumbs the only one.
+        y: one over the number of responses that are best: 1, or less for a tie. Of thumbs 1 where
+            the response was liked, else 0.
+        groups: of a ranking with ties how many responses share each place, the best first; else
+            empty.
+        flip_probability: of the label, or None if the row says nothing of it.
+        notes: what is to be said of how it was read.
+    """
+
+    kind: Kind
+    prompt: str
+    responses: tuple[str, ...]
+    y: float = 1.0
+    groups: tuple[int, ...] = ()
+    flip_probability: float | None = None
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
 
 class RowReader:
@@ -98,102 +107,28 @@ class RowReader:
             del self._names["user_id"]
         self._schema, self._labels_only = schema, at_node or not schema.pair_thumbs
         self._rows_of = Counter[str]()  # of a user, or of what was shown where a row is a user
-        self._texts: dict[str, str] = {}  # one object per distinct text: prompts recur
         # Votes on few items are alike: what was read is not read again.
-        self._users: dict[str, str] = {}
-        self._columns: dict[tuple[str, ...], tuple[str, list[str]]] = {}
-        self._known_columns = KNOWN_COLUMNS.union(PROMPT_COLUMNS, self._names.values())
-        self._read: dict[tuple[object, ...], Row] = {}
-        self._file = ""
-        self._nested = any("." in column for column in self._names.values())
+        self._remembered = lru_cache(maxsize=2**14, typed=True)(partial(_judgement, schema))
 
-    def read(self, row: Mapping[str, object] | BadRow, file: str = "") -> tuple[str, Row] | BadRow:
-        """Return whose a row is and its judgement, which says in which ``file`` it stands, or why
-        it is none.
-
-        Rows of a file that say the same are one object, which names no user; of thumbs each has its
-        own.
-        """
-        if file != self._file:
-            self._file, self._read = file, {}
-        if self._nested and isinstance(row, Mapping):
-            try:
-                row = with_nested(row, self._names)
-            except Exception:  # a cell may hold anything
-                return BadRow("a cell that cannot be read")
-        user, key = self._known(row)
-        judged = self._read.get(key) if key else None
+    def read(self, row: Mapping[str, object] | BadRow) -> tuple[str, Row] | BadRow:
+        """Return whose a row is and its judgement, or why it is none, and whose."""
         try:
-            if judged is None:
-                judged = self._judged(row, key)
-            user_id = judged.user_id if user is None else user
-            if not self._schema.one_user_per_row:
-                check_count(self._rows_of[user_id], self._schema)
+            user, judged = read_row(row, self._names, self._schema, self._remembered)
+            check_row(judged, self._schema)
+            if judged.kind != self._schema.kind and self._labels_only:
+                raise BadRow(_THUMBS_TELL)
+            if self._schema.one_user_per_row:
+                said = _content(judged, self._labels_only)
+                user = f"row {said} {self._rows_of[said] + 1}"
+                self._rows_of[said] += 1
+            else:
+                check_count(self._rows_of[user], self._schema)
+                self._rows_of[user] += 1
         except BadRow as reason:
-            reason.user_id = reason.user_id or user
+            if reason.user_id is None:
+                reason.user_id = readable_user(row, self._names, self._schema)
             return reason
-        if self._schema.one_user_per_row:
-            user_id = _content(judged, self._labels_only)
-        self._rows_of[user_id] += 1
-        if self._schema.one_user_per_row:
-            user_id = f"row {user_id} {self._rows_of[user_id]}"
-        return user_id, judged.for_user(user_id) if judged.kind == "thumbs" else judged
-
-    def _known(
-        self, row: Mapping[str, object] | BadRow
-    ) -> tuple[str | None, tuple[object, ...] | None]:
-        """Return whose a row is, and what its judgement is a function of, but for that; None where
-        the first cannot be told, or the second not be looked up."""
-        if type(row) is not dict and not isinstance(row, Mapping):  # the first takes no time
-            cells = row.cells if isinstance(row, BadRow) else None
-            return readable_user(cells, self._names, self._schema), None
-        try:
-            present = tuple(row)
-            parts = self._columns.get(present)
-            if parts is None:
-                column = with_user(present, self._names)["user_id"]
-                known = self._known_columns
-                parts = column, [each for each in present if each in known and each != column]
-                if len(self._columns) < _MOST_KEPT:
-                    self._columns[present] = parts
-            cell = row[parts[0]]
-            user = self._users.get(cell) if type(cell) is str else None
-            if user is None:
-                user = user_cell(cell, parts[0])
-                user = self._schema.same_id(user)
-                if type(cell) is str:
-                    self._users[cell] = user = self._texts.setdefault(user, user)
-            cells = [row[each] for each in parts[1]]
-            kinds = [*map(type, cells)]
-            key = (present, *cells)
-            if kinds.count(str) < len(kinds):
-                if not _PLAIN.issuperset(kinds):
-                    return user, None
-                # 1, 1.0 and True are equal, and a cell may hold one of them only.
-                key = (*key, *kinds)
-        except Exception:  # a cell may hold anything
-            return readable_user(row, self._names, self._schema), None
-        return user, key
-
-    def _judged(self, row: Mapping[str, object] | BadRow, key: tuple[object, ...] | None) -> Row:
-        """A row's judgement as it is declared, to be found again by its key.
-
-        Raises:
-            BadRow: it is none.
-        """
-        judged = parse_row(row, self._names, self._schema)
-        check_row(judged, self._schema)
-        if judged.kind != self._schema.kind and self._labels_only:
-            raise BadRow(THUMBS_TELL)
-        judged = replace(
-            judged,
-            prompt=self._texts.setdefault(judged.prompt, judged.prompt),
-            responses=tuple(self._texts.setdefault(text, text) for text in judged.responses),
-            file=self._file,
-        )
-        if key is not None and len(self._read) < _MOST_KEPT:
-            judged = self._read[key] = replace(judged, user_id="")
-        return judged
+        return user, judged
 
 
 def _content(judged: Row, shown_alone: bool) -> str:
@@ -205,151 +140,166 @@ def _content(judged: Row, shown_alone: bool) -> str:
     return hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()
 
 
-def parse_row(
-    row: Mapping[str, object] | BadRow, names: Mapping[str, str], schema: Schema = PAIRS
-) -> Row:
-    """Return a row's judgement.
+def readable_user(row: object, names: Mapping[str, str], schema: Schema = PAIRS) -> str | None:
+    """Return whom a row is of, whatever else is wrong with it; None if it names nobody."""
+    cells = row.cells if isinstance(row, BadRow) else row
+    if not isinstance(cells, Mapping):
+        return None
+    try:
+        cells = with_nested(cells, names)
+        column = with_user(cells, names)["user_id"]
+        return schema.same_id(user_cell(cells.get(column), column))
+    except Exception:  # a cell may hold anything
+        return None
 
-    `names` maps the fields of `REQUIRED`, and others that were asked for, to the row's own keys.
-    What was asked for must be there; other fields have their own names and may be absent, and so
-    may the prompt of a pair whose texts share it. Without a `user_id` in `names` the row is
-    nobody's: the id is empty. Of `scores` a judgement of the declared kind is made. Numbers
-    become ids by their value: 7 and 7.0 are the user `7`. The same text twice among the best is a
-    tie however it is marked: nobody can prefer a text to itself, and real collections hold such
-    rows.
+
+def _judgement(schema: Schema, layout: Layout, *cells: object) -> Row:
+    """Return what the cells of a row say that are read, in the order of the layout's ``read``."""
+    row = dict(zip(layout.read, cells, strict=True))
+    if layout.form == "list":
+        judged = _listed(row, layout.columns, schema)
+    elif layout.form == "rating":
+        judged = _rated(row, layout, schema)
+    else:
+        judged = _compared(row, layout, schema)
+    column = layout.columns["flip_probability"]
+    flip = row.get(column)
+    if judged.kind in _NO_FLIP and not is_empty(flip):
+        raise BadRow(f"{column!r} {_NO_FLIP[judged.kind]}")
+    flip = labels.flip_probability(flip, column, len(judged.responses))
+    return Row(
+        judged.kind,
+        intern(str(judged.prompt)),  # one object of each text is held: prompts recur
+        tuple(intern(str(text)) for text in judged.responses),
+        judged.y,
+        judged.groups,
+        flip,
+        layout.notes + judged.notes,
+    )
+
+
+def cells_of(row: object) -> Mapping[str, object]:
+    """Return the cells of a row by their columns; BadRow where it is none."""
+    if isinstance(row, BadRow):
+        raise row
+    if not isinstance(row, Mapping):
+        raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
+    return row
+
+
+def read_row(
+    row: Mapping[str, object] | BadRow,
+    names: Mapping[str, str],
+    schema: Schema = PAIRS,
+    remembered: Callable[..., Row] | None = None,
+) -> tuple[str, Row]:
+    """Return whose a row is, empty where that is not read, and its judgement.
+
+    `names` maps the fields of `columns.REQUIRED`, and others that were asked for, to the row's own
+    columns. What was asked for must be there; other fields have their own names and may be absent,
+    and so may the prompt of a pair whose texts share it. Without a `user_id` in `names` the row is
+    nobody's. The same text twice among the best is a tie however it is marked: nobody can prefer a
+    text to itself, and real collections hold such rows. ``remembered`` is asked instead of reading
+    cells again.
 
     Raises:
         BadRow: anything that is missing, empty, not text, or contradicts itself or what is
             declared.
     """
-    if isinstance(row, BadRow):
-        raise row
-    if not isinstance(row, Mapping):
-        raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
+    row = cells_of(row)
     try:
-        return _judgement(row, layout_of(row, names), schema)
+        row = with_nested(row, names)
+        layout = layout_of(row, names)
+        _check_columns(row, layout, schema)
+        user, cells = "", [row[column] for column in layout.read]
+        if column := layout.columns.get("user_id"):
+            user = schema.same_id(user_cell(row[column], column))
+        if remembered is not None and _PLAIN.issuperset(map(type, cells)):
+            return user, remembered(layout, *cells)
+        return user, _judgement(schema, layout, *cells)
     except BadRow:
         raise
     except Exception as error:  # a cell may hold anything
         raise BadRow(f"a cell that cannot be read ({type(error).__name__})") from None
 
 
-def readable_user(row: object, names: Mapping[str, str], schema: Schema = PAIRS) -> str | None:
-    """Return whom a row is of, whatever else is wrong with it; None if it names nobody."""
-    if not isinstance(row, Mapping):
-        return None
-    try:
-        row = with_nested(row, names)
-        column = with_user(row, names)["user_id"]
-        return schema.same_id(user_cell(row.get(column), column))
-    except Exception:  # a cell may hold anything
-        return None
-
-
-_NO_FLIP = {
-    "thumbs": "is about a choice among responses, not about a single one",
-    "ranking": "is about one label, not about a ranking",
-}
-
-
-def _judgement(row: Mapping[str, object], layout: Layout, schema: Schema) -> Row:
-    columns = layout.columns
-    missing = {each: name for each, name in layout.missing.items() if each != "prompt"}
-    if missing := missing if schema.no_prompt else layout.missing:
+def _check_columns(row: Mapping[str, object], layout: Layout, schema: Schema) -> None:
+    missing = dict(layout.missing)
+    if schema.no_prompt:
+        missing.pop("prompt", None)
+    if missing:
         raise missing_columns(row, missing)
-    if layout.form in ("pair", "sides"):
-        judged = _pair(row, layout, schema)
-    elif layout.form == "list":
-        judged = _listed(row, columns, schema)
-    else:
-        prompt, response, notes = _rated(row, layout, schema)
-        y = thumb(row[columns["label"]], columns["label"], schema)
-        judged = Row("", prompt, (response,), y, "thumbs", None, notes=notes)
-    user_id = ""
-    if "user_id" in columns:
-        user_id = schema.same_id(user_cell(row[columns["user_id"]], columns["user_id"]))
-    flip, column = row.get(columns["flip_probability"]), columns["flip_probability"]
-    if judged.kind in _NO_FLIP and not is_empty(flip):
-        raise BadRow(f"{column!r} {_NO_FLIP[judged.kind]}")
-    return replace(
-        judged,
-        user_id=user_id,
-        flip_probability=flip_cell(flip, column, len(judged.responses)),
-        notes=layout.notes + judged.notes,
-    )
-
-
-def _rated(
-    row: Mapping[str, object], layout: Layout, schema: Schema
-) -> tuple[str, str, tuple[str, ...]]:
-    """Prompt and response of a rating, and what is said of them."""
-    column = layout.columns["completion"]
-    prompt = layout.columns["prompt"] if layout.prompted else None
-    bare = prompt is None or is_empty(row.get(prompt))
-    if bare and is_plain_text(row[column], column):
-        if schema.no_prompt:
-            return "", response_cell(row[column], column), (NO_PROMPT,)
-        if layout.maybe_prompted:
+    if layout.maybe_prompted and not schema.no_prompt:
+        column = layout.columns["completion" if layout.form == "rating" else "chosen"]
+        if is_plain_text(row[column], column):
             raise missing_columns(row, {"prompt": "prompt"})
-    return *rated_exchange(row, column, prompt), ()
 
 
-def _pair(row: Mapping[str, object], layout: Layout, schema: Schema) -> Row:
-    """Two responses in order of preference."""
-    columns = layout.columns
-    pair = (columns["chosen"], columns["rejected"])
-    prompt = columns["prompt"] if layout.prompted else None
-    lacking = prompt is None or is_empty(row.get(prompt))
-    if layout.maybe_prompted and is_plain_text(row[pair[0]], pair[0]) and not schema.no_prompt:
-        raise missing_columns(row, {"prompt": "prompt"})
-    asked, first, second = exchange(row, pair, None if lacking else prompt)
-    notes = (SHARED_TURNS,) if prompt is None else ()
-    if not asked and schema.no_prompt:
+def _rated(row: Mapping[str, object], layout: Layout, schema: Schema) -> Row:
+    """A single response, and whether it was liked."""
+    column, label = layout.columns["completion"], layout.columns["label"]
+    bare = layout.prompt is None or is_empty(row.get(layout.prompt))
+    notes: tuple[str, ...] = ()
+    if bare and schema.no_prompt and is_plain_text(row[column], column):
+        prompt, response, notes = "", response_cell(row[column], column), (NO_PROMPT,)
+    else:
+        prompt, response = rated_exchange(row, column, layout.prompt)
+    return Row("thumbs", prompt, (response,), labels.thumb(row[label], label, schema), notes=notes)
+
+
+def _compared(row: Mapping[str, object], layout: Layout, schema: Schema) -> Row:
+    """Two responses, of which the first was preferred, or which a label tells."""
+    columns, asked = layout.columns, layout.prompt
+    pair = columns["chosen"], columns["rejected"]
+    bare = asked is None or is_empty(row.get(asked))
+    prompt, first, second = exchange(row, pair, None if bare else asked)
+    notes = (SHARED_TURNS,) if asked is None else ()
+    if not prompt and schema.no_prompt:
         notes = (NO_PROMPT,)
-    elif not asked and prompt is not None:
-        prompt_cell(row[prompt], prompt)  # which says what is wrong with it
-    elif not asked:
-        asked, first, second = shared_words(first, second, pair)
+    elif not prompt and asked is not None:
+        prompt_cell(row[asked], asked)  # which says what is wrong with it
+    elif not prompt:
+        prompt, first, second = shared_words(first, second, pair)
         notes = (SHARED_WORDS,)
     y = 1.0
-    if flag_cell(row.get(columns["tie"]), columns["tie"], empty=False) or first == second:
+    if first == second or flag_cell(row.get(columns["tie"]), columns["tie"], empty=False):
         y = 0.5
     elif layout.form == "sides":
-        y = _won(row[columns["winner"]], columns["winner"], pair, schema)
-    scores = [score_cell(row.get(columns[f]), columns[f]) for f in OF_PAIRS[2:]]
-    if layout.form == "pair" and scores[0] is not None and scores[1] is not None:
-        if scores[0] < scores[1] and y == 1.0:
-            raise BadRow(
-                f"{columns['score_chosen']!r} is below {columns['score_rejected']!r}: the response "
-                "that was preferred would be the worse one"
-            )
-        y = 0.5 if scores[0] == scores[1] else y
-    return first_preferred(Row("", asked, (first, second), y, "pairs", None, notes=notes), y)
+        y = labels.won(row[columns["winner"]], columns["winner"], pair, schema)
+    elif _scores_tie(row, columns):
+        y = 0.5
+    if y == 0.0:
+        first, second, y = second, first, 1.0
+    return Row("pairs", prompt, (first, second), y, notes=notes)
 
 
-def _won(value: object, column: str, pair: Sequence[str], schema: Schema) -> float:
-    """Return which of a ``pair`` of columns won: 1 for the first, 0 for the second, 0.5 for a tie.
+def _scores_tie(row: Mapping[str, object], columns: Mapping[str, str]) -> bool:
+    """Return whether the scores of a pair, if it has any, are equal.
 
     Raises:
-        BadRow: the label names neither, or is not on the declared scale.
+        BadRow: that of the response that was preferred is the lower one.
     """
-    if is_declared(schema, "pairs"):
-        return side_on_scale(value, schema)
-    try:
-        return side_cell(value, column, pair)
-    except BadRow:
-        label, words = label_text(value), [label_text(column).split() for column in pair]
-        named = [side for side, called in enumerate(words) if label in called]
-        if label in SIDES and len(named) == 1:  # `left`, of a column `left_text`
-            return 1.0 - named[0]
-        if label in SIDES and not {*words[0], *words[1]} & {"left", "right", "first", "second"}:
-            return SIDES[label]
-        raise
+    high, low = (labels.score(row.get(columns[each]), columns[each]) for each in OF_PAIRS[2:])
+    if high is None or low is None:
+        return False
+    if high < low:
+        raise BadRow(
+            f"{columns['score_chosen']!r} is below {columns['score_rejected']!r}: the response "
+            "that was preferred would be the worse one"
+        )
+    return high == low
 
 
 def _listed(row: Mapping[str, object], columns: Mapping[str, str], schema: Schema) -> Row:
-    """A row with `responses`, and one of `best`, `ranking` and `scores`."""
-    responses = responses_cell(row.get(columns["responses"]), columns["responses"])
+    """Several responses, and one of `best`, `ranking` and `scores`."""
+    column = columns["responses"]
+    shown = list_cell(row.get(column))
+    if shown is None or not 2 <= len(shown) <= MOST_RESPONSES:
+        raise BadRow(
+            f"{column!r} must be a list of 2 to {MOST_RESPONSES} texts, found "
+            f"{found_kind(row.get(column))}"
+        )
+    responses = [response_cell(response, column) for response in shown]
     asked, prompt = row.get(columns["prompt"]), ""
     if not (schema.no_prompt and is_empty(asked)):
         prompt = prompt_cell(asked, columns["prompt"])
@@ -357,35 +307,86 @@ def _listed(row: Mapping[str, object], columns: Mapping[str, str], schema: Schem
     said = {each: cell for each, cell in said.items() if not is_empty(cell)}
     if ("best" in said and "ranking" in said) or not said:
         raise BadRow(
-            f"a row with {columns['responses']!r} needs {columns['best']!r}, "
-            f"{columns['ranking']!r} or {columns['scores']!r}; found "
-            f"{'both' if said else 'neither'}. Name yours with --columns best=NAME"
+            f"a row with {column!r} needs {columns['best']!r}, {columns['ranking']!r} or "
+            f"{columns['scores']!r}; found {'both' if said else 'neither'}. Name yours with "
+            "--columns best=NAME"
         )
     if flag_cell(row.get(columns["tie"]), columns["tie"], empty=False):
         raise BadRow(f"{columns['tie']!r} is for pairs: list all that tie in {columns['best']!r}")
-    best: list[int] = []
-    ranks: list[float] = []
     if "best" in said:
-        best = places_cell(said["best"], columns["best"], len(responses))
-    elif "ranking" in said:
-        ranks = ranks_cell(said["ranking"], columns["ranking"], len(responses))
-    else:
-        scores = scores_cell(said["scores"], columns["scores"], len(responses))
-        if schema.kind == "pairs" and len(responses) == 2:
-            first, second = responses if scores[0] >= scores[1] else responses[::-1]
-            tie = scores[0] == scores[1] or first == second
-            return Row("", prompt, (first, second), 0.5 if tie else 1.0, "pairs", None)
-        ranks = [-score for score in scores] if schema.kind == "ranking" else []
-        best = [place for place, score in enumerate(scores) if score == max(scores)]
-    if ranks:  # the lowest first; what ties stays in its order, and is counted
-        order = sorted(range(len(ranks)), key=ranks.__getitem__)
-        sizes = Counter(ranks[place] for place in order)  # in order of first appearance
-        groups = tuple(sizes.values()) if len(sizes) < len(ranks) else ()
-        y = 1.0 / groups[0] if groups else 1.0
-        ordered = tuple(responses[place] for place in order)
-        return Row("", prompt, ordered, y, "ranking", None, groups)
+        return _best_of(
+            prompt, responses, labels.best_places(said["best"], columns["best"], len(responses))
+        )
+    if "ranking" in said:
+        return _ranked(
+            prompt, responses, labels.ranks(said["ranking"], columns["ranking"], len(responses))
+        )
+    scores = labels.scores(said["scores"], columns["scores"], len(responses))
+    if schema.kind == "ranking":
+        return _ranked(prompt, responses, [-score for score in scores])
+    best = _best_of(
+        prompt, responses, [n for n, score in enumerate(scores) if score == max(scores)]
+    )
+    if schema.kind == "pairs" and len(responses) == 2:
+        return replace(best, kind="pairs")
+    return best
+
+
+def _best_of(prompt: str, responses: list[str], best: list[int]) -> Row:
     tied = {responses[place] for place in best}
     first_ones = [response for response in responses if response in tied]
     others = [response for response in responses if response not in tied]
-    ordered = (*first_ones, *others)
-    return Row("", prompt, ordered, 1.0 / len(first_ones), "top-1", None)
+    return Row("top-1", prompt, (*first_ones, *others), 1.0 / len(first_ones))
+
+
+def _ranked(prompt: str, responses: list[str], ranks: list[float]) -> Row:
+    order = sorted(range(len(ranks)), key=ranks.__getitem__)  # what ties stays in its order
+    sizes = Counter(ranks[place] for place in order)  # in order of first appearance
+    groups = tuple(sizes.values()) if len(sizes) < len(ranks) else ()
+    y = 1.0 / groups[0] if groups else 1.0
+    return Row("ranking", prompt, tuple(responses[place] for place in order), y, groups)
+
+
+def check_row(row: Row, schema: Schema) -> None:
+    """Raise BadRow unless a row is what is declared, or thumbs, of which pairs can be made."""
+    if row.kind != schema.kind and (row.kind, schema.kind) != ("thumbs", "pairs"):
+        shown = 0 if row.kind == "thumbs" else len(row.responses)
+        raise BadRow(
+            f"a row of kind {row.kind} over {len(row.responses)} responses, and {schema.kind} are "
+            f"declared: pass {Schema(row.kind, shown).options or '--kind pairs'}, and keep pairs, "
+            "the best of several, rankings and thumbs apart"
+        )
+    if len(row.responses) > schema.responses:
+        raise BadRow(
+            f"{len(row.responses)} responses, and {schema.responses} are declared as the most: "
+            "raise --responses"
+        )
+    if row.flip_probability is not None and schema.labels == "true":
+        raise BadRow(
+            "a flip probability, and true labels are declared: this one is randomized already; "
+            "pass --labels randomized to learn from such (--test takes true ones)"
+        )
+    if row.flip_probability is None and schema.labels == "randomized":
+        raise BadRow("no flip probability, and randomized labels are declared: see --labels")
+    for text in (row.prompt, *row.responses):
+        check_length(text, schema)
+
+
+def check_length(text: str, schema: Schema) -> None:
+    """Raise BadRow for a text that is too long."""
+    if len(text) > schema.max_characters:
+        raise BadRow(
+            f"a text of {len(text)} characters, and {schema.max_characters} are the most: "
+            "raise --max-characters"
+        )
+
+
+def check_count(count: int, schema: Schema) -> None:
+    """Raise BadRow for one more row of a user who has ``count``, if no more are kept."""
+    if count >= schema.max_judgements:
+        raise BadRow(f"more than {schema.max_judgements} rows of this user: raise --max-judgements")
+
+
+def counted(notes: Mapping[str, int]) -> tuple[str, ...]:
+    """Return what is said of rows, and of how many."""
+    return tuple(f"{note} ({count} rows)" for note, count in notes.items())

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from murmuration.preference.data.column_meanings import REQUIRED
+from murmuration.preference.data.columns import REQUIRED, parse_columns
 from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.formats.marks import TakenOut
 from murmuration.preference.data.formats.registry import recognised_format
-from murmuration.preference.data.loading import columns_of, parse_columns, placed_rows
+from murmuration.preference.data.loading import columns_of, placed_rows
 from murmuration.preference.data.rows import counted, readable_user
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.privacy.strict_json import strict_json

@@ -15,14 +15,15 @@ from typing import NoReturn, Self
 
 import numpy as np
 
-from murmuration.preference.data.cells import BadRow, text_cell, user_cell
-from murmuration.preference.data.column_meanings import (
+from murmuration.preference.data.cells import text_cell
+from murmuration.preference.data.columns import (
+    column_names,
     missing_columns,
     user_note,
     with_nested,
     with_user,
 )
-from murmuration.preference.data.judgement_row import check_count, check_length
+from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.judgements import (
     CLEAN,
     LeftOut,
@@ -30,8 +31,15 @@ from murmuration.preference.data.judgements import (
     check_grouped,
     rows_of,
 )
-from murmuration.preference.data.rows import InputError, counted, readable_user
+from murmuration.preference.data.rows import (
+    cells_of,
+    check_count,
+    check_length,
+    counted,
+    readable_user,
+)
 from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.preference.data.user_ids import user_cell
 
 FIELDS = ("user_id", "text")
 
@@ -127,23 +135,20 @@ class UserTexts:
         Raises:
             InputError: a bad row (unless bad rows are left out), or no row left.
         """
-        names = _column_names(columns or {})
+        names = column_names(columns or {}, FIELDS, FIELDS)
         if schema.one_user_per_row:
             raise InputError("--one-user-per-row is about judgements: texts name their user_id")
         left_out, notes = LeftOut(on_bad_rows), Counter[str]()
         result: dict[str, list[str]] = {}
         for file, line, row in rows:
             try:
-                if isinstance(row, Mapping):
-                    row = with_nested(row, names)
-                user, text, note = _parse(row, names, schema)
+                user, text, note = _parse(with_nested(cells_of(row), names), names, schema)
                 check_length(text, schema)
                 check_count(len(result.get(user, ())), schema)
             except Exception as error:  # a cell may hold anything
                 reason = error if isinstance(error, BadRow) else BadRow("a cell cannot be read")
                 left_out.add(f"{file}:{line}", reason)
-                cells = row.cells if isinstance(row, BadRow) else row
-                if (named := readable_user(cells, names, schema)) is not None:
+                if (named := readable_user(row, names, schema)) is not None:
                     result.setdefault(named, [])
             else:
                 result.setdefault(user, []).append(text)
@@ -160,14 +165,10 @@ class UserTexts:
 
 
 def _parse(
-    row: Mapping[str, object] | BadRow, names: Mapping[str, str], schema: Schema
+    row: Mapping[str, object], names: Mapping[str, str], schema: Schema
 ) -> tuple[str, str, list[str]]:
     """A row's user, text, and what is said of it; BadRow for anything missing, empty or not
     text."""
-    if isinstance(row, BadRow):
-        raise row
-    if not isinstance(row, Mapping):
-        raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
     stated, names = names, with_user(row, names)
     if missing := {field: column for field, column in names.items() if column not in row}:
         raise missing_columns(row, missing)
@@ -177,16 +178,3 @@ def _parse(
         text_cell(text, names["text"]),
         user_note(stated, names),
     )
-
-
-def _column_names(columns: Mapping[str, str]) -> dict[str, str]:
-    """Field → column."""
-    for field in columns:
-        if field not in FIELDS:
-            raise InputError(
-                f"--columns: {field!r} is not a field of texts; the fields are {', '.join(FIELDS)}"
-            )
-    names = {field: columns.get(field, field) for field in FIELDS}
-    if names["user_id"] == names["text"]:
-        raise InputError(f"--columns: two fields are read from one column ({names['text']})")
-    return names

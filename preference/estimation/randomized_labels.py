@@ -24,7 +24,7 @@ from functools import cached_property
 import torch
 
 from murmuration.preference import models
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 
 #: From logits (…, J, W) and which rows are present to probabilities (…, J, K) of each response
 #: being best, and their derivatives by the logits (…, J, K, W).

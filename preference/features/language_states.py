@@ -19,18 +19,15 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from murmuration.preference.base_names import resolve_base
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.frozen_states import FrozenStates
 from murmuration.preference.features.text_length import check_length, length_feature
 from murmuration.preference.features.words import DEFINITION
 from murmuration.preference.gguf import SMOLLM2
+from murmuration.preference.language.base.layers import keep_layers
 from murmuration.preference.language.checkpoint import check_same
-from murmuration.preference.language.loading import (
-    contents_of,
-    keep_layers,
-    load_causal,
-    resolve_base,
-)
+from murmuration.preference.language.loading import contents_of, load_causal
 from murmuration.preference.language.tokens import TextTokens, unbroken
 
 KIND = "language-states"

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from murmuration.preference.accuracy import Accuracy
+from murmuration.preference.choices import Kind
 from murmuration.preference.data.judgements import LeftOut
 from murmuration.preference.data.loading import Data
-from murmuration.preference.data.rows import Kind
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.model_folder import DEFAULT, SaveOptions

@@ -12,9 +12,9 @@ from typing import Any, NoReturn, Self
 import numpy as np
 import torch
 
+from murmuration.preference.choices import Kind
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.loading import Data
-from murmuration.preference.data.rows import Kind
 from murmuration.preference.features.questionnaire import Questionnaire
 from murmuration.preference.kinds.array_examples import ArrayExamples
 from murmuration.preference.kinds.linear import LinearModel

@@ -10,7 +10,6 @@ configuration and tokenizer; of an adapter also those of the base that it change
 """
 
 import hashlib
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,13 +17,15 @@ from typing import Any
 
 import torch
 
-from murmuration.preference.base_names import place_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line, hub_is_reachable
 from murmuration.preference.gguf import converted, is_gguf, origin_of
+from murmuration.preference.language.adapter_config import ADAPTER, adapted
 from murmuration.preference.online import MINILM, MINILM_HUB, minilm_folder
 
-ADAPTER = "adapter_config.json"
+NEEDED = "--base needs transformers: pip install 'murmuration-rlhf[lm]'"
+#: Adapters that may be put on each other.
+MOST_ADAPTERS = 16
 #: What decides beside weights, by pattern.
 _SMALL = (
     "config.json",
@@ -79,7 +80,7 @@ def folder_of(path: str, *, local: bool = True) -> Path:
     try:
         from transformers.utils.hub import cached_file
     except ImportError:
-        raise InputError("--base needs transformers: pip install 'murmuration-rlhf[lm]'") from None
+        raise InputError(NEEDED) from None
 
     # Of what a hub does not have, or has not been asked for yet, nothing is said.
     quiet = {"_raise_exceptions_for_missing_entries": False, "local_files_only": local}
@@ -95,13 +96,15 @@ def chain_of(path: str) -> Iterator[tuple[str, Path]]:
 
     Raises:
         OSError: nothing of a name is there.
-        InputError: an adapter cannot be read, or is put on itself.
+        InputError: an adapter cannot be read, is put on itself, or on too many others.
     """
     seen: set[Path] = set()
     while path:
         folder = folder_of(path, local=Path(path).is_dir() or not hub_is_reachable())
         if (place := folder.resolve()) in seen:
             raise InputError(f"{folder}: an adapter that is put on itself")
+        if len(seen) > MOST_ADAPTERS:
+            raise InputError(f"{folder}: more than {MOST_ADAPTERS} adapters are put on each other")
         seen.add(place)
         yield path, folder
         path = adapted(folder)
@@ -229,42 +232,32 @@ def check_complete(
     """
     own = _own_names(config)
     body = {_plain(model, name) for name in model.base_model.state_dict()}
-
-    def anew(name: str) -> bool:
-        """Return whether the task's architecture has it, and the checkpoint's own has not."""
-        plain = _plain(model, name)
-        # What makes one vector of an encoder's states belongs to its head.
-        return (plain not in body or "pooler" in plain) and plain not in own
-
-    missing = [str(name) for name in loading["missing_keys"]]
-    cut = {str(entry[0]): entry for entry in loading["mismatched_keys"]}
-    computed = {_plain(model, name) for name, _ in model.named_buffers()}
+    # What makes one vector of an encoder's states belongs to its head.
+    expected = own | {name for name in body if "pooler" not in name}
     tops = {name.split(".")[0] for name in body}
     heads = {*_HEADS, *(name.split(".")[0] for name in own)} - tops
+    # Buffers are computed, and earlier versions of transformers saved them.
+    known = own | {_plain(model, name) for name, _ in model.named_buffers()}
 
-    def dropped(name: str) -> bool:
-        """Return whether it is of a head that the task does not use, or no weight: earlier versions
-        of transformers saved buffers that are computed."""
-        plain = _plain(model, name)
-        top = plain.split(".")[0]
-        return plain in own or plain in computed or (top in heads if own else top not in tops)
+    def is_dropped(name: str) -> bool:
+        """Return whether a tensor is of a head that the task does not use, or no weight."""
+        top = name.split(".")[0]
+        return name in known or (top in heads if own else top not in tops)
 
-    said = [
-        _listed("it lacks", [name for name in missing if not anew(name)]),
-        _listed(
-            "of another shape than the configuration's are",
-            [
-                f"{name} {tuple(shape)} for {tuple(expected)}"
-                for name, (_, shape, expected) in cut.items()
-                if not (new_head and _plain(model, name) not in body)
-            ],
-        ),
-        _listed(
-            "nothing is known of",
-            [str(name) for name in loading["unexpected_keys"] if not dropped(str(name))],
-        ),
+    missing, unexpected = (
+        [str(name) for name in loading[f"{which}_keys"]] for which in ("missing", "unexpected")
+    )
+    cut = [
+        f"{name} {tuple(shape)} for {tuple(wanted)}"
+        for name, shape, wanted in loading["mismatched_keys"]
+        if _plain(model, str(name)) in body or not new_head
     ]
-    _refuse(path, said)
+    _refuse(
+        path,
+        lacking=[name for name in missing if _plain(model, name) in expected],
+        cut=cut,
+        unknown=[name for name in unexpected if not is_dropped(_plain(model, name))],
+    )
 
 
 def check_adapter(path: str, expected: Mapping[str, torch.Tensor], found: Mapping[str, Any]):
@@ -273,25 +266,26 @@ def check_adapter(path: str, expected: Mapping[str, torch.Tensor], found: Mappin
     Raises:
         InputError: as ``check_complete``.
     """
-    said = [
-        _listed("it lacks", expected.keys() - found.keys()),
-        _listed(
-            "of another shape than the configuration's are",
-            [
-                name
-                for name in expected.keys() & found.keys()
-                if tuple(expected[name].shape) != tuple(found[name].shape)
-            ],
-        ),
-        _listed("nothing is known of", found.keys() - expected.keys()),
-    ]
-    _refuse(path, said)
+    shared = expected.keys() & found.keys()
+    _refuse(
+        path,
+        lacking=expected.keys() - found.keys(),
+        cut=[name for name in shared if expected[name].shape != found[name].shape],
+        unknown=found.keys() - expected.keys(),
+    )
 
 
-def _refuse(path: str, said: Iterable[str]) -> None:
-    """InputError for what is said, if anything is."""
-    if wrong := "; ".join(text for text in said if text):
-        raise InputError(f"--base {path}: the checkpoint is not that of its model: {wrong}")
+def _refuse(
+    path: str, *, lacking: Collection[str], cut: Collection[str], unknown: Collection[str]
+) -> None:
+    """InputError for a checkpoint with tensors that are missing, of another shape, or too many."""
+    wrong = {
+        "it lacks": lacking,
+        "of another shape than the configuration's are": cut,
+        "nothing is known of": unknown,
+    }
+    if told := "; ".join(f"{what} {_listed(names)}" for what, names in wrong.items() if names):
+        raise InputError(f"--base {path}: the checkpoint is not that of its model: {told}")
 
 
 def _own_names(config: Any) -> set[str]:
@@ -313,36 +307,6 @@ def _plain(model: Any, name: str) -> str:
     return name.removeprefix(f"{model.base_model_prefix}.")
 
 
-def _listed(what: str, names: Collection[str]) -> str:
-    if not names:
-        return ""
+def _listed(names: Collection[str]) -> str:
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"{what} {', '.join(sorted(names)[:_MOST_NAMED])}{more}"
-
-
-def adapted(folder: Path) -> str:
-    """Return what an adapter in a folder changes: a folder, or a hub name; empty where there is
-    none.
-
-    Raises:
-        InputError: its configuration cannot be read, or names nothing, or nothing that is here.
-    """
-    place = folder / ADAPTER
-    if not place.exists():
-        return ""
-    try:
-        base = json.loads(place.read_text(encoding="utf-8"))["base_model_name_or_path"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{place}: cannot be read: {error}") from None
-    if not isinstance(base, str) or not base:
-        raise InputError(f"{place}: names no model that the adapter changes")
-    return place_of(base, folder)
-
-
-def name_base(folder: Path, name: str) -> None:
-    """Let an adapter in a folder call its base so; nothing where there is no adapter."""
-    place = folder / ADAPTER
-    if place.exists():
-        about = json.loads(place.read_text(encoding="utf-8"))
-        about["base_model_name_or_path"] = name
-        place.write_text(json.dumps(about, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    return ", ".join(sorted(names)[:_MOST_NAMED]) + more

@@ -40,8 +40,8 @@ import numpy as np
 import torch
 
 from murmuration.preference.accuracy import Accuracy, accuracy_by, float32_of
+from murmuration.preference.choices import Kind
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
-from murmuration.preference.data.rows import Kind
 from murmuration.preference.kinds.model import AddTo
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.machine import MOST_ROW_BYTES, out_of_memory_advice

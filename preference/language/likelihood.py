@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from murmuration.preference.base_names import resolve_base
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.gguf import is_gguf
+from murmuration.preference.language.adapter_config import ADAPTER
 from murmuration.preference.language.adapters import with_adapter
 from murmuration.preference.language.base.network import MOST_LOGITS, context
 from murmuration.preference.language.base.settings import BaseSettings
-from murmuration.preference.language.checkpoint import ADAPTER, check_same
-from murmuration.preference.language.loading import contents_of, load_causal, resolve_base
+from murmuration.preference.language.checkpoint import check_same
+from murmuration.preference.language.loading import contents_of, load_causal
 from murmuration.preference.language.machine import usual_batch, usual_device
 from murmuration.preference.language.reward import (
     SavedReward,

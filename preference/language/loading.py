@@ -1,4 +1,4 @@
-"""Loading a language model, from a folder or a hub, and giving it LoRA layers.
+"""Loading a language model from a folder or a hub.
 
 Its head gives one number, a reward, or it is the one that it came with, for the next token.
 
@@ -10,73 +10,41 @@ nobody's choice (transformers would ask whoever sits at a terminal), and pickled
 with ``weights_only``, as transformers and peft do by themselves.
 """
 
-import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.checkpoint import checkpoint
 
-from murmuration.preference.choices import LORA_LAYERS
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import (
-    first_line,
     hub_is_reachable,
-    is_hub_name,
-    looks_like_path,
 )
-from murmuration.preference.gguf import converted, is_gguf
-from murmuration.preference.language.adapters import CAUSAL, REWARD, kind_of, merge, with_adapter
+from murmuration.preference.language.adapters import (
+    CAUSAL,
+    REWARD,
+    SEED,
+    kind_of,
+    merge,
+    with_adapter,
+)
+from murmuration.preference.language.base.layers import layers_of
 from murmuration.preference.language.checkpoint import (
-    adapted,
+    NEEDED,
     chain_of,
     check_complete,
     digest_of,
-    folder_of,
     not_there,
     reason,
     revision_of,
 )
 from murmuration.preference.language.confined.tokenizer import load_tokenizer
 
-_SEED = 0  # of everything that is drawn before training; public
-#: What layers of queries and values are called, alone or fused with keys.
-_QUERIES_AND_VALUES = (
-    ("q_proj", "v_proj"),
-    ("qkv_proj",),
-    ("query_key_value",),
-    ("query", "value"),
-    ("q_lin", "v_lin"),
-    ("q", "v"),
-    ("c_attn",),
-    ("Wqkv",),
-)
-_HEADS = ("classifier", "score")  # what peft trains and saves of a model with a head
 _OURS = {"trust_remote_code": False}  # None, the default, would ask
-_NEEDED = "--base needs transformers: pip install 'murmuration-rlhf[lm]'"
-
-
-def resolve_base(path: str) -> str:
-    """Return an existing folder's absolute path, or a hub name as it is.
-
-    ``smollm2`` and GGUF files are converted into a folder of the cache first, if they were not yet.
-
-    Raises:
-        InputError: there is no such folder, or a GGUF file cannot be converted.
-    """
-    folder = Path(path).expanduser()
-    if is_gguf(path) and not folder.is_dir():
-        return str(converted(path))
-    if folder.is_dir():
-        return str(folder.absolute())
-    if not path.strip() or looks_like_path(path) or folder.exists() or not is_hub_name(path):
-        raise InputError(f"--base: no such folder: {path!r}")
-    return path
 
 
 @dataclass(frozen=True)
@@ -96,11 +64,11 @@ def contents_of(path: str) -> Contents:
         InputError: nothing is there.
     """
     with _in_one_line(path):
-        folders = [folder for _, folder in chain_of(path)]
+        names, folders = zip(*chain_of(path), strict=True)
     digests: list[str] = []  # at most one, of what the next is put on
     for folder in reversed(folders):
         digests = [digest_of(folder, *digests)]
-    return Contents(digests[0], revision_of(folders[0]), adapted(folders[0]))
+    return Contents(digests[0], revision_of(folders[0]), names[1] if len(names) > 1 else "")
 
 
 def load_with_head(path: str, dtype: torch.dtype = torch.float32, weights: bool = True):
@@ -147,19 +115,21 @@ def _load(path: str, kind: str, dtype: torch.dtype, weights: bool):
     try:
         import transformers
     except ImportError:
-        raise InputError(_NEEDED) from None
+        raise InputError(NEEDED) from None
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    with _in_one_line(path) as local:
-        folder = folder_of(path, local=local)
-    base = adapted(folder)
+    with _in_one_line(path):
+        chain = [*chain_of(path)]
+    (_, folder), new = chain[0], set[str]()
     if not weights:
-        model, new = _outline(base or path, kind), set()
-    elif base:
-        model, new = _merged(folder, base, kind).to(dtype), set()
+        model = _outline(chain[-1][0], kind)
+    elif len(chain) > 1:
+        model = _merged(folder, chain[1][0], kind).to(dtype)
     else:
         model, new = _network(path, kind, dtype)
-    written = base if base and not (folder / "tokenizer_config.json").exists() else path
+    written = path
+    if len(chain) > 1 and not (folder / "tokenizer_config.json").exists():
+        written = chain[1][0]
     with _in_one_line(written) as local:
         tokenizer = load_tokenizer(written, local=local)
     if model.config.is_encoder_decoder:
@@ -179,18 +149,26 @@ def _load(path: str, kind: str, dtype: torch.dtype, weights: bool):
 
 
 def _outline(path: str, kind: str) -> Any:
-    """A network without its weights; of an adapter that of what it changes."""
+    """The network of a whole checkpoint, without its weights."""
     import transformers
 
-    with _in_one_line(path) as local:
-        if base := adapted(folder_of(path, local=local)):
-            return _outline(base, kind)
-        with torch.device("meta"):
-            config = transformers.AutoConfig.from_pretrained(
-                path, local_files_only=local, **_OURS, **_labels(kind)
-            )
-            _check_stored(path, config)
-            return getattr(transformers, kind).from_config(config, dtype=torch.float32, **_OURS)
+    with _in_one_line(path) as local, torch.device("meta"):
+        config = _config(path, local, **_labels(kind))
+        return getattr(transformers, kind).from_config(config, dtype=torch.float32, **_OURS)
+
+
+def _config(path: str, local: bool, **labels: int) -> Any:
+    """A checkpoint's configuration; InputError for weights that are stored quantised: which layers
+    are, their file decides."""
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(
+        path, local_files_only=local, **_OURS, **labels
+    )
+    if (stored := getattr(config, "quantization_config", None)) is None:
+        return config
+    how = stored.get("quant_method", "") if isinstance(stored, dict) else type(stored).__name__
+    raise InputError(f"--base {path}: stored quantised ({how}): take what it was made from")
 
 
 def _network(path: str, kind: str, dtype: torch.dtype) -> tuple[Any, set[str]]:
@@ -198,9 +176,8 @@ def _network(path: str, kind: str, dtype: torch.dtype) -> tuple[Any, set[str]]:
     import transformers
 
     with _in_one_line(path) as local, torch.random.fork_rng(devices=[]):
-        config = transformers.AutoConfig.from_pretrained(path, local_files_only=local, **_OURS)
-        _check_stored(path, config)
-        torch.manual_seed(_SEED)
+        config = _config(path, local)
+        torch.manual_seed(SEED)
         model, loading = getattr(transformers, kind).from_pretrained(
             path,
             dtype=dtype,
@@ -213,14 +190,6 @@ def _network(path: str, kind: str, dtype: torch.dtype) -> tuple[Any, set[str]]:
     check_complete(path, model, loading, config, new_head=kind == REWARD)
     mismatched = {str(name) for name, *_ in loading["mismatched_keys"]}
     return model, {*map(str, loading["missing_keys"]), *mismatched}
-
-
-def _check_stored(path: str, config: Any) -> None:
-    """InputError for weights that are stored quantised: which layers are, their file decides."""
-    if (stored := getattr(config, "quantization_config", None)) is None:
-        return
-    how = stored.get("quant_method", "") if isinstance(stored, dict) else type(stored).__name__
-    raise InputError(f"--base {path}: stored quantised ({how}): take what it was made from")
 
 
 def _labels(kind: str) -> dict[str, int]:
@@ -284,58 +253,6 @@ def _head(model: torch.nn.Module, path: str) -> tuple[str, torch.nn.Linear]:
     return result[-1]
 
 
-def checkpointed(model: torch.nn.Module, path: str) -> None:
-    """Let a network's blocks keep only what comes in, and compute the rest once more going back.
-
-    transformers' own way is open to training mode alone, in which there is dropout.
-
-    Raises:
-        InputError: the architecture has no such blocks.
-    """
-    blocks = blocks_of(model)
-    if not blocks:
-        kind = type(model).__name__
-        raise InputError(f"--checkpointing: {path}: nothing in a {kind} is known as a block")
-    for block in blocks:
-        # Nothing is drawn in evaluation mode, so there is no generator to put back.
-        again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
-        block.forward = partial(again, block.forward)  # type: ignore[method-assign]
-
-
-def keep_layers(model: Any, count: int, path: str) -> None:
-    """Leave of a network its first ``count`` blocks, and what follows them: a norm, a head.
-
-    Raises:
-        InputError: it has fewer, or nothing in it is known as its blocks.
-    """
-    (_, layers), config = layers_of(model, path, "--head-layer"), model.config
-    if count > len(layers):
-        raise InputError(f"--head-layer {count}: {path} has {len(layers)} layers")
-    for name, value in vars(config).items():
-        if name.endswith("layer_types") and isinstance(value, list):
-            setattr(config, name, value[:count])
-    del layers[count:]
-    config.num_hidden_layers = count
-
-
-def layers_of(model: Any, path: str, option: str) -> tuple[str, torch.nn.ModuleList]:
-    """Return a network's layers, its blocks in order, and what they are called in it.
-
-    Raises:
-        InputError: nothing in it is known as its layers; ``option`` needs them.
-    """
-    blocks = set(blocks_of(model))
-    lists = [
-        (name, module)
-        for name, module in model.named_modules()
-        if isinstance(module, torch.nn.ModuleList) and len(module) and blocks.issuperset(module)
-    ]
-    if len(lists) != 1 or len(lists[0][1]) != getattr(model.config, "num_hidden_layers", None):
-        kind = type(model).__name__
-        raise InputError(f"{option}: {path}: nothing in a {kind} is known as its layers")
-    return lists[0]
-
-
 @lru_cache(maxsize=8)
 def last_or_all(path: str, causal: bool, digest: str, count: int) -> str:
     """Return what `preference.choices.LORA_LAYERS` calls a network's last ``count`` layers, or all
@@ -352,168 +269,12 @@ def last_or_all(path: str, causal: bool, digest: str, count: int) -> str:
     """
     del digest
     if find_spec("transformers") is None:
-        raise InputError(_NEEDED)
-    outline = _outline(path, CAUSAL if causal else REWARD)
+        raise InputError(NEEDED)
+    with _in_one_line(path):
+        *_, (base, _) = chain_of(path)
+    outline = _outline(base, CAUSAL if causal else REWARD)
     try:
         _, blocks = layers_of(outline, path, "--lora-layers")
     except InputError:
         return "all"
     return f"last:{count}" if len(blocks) > count else "all"
-
-
-def trained_layers(model: Any, chosen: str, path: str) -> range | None:
-    """Return which of a network's layers LoRA changes, counted from 0; None for all.
-
-    ``chosen`` is as `preference.choices.LORA_LAYERS` has it, where they are counted from 1, and not
-    ``auto``.
-
-    Raises:
-        InputError: there are no such layers.
-    """
-    match = LORA_LAYERS.fullmatch(chosen)
-    assert match and chosen != "auto"  # `BaseSettings` and `resolved` see to that
-    if chosen == "all":
-        return None
-    number = len(layers_of(model, path, "--lora-layers")[1])
-    last, low, high = match.groups()
-    first, end = (number - int(last), number) if last else (int(low) - 1, int(high))
-    if not 0 <= first < end <= number:
-        raise InputError(f"--lora-layers {chosen}: {path} has layers 1 to {number}")
-    return range(first, end)
-
-
-def blocks_of(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """The blocks of a network that `checkpointed` knows."""
-    from transformers.modeling_layers import GradientCheckpointingLayer
-
-    return [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]
-
-
-def with_lora(
-    model: torch.nn.Module,
-    path: str,
-    targets_text: str,
-    *,
-    rank: int,
-    alpha: int,
-    layers: range | None = None,
-    causal: bool = False,
-    new: Collection[str] = (),
-) -> torch.nn.Module:
-    """The network with LoRA layers, and only these and a reward's head requiring gradients.
-
-    With ``layers``, as of `trained_layers`, LoRA changes what lies in these alone.
-
-    Modules with ``new`` parameters, which were drawn, are not trained but saved with the adapter:
-    whoever loads it would draw others.
-
-    Raises:
-        InputError: peft is not installed, or there are no such layers (names those there are).
-    """
-    try:
-        import peft
-    except ImportError:
-        raise InputError("--train lora needs peft: pip install 'murmuration-rlhf[lm]'") from None
-    targets = [name.strip() for name in targets_text.split(",") if name.strip()]
-    if targets == ["all-linear"]:
-        targets = _all_linear(model)
-    targets = targets or _usual_targets(model)
-    drawn = _modules_of(model, new)
-    among: dict[str, Any] = {}
-    if layers is not None:
-        name, _ = layers_of(model, path, "--lora-layers")
-        pattern = name.rpartition(".")[2]
-        among = {"layers_to_transform": [*layers], "layers_pattern": pattern}
-    try:
-        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what peft asks transformers, or makes of targets
-            torch.manual_seed(_SEED)
-            changed = peft.get_peft_model(
-                model,  # type: ignore[arg-type]
-                peft.LoraConfig(
-                    task_type=peft.TaskType.CAUSAL_LM if causal else peft.TaskType.SEQ_CLS,
-                    r=rank,
-                    lora_alpha=alpha,
-                    lora_dropout=0.0,
-                    target_modules=targets or None,
-                    fan_in_fan_out=_has_transposed(model, targets),
-                    modules_to_save=[*drawn] or None,  # which peft adds the head to
-                    **among,
-                ),
-            )
-    except (ValueError, AttributeError) as error:
-        names = sorted(
-            {
-                name.rpartition(".")[2]
-                for name, module in model.named_modules()
-                if hasattr(module, "weight") and getattr(module.weight, "ndim", 0) == 2
-            }
-        )
-        raise InputError(
-            f"--lora-targets {targets_text or '(the default)'}: {first_line(error)} "
-            f"Layers of {path}: {', '.join(names)}"
-        ) from error
-    _check_layers(changed, targets)
-    for name, module in changed.get_base_model().named_modules():
-        # Also what peft takes for a head by the end of its name: it looks no further.
-        if hasattr(module, "modules_to_save") and name.rpartition(".")[2] not in _HEADS:
-            module.requires_grad_(False)
-    return changed
-
-
-def _modules_of(model: Any, new: Collection[str]) -> list[str]:
-    """Modules on top of a network that have new parameters, without the head's, which peft knows;
-    none of a network whose head is all that is new."""
-    tops = {name.split(".")[0] for name in new}
-    below = {name.split(".")[1] for name in new if name.startswith(f"{model.base_model_prefix}.")}
-    result = {f"{model.base_model_prefix}.{name}" for name in below} | tops
-    return sorted(result - {model.base_model_prefix, *_HEADS})
-
-
-def _usual_targets(model: Any) -> list[str]:
-    """Queries and values: as peft has it for the architecture, else by what they are called; empty
-    where nothing is called so, or peft has a pattern of names."""
-    from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN
-
-    if (known := KNOWN.get(model.config.model_type)) is not None:
-        return [] if isinstance(known, str) else list(known)
-    there = {name.rpartition(".")[2] for name, _ in model.named_modules()}
-    return next((list(names) for names in _QUERIES_AND_VALUES if there.issuperset(names)), [])
-
-
-def _all_linear(model: Any) -> list[str]:
-    """Names of all linear layers below the head."""
-    network = model.base_model
-    return sorted(
-        {name.rpartition(".")[2] for name, layer in network.named_modules() if _is_linear(layer)}
-    )
-
-
-def _is_linear(layer: torch.nn.Module) -> bool:
-    return isinstance(layer, torch.nn.Linear) or type(layer).__name__ == "Conv1D"
-
-
-def _check_layers(changed: Any, targets: list[str]) -> None:
-    """InputError if LoRA changes anything but linear layers and embeddings.
-
-    Experts, whose weights peft changes as a whole, see the tokens of all sequences in one row.
-    """
-    for name, layer in changed.get_base_model().named_modules():
-        if (base := getattr(layer, "base_layer", None)) is None:
-            continue
-        if not (_is_linear(base) or isinstance(base, torch.nn.Embedding)):
-            raise InputError(
-                f"--lora-targets {','.join(targets)}: {name!r} is no linear layer but a "
-                f"{type(base).__name__}, in which users cannot be told apart: leave it out"
-            )
-
-
-def _has_transposed(model: torch.nn.Module, targets: list[str]) -> bool:
-    """Return whether what LoRA changes are GPT-2's transposed layers, which peft wants to be
-    told."""
-    kinds = {
-        type(module).__name__
-        for name, module in model.named_modules()
-        if not targets or name.rpartition(".")[2] in targets
-    }
-    return "Conv1D" in kinds

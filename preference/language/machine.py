@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 
 _BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16"})
 #: A processor's caches hold no more: four times as many take half as long again.

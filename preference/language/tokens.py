@@ -1,14 +1,14 @@
 """Prompt and response as the tokens that a language model reads.
 
 A model with a chat template reads the exchange as its template writes it, a prompt of several turns
-(`preference.data.cells`) turn by turn, after a system prompt where one was set and the prompt has
-none of its own; an encoder reads a pair
-of texts between its special tokens; any other reads the prompt, an empty line and the response. No
-end of text is added: models learn to forget at it what stood before, and the reward is read off the
-last token. Only where next tokens are learnt is an end written, and learnt. Where it all is longer
-than the context, tokens are cut from the front of the prompt. A response is never cut: one that
-does not fit, or of which a chat template drops a part, is an error, because a judgement about a
-text that the model did not see would teach it something else. A text by itself is cut into windows.
+(`preference.data.conversations`) turn by turn, after a system prompt where one was set and the
+prompt has none of its own; an encoder reads a pair of texts between its special tokens; any other
+reads the prompt, an empty line and the response. No end of text is added: models learn to forget at
+it what stood before, and the reward is read off the last token. Only where next tokens are learnt
+is an end written, and learnt. Where it all is longer than the context, tokens are cut from the
+front of the prompt. A response is never cut: one that does not fit, or of which a chat template
+drops a part, is an error, because a judgement about a text that the model did not see would teach
+it something else. A text by itself is cut into windows.
 
 What somebody writes is text and never control: where it holds what a chat template marks turns
 with, it is an error, too; where there is no template, special tokens are read as the characters
@@ -29,7 +29,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from murmuration.preference.data.cells import asked_turns, system_turn
+from murmuration.preference.data.conversations import asked_turns, system_turn
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.mapped_rows import gathered
 from murmuration.preference.language.confined.tokenizer import (

@@ -23,8 +23,8 @@ import numpy as np
 import torch
 
 from murmuration.preference.accuracy import Accuracy, accuracy_by, float32_of
+from murmuration.preference.choices import Kind
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
-from murmuration.preference.data.rows import Kind
 from murmuration.preference.features.hashing import FeatureMap, finite_features, usable_features
 from murmuration.preference.features.mapped_rows import filled_rows
 from murmuration.preference.kinds.array_examples import ArrayExamples

@@ -19,7 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from murmuration.preference.data.rows import Kind
+from murmuration.preference.choices import Kind
 from murmuration.preference.ranking.release import Noise, Pairing
 
 #: Beyond what a voter with one order comes to on average.

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from murmuration.preference.accuracy import Accuracy, float32_of
+from murmuration.preference.choices import Kind
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
-from murmuration.preference.data.rows import Kind
 from murmuration.preference.features.items import ItemFeatures
 from murmuration.preference.kinds.array_examples import ArrayExamples
 from murmuration.preference.ranking.layout import VoteLayout, ballot_weight

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base.layers import trained_layers
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.examples import TokenExamples
-from murmuration.preference.language.loading import trained_layers
 from murmuration.preference.language.policies import PolicyExamples
 from murmuration.research.bench import flower_runs
 from murmuration.research.bench.setting import Setting

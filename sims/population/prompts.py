@@ -8,8 +8,8 @@ data set that we know of; in an order without meaning, so that the first few are
 from itertools import islice
 from pathlib import Path
 
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import load_prompts
-from murmuration.preference.data.rows import InputError
 from murmuration.sims.population.population import Population
 
 #: Topics by what they are called here, as splits of the population.

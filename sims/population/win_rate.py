@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.sims.population.population import Population, Weights, true_reward
 from murmuration.sims.population.reading import read, topic_of
 

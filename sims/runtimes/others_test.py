@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from murmuration.client.store import forget_changed, load
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.judgements import OnBadRows
 from murmuration.preference.data.loading import Data
-from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.sources import parse_source
 from murmuration.privacy.disclosure import OperatorOnly
 from murmuration.strategies.config import RunConfig

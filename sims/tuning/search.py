@@ -26,8 +26,8 @@ from typing import Any
 
 from murmuration.client.store import load
 from murmuration.preference.bases import base_of
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.judgements import OnBadRows
-from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.ledger import Ledger, LedgerError, read_account
 from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit, new_run_id

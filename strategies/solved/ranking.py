@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from murmuration.preference.choices import PAIRINGS
-from murmuration.preference.data.rows import InputError, Kind
+from murmuration.preference.choices import PAIRINGS, Kind
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.items import KIND as ITEMS
 from murmuration.preference.features.items import ONE_BOARD, ItemFeatures, read_names
 from murmuration.preference.ranking.board import fit_board

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.estimation.survey import SurveyRelease, interval
 from murmuration.preference.features.items import read_names
 from murmuration.preference.features.questionnaire import KIND, Questionnaire

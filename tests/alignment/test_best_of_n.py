@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 
 from murmuration.alignment.best_of_n import best, expected_best, kl_bound
 from murmuration.alignment.pool import Pool
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 
 # Few different rewards, so that many are equal.
 POOLS = st.tuples(st.integers(1, 3), st.integers(1, 7)).flatmap(

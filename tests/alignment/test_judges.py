@@ -7,7 +7,7 @@ import pytest
 
 from murmuration.alignment.endpoints.judge import EndpointJudge
 from murmuration.alignment.judges import PopulationJudge, RewardJudge, judge_of
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.preference.reward import RewardModel

@@ -5,7 +5,7 @@ import pytest
 
 from murmuration.alignment.endpoints.writer import EndpointWriter
 from murmuration.alignment.pool import rewards, write_samples, writer_of
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.generation import Sampling, Writer

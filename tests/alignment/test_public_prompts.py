@@ -5,7 +5,7 @@ import json
 import pytest
 
 from murmuration.alignment.public_prompts import public_prompts, refuse_private
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.sims.population.population import Population
 from murmuration.sims.runtimes.shown_prompts import PLACE, keep
 

@@ -25,9 +25,9 @@ import pyarrow.parquet
 import torch
 
 from murmuration.audits.hostile_users import AS_ANOTHER, HOSTILE, renamed
-from murmuration.preference.data import loading
-from murmuration.preference.data.column_meanings import USER_COLUMNS
+from murmuration.preference.data.columns import USER_COLUMNS
 from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.files import reading
 from murmuration.preference.data.files.columnar import ColumnarReader
 from murmuration.preference.data.formats.registry import FORMATS
 from murmuration.preference.data.in_memory import located_rows
@@ -817,8 +817,8 @@ class OneChild:
     """Lets one child decode all columnar files, until reading one of them ends with an error."""
 
     def __init__(self, monkeypatch: Any) -> None:
-        self._reader = ColumnarReader(loading.BUDGET)
-        monkeypatch.setattr(loading, "ColumnarReader", lambda budget: nullcontext(self._reader))
+        self._reader = ColumnarReader(reading.BUDGET)
+        monkeypatch.setattr(reading, "ColumnarReader", lambda budget: nullcontext(self._reader))
 
     def __enter__(self) -> "OneChild":
         return self
@@ -829,4 +829,4 @@ class OneChild:
     def renew(self) -> None:
         """Let another one decode what follows."""
         self._reader.__exit__()
-        self._reader = ColumnarReader(loading.BUDGET)
+        self._reader = ColumnarReader(reading.BUDGET)

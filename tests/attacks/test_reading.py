@@ -8,6 +8,7 @@ them, the whole may be refused: ``MAY_REFUSE`` lists by whom. `make test` takes 
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 
 import pytest
 from readings import DECLARED, SOURCES, STRANGERS, OneChild, Reading, is_possible
@@ -141,23 +142,17 @@ def _mark_of_one_is_of_all(monkeypatch):
     """Take one flip probability for what says that all labels have one."""
     read, marked = RowReader.read, set()
 
-    def seeded(self, row, file=""):
+    def seeded(self, row):
         if isinstance(row, Mapping) and row.get("flip_probability"):
             marked.add(self)
-        return BadRow("no flip probability") if self in marked else read(self, row, file)
+        return BadRow("no flip probability") if self in marked else read(self, row)
 
     monkeypatch.setattr(RowReader, "read", seeded)
 
 
 def _equal_cells_are_the_same(monkeypatch):
     """Take True for 1, where a row with 1 was read."""
-    known = RowReader._known
-
-    def seeded(self, row):
-        user, key = known(self, row)
-        return user, key and tuple(each for each in key if not isinstance(each, type))
-
-    monkeypatch.setattr(RowReader, "_known", seeded)
+    monkeypatch.setattr(rows_module, "lru_cache", lambda maxsize, typed: lru_cache(maxsize))
 
 
 def _unlike_texts_are_all_of_no_prompt(monkeypatch):

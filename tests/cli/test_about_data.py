@@ -4,7 +4,7 @@ import pytest
 
 from murmuration.cli import main
 from murmuration.cli.about_data import ROWS, declared_rows, located
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.schema import Schema
 
 

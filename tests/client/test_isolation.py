@@ -213,10 +213,10 @@ def test_who_has_nothing_of_use_stays_hosted(tmp_path):
 
 
 def test_an_endless_line_is_nobodys(tmp_path, monkeypatch):
-    from murmuration.preference.data import loading
+    from murmuration.preference.data.files import reading
     from murmuration.preference.data.files.columnar import FileBudget
 
-    monkeypatch.setattr(loading, "BUDGET", FileBudget(line_bytes=500))
+    monkeypatch.setattr(reading, "BUDGET", FileBudget(line_bytes=500))
     others = lines(rows_of_others("pairs"))
     long = json.dumps({"user_id": ONE, "prompt": "x" * 5_000}).encode()
     (tmp_path / "with.jsonl").write_bytes(b"\n".join(mixed(others, [long, long])))

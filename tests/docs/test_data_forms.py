@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from murmuration.preference.data.cells import messages_of
-from murmuration.preference.data.column_meanings import RANKING_COLUMNS, USER_COLUMNS
+from murmuration.preference.data.columns import RANKING_COLUMNS, USER_COLUMNS
+from murmuration.preference.data.conversations import messages_of
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.schema import Schema
 

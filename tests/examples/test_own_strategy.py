@@ -15,7 +15,7 @@ import torch
 from packages import EXAMPLES, pip_install
 
 from murmuration.client.agent.policy import Policy, PolicyRefusal
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency

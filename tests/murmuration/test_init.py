@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 import murmuration
 from murmuration import Run, compare, plan, train
 from murmuration.planning.compare import Cell
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import LedgerError
 from murmuration.privacy.adjacency import Adjacency

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from murmuration import Run
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel
 from murmuration.trl import reward_function

@@ -6,10 +6,10 @@ import pytest
 import torch
 import transformers
 
-from murmuration.preference.base_names import last_name, name_for, place_of
+from murmuration.preference.base_names import last_name, name_for, place_of, resolve_base
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.gguf import SMOLLM2, converted, is_packaged, origin_of
-from murmuration.preference.language.loading import load_causal, resolve_base
+from murmuration.preference.language.loading import load_causal
 
 pytest.importorskip("gguf")
 from stand_ins.gguf_file import WORDS, package_gguf, write_gguf

@@ -10,9 +10,9 @@ from stand_ins.hub import TOKEN, hub
 from murmuration import online
 from murmuration.client.store import UserStore
 from murmuration.preference.base_names import last_name, name_for, place_of
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import load_data
-from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.features.words import DEFINITION
 from murmuration.preference.language.likelihood import load_scorer

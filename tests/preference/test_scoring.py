@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.scoring import prompt_text, response_text, scores_of, strings_of
 
 USER = [{"role": "user", "content": "Buy?"}]

@@ -141,7 +141,7 @@ def test_a_loss_that_cannot_be_learnt_from_is_refused(installed, slopes, losses,
 )
 def test_what_a_reader_yields_is_named_where_it_is_no_row(installed, tmp_path, row, found):
     source = (
-        "from murmuration.preference.data.loading import Reader\n"
+        "from murmuration.preference.data.sources import Reader\n"
         f"IT = Reader('odd', lambda file: iter([{row}]))"
     )
     installed({"murmuration.readers": {"odd": "odd:IT"}}, odd=source)

@@ -5,7 +5,7 @@ import math
 import pytest
 import yaml
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.reporting.card_head import amended, head, hub_name, loading, measured
 
 PROMISE = {"unit": "a user: all", "epsilon": 3.0, "delta": 1e-5, "sampling": None, "audit": "none"}

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from murmuration.preference.data.rows import Kind
+from murmuration.preference.choices import Kind
 from murmuration.preference.ranking.layout import ballot_weight
 from murmuration.preference.ranking.votes import ItemVotes
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from murmuration.preference.bases import base_of
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.reward import save_language_model

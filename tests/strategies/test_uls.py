@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import (
     BufferedGaussian,

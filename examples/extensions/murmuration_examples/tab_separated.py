@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import IO
 
-from murmuration.preference.data.cells import BadRow
-from murmuration.preference.data.loading import Reader
+from murmuration.preference.data.errors import BadRow
+from murmuration.preference.data.sources import Reader
 
 
 def rows(file: IO[bytes]) -> Iterator[tuple[int, dict[str, object] | BadRow]]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from murmuration.preference.data.cells import label_text, list_cell, number_cell, user_cell
-from murmuration.preference.data.column_meanings import PROMPT_COLUMNS
+from murmuration.preference.data.cells import label_text, list_cell, number_cell
+from murmuration.preference.data.columns import PROMPT_COLUMNS
 from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.formats.format import (
     Cells,
@@ -23,6 +23,7 @@ from murmuration.preference.data.formats.format import (
     prefers_first,
 )
 from murmuration.preference.data.formats.marks import Mark
+from murmuration.preference.data.user_ids import user_cell
 
 _PROMPTS = ("prompt", *PROMPT_COLUMNS)
 #: The prompt and the responses of a record.

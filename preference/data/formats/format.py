@@ -12,18 +12,19 @@ alone. So a format says, by the type of its ``reads``, what it needs to read a u
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from zlib import crc32
 
-from murmuration.preference.data.cells import TIES, flag_cell, is_empty, label_text
+from murmuration.preference.data.cells import flag_cell, is_empty, label_text
 from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.formats.marks import Mark
+from murmuration.preference.data.labels import TIES
 
-#: A row of an export, or one of ours, with fields as in ``preference.data.column_meanings.FIELDS``.
+#: A row of an export, or one of ours, with fields as in ``preference.data.columns.FIELDS``.
 Cells = Mapping[str, object]
 #: Rows of ours, each with the place, in a sequence of rows, of the one that it was made of.
 MadeOfSeveral = Iterable[tuple[int, Cells | BadRow]]
-_TIES = frozenset(label_text(tie) for tie in TIES)
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class Format:
         """Return the sets of columns of users' rows, and that of public texts."""
         return (*self.forms, *([self.reads.columns] if isinstance(self.reads, PublicTexts) else ()))
 
-    @property
+    @cached_property
     def cells(self) -> frozenset[str]:
         """Return the columns whose cells its functions get."""
         return frozenset(self.also).union(*self.all_forms)
@@ -175,7 +176,7 @@ def side(value: object, column: str, first: Collection[str], second: Collection[
         return 1.0
     if label in second:
         return 0.0
-    if label in _TIES:
+    if label in TIES:
         return 0.5
     raise BadRow(f"{column!r} names neither of the two responses, nor a tie")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from murmuration.preference.data.cells import label_text
-from murmuration.preference.data.column_meanings import inner_cell, top_of
+from murmuration.preference.data.columns import inner_cell, top_of
 from murmuration.preference.data.errors import BadRow
 
 #: How exports write true and false.
@@ -42,7 +42,7 @@ class Mark:
     values: tuple[bool | int | str, ...]
     because: str
 
-    @property
+    @cached_property
     def top(self) -> str:
         """Return the column of a row in which it stands."""
         return top_of(self.column)
@@ -108,6 +108,8 @@ def without_marked(
     they take out."""
     reasons: list[TakenOut] = []
     for mark in marks:
+        if mark.top not in row:
+            continue
         left, count = mark.without(row)
         reasons += [mark.reason() for _ in range(count)]
         if left is None:

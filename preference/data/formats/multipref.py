@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from murmuration.preference.data.cells import is_empty, list_cell
-from murmuration.preference.data.column_meanings import with_user
+from murmuration.preference.data.columns import with_user
 from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.formats.format import (
     Cells,

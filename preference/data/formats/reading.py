@@ -4,7 +4,7 @@ Decisions:
 - What becomes of a user's rows depends on them and on the declaration alone, and on public texts
   where a format has any: nothing is counted over all rows, and no row decides how another is read.
   So a row that is not of the form is a bad row, the first one, too.
-- Who judged is read by one rule (`preference.data.cells.user_cell`) before anything is made of
+- Who judged is read by one rule (`preference.data.user_ids.user_cell`) before anything is made of
   several rows: 7, 7.0 and the text `7.0` are one user.
 - What the export's own system took out (`preference.data.formats.marks`) is no bad row: it is left
   out and counted, and so are judgements about a public text that was taken out.
@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from murmuration.preference.data.cells import is_empty, user_cell
-from murmuration.preference.data.column_meanings import (
+from murmuration.preference.data.cells import is_empty
+from murmuration.preference.data.columns import (
     USER_COLUMNS,
     missing_columns,
     top_of,
@@ -34,12 +34,11 @@ from murmuration.preference.data.formats.format import (
     SharedRecords,
     WholeSource,
 )
-from murmuration.preference.data.formats.marks import Mark, TakenOut, without_marked
+from murmuration.preference.data.formats.marks import TakenOut, without_marked
 from murmuration.preference.data.sources import Placed, Row
+from murmuration.preference.data.user_ids import user_cell
 
 _Made = TypeVar("_Made")
-#: Rows that are remembered, for others that say the same: votes on few items are alike.
-_MOST_REMEMBERED = 2**14
 
 
 @dataclass(frozen=True)
@@ -111,47 +110,30 @@ class Formatted:
         texts = self._divided(reads, placed)[0].values()
         return [text for text in texts if not isinstance(text, TakenOut)]
 
-    def _own_rows(self, reads: OwnRows, placed: Iterable[Placed]) -> Iterator[Placed]:
-        layouts: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[Mark, ...]]] = {}
-        remembered: dict[tuple[object, ...], list[Row]] = {}
+    def _in_form(self, placed: Iterable[Placed]) -> Iterator[Placed]:
+        """Yield the rows that are of the form and count; in the place of others why they are not,
+        and do not."""
         for place, number, row in placed:
-            if type(row) is not dict and not isinstance(row, Mapping):  # the first takes no time
-                if isinstance(row, BadRow) and row.cells is not None:
-                    row = self._with_user(row.cells, row)
+            if isinstance(row, BadRow) and row.cells is not None:
+                row = self._with_user(row.cells, row)
+            if not isinstance(row, Mapping):
                 yield place, number, row
-                continue
-            present = tuple(row)
-            layout = layouts.get(present)
-            if layout is None:
-                if missing := self.form.missing(row):
-                    yield place, number, self._with_user(row, self._lacking(missing))
-                    continue
-                layout = (
-                    tuple(name for name in present if name in self.form.cells),
-                    tuple(mark for mark in self.form.marks if mark.top in row),
-                )
-                if len(layouts) < _MOST_REMEMBERED:
-                    layouts[present] = layout
-            names, marks = layout
-            if marks:
-                left, reasons = without_marked(row, marks)
+            elif missing := self.form.missing(row):
+                yield place, number, self._with_user(row, self._lacking(missing))
+            else:
+                left, reasons = without_marked(row, self.form.marks)
                 for reason in reasons:
                     yield place, number, self._with_user(row, reason)
-                if left is None:
-                    continue
-                row = left
-            cells = [row[name] for name in names]
-            # A format sees no other columns, so these cells say all that it makes of them; those
-            # that are no text may be equal and not the same, as 1 and True are.
-            key = (present, *cells) if {*map(type, cells)} == {str} else None
-            made = remembered.get(key) if key else None
-            if made is None:
-                judgements = reads.judgements(dict(zip(names, cells, strict=True)))
-                made = self._readable(judgements, lambda reason: reason)
-                lasting = not any(isinstance(each, BadRow) for each in made)
-                if key and lasting and len(remembered) < _MOST_REMEMBERED:
-                    remembered[key] = made
-            for each in made:
+                if left is not None:
+                    yield place, number, left
+
+    def _own_rows(self, reads: OwnRows, placed: Iterable[Placed]) -> Iterator[Placed]:
+        for place, number, row in self._in_form(placed):
+            if not isinstance(row, Mapping):
+                yield place, number, row
+                continue
+            judgements = reads.judgements(self._cells(row))
+            for each in self._readable(judgements, lambda reason: reason):
                 yield place, number, self._with_user(row, self._with_category(row, each))
 
     def _records(self, reads: SharedRecords, placed: Iterable[Placed]) -> Iterator[Placed]:
@@ -265,17 +247,11 @@ class Formatted:
 
     def _whole_source(self, reads: WholeSource, placed: Iterable[Placed]) -> Iterator[Placed]:
         rows: list[tuple[str, int, Cells]] = []
-        for place, number, row in placed:
-            if not isinstance(row, Mapping):
-                yield place, number, row
-            elif missing := self.form.missing(row):
-                yield place, number, self._with_user(row, self._lacking(missing))
+        for place, number, row in self._in_form(placed):
+            if isinstance(row, Mapping):
+                rows.append((place, number, row))
             else:
-                left, reasons = without_marked(row, self.form.marks)
-                for reason in reasons:
-                    yield place, number, self._with_user(row, reason)
-                if left is not None:
-                    rows.append((place, number, left))
+                yield place, number, row
         try:
             made = [*reads.judgements([self._cells(row) for _, _, row in rows])]
         except Exception as error:  # a cell may hold anything

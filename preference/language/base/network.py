@@ -46,21 +46,19 @@ import torch
 from murmuration.preference.base_names import name_for
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.frozen_states import FrozenStates
-from murmuration.preference.language.adapters import check_untied, merged_state
-from murmuration.preference.language.base.lower_layers import LowerLayers
-from murmuration.preference.language.base.settings import NOTHING, BaseSettings, resolved
-from murmuration.preference.language.checkpoint import check_same, name_base
-from murmuration.preference.language.loading import (
+from murmuration.preference.language.adapter_config import name_base
+from murmuration.preference.language.adapters import check_untied, merged_state, with_lora
+from murmuration.preference.language.base.layers import (
     blocks_of,
     checkpointed,
-    contents_of,
     keep_layers,
     layers_of,
-    load_causal,
-    load_with_head,
     trained_layers,
-    with_lora,
 )
+from murmuration.preference.language.base.lower_layers import LowerLayers
+from murmuration.preference.language.base.settings import NOTHING, BaseSettings, resolved
+from murmuration.preference.language.checkpoint import check_same
+from murmuration.preference.language.loading import contents_of, load_causal, load_with_head
 from murmuration.preference.language.machine import (
     last_digits,
     out_of_memory_advice,

@@ -7,6 +7,7 @@ looks at what is at its path. What computes with it is in `preference.language.b
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from murmuration.preference.base_names import resolve_base
 from murmuration.preference.choices import (
     DTYPES,
     LORA_LAYERS,
@@ -17,7 +18,7 @@ from murmuration.preference.choices import (
 )
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.checkpoint import check_same
-from murmuration.preference.language.loading import contents_of, last_or_all, resolve_base
+from murmuration.preference.language.loading import contents_of, last_or_all
 from murmuration.preference.language.machine import fastest_dtype, usual_dtype
 from murmuration.preference.policy_losses import PolicyLoss
 

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.base_names import resolve_base
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.generation import Sampling, Writer, read_responses
 from murmuration.preference.language.likelihood import load_next_token
-from murmuration.preference.language.loading import contents_of, resolve_base
+from murmuration.preference.language.loading import contents_of
 from murmuration.research.reproductions.entry import tracked
 from murmuration.sims.population.prompts import questions
 

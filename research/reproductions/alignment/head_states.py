@@ -27,12 +27,13 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+from murmuration.preference.base_names import resolve_base
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.features.language_states import EXCHANGES
 from murmuration.preference.features.text_length import length_feature
-from murmuration.preference.language.loading import load_causal, resolve_base
+from murmuration.preference.language.loading import load_causal
 from murmuration.preference.language.tokens import TextTokens, unbroken
 from murmuration.preference.linear.examples import (
     PairExamples,

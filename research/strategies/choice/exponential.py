@@ -30,7 +30,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.policy_losses import BOUNDED_LOSSES, objective
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger

@@ -14,9 +14,11 @@ That somebody looked at users' data in other ways before committing, no file can
 from collections.abc import Iterable
 from pathlib import Path
 
+from murmuration.preference.base_names import resolve_base
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.checkpoint import ADAPTER, folder_of
-from murmuration.preference.language.loading import contents_of, resolve_base
+from murmuration.preference.language.adapter_config import ADAPTER
+from murmuration.preference.language.checkpoint import folder_of
+from murmuration.preference.language.loading import contents_of
 from murmuration.privacy.accounting.chained_record import NO_LINES
 from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency

@@ -19,7 +19,7 @@ from murmuration.alignment.comparisons.comparison import (
 )
 from murmuration.alignment.comparisons.intervals import PromptBootstrap
 from murmuration.alignment.writing import answer_lines
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood
 
@@ -141,7 +141,7 @@ def test_what_respond_writes_of_a_prompt_that_comes_twice(tmp_path):
         ('{"prompt": "p", "response": 3}', "line 1 needs"),
         (
             '{"prompt": "p", "response": "a"}\n{"prompt": null, "response": "a"}',
-            "line 2 has no prompt",
+            "line 2 needs",
         ),
         ('{"prompt": "p", "response": "\\ud800"}', "line 1 needs"),
         ("[]", "line 1 needs"),

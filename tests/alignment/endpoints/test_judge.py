@@ -10,7 +10,7 @@ from stand_ins.judge import StandIn, asked, completion, longer
 
 from murmuration.alignment.endpoints.client import JUDGE, Endpoint
 from murmuration.alignment.endpoints.judge import EndpointJudge
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 
 KEY = JUDGE.key
 PROMPTS = ["Spend or save?", "Loan?", "Buy?"]

@@ -8,7 +8,7 @@ from stand_ins.judge import StandIn, completion
 
 from murmuration.alignment.endpoints.client import WRITER, Endpoint
 from murmuration.alignment.endpoints.writer import EndpointWriter
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.generation import Sampling
 
 PROMPTS = [f"Question {number}?" for number in range(30)]

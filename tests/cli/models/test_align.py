@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import murmuration
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.reward import save_language_model, system_of

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from murmuration.cli.models import score
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel
 

@@ -12,7 +12,7 @@ import pandas
 import pytest
 
 import murmuration as mm
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.strategies.settings.catalogue import DECLARED, of_simulations
 from murmuration.strategies.settings.from_python import in_python
 

@@ -10,7 +10,7 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 from murmuration import Run, compare, train
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 
 SMALL = {"epsilon": 0.5, "delta": 1e-3, "rounds": 2, "cohort": 10, "seed": 1}
 pytestmark = pytest.mark.usefixtures("quick_runs")

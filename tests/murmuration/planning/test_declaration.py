@@ -8,8 +8,9 @@ import pytest
 
 from murmuration.planning.declaration import find_declaration
 from murmuration.planning.look import look_at
-from murmuration.preference.data.loading import load_judgements, parse_columns
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.columns import parse_columns
+from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.schema import Schema
 
 

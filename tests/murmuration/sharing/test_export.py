@@ -10,7 +10,7 @@ import pytest
 import torch
 from local_runs import lineage_of, run
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.privacy import attack_bounds
 from murmuration.server.lineage import lineage_of_saved

@@ -2,7 +2,7 @@
 
 import pytest
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.sharing.hub import push
 
 pytest.importorskip("huggingface_hub")

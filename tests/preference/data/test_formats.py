@@ -918,16 +918,6 @@ def _counting_format(monkeypatch, columns, made):
     return given
 
 
-def test_rows_that_say_the_same_are_made_once_and_stay_everybodys_own(monkeypatch, read):
-    given = _counting_format(
-        monkeypatch, ("one", "two", "best"), lambda r: pair("Q", r["one"], r["two"], 1.0)
-    )
-    vote = {"one": "A", "two": "B", "best": "1"}
-    result = read("mine", [{"rater": name, **vote} for name in "abcabd"])
-    assert result == [(name, "Q", ("A", "B"), 1.0) for name in "aabbcd"]
-    assert given == [vote]
-
-
 def test_cells_that_are_equal_and_not_the_same_are_not_taken_for_each_other(monkeypatch, read):
     """1 == True == 1.0: a format may tell them apart, whichever comes first."""
     _counting_format(

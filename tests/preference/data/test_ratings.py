@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmuration.preference.data.judgement_row import Row
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.ratings import pair_up
+from murmuration.preference.data.rows import Row
 from murmuration.preference.data.schema import Schema
 
 
@@ -102,7 +102,7 @@ def test_other_kinds_take_no_thumbs(kind):
 
 
 def row(prompt, text, liked):
-    return Row("", prompt, (text,), float(liked), "thumbs", None)
+    return Row("thumbs", prompt, (text,), float(liked))
 
 
 def test_a_limit_for_a_user_uses_ratings_evenly_and_is_told():

@@ -2,13 +2,13 @@
 
 import pytest
 
-from murmuration.preference.data.judgement_row import Row, check_count, check_row
-from murmuration.preference.data.rows import BadRow, InputError
+from murmuration.preference.data.errors import BadRow, InputError
+from murmuration.preference.data.rows import Row, check_count, check_row
 from murmuration.preference.data.schema import Schema
 
 
 def row(kind="pairs", responses=("x", "y"), flip=None):
-    return Row("u", "p", tuple(responses), 1.0, kind, flip)
+    return Row(kind, "p", tuple(responses), flip_probability=flip)
 
 
 def test_pairs_are_the_default():

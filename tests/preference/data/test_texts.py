@@ -77,7 +77,10 @@ def test_nothing_to_read():
 
 @pytest.mark.parametrize(
     ("columns", "said"),
-    [({"prompt": "x"}, "'prompt' is not a field of texts"), ({"text": "user_id"}, "one column")],
+    [
+        ({"prompt": "x"}, "'prompt' is not a field; the fields"),
+        ({"text": "user_id"}, "one column"),
+    ],
 )
 def test_columns_that_cannot_be(columns, said):
     with pytest.raises(InputError, match=said):

@@ -1,4 +1,4 @@
-"""Bases that are adapters: merged, trained on, saved, loaded again."""
+"""LoRA layers: which are changed, and adapters that are merged, trained on, saved, loaded again."""
 
 import json
 import shutil
@@ -7,12 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from language_models import model_on
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.schema import PAIRS
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.likelihood import SavedLikelihood
 from murmuration.preference.language.reward import SavedReward, save_language_model
+from murmuration.preference.models import preference_model
 
 PROMPTS, RESPONSES = ["What now?", "What?"], ["Save it.", "Bet on it, spend all of it."]
 
@@ -115,22 +118,6 @@ def test_a_shared_weight_is_not_merged(trained, language_model):
         LanguageBase(BaseSettings(trained(rank=2, name="plain"), task="text", targets="wte"))
 
 
-def test_another_kind_of_adapter(trained):
-    folder = Path(trained(rank=2))
-    about = json.loads((folder / "adapter_config.json").read_text())
-    (folder / "adapter_config.json").write_text(json.dumps({**about, "peft_type": "IA3"}))
-    with pytest.raises(InputError, match="an adapter of kind IA3"):
-        LanguageBase(BaseSettings(str(folder)))
-
-
-@pytest.mark.parametrize("text", ["", "{}", '{"base_model_name_or_path": 3}'])
-def test_an_adapter_that_names_no_base(trained, text):
-    folder = Path(trained(rank=2))
-    (folder / "adapter_config.json").write_text(text)
-    with pytest.raises(InputError, match=r"adapter_config\.json: (cannot be read|names no model)"):
-        LanguageBase(BaseSettings(str(folder)))
-
-
 @pytest.mark.parametrize("train", ["lora", "full"])
 def test_the_outline_of_an_adapter_is_that_of_its_base(trained, train):
     settings = BaseSettings(trained(rank=2), train, rank=3)
@@ -142,25 +129,85 @@ def test_the_outline_of_an_adapter_is_that_of_its_base(trained, train):
 
 
 def test_an_adapter_runs_nothing(trained, tmp_path):
-    """Neither what was pickled nor what its configuration would import."""
     folder, mark = Path(trained(rank=2)), tmp_path / "run"
 
     class Bomb:
         def __reduce__(self):
             return Path.touch, (mark,)
 
-    about = folder / "adapter_config.json"
-    config = json.loads(about.read_text())
-    about.write_text(json.dumps(config | {"megatron_config": {}, "megatron_core": "antigravity"}))
-    LanguageBase(BaseSettings(str(folder)))
-    about.write_text(
-        json.dumps(config | {"megatron_config": {"x": 1}, "megatron_core": "antigravity"})
-    )
-    with pytest.raises(InputError, match="names a library to import"):
-        LanguageBase(BaseSettings(str(folder)))
-    about.write_text(json.dumps(config))
     (folder / "adapter_model.safetensors").unlink()
     torch.save({"bomb": Bomb()}, folder / "adapter_model.bin")
     with pytest.raises(InputError):
         LanguageBase(BaseSettings(str(folder)))
     assert not mark.exists()
+
+
+# New layers: which of a network they change.
+
+
+def test_layers_that_are_not_there_are_named_with_those_that_are(language_model):
+    with pytest.raises(InputError, match=r"--lora-targets q_proj.*Layers of .*c_attn"):
+        LanguageBase(BaseSettings(language_model("gpt2"), targets="q_proj"))
+
+
+QUERIES_AND_VALUES = {"phi3": {"qkv_proj"}}
+EXPERTS = ("mixtral", "qwen3_moe")
+
+
+def changed(base):
+    """Names of the layers that LoRA changes."""
+    found = (name for name, module in base.model.named_modules() if hasattr(module, "base_layer"))
+    return {name.rpartition(".")[2] for name in found}
+
+
+@pytest.mark.parametrize("task", ["reward", "text"])
+@pytest.mark.parametrize("kind", ["phi3", "olmo2", "smollm3", *EXPERTS])
+def test_layers_of_architectures_that_peft_does_not_know(language_model, kind, task):
+    base = LanguageBase(BaseSettings(language_model(kind), rank=2, task=task))
+    assert changed(base) == QUERIES_AND_VALUES.get(kind, {"q_proj", "v_proj"})
+    model_on(base).trial_examples(PAIRS).check(preference_model("btl"))
+
+
+@pytest.mark.parametrize("kind", ["phi3", "olmo2", "smollm3"])
+def test_all_of_it_is_trained_user_by_user(language_model, kind):
+    base = LanguageBase(BaseSettings(language_model(kind), "full", task="text"))
+    model_on(base).trial_examples(PAIRS).check(preference_model("btl"))
+
+
+@pytest.mark.parametrize("kind", EXPERTS)
+def test_experts_see_tokens_of_all_sequences_and_are_refused_by_name(language_model, kind):
+    base = LanguageBase(BaseSettings(language_model(kind), "full", task="text"))
+    with pytest.raises(InputError, match=r"'model\.layers\.0\.mlp\.\w+' does not keep sequences"):
+        model_on(base).trial_examples(PAIRS).check(preference_model("btl"))
+    names = {"mixtral": "w1,w3", "qwen3_moe": "gate_proj,up_proj"}[kind]
+    for targets in (names, "gate", "experts", f"q_proj,{names}"):
+        with pytest.raises(InputError, match="--lora-targets"):
+            LanguageBase(BaseSettings(language_model(kind), targets=targets))
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("gpt2", {"c_attn", "c_proj", "c_fc"}),
+        ("llama", {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}),
+        ("bert", {"query", "key", "value", "dense"}),
+        ("mixtral", {"q_proj", "k_proj", "v_proj", "o_proj"}),
+    ],
+)
+def test_all_linear_layers(language_model, kind, expected):
+    base = LanguageBase(BaseSettings(language_model(kind), rank=2, targets="all-linear"))
+    assert changed(base) == expected
+    model_on(base).trial_examples(PAIRS).check(preference_model("btl"))
+
+
+def test_alpha_scales_the_change(language_model):
+    def moved(**settings):
+        base = LanguageBase(BaseSettings(language_model("gpt2"), rank=4, task="text", **settings))
+        base.put(torch.full((base.dimension,), 0.01))
+        layer = base.model.get_base_model().transformer.h[0].attn.c_attn
+        return layer.get_delta_weight("default")
+
+    assert torch.equal(moved(), moved(alpha=4))
+    torch.testing.assert_close(moved(alpha=8), 2.0 * moved())
+    with pytest.raises(InputError, match="--lora-alpha must be at least 1"):
+        moved(alpha=-1)

@@ -205,13 +205,6 @@ def test_the_revision_of_a_hubs_snapshot(language_model, tmp_path, monkeypatch):
     assert base.to_config()["revision"] == commit
 
 
-def test_an_adapter_that_is_put_on_itself(tmp_path):
-    about = json.dumps({"base_model_name_or_path": str(tmp_path)})
-    (tmp_path / "adapter_config.json").write_text(about)
-    with pytest.raises(InputError, match="put on itself"):
-        contents_of(str(tmp_path))
-
-
 def test_an_adapter_tells_of_the_file_that_the_base_below_all_was_made_from(tmp_path):
     origin = {"name": "Tiny", "license": "apache-2.0", "sha256": "ab" * 32}
     below = str(tmp_path / "base")

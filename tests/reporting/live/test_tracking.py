@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.reporting.live import tracking
 from murmuration.reporting.live.tracking import tracked
 

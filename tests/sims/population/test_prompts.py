@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.sims.population.population import Population
 from murmuration.sims.population.prompts import NAMES, QUESTIONS, TOPICS, prompts_of, questions
 

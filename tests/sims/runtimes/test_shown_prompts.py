@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.sims.runtimes.shown_prompts import PLACE, keep, shown
 
 

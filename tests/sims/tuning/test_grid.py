@@ -2,7 +2,7 @@
 
 import pytest
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.sims.tuning.grid import parsed, points
 
 #: Settings that a search leaves alone.

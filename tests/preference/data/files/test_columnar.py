@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from murmuration.preference.data import loading
-from murmuration.preference.data.files import columnar, columnar_child
+from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.files import columnar, columnar_child, reading
 from murmuration.preference.data.files.columnar import ColumnarReader, FileBudget, NotReadable
 from murmuration.preference.data.loading import columns_of, load_data, load_judgements
-from murmuration.preference.data.rows import InputError
 
 ROWS = [
     {"user_id": user, "prompt": "p", "chosen": chosen, "rejected": "b"}
@@ -127,7 +126,7 @@ BOMBS = {
 
 @pytest.mark.parametrize(("name", "content", "reason"), BOMBS.values(), ids=BOMBS)
 def test_a_bomb_is_one_line(tmp_path, monkeypatch, name, content, reason):
-    monkeypatch.setattr(loading, "BUDGET", SMALL)
+    monkeypatch.setattr(reading, "BUDGET", SMALL)
     file = tmp_path / name
     file.write_bytes(packed := content())
     assert len(packed) < 20_000
@@ -168,7 +167,7 @@ def hostile(text, rows=1):
 def test_a_row_group_of_one_user_takes_nothing_from_others(
     tmp_path, monkeypatch, rows, name, on_bad_rows
 ):
-    monkeypatch.setattr(loading, "BUDGET", SMALL)
+    monkeypatch.setattr(reading, "BUDGET", SMALL)
     path, columns = tmp_path / "a.parquet", {"user_id": "who"} if name == "who" else None
     path.write_bytes(groups(OTHERS[:4], rows, OTHERS[4:], name=name))
     judgements = load_judgements(str(path), columns=columns, on_bad_rows=on_bad_rows)
@@ -183,7 +182,7 @@ def test_a_row_group_of_one_user_takes_nothing_from_others(
 
 @pytest.mark.parametrize("on_bad_rows", ["skip", "isolate"])
 def test_rows_that_are_too_long_count_for_nothing(tmp_path, monkeypatch, on_bad_rows):
-    monkeypatch.setattr(loading, "BUDGET", replace(SMALL, memory=2**28))
+    monkeypatch.setattr(reading, "BUDGET", replace(SMALL, memory=2**28))
     rows = [*OTHERS[:4], *hostile("x" * 5 * MIB, 3), *OTHERS[4:]]
     (tmp_path / "a.parquet").write_bytes(groups(rows))
     judgements = load_judgements(str(tmp_path / "a.parquet"), on_bad_rows=on_bad_rows)
@@ -191,7 +190,7 @@ def test_rows_that_are_too_long_count_for_nothing(tmp_path, monkeypatch, on_bad_
 
 
 def test_time_is_limited(tmp_path, monkeypatch):
-    monkeypatch.setattr(loading, "BUDGET", FileBudget(seconds=1, least_bytes=2**40))
+    monkeypatch.setattr(reading, "BUDGET", FileBudget(seconds=1, least_bytes=2**40))
     (tmp_path / "a.parquet").write_bytes(bomb("chosen", "x", rows=2_000_000))
     with pytest.raises(InputError, match="more than 1 seconds"):
         load_data("text", str(tmp_path / "a.parquet"), "text=chosen", "isolate")
@@ -286,7 +285,7 @@ def test_columns_that_are_called_with_a_dot_are_read(tmp_path, columns):
 
 @pytest.mark.parametrize("end", ["cut", "bomb"])
 def test_at_a_node_a_file_of_several_users_is_read_whole_or_not_at_all(tmp_path, monkeypatch, end):
-    monkeypatch.setattr(loading, "BUDGET", replace(SMALL, least_bytes=2**16))
+    monkeypatch.setattr(reading, "BUDGET", replace(SMALL, least_bytes=2**16))
     lines = "".join(json.dumps(row) + "\n" for row in OTHERS).encode()
     packed = gzip.compress(lines + (b" " * 2**20 if end == "bomb" else b""))
     (tmp_path / "a.jsonl.gz").write_bytes(packed[:-9] if end == "cut" else packed)

@@ -12,7 +12,7 @@ from torch.nn.functional import logsigmoid
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.features import frozen_states
 from murmuration.preference.features.frozen_states import FrozenStates
-from murmuration.preference.language import loading
+from murmuration.preference.language.base import layers
 from murmuration.preference.language.base.lower_layers import LowerLayers
 from murmuration.preference.language.base.network import LanguageBase, language_base
 from murmuration.preference.language.base.settings import BaseSettings
@@ -230,7 +230,7 @@ def test_where_nobody_says_all_of_fewer_are_changed(language_model):
 def test_where_nobody_says_all_are_changed_of_what_has_no_known_layers(language_model, monkeypatch):
     path = str(language_model("llama"))
     assert last_or_all(path, True, "one", 1) == "last:1"
-    monkeypatch.setattr(loading, "blocks_of", lambda model: [])
+    monkeypatch.setattr(layers, "blocks_of", lambda model: [])
     assert last_or_all(path, True, "another", 1) == "all"
 
 

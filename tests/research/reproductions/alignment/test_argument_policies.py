@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.research.reproductions.alignment import argument_policies
 from murmuration.research.reproductions.alignment.argument_policies import Cell, Made, Plan
 from murmuration.research.reproductions.alignment.argument_pool import Answer

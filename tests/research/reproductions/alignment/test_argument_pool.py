@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.generation import Sampling
 from murmuration.research.reproductions.alignment import argument_pool
 from murmuration.research.reproductions.alignment.argument_pool import requests, written

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.judgements import Judgements
-from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.research.reproductions.alignment import arguments
 from murmuration.research.reproductions.alignment.argument_pool import Answer

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.research.reproductions.alignment import lora_layers
 from murmuration.research.reproductions.alignment.lora_layers import HELD_OUT, PLAN, divide, people
 from murmuration.research.reproductions.alignment.lora_rewards import Cell

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import murmuration
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.research.reproductions.alignment import lora_rewards
 from murmuration.research.reproductions.alignment.lora_rewards import Cell, Plan
 from murmuration.research.reproductions.entry import where

@@ -10,9 +10,12 @@ between models, what annotation tools write. The two sides are told by the ends 
 names (`a` and `b`, `0` and `1`, `1` and `2`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Literal
 
 from murmuration.preference.data.cells import label_text, shortened
@@ -23,56 +26,21 @@ REQUIRED = ("user_id", "prompt", "chosen", "rejected")
 #: The fields of a row that says which of two responses won, as `--columns` names them.
 SIDED = ("response_a", "response_b", "winner")
 FIELDS = (
-    *REQUIRED,
-    "tie",
-    "score_chosen",
-    "score_rejected",
-    "responses",
-    "best",
-    "ranking",
-    "scores",
-    "completion",
-    "label",
-    "flip_probability",
-    *SIDED,
-)
+    *REQUIRED, "tie", "score_chosen", "score_rejected", "responses", "best", "ranking", "scores",
+    "completion", "label", "flip_probability", *SIDED,
+)  # fmt: skip
 #: Where people keep who judged, besides `user_id`.
 USER_COLUMNS = (
-    "annotator_id",
-    "annotator",
-    "worker_id",
-    "worker",
-    "participant_id",
-    "participant",
-    "rater_id",
-    "rater",
-    "labeler_id",
-    "labeler",
-    "userid",
-    "user",
-    "judge",
-    "judge_hash",
-    "evaluator",
-    "completed_by",
-    "visitor_id",
-    "voter",
-    "voter_id",
-    "voter-id",
-    "voter_email",
+    "annotator_id", "annotator", "worker_id", "worker", "participant_id", "participant", "rater_id",
+    "rater", "labeler_id", "labeler", "userid", "user", "judge", "judge_hash", "evaluator",
+    "completed_by", "visitor_id", "voter", "voter_id", "voter-id", "voter_email",
     "raterParticipantId",
-)
+)  # fmt: skip
 #: What may be a prompt under another name: where one is there, none is made of shared words.
 PROMPT_COLUMNS = (
-    "question",
-    "instruction",
-    "query",
-    "input",
-    "context",
-    "post",
-    "messages",
-    "conversations",
+    "question", "instruction", "query", "input", "context", "post", "messages", "conversations",
     "conversation",
-)
+)  # fmt: skip
 RANKING_COLUMNS = ("ranking", "ranks", "rank")
 #: Where a response stands that was liked or not, as `label` says.
 RATED_COLUMNS = ("completion", "response", "messages")
@@ -85,26 +53,24 @@ PAIRS_OF_SIDES = tuple(
 #: Columns that say which of them is the better one.
 WINNERS = ("winner", "preference", "preferred", "choice", "better_response_id")
 #: All columns that a field may be read from, besides those that are named.
-KNOWN_COLUMNS = frozenset(
-    (
-        *FIELDS,
-        *USER_COLUMNS,
-        *RANKING_COLUMNS,
-        *RATED_COLUMNS,
-        *WINNERS,
-        *(column for pair in PAIRS_OF_SIDES for column in pair),
-    )
+KNOWN_COLUMNS = frozenset(FIELDS).union(
+    USER_COLUMNS, RANKING_COLUMNS, RATED_COLUMNS, WINNERS, *PAIRS_OF_SIDES
 )
+#: All columns that tell what a row is.
+_TOLD = KNOWN_COLUMNS.union(PROMPT_COLUMNS)
 OF_PAIRS = ("chosen", "rejected", "score_chosen", "score_rejected")
 _UNREAD = (
     "the column {!r} is not used: where it says which of two texts won, see --columns winner=NAME"
 )
 _SAYS_DISLIKED = ("disliked", "dislike", "thumbs down", "downvoted", "downvote")
 
+#: A name that can stand in ``field=column,field=column``.
+_PLAIN = re.compile(r"[^,={\s]([^,=]*[^,=\s])?")
+
 Form = Literal["pair", "sides", "list", "rating"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layout:
     """The meaning of rows' columns, by their names.
 
@@ -112,8 +78,9 @@ class Layout:
         form: two responses of which the first was preferred, two sides and a winner, a list of
             responses, or a single one that was rated.
         columns: field → column, of every field, whether it is there or not.
+        read: the columns that are there and may be a field's, but for the user's.
         missing: the fields that such rows need and that are not there, with their columns.
-        prompted: whether there is a prompt, or must be.
+        prompt: the column of the prompt; None where there is none, and need not be.
         maybe_prompted: whether there is none, but a column that may be it, under another name: then
             texts need one, and whole conversations do not.
         notes: what is to be said of fields that have other columns than their own.
@@ -121,18 +88,73 @@ class Layout:
 
     form: Form
     columns: Mapping[str, str]
+    read: tuple[str, ...]
     missing: Mapping[str, str]
-    prompted: bool
+    prompt: str | None
     maybe_prompted: bool
     notes: tuple[str, ...]
 
 
-def column_names(columns: Mapping[str, str]) -> dict[str, str]:
-    """Field → column; `tie` is there only if it was asked for, and then the column must exist."""
-    for each, column in columns.items():
-        if each not in FIELDS:
+def parse_columns(columns: str | Mapping[str, str]) -> dict[str, str]:
+    """Return the columns of fields, from ``field=column,field=column``, the same as a JSON object,
+    or a mapping; empty for the names as they are.
+
+    Raises InputError for anything else (an unknown field is refused when the source is read).
+    """
+    if isinstance(columns, str) and columns.lstrip().startswith("{"):
+        try:
+            columns = json.loads(columns)
+        except ValueError:
+            raise InputError(f"--columns {columns!r} is no JSON object") from None
+    if isinstance(columns, Mapping):
+        return dict(columns)
+    if not isinstance(columns, str):
+        raise InputError(f"--columns must name the columns of fields; got {columns!r}")
+    pairs = [part.partition("=") for part in columns.split(",") if part.strip()]
+    named = {field.strip(): column.strip() for field, _, column in pairs}
+    if not all(named) or not all(named.values()):
+        raise InputError(f"--columns {columns!r}: write field=column, as in user_id=annotator")
+    if len(named) < len(pairs):
+        raise InputError(f"--columns {columns!r}: a field is named twice")
+    return named
+
+
+def write_columns(columns: str | Mapping[str, str] | None, user_column: str | None = None) -> str:
+    """Return the setting ``columns`` that ``parse_columns`` reads, with the user's column in it.
+
+    Raises:
+        InputError: it says no columns, or another one for the user.
+    """
+    if user_column is None and isinstance(columns, str | None):
+        return columns or ""
+    named = parse_columns(columns or {})
+    if user_column is not None:
+        user_column = user_column if isinstance(user_column, str) else ""
+        if named.setdefault("user_id", user_column) != user_column or not user_column.strip():
             raise InputError(
-                f"--columns: {each!r} is not a field; the fields are {', '.join(FIELDS)}"
+                f"--user-column {user_column!r} must be the name of a column, and --columns no "
+                "other for user_id"
+            )
+    if all(isinstance(name, str) and _PLAIN.fullmatch(name) for name in chain(*named.items())):
+        return ",".join(f"{field}={column}" for field, column in named.items())
+    return json.dumps(named, ensure_ascii=False)
+
+
+def column_names(
+    columns: Mapping[str, str],
+    fields: Collection[str] = FIELDS,
+    needed: Collection[str] = REQUIRED,
+) -> dict[str, str]:
+    """Return the columns that must be there, by their fields: of ``needed`` ones, and those that
+    were asked for.
+
+    Raises:
+        InputError: there is no such field, or a column cannot be what is asked of it.
+    """
+    for each, column in columns.items():
+        if each not in fields:
+            raise InputError(
+                f"--columns: {each!r} is not a field; the fields are {', '.join(fields)}"
             )
         if not isinstance(column, str) or not column:
             raise InputError(f"--columns: no column is named for {each!r}")
@@ -141,9 +163,10 @@ def column_names(columns: Mapping[str, str]) -> dict[str, str]:
                 f"--columns: true in {column!r} says that a response was not liked, and in a label "
                 "that it was: name a column that says what was liked, or turn this one round"
             )
-    if (whose := columns.get("user_id", "user_id")) != "user_id" and whose in FIELDS:
+    if (whose := columns.get("user_id", "user_id")) != "user_id" and whose in fields:
         raise InputError(f"--columns user_id={whose}: that column is a judgement's own {whose!r}")
-    needed = [each for each in REQUIRED if "winner" not in columns or each not in OF_PAIRS]
+    if "winner" in columns:
+        needed = [each for each in needed if each not in OF_PAIRS]
     names = {each: each for each in needed} | dict(columns)
     if len(set(names.values())) < len(names):
         shown = ",".join(f"{each}={column}" for each, column in names.items())
@@ -157,26 +180,24 @@ def layout_of(present: Iterable[str], names: Mapping[str, str]) -> Layout:
     Raises:
         BadRow: several columns may be meant by a field.
     """
-    known = KNOWN_COLUMNS.union(PROMPT_COLUMNS, names.values())
     # What matters and no more is remembered: rows may have any number of columns.
-    return _layout(tuple(column for column in present if column in known), tuple(names.items()))
+    known = tuple(column for column in present if column in _TOLD or column in names.values())
+    return _layout(known, tuple(names.items()))
 
 
 @lru_cache(maxsize=1024)
 def _layout(present: tuple[str, ...], stated: tuple[tuple[str, str], ...]) -> Layout:
-    names = dict(stated)
-    sides = _sides(present, names)
-    if sides is not None:
-        names |= zip(("chosen", "rejected", *SIDED), (*sides[:2], *sides), strict=True)
-    names = with_user(present, names)
-    pair = names.get("chosen", "chosen"), names.get("rejected", "rejected")
-    rating = _rating(present, names, pair)
+    names = with_user(present, dict(stated))
     notes = user_note(dict(stated), names)
-    form: Form = "pair" if sides is None else "sides"
-    unneeded = () if sides is None else OF_PAIRS[:2]
+    form: Form = "pair"
+    unneeded: tuple[str, ...] = ()
+    if sides := _sides(present, names):
+        form, unneeded = "sides", OF_PAIRS[:2]
+        names |= zip(("chosen", "rejected", *SIDED), (*sides[:2], *sides), strict=True)
+    pair = names.get("chosen", "chosen"), names.get("rejected", "rejected")
     prompted = "prompt" in present or names["prompt"] != "prompt"
-    if rating is not None:
-        form, names, unneeded = "rating", names | rating, OF_PAIRS
+    if rating := _rating(present, names, pair):
+        form, unneeded, names = "rating", OF_PAIRS, names | rating
     elif "responses" in names or ("responses" in present and pair[0] not in present):
         form, unneeded, prompted = "list", OF_PAIRS[:2], True
         names.setdefault("responses", "responses")
@@ -185,25 +206,38 @@ def _layout(present: tuple[str, ...], stated: tuple[tuple[str, str], ...]) -> La
             names.setdefault("ranking", ranks[0])
     else:
         prompted = prompted or not {*pair} <= {*present}
-        if sides is not None:
-            said = f"which of {pair[0]!r} and {pair[1]!r} was preferred is read from {sides[2]!r}"
-            notes = [said, *notes]
-        elif pair in PAIRS_OF_SIDES or pair[::-1] in PAIRS_OF_SIDES:
-            unread = [column for column in WINNERS if column in present]
-            notes = [
-                _UNREAD.format(column) for column in unread if column not in names.values()
-            ] + notes
+        notes = _notes_of_pair(present, names, sides) + notes
     needed = {each: column for each, column in names.items() if each not in unneeded}
     if not prompted:
         del needed["prompt"]
+    columns = {each: each for each in FIELDS if each != "user_id"} | names
+    whose = columns.get("user_id")
     return Layout(
         form=form,
-        columns={each: each for each in FIELDS if each != "user_id"} | names,
+        columns=columns,
+        read=tuple(
+            column
+            for column in present
+            if column != whose and (column in KNOWN_COLUMNS or column in columns.values())
+        ),
         missing={each: column for each, column in needed.items() if column not in present},
-        prompted=prompted,
+        prompt=columns["prompt"] if prompted else None,
         maybe_prompted=not prompted and any(column in present for column in PROMPT_COLUMNS),
         notes=tuple(notes),
     )
+
+
+def _notes_of_pair(
+    present: Sequence[str], names: Mapping[str, str], sides: tuple[str, str, str] | None
+) -> list[str]:
+    """Return what is said of a column that tells which of two responses won, or may do so."""
+    if sides is not None:
+        return [f"which of {sides[0]!r} and {sides[1]!r} was preferred is read from {sides[2]!r}"]
+    pair = names.get("chosen"), names.get("rejected")
+    if pair not in PAIRS_OF_SIDES and pair[::-1] not in PAIRS_OF_SIDES:
+        return []
+    unread = [column for column in WINNERS if column in present and column not in names.values()]
+    return [_UNREAD.format(column) for column in unread]
 
 
 def top_of(column: str) -> str:
@@ -215,7 +249,7 @@ def with_nested(row: Mapping[str, object], names: Mapping[str, str]) -> Mapping[
     """Return a row with the cells that are named by where they stand inside of others: `user.id`,
     `candidates.0.content`. What is not there holds nothing."""
     nested = {column for column in names.values() if "." in column and column not in row}
-    return {**row, **{column: inner_cell(row, column) for column in nested}}
+    return {**row, **{column: inner_cell(row, column) for column in nested}} if nested else row
 
 
 def inner_cell(cell: object, name: str) -> object:
@@ -256,11 +290,9 @@ def with_user(present: Iterable[str], names: Mapping[str, str]) -> dict[str, str
 def user_note(stated: Mapping[str, str], taken: Mapping[str, str]) -> list[str]:
     """Return what is said where the user's column is not the one that was stated."""
     column = taken.get("user_id")
-    return (
-        []
-        if column == stated.get("user_id")
-        else [f"who judged is read from the column {column!r}"]
-    )
+    if column == stated.get("user_id"):
+        return []
+    return [f"who judged is read from the column {column!r}"]
 
 
 def _rating(

@@ -1,12 +1,15 @@
 """What labels mean: words by themselves, numbers as declared, and nobody's by others' rows."""
 
 import json
+import math
 
+import numpy as np
 import pytest
 
+from murmuration.preference.data.cells import number_cell
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import load_judgements
-from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.schema import Schema
 
 THUMBS = Schema("thumbs")
@@ -231,3 +234,20 @@ def test_pairs_without_a_prompt_where_that_is_declared(tmp_path, prompt):
         judgements = load_judgements(path, on_bad_rows=on_bad_rows, schema=Schema(no_prompt=True))
         assert judgements.prompts == ["", ""]
         assert judgements.responses[1] == ("The sun is up.", "The sun is down.")
+
+
+@pytest.mark.parametrize("value", [3, 3.0, "3", " 3.0 ", np.float32(3), np.int64(3)])
+def test_a_number_however_it_is_written(value):
+    assert number_cell(value) == 3.0
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, np.bool_(False), "", "three", [3], {"n": 3}, b"3", 10**400, "nan"]
+)
+def test_anything_else_is_none(value):
+    assert math.isnan(number_cell(value))
+
+
+def test_an_infinite_one_stays_so():
+    """Whoever asks for a finite one sees that it is not."""
+    assert number_cell("-inf") == -math.inf

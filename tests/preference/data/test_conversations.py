@@ -1,8 +1,6 @@
-"""Single cells of a row."""
+"""Every form in which pairs and prompts with chat turns are kept."""
 
 import json
-import math
-import uuid
 from contextlib import suppress
 
 import numpy as np
@@ -10,166 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmuration.preference.data.cells import (
-    MOST_CHARACTERS,
-    BadRow,
-    messages_of,
-    number_cell,
-    prompt_cell,
-    text_of,
-    user_cell,
-)
-from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.conversations import messages_of, prompt_cell, text_of
+from murmuration.preference.data.errors import BadRow
+from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import load_prompts, load_responses
-from murmuration.preference.data.rows import parse_row
-from murmuration.preference.data.texts import UserTexts
-
-
-@pytest.mark.parametrize("value", [3, 3.0, "3", " 3.0 ", np.float32(3), np.int64(3)])
-def test_a_number_however_it_is_written(value):
-    assert number_cell(value) == 3.0
-
-
-@pytest.mark.parametrize(
-    "value", [None, True, np.bool_(False), "", "three", [3], {"n": 3}, b"3", 10**400, "nan"]
-)
-def test_anything_else_is_none(value):
-    assert math.isnan(number_cell(value))
-
-
-def test_an_infinite_one_stays_so():
-    """Whoever asks for a finite one sees that it is not."""
-    assert number_cell("-inf") == -math.inf
-
-
-# Ids: one person must not pass for several by characters that nobody sees.
-
-
-#: Spellings that a terminal or a page shows as `Zoë B`, or nearly so.
-LOOK_ALIKES = {
-    "zero-width space inside": "Zo\u200bë B",
-    "zero-width joiner inside": "Zo\u200dë B",
-    "zero-width non-joiner inside": "Zo\u200cë B",
-    "word joiner inside": "Zo\u2060ë B",
-    "byte order mark before": "\ufeffZoë B",
-    "left-to-right mark after": "Zoë B\u200e",
-    "right-to-left mark inside": "Zoë\u200f B",
-    "bidi override inside": "Zo\u202dë\u202c B",
-    "bidi isolate inside": "Zo\u2068ë\u2069 B",
-    "soft hyphen": "Zo\u00adë B",
-    "no-break space": "Zoë\u00a0B",
-    "two spaces": "Zoë  B",
-    "ideographic space": "Zoë\u3000B",
-    "variation selector": "Zoë\ufe0f B",
-    "variation selector supplement": "Zoë\U000e0100 B",
-    "combining grapheme joiner": "Zo\u034fë B",
-    "Hangul filler": "Zoë\u3164B",
-    "half-width Hangul filler": "Zoë B\uffa0",
-    "Hangul jamo filler": "Zoë\u115fB",
-    "braille blank": "Zoë\u2800B",
-    "tag character": "Zoë B\U000e0041",
-    "musical null notehead": "Zoë B\U0001d159",
-    "hieroglyphic full blank": "Zoë\U00013441B",
-    "hieroglyphic half blank": "Zoë\U00013442B",
-    "hieroglyphic mirror": "Zoë\U00013440 B",
-    "Mongolian vowel separator": "Zo\u180eë B",
-    "invisible times": "Zo\u2062ë B",
-    "full-width letter": "Zoë Ｂ",
-    "control character": "Zo\x1bë B",
-    "line break": "Zoë\nB",
-    "Cyrillic o": "Z\u043eë B",
-    "Greek B": "Zoë \u0392",
-    "private use": "Zoë B\ue000",
-}
-
-
-@pytest.mark.parametrize("spelling", LOOK_ALIKES.values(), ids=LOOK_ALIKES)
-def test_a_look_alike_is_no_second_user(spelling):
-    rows = [
-        {"user_id": user, "prompt": "p", "chosen": "a", "rejected": "b", "text": "t"}
-        for user in ("Zoë B", spelling)
-    ]
-    for kind in (Judgements, UserTexts):
-        with pytest.raises(InputError, match="'user_id' is no user id") as refused:
-            kind.from_placed_rows([("f", n, row) for n, row in enumerate(rows, 1)])
-        assert str(refused.value).startswith("f:2: ") and str(refused.value).isprintable()
-        left = kind.from_placed_rows(
-            [("f", n, row) for n, row in enumerate(rows, 1)], on_bad_rows="isolate"
-        )
-        assert (left.user_ids, left.left_out) == (("Zoë B",), 1)
-
-
-@pytest.mark.parametrize("spelling", ["Zoe\u0308 B", " Zoë B", "Zoë B\t", "\u00a0Zoë B\u2003"])
-def test_blanks_around_and_accents_written_in_two_ways_are_one_user(spelling):
-    assert user_cell(spelling, "user_id") == "Zoë B"
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["Ann Lee", "O’Brien", "O'Brien", "😀", "👍🏽", "🇩🇪", "José", "日本 太郎", "Иван", "Γιώργος",
-     "a@b.org", "rev_7-x", "अनिल", "ใจดี", "محمد"],
-)  # fmt: skip
-def test_names_pass_as_they_are(name):
-    assert user_cell(name, "user_id") == name
-
-
-@pytest.mark.parametrize(
-    ("value", "name"),
-    [(7, "7"), (7.0, "7"), ("7", "7"), (np.int64(7), "7"), (np.float32(7.5), "7.5"), ("007", "7"),
-     ("7.", "7"), ("-0.0", "0"), ("9" * 30, "9" * 30), ("0" * 20 + "7.0", "7"), ("٧", "٧"),
-     ("９", None), ("9" * 20 + ".0", None), ("9" * 5_000, None),
-     (True, None), (math.nan, None), ("", None), ("\u200b", None), ("٧\u200f", None)],
-)  # fmt: skip
-def test_numbers_are_ids_by_their_value(value, name):
-    if name is not None:
-        assert user_cell(value, "user_id") == name
-        return
-    with pytest.raises(BadRow, match="'user_id'"):
-        user_cell(value, "user_id")
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["1e+18", "1.23457E+09", "1,23E+09", "5E-05", "nan", "NaN", "NA", "None", "null", "<NA>", "inf",
-     "True", "false", "2024-03-01", "2024-03-01 00:00:00", "2024-03-01T00:00:00Z", "3/1/2024",
-     "1-Mar", "1-Mar-24", "Mar-01", "'007", '="007"', '"u1"', "'u1'", "b'u1'", "['u1']", '["u1"]',
-     "('u1',)", "{'id': 'u1'}", "UUID('1')", "np.str_('u1')"],
-)  # fmt: skip
-def test_what_programs_make_of_ids_is_nobody(text):
-    with pytest.raises(BadRow, match=r"'user_id' is no user id: it is .*write ids as plain text"):
-        user_cell(f" {text}", "user_id")
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["1e5", "12E3", "Nat", "Null", "Inf", "[deleted]", "'t Hooft", "3-1", "1.2.3.4", "Mar-1"],
-)
-def test_what_only_resembles_them_is_an_id(text):
-    assert user_cell(text, "user_id") == text
-
-
-def test_a_uuid_is_one_in_either_case():
-    name = str(uuid.UUID(int=2**128 - 1))
-    assert user_cell(name.upper(), "user_id") == user_cell(name, "user_id") == name
-
-
-def test_upper_case_and_whole_scripts_are_not_caught():
-    """What the documentation says: `A` in Cyrillic alone, and another case, are other users."""
-    names = ["ANN", "ann", "Ann", "АВС", "ABC"]
-    assert len({user_cell(name, "user_id") for name in names}) == len(names)
-
-
-def test_an_id_is_not_endless():
-    assert user_cell("é" * MOST_CHARACTERS, "user_id")
-    for letter in "eé":
-        with pytest.raises(BadRow, match="longer than 1,000 characters"):
-            user_cell(letter * (MOST_CHARACTERS + 1), "user_id")
-
-
-# Every form in which pairs and prompts with chat turns are kept.
-
+from murmuration.preference.data.rows import read_row
+from murmuration.preference.data.schema import PAIRS
 
 NAMES = {field: field for field in ("user_id", "prompt", "chosen", "rejected")}
+
+
+def judged(row, names=NAMES, schema=PAIRS):
+    return read_row(row, names, schema)[1]
 
 
 def said(*turns):
@@ -285,7 +135,7 @@ FORMS = {
 def test_pairs_in_every_form(form, cells):
     row, prompt = FORMS[form]
     row = {k: WRITTEN[cells](v) if isinstance(v, list) else v for k, v in row.items()}
-    read = parse_row({"user_id": "u", **row}, NAMES)
+    read = judged({"user_id": "u", **row}, NAMES)
     assert (read.prompt, read.responses, read.y) == (prompt, ("Blue.", "Green."), 1.0)
 
 
@@ -355,19 +205,19 @@ def test_pairs_in_every_form(form, cells):
 )
 def test_what_is_no_pair(row, reason):
     with pytest.raises(BadRow, match=reason):
-        parse_row({"user_id": "u", **row}, NAMES)
+        judged({"user_id": "u", **row}, NAMES)
 
 
 def test_conversations_that_part_early_are_judged_from_there():
     row = {"chosen": said("q", "a", "b", "c"), "rejected": said("q", "x", "b", "c")}
-    read = parse_row({"user_id": "u", **row}, NAMES)
+    read = judged({"user_id": "u", **row}, NAMES)
     assert read.prompt == "q"
     assert read.responses[0] == "a\n\nHuman: b\n\nAssistant: c"
 
 
 def test_equal_conversations_are_a_tie_over_the_last_answer():
     row = {"chosen": said("q", "a", "b", "c"), "rejected": said("q", "a", "b", "c")}
-    read = parse_row({"user_id": "u", **row}, NAMES)
+    read = judged({"user_id": "u", **row}, NAMES)
     assert (read.prompt, read.responses, read.y) == (
         "\n\nHuman: q\n\nAssistant: a\n\nHuman: b",
         ("c", "c"),
@@ -377,14 +227,14 @@ def test_equal_conversations_are_a_tie_over_the_last_answer():
 
 def test_texts_that_happen_to_be_json_stay_texts():
     row = {"user_id": "u", "prompt": '["a"]', "chosen": '[{"a": 1}]', "rejected": "[no"}
-    read = parse_row(row, NAMES)
+    read = judged(row)
     assert (read.prompt, *read.responses) == ('["a"]', '[{"a": 1}]', "[no")
     for text in (
         *('{"answer": 3}', "{'answer': 3}", "['a' 'b']", "[{'a': 1}]", "{", "(see above)"),
         *('{"role": "admin", "name": "Ann"}', '[{"from": "0x1", "to": "0x2", "value": 3}]'),
         *("[1] Role: 'role': is what", '{"from": "a", "to": "b"}', "array(", "Message"),
     ):
-        read = parse_row(row | {"prompt": text, "chosen": text}, NAMES)
+        read = judged(row | {"prompt": text, "chosen": text}, NAMES)
         assert (read.prompt, read.responses[0]) == (text, text)
 
 
@@ -448,7 +298,7 @@ def test_whatever_a_cell_holds_is_read_or_refused(one, other):
     row = {"user_id": "u", "chosen": one, "rejected": other}
     for more in ({}, {"prompt": other}):
         try:
-            read = parse_row(row | more, NAMES)
+            read = judged(row | more, NAMES)
         except BadRow:
             continue
         assert all(text.strip() for text in (read.prompt, *read.responses))

@@ -2,30 +2,40 @@ import json
 
 import pytest
 
-from murmuration.preference.data.column_meanings import (
+from murmuration.preference.data.columns import (
     PAIRS_OF_SIDES,
     REQUIRED,
     USER_COLUMNS,
     WINNERS,
+    parse_columns,
+    write_columns,
 )
+from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import load_judgements
-from murmuration.preference.data.rows import BadRow, InputError, parse_row
+from murmuration.preference.data.rows import read_row
+from murmuration.preference.data.schema import PAIRS
 from murmuration.preference.data.texts import UserTexts
 
 NAMES = {field: field for field in REQUIRED}
+
+
+def judged(row, names=NAMES, schema=PAIRS):
+    return read_row(row, names, schema)[1]
+
+
 PAIR = {"prompt": "p", "chosen": "x", "rejected": "y"}
 ROW = {"user_id": "u1", "prompt": "Why?"}
 
 
 def parsed(cells, **named):
-    row = parse_row({**ROW, **cells}, NAMES | named)
+    row = judged({**ROW, **cells}, NAMES | named)
     return row.responses, row.y
 
 
 def test_missing_columns_name_what_is_there_and_what_to_do():
     with pytest.raises(BadRow) as caught:
-        parse_row({"who": "u", "prompt": "p", "chosen": "x", "worse": "y"}, NAMES)
+        judged({"who": "u", "prompt": "p", "chosen": "x", "worse": "y"}, NAMES)
     assert str(caught.value) == (
         "no column 'user_id', 'rejected'; the columns are: who, prompt, chosen, worse. "
         "Name yours with --columns user_id=NAME,rejected=NAME"
@@ -34,15 +44,15 @@ def test_missing_columns_name_what_is_there_and_what_to_do():
 
 def test_columns_that_were_asked_for_must_be_there():
     with pytest.raises(BadRow, match=r"no column 'pick'; .* --columns best=NAME"):
-        parse_row({**ROW, "responses": ["x", "y", "z"], "best": 0}, {**NAMES, "best": "pick"})
+        judged({**ROW, "responses": ["x", "y", "z"], "best": 0}, {**NAMES, "best": "pick"})
     with pytest.raises(BadRow, match="no column 'options'"):
-        parse_row({"user_id": "u", **PAIR}, {**NAMES, "responses": "options"})
+        judged({"user_id": "u", **PAIR}, {**NAMES, "responses": "options"})
 
 
 @pytest.mark.parametrize("column", ["rank", "ranks", "ranking"])
 def test_names_of_ranks(column):
     row = {"user_id": "u", "prompt": "p", "responses": ["a", "b"], column: [2, 1]}
-    assert parse_row(row, NAMES).responses == ("b", "a")
+    assert judged(row).responses == ("b", "a")
 
 
 @pytest.mark.parametrize("column", USER_COLUMNS)
@@ -163,3 +173,44 @@ def test_what_was_not_liked_is_no_label(column):
             [{"user_id": "u", "prompt": "p", "completion": "x", "label": True}],
             columns={"label": column},
         )
+
+
+def test_parse_columns():
+    assert parse_columns("") == parse_columns(" , ") == {}
+    both = {"user_id": "annotator", "chosen": "the better one"}
+    assert parse_columns("user_id=annotator, chosen = the better one,") == both
+    for option in ("annotator", "user_id=", "=annotator", "user_id annotator"):
+        with pytest.raises(InputError, match="write field=column"):
+            parse_columns(option)
+    with pytest.raises(InputError, match="twice"):
+        parse_columns("user_id=a,user_id=b")
+
+
+@pytest.mark.parametrize("column", ["a", "What do you prefer, A or B?", "a=b", " a", "{", "é"])
+def test_columns_are_read_as_they_were_written(column):
+    assert parse_columns(write_columns({"chosen": column})) == {"chosen": column}
+    both = {"chosen": "better", "user_id": column}
+    assert parse_columns(write_columns({"chosen": "better"}, column)) == both
+    assert parse_columns(write_columns("chosen=better", column)) == both
+    assert parse_columns(write_columns(write_columns(both), column)) == both
+
+
+def test_plain_columns_are_written_plainly():
+    assert write_columns(None) == write_columns({}) == write_columns("") == ""
+    assert write_columns({"chosen": "a", "user_id": "b"}) == "chosen=a,user_id=b"
+    assert write_columns("chosen=a", "b") == "chosen=a,user_id=b"
+
+
+@pytest.mark.parametrize(
+    ("columns", "user"),
+    [("user_id=a", "b"), ({"user_id": "a"}, "b"), ("", ""), ({}, " "), (None, 3)],
+)
+def test_a_users_column_that_cannot_be(columns, user):
+    with pytest.raises(InputError, match="--user-column"):
+        write_columns(columns, user)
+
+
+@pytest.mark.parametrize("columns", [3, ["chosen"], "{", "{chosen}"])
+def test_columns_that_are_none(columns):
+    with pytest.raises(InputError, match="--columns"):
+        parse_columns(columns)
