@@ -13,6 +13,8 @@ from rich.text import Text
 
 from murmuration.alignment.evaluation import BUDGET, PARTED
 from murmuration.alignment.writing import read_lines
+from murmuration.api.reporting import locked
+from murmuration.api.run import Run
 from murmuration.preference.online import is_of_hub
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.promise import Promise
@@ -54,6 +56,23 @@ def write_report(folder: Path, result: Mapping[str, Any], promise: Promise) -> P
     )
     replace_file(folder / "report.html", page.encode())
     return folder / "report.html"
+
+
+def write_again(folder: Path) -> tuple[Path, Group]:
+    """Write the report of an alignment again; return its path, and what a terminal shows.
+
+    Raises:
+        InputError: it has not ended, its files do not fit each other, or it is in use.
+    """
+    aligned = Run.load(folder)
+    with locked(aligned.path):
+        page = write_report(aligned.path, aligned.result, aligned.promise)
+    return page, summary(aligned.result, folder)
+
+
+def plot(run: Run) -> Figure:
+    """Return the ``figure`` of a finished alignment."""
+    return figure(run.metrics, run.result["saved_step"], run.result["kl_is"])
 
 
 def evaluations(folder: Path) -> list[dict[str, Any]]:

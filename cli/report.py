@@ -10,6 +10,7 @@ from rich.table import Table
 
 from murmuration.cli.options import AUDIT, Json, meaning, print_json
 from murmuration.preference.data.rows import InputError
+from murmuration.privacy.plugins import brought
 from murmuration.reporting.live.terminal import Terminal
 
 
@@ -99,13 +100,11 @@ def _is_alignment(folder: Path) -> bool:
 
 
 def _of_alignment(folder: Path, as_json: bool) -> None:
-    from murmuration.alignment.report import summary
-    from murmuration.api.reporting import write_alignment_report
     from murmuration.reporting.run_files import read_json
 
-    page, result = write_alignment_report(folder), read_json(folder / "result.json")
+    page, summary = brought("murmuration.reports")["alignment"].load()(folder)
     if as_json:
-        print_json({"result": result, "page": str(page)})
+        print_json({"result": read_json(folder / "result.json"), "page": str(page)})
         return
-    Terminal(highlight=False).print(summary(result, folder))
+    Terminal(highlight=False).print(summary)
     print(f"page: {page}")

@@ -58,7 +58,7 @@ def write_report(
         raise InputError(f"--audit {audit}: no such file")
     if (twin or audited) and not (seen.result and seen.private):
         raise InputError("--nonprivate and --audit need a finished private run")
-    with _locked(folder):
+    with locked(folder):
         if seen.result and not seen.missing:
             metrics = read_metrics(folder)
             path = report.write_report(folder, seen.result, metrics, twin=twin, audit=audited)
@@ -68,26 +68,13 @@ def write_report(
     return path, seen
 
 
-def write_alignment_report(run: str | os.PathLike[str]) -> Path:
-    """Write the report of an alignment again; return its path.
-
-    Args:
-        run: its folder.
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder of a run that has ended.
 
     Raises:
-        InputError: it has not ended, its files do not fit each other, or it is in use.
+        InputError: it is in use, or cannot be written.
     """
-    quiet_libraries()
-    from murmuration.alignment import report
-    from murmuration.api.run import Run
-
-    aligned = Run.load(run)
-    with _locked(aligned.path):
-        return report.write_report(aligned.path, aligned.result, aligned.promise)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
     from murmuration.server.run_lock import RunInUse, RunLock
 
     try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.escaping import visible
+from murmuration.privacy.plugins import brought
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -131,9 +132,7 @@ class Run:
         """Return a figure of held-out accuracy over rounds, and under it epsilon so far; of an
         alignment of its rewards over divergence and over steps."""
         if self._is_alignment:
-            from murmuration.alignment.report import figure
-
-            return figure(self.metrics, self.result["saved_step"], self.result["kl_is"])
+            return brought("murmuration.plots")["alignment"].load()(self)
         from murmuration.reporting.plots import accuracy_figure
 
         return accuracy_figure(self.result, self._written_metrics)

@@ -20,8 +20,16 @@ CORE = (
     "murmuration",
 )
 SATELLITES = ("alignment", "audits", "deploy", "research")
+#: What ``murmuration`` has of a room, and not without it.
+NAMES = {
+    "alignment": ("Guards", "Responses", "Sampling", "Steps", "Supervised", "align", "respond",
+                  "reward_function", "winrate"),
+}  # fmt: skip
 PROGRAM = """
+import sys
 import murmuration as mm
+assert not [name for name in mm.__all__ if not hasattr(mm, name)]
+assert not [name for name in sys.argv[1:] if name in mm.__all__ or hasattr(mm, name)]
 rows = [
     {"user_id": f"u{n % 30}", "prompt": "p", "chosen": f"a {n}", "rejected": "b c"}
     for n in range(90)
@@ -46,8 +54,9 @@ def copied(folder, without):
 )  # fmt: skip
 def test_the_core_imports_and_trains_without(without, tmp_path):
     copied(tmp_path, without)
+    gone = [name for room in without for name in NAMES.get(room, ())]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM], cwd=tmp_path,
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, *gone], cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from murmuration.cli.models.sampling import MaxNewTokens, System, Temperature, TopP, WriterServer
+from murmuration.alignment.commands.sampling import MaxNewTokens, Temperature, TopP, WriterServer
 from murmuration.cli.options import (
     PROMPTS,
     PROMPTS_PUBLIC,
@@ -14,6 +14,7 @@ from murmuration.cli.options import (
     Generations,
     Limit,
     RewardPrivacy,
+    System,
     meaning,
 )
 from murmuration.preference.data.rows import InputError
@@ -80,7 +81,7 @@ def respond(
     if not prompts or out is None:
         raise InputError("pass --prompt, or --prompts and --out")
 
-    from murmuration.api.responding import respond as write_responses
+    from murmuration.alignment.api.responding import respond as write_responses
 
     responses = write_responses(
         model,

@@ -5,9 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
+from murmuration.alignment.commands.alignment_options import (
+    alignment_keywords,
+    alignment_parameters,
+)
 from murmuration.alignment.report import summary
-from murmuration.cli.models.alignment_options import alignment_keywords, alignment_parameters
-from murmuration.cli.models.sampling import System
 from murmuration.cli.options import (
     LIMIT,
     PROMPTS,
@@ -16,6 +18,7 @@ from murmuration.cli.options import (
     REWARD_PRIVACY,
     Json,
     ReportTo,
+    System,
     add_parameters,
     help_of,
     meaning,
@@ -85,7 +88,7 @@ def align(
     On public prompts it costs no further epsilon. A policy that is trained on a reward can game it:
     watch the true reward, which needs --truth.
     """
-    from murmuration.api.aligning import align as align_policy
+    from murmuration.alignment.api.aligning import align as align_policy
 
     run = align_policy(
         reward,

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from murmuration import Run
+from murmuration import Run, reward_function
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel
-from murmuration.trl import reward_function
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A saved reward for TRL's own trainers.
 
     from trl import GRPOTrainer
-    from murmuration.trl import reward_function
+    from murmuration import reward_function
     GRPOTrainer(model, reward_funcs=reward_function("runs/ada/model"), train_dataset=prompts)
 
 The reward reads prompts and completions as ``murmuration score`` does, with its own templating;
@@ -29,13 +29,19 @@ def reward_function(
 ) -> Callable[..., list[float]]:
     """Return what ``reward_funcs`` of TRL's GRPO and RLOO trainers takes.
 
-    The function is called with ``prompts``, ``completions`` and keywords that it leaves alone, and
-    gives a reward for each, in batches. Prompts and completions are strings or lists of messages:
-    of a completion the last message counts; a prompt is written down as it is in a file of
-    judgements (``preference.scoring``).
+        >>> from murmuration import reward_function
+        >>> reward = reward_function("runs/reward/model")
+        >>> len(reward(["What now?", "What now?"], ["Save it.", "Bet on it."]))
+        2
 
     Args:
-        model: a run, its ``model``, or the folder of one.
+        model: A run, its ``model``, or the folder of one.
+
+    Returns:
+        A function of ``prompts``, ``completions`` and keywords that it leaves alone, which gives a
+        reward for each, in batches. Prompts and completions are strings or lists of messages: of a
+        completion the last message counts; a prompt is written down as it is in a file of
+        judgements (``preference.scoring``).
 
     Raises:
         InputError: the folder is no reward; when called, a reward is not finite.

@@ -8,11 +8,11 @@ import click
 from typer import Option
 
 from murmuration.alignment.align import Alignment
+from murmuration.alignment.commands.sampling import MAX_NEW_TOKENS, TEMPERATURE, TOP_P
 from murmuration.alignment.reinforce import METHODS, OPTIMIZERS, Steps
 from murmuration.alignment.rewards import LENGTHS, Guards
 from murmuration.alignment.supervised import Supervised
-from murmuration.cli.models.sampling import MAX_NEW_TOKENS, PANEL, TEMPERATURE, TOP_P
-from murmuration.cli.options import GENERATIONS, help_of, meaning
+from murmuration.cli.options import GENERATIONS, WRITING, help_of, meaning
 from murmuration.preference.language.generation import Sampling
 
 #: What is a value of its own in the library; other options are its keywords themselves.
@@ -97,7 +97,7 @@ _OPTIONS = {
         "evaluate_every": _of(help="Steps between evaluations."),
         "evaluate_on": _of(help="Prompts held out for evaluation."),
     },
-    PANEL: {
+    WRITING: {
         "sampling__temperature": _of("--temperature", help=TEMPERATURE),
         "sampling__top_p": _of("--top-p", help=TOP_P),
         "sampling__max_new_tokens": _of("--max-new-tokens", help=MAX_NEW_TOKENS),

@@ -225,8 +225,9 @@ def respond(
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, object]], mark: Mapping[str, str]) -> None:
-    from murmuration.alignment.writing import json_lines, writing
+    from murmuration.alignment.writing import writing
     from murmuration.privacy.durable_files import replace_file
+    from murmuration.privacy.strict_json import json_lines
 
     with writing(f"--out {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
+from murmuration.alignment.api.judging import PAGE
+from murmuration.alignment.api.judging import winrate as compare_answers
+from murmuration.alignment.commands.sampling import MaxNewTokens, Temperature, TopP, WriterServer
 from murmuration.alignment.comparisons.text import comparison_text
 from murmuration.alignment.judges import POPULATION
-from murmuration.api.judging import PAGE
-from murmuration.api.judging import winrate as compare_answers
-from murmuration.cli.models.sampling import MaxNewTokens, System, Temperature, TopP, WriterServer
-from murmuration.cli.options import LIMIT, PROMPTS, Generations, Json, meaning, print_json
+from murmuration.cli.options import LIMIT, PROMPTS, Generations, Json, System, meaning, print_json
 from murmuration.preference.language.generation import Sampling
 from murmuration.reporting.live.tables import console
 from murmuration.sims.population.prompts import NAMES

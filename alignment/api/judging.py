@@ -99,7 +99,7 @@ def winrate(
             judge,
             model=judge_model,
             kept=folder / VERDICTS if folder else None,
-            progress=lambda done, of: say(f"{done:,} of {of:,} verdicts"),
+            progress=lambda done, total: say(f"{done:,} of {total:,} verdicts"),
         )
         files = [path for path in (against, *compared) if is_answers(path)]
         if files and not prompts:
@@ -107,7 +107,7 @@ def winrate(
         else:
             source = prompts or NAMES[0]
             asked_prompts = prompts_of(source, limit, seed)
-        asked = ComparisonRequest(
+        request = ComparisonRequest(
             compared,
             against,
             asked_prompts,
@@ -119,9 +119,9 @@ def winrate(
             writer=writer,
             system=system,
         )
-        sides, other = write_sides(asked, say, _answer_writer(folder, asked.prompts, writer))
+        sides, other = write_sides(request, say, _answer_writer(folder, request.prompts, writer))
         say("judging")
-        comparison = compare(asked, sides, other, judging)
+        comparison = compare(request, sides, other, judging)
     if folder:
         _write(folder, comparison)
     return comparison

@@ -4,24 +4,14 @@ from typing import Annotated
 
 from typer import Option
 
-from murmuration.cli.options import meaning
+from murmuration.cli.options import WRITING
 
-PANEL = "How it writes"
 TEMPERATURE = "Sampling temperature; 0: always the likeliest token."
 TOP_P = "Draw from the likeliest tokens that have this probability together."
 MAX_NEW_TOKENS = "The most tokens of an answer."
 
-Temperature = Annotated[float, Option(help=TEMPERATURE, rich_help_panel=PANEL)]
-TopP = Annotated[float, Option(help=TOP_P, rich_help_panel=PANEL)]
-System = Annotated[
-    str | None,
-    Option(
-        help=f"{meaning('system')} '': as the chat template does by itself. "
-        r"\[default: that which a model was trained with]",
-        show_default=False,
-        rich_help_panel=PANEL,
-    ),
-]
+Temperature = Annotated[float, Option(help=TEMPERATURE, rich_help_panel=WRITING)]
+TopP = Annotated[float, Option(help=TOP_P, rich_help_panel=WRITING)]
 WriterServer = Annotated[
     str,
     Option(
@@ -31,7 +21,7 @@ WriterServer = Annotated[
         "one, is in MURMURATION_WRITER_KEY.",
         metavar="URL",
         show_default=False,
-        rich_help_panel=PANEL,
+        rich_help_panel=WRITING,
     ),
 ]
-MaxNewTokens = Annotated[int, Option(help=MAX_NEW_TOKENS, rich_help_panel=PANEL)]
+MaxNewTokens = Annotated[int, Option(help=MAX_NEW_TOKENS, rich_help_panel=WRITING)]
