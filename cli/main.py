@@ -109,7 +109,7 @@ def _options(
 _MENDABLE = (
     ("murmuration.preference.data.errors", "InputError", 2),
     ("murmuration.sims.runtimes.ray_cluster", "WorkerFailed", 1),
-    ("murmuration.sims.tuning.candidates", "CandidateFailed", 1),
+    ("murmuration.tuning.candidates", "CandidateFailed", 1),
     ("murmuration.strategies.protocol.availability", "RunAborted", 1),
 )
 

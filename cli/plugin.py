@@ -3,7 +3,7 @@
 _FOLDERS = {
     "": ("agent", "audit", "data", "deploy", "ledger", "privatize", "rank", "report", "run"),
     "models.": ("export", "score"),
-    "planning.": ("compare", "plan", "survey", "tune"),
+    "planning.": ("compare", "plan", "survey"),
     "starting.": ("init",),
 }
 

@@ -1,11 +1,11 @@
 """Learn what a crowd prefers without learning what anyone in it prefers.
 
-``train`` makes a run, and ``tune`` chooses its settings privately; before, ``data`` looks at
-judgements and ``plan`` says what a run will cost; ``privatize`` randomizes labels; ``compare``
-runs strategies side by side. ``Run`` is a finished run and ``RewardModel`` what it has learnt;
-``score``, ``respond``, ``align`` and ``winrate`` use that. What cannot be used is an
-``InputError``, in one line. Within ``online()`` a hub may be asked for what a folder names.
-Everything else is internal: it may change from one version to the next.
+``train`` makes a run; before, ``data`` looks at judgements and ``plan`` says what a run will cost;
+``privatize`` randomizes labels; ``compare`` runs strategies side by side. ``Run`` is a finished run
+and ``RewardModel`` what it has learnt, which ``score`` uses. Rooms that are there bring more names;
+``__all__`` has all. What cannot be used is an ``InputError``, in one line. Within ``online()`` a
+hub may be asked for what a folder names. Everything else is internal: it may change from one
+version to the next.
 
     import murmuration as mm
     mm.plan(epsilon=3, delta=1e-5, rounds=200, cohort=500, users=4800)["noise_multiplier"]
@@ -48,7 +48,6 @@ _PLACES = {
     "score": "murmuration.api.scoring",
     "survey": "murmuration.api.surveying",
     "train": "murmuration.api.training",
-    "tune": "murmuration.planning.tune",
 }
 _NAMES = sorted({"__version__", *_PLACES, *brought("murmuration.api")})
 
@@ -75,13 +74,13 @@ if TYPE_CHECKING:  # what editors complete, where all rooms are there
     from murmuration.planning.compare import StrategyComparison as StrategyComparison
     from murmuration.planning.look import DataSummary as DataSummary
     from murmuration.planning.plan import plan as plan
-    from murmuration.planning.tune import tune as tune
     from murmuration.preference.data.errors import InputError as InputError
     from murmuration.preference.language.generation import Sampling as Sampling
     from murmuration.preference.online import online as online
     from murmuration.preference.reward import RewardModel as RewardModel
     from murmuration.strategies.settings.run import Settings as Settings
     from murmuration.strategies.spec import Strategy as Strategy
+    from murmuration.tuning.tune import tune as tune
 
     __version__: str
 else:

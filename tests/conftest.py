@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import sys
+import warnings
 import zlib
 from pathlib import Path
 
@@ -463,3 +464,21 @@ def choice_config(four_policies, language_model, crowd, crowd_test, tmp_path):
         base=language_model("gpt2"), own=ExponentialSettings(policies=str(tmp_path / "class.json")),
         epsilon=1.0, delta=1e-5, seed=3, out=str(tmp_path / "run"),
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ray():
+    """Ray, with two processors."""
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    module = pytest.importorskip("ray")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module.init(
+            address="local",
+            num_cpus=2,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="error",
+        )
+    yield module
+    module.shutdown()

@@ -72,6 +72,7 @@ WORST_WORDS = {
     "server": 14,
     "sims": 13,
     "strategies": 82,
+    "tuning": 0,
     "tests": 1532,
 }
 
@@ -101,6 +102,10 @@ ARROWS[TOP] = ("sims", *_RUN)
 ARROWS["cli"] = (TOP, "audits", "deploy", "sims", *_RUN)
 # Whose commands take some options as others do.
 ARROWS["alignment"] = ("cli.options", TOP, "sims", "server", "reporting", "preference", "privacy")
+ARROWS["tuning"] = (
+    *("cli.about_data", "cli.options", "cli.setting_options", TOP, "sims", "server", "client"),
+    *("reporting", "strategies", "preference", "privacy"),
+)
 # Whose stress is that of commands, as they are called, and which has commands itself.
 ARROWS["research"] = ("alignment", "cli.main", "cli.options", *ARROWS["cli"])
 
@@ -292,11 +297,12 @@ def test_every_name_of_ours_leads_to_a_file():
 def test_no_folder_is_crowded():
     folders = {file.parent for file in FILES.values()}
     folders |= {TESTS, *(folder for folder in TESTS.rglob("*") if folder.is_dir())}
+    uncounted = {"__pycache__", *BESIDE}  # rooms have a list of their own
     crowded = {
         str(folder.relative_to(ROOT)): count
         for folder in sorted(folders)
         if folder.name != "__pycache__"
-        and (count := sum(p.name != "__pycache__" for p in folder.iterdir())) > MOST_ENTRIES
+        and (count := sum(p.name not in uncounted for p in folder.iterdir())) > MOST_ENTRIES
     }
     assert crowded == {}
 

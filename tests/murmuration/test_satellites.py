@@ -19,11 +19,12 @@ CORE = (
     "reporting",
     "murmuration",
 )
-SATELLITES = ("alignment", "audits", "deploy", "research")
+SATELLITES = ("alignment", "audits", "deploy", "research", "tuning")
 #: What ``murmuration`` has of a room, and not without it.
 NAMES = {
     "alignment": ("Guards", "Responses", "Sampling", "Steps", "Supervised", "align", "respond",
                   "reward_function", "winrate"),
+    "tuning": ("tune",),
 }  # fmt: skip
 PROGRAM = """
 import sys
@@ -50,8 +51,8 @@ def copied(folder, without):
 
 
 @pytest.mark.parametrize(
-    "without", [SATELLITES, *((room,) for room in SATELLITES)], ids="+".join
-)  # fmt: skip
+    "without", [pytest.param(SATELLITES, id="all"), *((room,) for room in SATELLITES)], ids="+".join
+)
 def test_the_core_imports_and_trains_without(without, tmp_path):
     copied(tmp_path, without)
     gone = [name for room in without for name in NAMES.get(room, ())]

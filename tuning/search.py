@@ -41,14 +41,14 @@ from murmuration.reporting.run_files import read_json
 from murmuration.server.run_folder import RunFolder
 from murmuration.sims.runtimes.execute import check_data
 from murmuration.sims.runtimes.sweep import Failed
-from murmuration.sims.tuning.candidates import CandidateFailed, RunAll
-from murmuration.sims.tuning.winner import release
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.settings.declaration import Scalar
 from murmuration.strategies.settings.own.shared import Sampled
 from murmuration.strategies.spec import choose_noise
+from murmuration.tuning.candidates import CandidateFailed, RunAll
+from murmuration.tuning.winner import release
 
 #: Total variation distance that discrete noise of a candidate's rounds may have from the ideal.
 _DISCRETE = 1e-10

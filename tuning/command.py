@@ -70,9 +70,9 @@ def tune(
     others: --epsilon covers all of it. A search that was interrupted continues with
     --resume --out FOLDER, and no other settings.
     """
-    from murmuration.planning.tune import tune as search
     from murmuration.reporting.live.live_view import summary
-    from murmuration.sims.tuning.grid import parsed
+    from murmuration.tuning.grid import parsed
+    from murmuration.tuning.tune import tune as search
 
     given = {name: value for name, value in given.items() if value is not None}
     if user_column is not None:

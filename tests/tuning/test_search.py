@@ -16,11 +16,11 @@ from murmuration.privacy.selection import calibration
 from murmuration.privacy.selection.random_stopping import CandidateCost, RandomStopping
 from murmuration.server.lineage import lineage_of_saved
 from murmuration.sims.runtimes import execute as execution
-from murmuration.sims.tuning import candidates as search_candidates
-from murmuration.sims.tuning.candidates import CandidateFailed
-from murmuration.sims.tuning.search import caveats_of
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import Reason, RunAborted
+from murmuration.tuning import candidates as search_candidates
+from murmuration.tuning.candidates import CandidateFailed
+from murmuration.tuning.search import caveats_of
 
 SMALL: dict[str, Any] = {
     "epsilon": 16.0,

@@ -15,10 +15,10 @@ from murmuration.privacy.selection import calibration
 from murmuration.sims.runtimes import execute as execution
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.sims.runtimes.sweep import Failed
-from murmuration.sims.tuning import candidates
-from murmuration.sims.tuning.candidates import CandidateFailed
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import Reason, RunAborted
+from murmuration.tuning import candidates
+from murmuration.tuning.candidates import CandidateFailed
 
 SMALL: dict[str, Any] = {
     "grid": {"clip_norm": [0.05, 0.2, 0.8]},

@@ -3,7 +3,7 @@
 import pytest
 
 from murmuration.preference.data.rows import InputError
-from murmuration.sims.tuning.grid import parsed, points
+from murmuration.tuning.grid import parsed, points
 
 #: Settings that a search leaves alone.
 PROMISED = (

@@ -17,8 +17,8 @@ from murmuration.preference.data.rows import InputError
 from murmuration.sims.runtimes.runtime import Runtime
 
 if TYPE_CHECKING:
-    from murmuration.sims.tuning.search import Search
     from murmuration.strategies.config import RunConfig
+    from murmuration.tuning.search import Search
 
 
 def tune(
@@ -77,8 +77,8 @@ def tune(
     quiet_libraries()
     from murmuration.api.config import run_folder
     from murmuration.server.run_folder import check_free
-    from murmuration.sims.tuning.candidates import run_all
-    from murmuration.sims.tuning.search import begun_with, run_search
+    from murmuration.tuning.candidates import run_all
+    from murmuration.tuning.search import begun_with, run_search
 
     if resume and (out is None or grid is not None or settings or test is not None):
         raise InputError("--resume: give --out, and no settings: they are those of the search")
@@ -126,10 +126,10 @@ def _search(
     from murmuration.api.rows import locate, with_columns
     from murmuration.planning.plan import parse_adjacency
     from murmuration.privacy.selection.stopping_time import StoppingTime
-    from murmuration.sims.tuning.grid import points
-    from murmuration.sims.tuning.search import Search
     from murmuration.strategies.config import by_field
     from murmuration.strategies.settings.privacy import parse_delta
+    from murmuration.tuning.grid import points
+    from murmuration.tuning.search import Search
 
     settings = with_columns(by_field(settings))
     given = {name: value for name, value in settings.items() if value is not None}
