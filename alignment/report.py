@@ -13,16 +13,16 @@ from rich.text import Text
 
 from murmuration.alignment.evaluation import BUDGET, PARTED
 from murmuration.alignment.writing import read_lines
-from murmuration.api.reporting import locked
 from murmuration.api.run import Run
 from murmuration.preference.online import is_of_hub
 from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.figures import duration, share_text
 from murmuration.privacy.promise import Promise
+from murmuration.reporting.again import locked
 from murmuration.reporting.card_head import head, loading, made_from
-from murmuration.reporting.figures import duration, share_text
 from murmuration.reporting.jinja import html_templates, joined_lines, markdown_templates
-from murmuration.reporting.live.tables import table_of
 from murmuration.reporting.promise import Details, details, paragraphs, table
+from murmuration.terminal.tables import table_of
 
 #: What reasons of ending are called.
 WHY = {
@@ -70,9 +70,9 @@ def write_again(folder: Path) -> tuple[Path, Group]:
     return page, summary(aligned.result, folder)
 
 
-def plot(run: Run) -> Figure:
+def plot(result: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> Figure:
     """Return the ``figure`` of a finished alignment."""
-    return figure(run.metrics, run.result["saved_step"], run.result["kl_is"])
+    return figure(metrics, result["saved_step"], result["kl_is"])
 
 
 def evaluations(folder: Path) -> list[dict[str, Any]]:

@@ -13,8 +13,8 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import CONFIDENCE, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.plugins import more_elsewhere
-from murmuration.reporting.live.tables import console, table_of
-from murmuration.reporting.live.terminal import Terminal
+from murmuration.terminal.tables import console, table_of
+from murmuration.terminal.terminal import Terminal
 
 _SEEDS = 2**32
 

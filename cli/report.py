@@ -11,7 +11,7 @@ from rich.table import Table
 from murmuration.cli.options import AUDIT, Json, meaning, print_json
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.plugins import brought
-from murmuration.reporting.live.terminal import Terminal
+from murmuration.terminal.terminal import Terminal
 
 
 def report(
@@ -37,7 +37,7 @@ def report(
     Nothing is asked or measured anew, so nothing is spent. Of a run that has not ended it says what
     is missing, and what the ledger holds so far.
     """
-    from murmuration.api.reporting import write_report
+    from murmuration.reporting.again import write_report
     from murmuration.reporting.comparison import HEADINGS, read_run, warnings_of
 
     folders = [run.expanduser() for run in runs]
@@ -91,8 +91,8 @@ def _compared(seen: Sequence[Any], path: Path) -> Path:
 
 
 def _is_alignment(folder: Path) -> bool:
-    from murmuration.reporting.run_files import read_json
     from murmuration.server.lineage import is_alignment
+    from murmuration.server.run_files import read_json
 
     with suppress(InputError):  # it is damaged, which is said of a run that it might be
         return is_alignment(read_json(folder / "result.json"))
@@ -100,7 +100,7 @@ def _is_alignment(folder: Path) -> bool:
 
 
 def _of_alignment(folder: Path, as_json: bool) -> None:
-    from murmuration.reporting.run_files import read_json
+    from murmuration.server.run_files import read_json
 
     page, summary = brought("murmuration.reports")["alignment"].load()(folder)
     if as_json:

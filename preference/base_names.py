@@ -17,6 +17,7 @@ Absolute paths, which other programs write down, are taken as they are.
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from murmuration.preference.online import hub_name, is_of_hub, snapshot
 
 #: Folders with bases, separated as in PATH, or the bases themselves.
 ENVIRONMENT = "MURMURATION_BASES"
+_PATH = re.compile(r"(?<![\w:/.])~?/(?:[^\s/:,;()'\"]+/)+([^\s/:,;()'\"]+)")
 _TOP = 2  # parts of /home or /tmp: a way through there tells of this machine
 
 
@@ -53,6 +55,23 @@ def last_name(path: str) -> str:
         return SMOLLM2
     local = Path(path).is_absolute() or path.startswith((".", "~"))
     return f"./{Path(path).name}" if local else path
+
+
+def name_of(value: object) -> str:
+    """A setting as text; of a path on this machine only its last part."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    pieces = [
+        piece.rstrip("/").rsplit("/", 1)[-1]
+        if piece.startswith(("/", "~/", "./", "../"))
+        else piece
+        for piece in text.split(",")
+    ]
+    return ",".join(pieces)
+
+
+def without_folders(text: str) -> str:
+    """A sentence, with absolute paths in it by their last name."""
+    return _PATH.sub(r"\1", text)
 
 
 def place_of(name: str, folder: Path, *, given: str = "", digest: str = "") -> str:

@@ -29,7 +29,7 @@ from murmuration.privacy.accounting.chained_record import Head, head_path
 from murmuration.privacy.accounting.ledger import LedgerError
 from murmuration.privacy.accounting.terms import Caveat, Unit, caveats_in
 from murmuration.privacy.promise import Promise, ReleasedRun
-from murmuration.reporting.run_files import read_json
+from murmuration.server.run_files import read_json
 
 FORMAT, FILE, CARD = "murmuration-privacy-3", "privacy.json", "README.md"
 #: In each row that was made with models of private runs: their names.

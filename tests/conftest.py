@@ -344,7 +344,7 @@ _ACCOUNTED: dict[tuple, float] = {}
 def quick_runs(monkeypatch):
     """Runs write no plots; privacy is accounted for on a coarser grid, which errs upward, and what
     was accounted for once is not computed again."""
-    import murmuration.server.run
+    import murmuration.reporting.run_end
     from murmuration.privacy.accounting import accountant, recompute
 
     exact = accountant.noise_multiplier_for
@@ -373,7 +373,7 @@ def quick_runs(monkeypatch):
     monkeypatch.setattr(recompute, "epsilon", remembered(coarsely(recompute.epsilon)))
     for name in ("epsilon", "noise_multiplier_for"):
         monkeypatch.setattr(accountant, name, remembered(getattr(accountant, name)))
-    monkeypatch.setattr(murmuration.server.run, "write_report", lambda *_: None)
+    monkeypatch.setattr(murmuration.reporting.run_end, "write_report", lambda *_: None)
     yield
     exact.cache_clear()  # of what the coarser grid gave
 

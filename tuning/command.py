@@ -9,9 +9,9 @@ from murmuration.cli.options import JSON, WHERE, add_parameters, print_json
 from murmuration.cli.setting_options import RunCommand, setting_parameters
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.promise import epsilon_text
-from murmuration.reporting.live.terminal import print_finished
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.declaration import OUTPUT, RUNTIME, TRAINING
+from murmuration.terminal.terminal import print_finished
 
 
 def tune(

@@ -37,7 +37,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.selection.calibration import CalibratedSearch, calibrated
 from murmuration.privacy.selection.random_stopping import CandidateCost, RandomStopping
 from murmuration.privacy.selection.stopping_time import StoppingTime
-from murmuration.reporting.run_files import read_json
+from murmuration.server.run_files import read_json
 from murmuration.server.run_folder import RunFolder
 from murmuration.sims.runtimes.execute import check_data
 from murmuration.sims.runtimes.sweep import Failed

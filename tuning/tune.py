@@ -169,7 +169,7 @@ def _refuse_lineage(configs: Sequence[RunConfig]) -> None:
 
 
 def _seed(folder: Path) -> int:
-    from murmuration.reporting.run_files import read_json
+    from murmuration.server.run_files import read_json
 
     return int(read_json(folder / "private" / "seed.json").get("seed", -1))
 
@@ -179,7 +179,7 @@ def _shown(search: Search) -> Any:
     far they are, is secret."""
     from rich.progress import Progress, SpinnerColumn, TextColumn
 
-    from murmuration.reporting.live.terminal import Terminal
+    from murmuration.terminal.terminal import Terminal
 
     console = Terminal(stderr=True)
     text = (

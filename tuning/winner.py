@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from murmuration.preference.choices import of_rows
 from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting import second_opinion
 from murmuration.privacy.accounting.ledger import Ledger, read_account
 from murmuration.privacy.disclosure import Disclosure
 from murmuration.privacy.promise import Promise, ReleasedRun
-from murmuration.reporting.facts import WORDS, of_rows
-from murmuration.reporting.model_card import model_card
-from murmuration.reporting.promise import details, first_sentence
-from murmuration.reporting.report import write_report
-from murmuration.reporting.run_files import read_json
+from murmuration.reporting.run_end import RunReport
+from murmuration.server.run_files import read_json
 from murmuration.server.run_folder import RunFolder
 from murmuration.sims.runtimes.shown_prompts import PLACE
 from murmuration.strategies.config import RunConfig
@@ -87,17 +85,12 @@ def release(
             "search": computed(dict(figures)),
         }
     )
-    about = details(
-        own,
-        result=result,
-        sampling=first_sentence(account_of_search),
-        rows=WORDS[config.task].rows[:-1],
-    )
-    _put(candidate / "model", folder.path / "model", model_card(result, about))
+    report = RunReport(config, own, result)
+    _put(candidate / "model", folder.path / "model", report.card())
     result["weights"] = computed(weights_digest(folder.path / "model"))
     if (candidate / PLACE).exists():
         shutil.copy(candidate / PLACE, folder.path / PLACE)
-    write_report(folder.path, result, [])
+    report.write(folder.path, [])
     folder.write_json("result.json", result)
     return dict(result)
 

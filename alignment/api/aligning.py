@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from murmuration.alignment.rewards import Guards
     from murmuration.alignment.supervised import Supervised
     from murmuration.preference.language.generation import Sampling
-    from murmuration.reporting.live.tracking import Report
+    from murmuration.sims.runtimes.tracking import Report
 
 
 def align(
@@ -144,9 +144,9 @@ def align(
     from murmuration.alignment.supervised import Rows, Supervised
     from murmuration.preference.language.generation import PublicSeed, Sampling
     from murmuration.preference.language.reward import system_of
-    from murmuration.reporting.live.status import status
-    from murmuration.reporting.live.tracking import tracked
     from murmuration.server.lineage import lineage_of_rows, lineage_of_saved
+    from murmuration.sims.runtimes.tracking import tracked
+    from murmuration.terminal.status import status
 
     if (reward is None) == (judgements is None):
         raise InputError("give --reward, a model's folder, or --reward-data to train one first")

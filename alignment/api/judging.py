@@ -87,8 +87,8 @@ def winrate(
     )
     from murmuration.alignment.judges import judge_of
     from murmuration.preference.language.generation import PublicSeed, Sampling
-    from murmuration.reporting.live.status import status
     from murmuration.sims.population.prompts import NAMES, prompts_of
+    from murmuration.terminal.status import status
 
     compared = [models] if isinstance(models, str) else list(models)
     folder = Path(out) if out else None

@@ -41,7 +41,7 @@ class Responses:
 
     def __str__(self) -> str:
         from murmuration.alignment.best_of_n import kl_bound
-        from murmuration.reporting.figures import counted
+        from murmuration.privacy.figures import counted
         from murmuration.reporting.promise import paragraphs
 
         if self.promise is None:
@@ -135,7 +135,6 @@ def respond(
     )
     from murmuration.alignment.public_prompts import public_prompts
     from murmuration.preference.language.generation import Sampling
-    from murmuration.reporting.live.status import status
     from murmuration.server.lineage import (
         lineage_of_saved,
         mark_of,
@@ -143,6 +142,7 @@ def respond(
         mark_of_served,
     )
     from murmuration.sims.population.prompts import prompts_of
+    from murmuration.terminal.status import status
 
     writer_folder, path = model_folder(model), Path(out)
     if path.exists():

@@ -24,7 +24,7 @@ from murmuration.cli.options import (
     meaning,
     print_json,
 )
-from murmuration.reporting.live.tables import console
+from murmuration.terminal.tables import console
 
 
 def align(

@@ -19,7 +19,7 @@ from murmuration.cli.options import (
 )
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import Sampling
-from murmuration.reporting.live.terminal import Terminal
+from murmuration.terminal.terminal import Terminal
 
 _DEFAULT = Sampling()
 

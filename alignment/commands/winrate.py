@@ -12,8 +12,8 @@ from murmuration.alignment.comparisons.text import comparison_text
 from murmuration.alignment.judges import POPULATION
 from murmuration.cli.options import LIMIT, PROMPTS, Generations, Json, System, meaning, print_json
 from murmuration.preference.language.generation import Sampling
-from murmuration.reporting.live.tables import console
 from murmuration.sims.population.prompts import NAMES
+from murmuration.terminal.tables import console
 
 _DEFAULT = Sampling()
 

@@ -98,7 +98,7 @@ class PrivatizedLabels:
         return table
 
     def __str__(self) -> str:
-        from murmuration.reporting.live.tables import as_text
+        from murmuration.terminal.tables import as_text
 
         return as_text(self)
 

@@ -131,11 +131,8 @@ class Run:
     def plot(self) -> Figure:
         """Return a figure of held-out accuracy over rounds, and under it epsilon so far; of an
         alignment of its rewards over divergence and over steps."""
-        if self._is_alignment:
-            return brought("murmuration.plots")["alignment"].load()(self)
-        from murmuration.reporting.plots import accuracy_figure
-
-        return accuracy_figure(self.result, self._written_metrics)
+        kind = "alignment" if self._is_alignment else "training"
+        return brought("murmuration.plots")[kind].load()(self.result, self._written_metrics)
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {self._came_to}, {self._promised.partition(';')[0]})"

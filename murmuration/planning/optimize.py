@@ -23,11 +23,11 @@ from murmuration.preference.models import preference_model
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.clipping import ExampleClip
-from murmuration.reporting.live.tables import console, table_of
 from murmuration.strategies.els import ElsPlan
 from murmuration.strategies.planning import PlanQuery
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 from murmuration.strategies.uls import DEFAULT_CLIP
+from murmuration.terminal.tables import console, table_of
 
 STRATEGIES = ("uls", "els")
 #: Where the doubling starts, as in the paper's experiments.

@@ -8,7 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 from rich.table import Table
 
-from murmuration.reporting.live.terminal import Terminal
+from murmuration.terminal.terminal import Terminal
 
 
 def console(*, stderr: bool = False, width: int = 160) -> Terminal:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from murmuration.reporting.live.tables import cell, console, table_of
+from murmuration.terminal.tables import cell, console, table_of
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from local_runs import lineage_of, run
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.privacy import attack_bounds
+from murmuration.reporting.sharing.export import Sharing, export
 from murmuration.server.lineage import lineage_of_saved
-from murmuration.sharing.export import Sharing, export
 from murmuration.strategies.config import RunConfig
 
 pytestmark = pytest.mark.usefixtures("quick_runs")

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from murmuration.preference.data.rows import InputError
-from murmuration.reporting.live import tracking
-from murmuration.reporting.live.tracking import tracked
+from murmuration.sims.runtimes import tracking
+from murmuration.sims.runtimes.tracking import tracked
 
 
 def numbers_of(folder, step="round"):

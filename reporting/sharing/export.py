@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from murmuration.preference.base_names import last_name
+from murmuration.preference.base_names import last_name, without_folders
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line, is_hub_name
 from murmuration.preference.language.checkpoint import ADAPTER, check_same, name_base
@@ -43,10 +43,9 @@ from murmuration.reporting.promise import (
     paragraphs,
     table,
 )
-from murmuration.reporting.provenance import without_folders
-from murmuration.reporting.run_files import read_json
 from murmuration.server.lineage import CARD, files_of, lineage_of_saved
 from murmuration.server.lineage import FILE as PRIVACY
+from murmuration.server.run_files import read_json
 
 #: What is copied, by pattern; ``privacy.json`` and ledgers are written anew.
 SHARED = (

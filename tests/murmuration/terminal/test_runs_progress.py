@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from murmuration.reporting.live.runs_progress import RunsProgress
+from murmuration.terminal.runs_progress import RunsProgress
 
 
 class Clock:

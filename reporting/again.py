@@ -40,7 +40,7 @@ def write_report(
     from murmuration.privacy.durable_files import replace_file
     from murmuration.reporting import report
     from murmuration.reporting.comparison import comparison_page, read_run
-    from murmuration.reporting.run_files import read_json, read_metrics
+    from murmuration.server.run_files import read_json, read_metrics
 
     folder = Path(run).expanduser()
     seen, twin = read_run(folder), None

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from murmuration.reporting.figures import counted, duration
-from murmuration.reporting.live.terminal import Terminal
+from murmuration.privacy.figures import counted, duration
+from murmuration.terminal.terminal import Terminal
 
 
 class RunsProgress(Progress):

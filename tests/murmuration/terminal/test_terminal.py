@@ -12,7 +12,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from murmuration.reporting.live.terminal import Guarded, Terminal, print_notes
+from murmuration.terminal.terminal import Guarded, Terminal, print_notes
 
 NASTY = "\x1b[2J\x1b]52;c;aGk=\x07\x1b]8;;http://x.example\x07\r\u202e[link=http://x.example]"
 ESCAPED = r"\x1b[2J\x1b]52;c;aGk=\x07\x1b]8;;http://x.example\x07\r\u202e[link=http://x.example]"
@@ -133,7 +133,7 @@ def test_notes_are_printed_once_and_not_what_is_shown_otherwise(capsys):
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
 def test_an_encoding_that_lacks_a_character_ends_nothing(encoding):
     code = (
-        "from murmuration.reporting.live.terminal import Terminal, guard_streams\n"
+        "from murmuration.terminal.terminal import Terminal, guard_streams\n"
         "guard_streams()\n"
         "print('plain \\u03b5')\n"
         "Terminal().print('drawn \\u03b5 \\u2588')\n"
@@ -149,7 +149,7 @@ def test_an_encoding_that_lacks_a_character_ends_nothing(encoding):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_what_has_ended_has_ended_where_nothing_can_be_printed():
     code = (
-        "from murmuration.reporting.live.terminal import guard_streams, print_finished\n"
+        "from murmuration.terminal.terminal import guard_streams, print_finished\n"
         "guard_streams()\n"
         "print_finished('done')\n"
     )

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from rich.text import Text
 
-from murmuration.reporting.live.tables import console
+from murmuration.terminal.tables import console
 
 
 @contextmanager

@@ -77,16 +77,16 @@ def baselines(
     decided = [row for row in range(len(judgements.y_R)) if _decided(judgements, row)]
     if not decided:
         return result
-    asked = [_in_order(judgements, row) for row in decided]
-    words = [np.array([len(words_of(text)) for text in each.responses]) for each in asked]
+    compared = [_in_order(judgements, row) for row in decided]
+    words = [np.array([len(words_of(text)) for text in each.responses]) for each in compared]
     result["longer_wins"] = float(np.mean([_right(of_K) for of_K in words]))
     if score is None:
         return result
     near = [(row, other) for row, of_K in enumerate(words) for other in _near(of_K)]
     near = [near[place] for place in _spaced(len(near), most)]
-    some = _spaced(len(asked), most)
+    some = _spaced(len(compared), most)
     scored = sorted({row for row, _ in near} | set(some))
-    rewards = dict(zip(scored, _rewards(score, [asked[row] for row in scored]), strict=True))
+    rewards = dict(zip(scored, _rewards(score, [compared[row] for row in scored]), strict=True))
     if near:
         result["near"] = {
             "within": NEAR,
@@ -94,7 +94,7 @@ def baselines(
             "accuracy": float(np.mean([_right(rewards[row][[0, k]]) for row, k in near])),
             "longer_wins": float(np.mean([_right(words[row][[0, k]]) for row, k in near])),
         }
-    result["examples"] = _examples([asked[row] for row in some], [rewards[row] for row in some])
+    result["examples"] = _examples([compared[row] for row in some], [rewards[row] for row in some])
     return result
 
 
@@ -140,14 +140,14 @@ def _spaced(count: int, most: int) -> list[int]:
     return np.linspace(0, count - 1, most).astype(int).tolist()
 
 
-def _rewards(score: Score, asked: Sequence[_Asked]) -> list[np.ndarray]:
-    prompts = [each.prompt for each in asked for _ in each.responses]
-    texts = [text for each in asked for text in each.responses]
+def _rewards(score: Score, compared: Sequence[_Asked]) -> list[np.ndarray]:
+    prompts = [each.prompt for each in compared for _ in each.responses]
+    texts = [text for each in compared for text in each.responses]
     reward_R = np.asarray(score(prompts, texts), dtype=np.float64)
-    return np.split(reward_R, np.cumsum([len(each.responses) for each in asked])[:-1])
+    return np.split(reward_R, np.cumsum([len(each.responses) for each in compared])[:-1])
 
 
-def _examples(asked: Sequence[_Asked], rewards: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+def _examples(compared: Sequence[_Asked], rewards: Sequence[np.ndarray]) -> list[dict[str, Any]]:
     """The median that is right, the median that is wrong, and that of least margin; each once."""
     best = [1 + int(reward_K[1:].argmax()) for reward_K in rewards]  # of the others
     margin_R = np.array([of_K[0] - of_K[k] for of_K, k in zip(rewards, best, strict=True)])
@@ -158,7 +158,7 @@ def _examples(asked: Sequence[_Asked], rewards: Sequence[np.ndarray]) -> list[di
     result = []
     for name, places in {**picked, "close": close}.items():
         for at in places.tolist():
-            one, other = asked[at], best[at]
+            one, other = compared[at], best[at]
             result.append(
                 {
                     "kind": name,

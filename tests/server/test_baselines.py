@@ -5,7 +5,7 @@ import pytest
 
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import load_judgements
-from murmuration.reporting.baselines import baselines, on_public_test
+from murmuration.server.baselines import baselines, on_public_test
 
 
 def judged(*pairs, y=None):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.sources import function_named
-from murmuration.reporting.live.progress import Tail
+from murmuration.sims.runtimes.tail import Tail
 
 #: Is given a line's number, and its figures by name.
 Report = Callable[[int, dict[str, float]], object]
