@@ -17,6 +17,6 @@ BRINGS = {
     "murmuration.commands": {
         name: f"{_COMMANDS}.{name}:{name}" for name in ("align", "respond", "winrate")
     },
-    "murmuration.plots": {"alignment": "murmuration.alignment.report:plot"},
+    "murmuration.plots": {"alignment": "murmuration.alignment.report:figure"},
     "murmuration.reports": {"alignment": "murmuration.alignment.report:write_again"},
 }

@@ -1,18 +1,17 @@
-"""The report of a run that has ended, written again, as programs ask for it."""
-
-from __future__ import annotations
+"""The report of a run that has ended, written again."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from murmuration.api.quiet import quiet_libraries
 from murmuration.preference.data.rows import InputError
-
-if TYPE_CHECKING:
-    from murmuration.reporting.comparison import RunSeen
+from murmuration.privacy.durable_files import replace_file
+from murmuration.reporting import report
+from murmuration.reporting.comparison import RunSeen, comparison_page, read_run
+from murmuration.server.run_files import read_json, read_metrics
+from murmuration.server.run_lock import RunInUse, RunLock
 
 _OF_AUDIT = ("target", "adjacency", "epsilon_claimed", "epsilon_lower", "confidence")
 
@@ -36,12 +35,6 @@ def write_report(
     Raises:
         InputError: what cannot be used, and why.
     """
-    quiet_libraries()
-    from murmuration.privacy.durable_files import replace_file
-    from murmuration.reporting import report
-    from murmuration.reporting.comparison import comparison_page, read_run
-    from murmuration.server.run_files import read_json, read_metrics
-
     folder = Path(run).expanduser()
     seen, twin = read_run(folder), None
     if nonprivate:
@@ -75,8 +68,6 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         InputError: it is in use, or cannot be written.
     """
-    from murmuration.server.run_lock import RunInUse, RunLock
-
     try:
         lock = RunLock(folder)
     except RunInUse:

@@ -13,7 +13,6 @@ order candidates end decides nothing: the best is that of the highest score, and
 that of the highest tag. Nor does it decide anything about others that one fails: it is the worst.
 """
 
-import json
 import math
 import os
 import secrets
@@ -202,9 +201,7 @@ def run_search(
         InputError: settings, data or a folder that cannot be used; one line.
         CandidateFailed: every candidate came to nothing; nothing is released.
     """
-    former = read_json(out / "config.json").get("search") if resume else None
-    if resume and former is None:
-        raise InputError(f"--resume: there is no search in {out}")
+    former = begun_with(out)["search"] if resume else None
     registered = users_of(search.base)
     try:
         caveats = caveats_of(search.configs)
@@ -415,12 +412,9 @@ def begun_with(folder: Path) -> dict[str, Any]:
     """Return what the search in a folder was begun with.
 
     Raises:
-        InputError: there is none.
+        InputError: there is none, or its file is damaged.
     """
-    try:
-        written = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        if isinstance(written, dict) and "search" in written:
-            return written
-    except (OSError, ValueError):
-        pass
-    raise InputError(f"--resume: there is no search in {folder}")
+    written = read_json(folder / "config.json")
+    if "search" not in written:
+        raise InputError(f"--resume: there is no search in {folder}")
+    return written

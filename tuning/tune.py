@@ -14,6 +14,7 @@ from murmuration.api.rows import rows_written
 from murmuration.api.run import Run
 from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.rows import InputError
+from murmuration.server.run_files import read_json
 from murmuration.sims.runtimes.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def tune(
         former = begun_with(folder)
         settings, grid = former["settings"], former["grid"]
         expected_runs, eta = former["expected_runs"], former["eta"]
-        settings |= {"seed": _seed(folder)}
+        seed = read_json(folder / "private" / "seed.json").get("seed", -1)
+        settings |= {"seed": int(seed)}
     elif grid is None:
         raise InputError("--grid: name a setting and its values, as in --grid clip_norm=0.05,0.1")
     else:
@@ -166,12 +168,6 @@ def _refuse_lineage(configs: Sequence[RunConfig]) -> None:
             raise InputError(
                 f"--features {features}: a search is not of features that were trained on users"
             )
-
-
-def _seed(folder: Path) -> int:
-    from murmuration.server.run_files import read_json
-
-    return int(read_json(folder / "private" / "seed.json").get("seed", -1))
 
 
 def _shown(search: Search) -> Any:

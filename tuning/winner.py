@@ -52,7 +52,8 @@ def release(
     for caveat in sorted(account.terms.caveats):
         ledger.note(caveat)
     ledger.note_published()
-    theirs = Disclosure.read(_read(candidate))
+    names = ("features", "warnings", "account", "heldout_accuracy")
+    theirs = Disclosure.read(read_json(candidate / "result.json", *names))
     spent = ledger.spent().items()
     epsilon, terms = ledger.epsilon(), {"adjacency": ledger.adjacency, "delta": ledger.delta}
     attack = attack_bounds.of_run(spent, epsilon=epsilon, **terms)
@@ -93,11 +94,6 @@ def release(
     report.write(folder.path, [])
     folder.write_json("result.json", result)
     return dict(result)
-
-
-def _read(candidate: Path) -> dict[str, Any]:
-    names = ("features", "warnings", "account", "heldout_accuracy")
-    return read_json(candidate / "result.json", *names)
 
 
 def _put(model: Path, place: Path, card: str) -> None:

@@ -4,13 +4,7 @@ from typing import Any
 
 from murmuration.preference.data.errors import InputError
 from murmuration.strategies.config import SETTINGS
-from murmuration.strategies.settings.declaration import (
-    MODEL,
-    OF_STRATEGY,
-    TRAINING,
-    about,
-    option,
-)
+from murmuration.strategies.settings.declaration import MODEL, OF_STRATEGY, TRAINING, about, option
 
 #: Settings of these panels leave alone who is protected, by how much, and what is measured.
 _PANELS = (TRAINING, MODEL, OF_STRATEGY)
