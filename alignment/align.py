@@ -55,9 +55,9 @@ from murmuration.alignment.reinforce import Steps, last_checkpoint, train_policy
 from murmuration.alignment.report import WHY, card, learnt_card, write_report
 from murmuration.alignment.rewards import AnswerReward, GuardedReward, Guards
 from murmuration.alignment.supervised import Rows, Supervised, supervise
-from murmuration.alignment.writing import answer_lines, json_lines, read_lines, writing
+from murmuration.alignment.writing import answer_lines, read_lines, writing
 from murmuration.preference.base_names import resolve_base
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings, resolved
 from murmuration.preference.language.checkpoint import digest_of, origin_below
@@ -67,11 +67,12 @@ from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.model_folder import SaveOptions
 from murmuration.privacy.disclosure import Disclosure
 from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.figures import duration
 from murmuration.privacy.promise import Promise
-from murmuration.reporting.figures import duration
+from murmuration.privacy.strict_json import json_lines
 from murmuration.reporting.promise import details
-from murmuration.reporting.run_files import read_json
 from murmuration.server.lineage import files_of, mark_of
+from murmuration.server.run_files import read_json
 from murmuration.server.run_folder import RunFolder, check_place
 
 FORMAT = "murmuration-aligned-1"

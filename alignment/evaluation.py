@@ -17,7 +17,7 @@ import torch
 
 from murmuration.alignment.likelihoods import AnswerLikelihoods
 from murmuration.alignment.rewards import AnswerReward, Scores
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.words import words_of
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.generation import (

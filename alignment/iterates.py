@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 
 from murmuration.preference.base_names import place_of
 from murmuration.preference.bases import base_of
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.kinds.model import Model
 from murmuration.preference.language.reward import read_about
 

@@ -27,7 +27,7 @@ import torch
 from murmuration.alignment.likelihoods import AnswerLikelihoods
 from murmuration.alignment.rewards import Scores
 from murmuration.alignment.writing import writing
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.layers import trained_layers
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.generation import NotFiniteError, Sampling

@@ -13,14 +13,16 @@ from rich.text import Text
 
 from murmuration.alignment.evaluation import BUDGET, PARTED
 from murmuration.alignment.writing import read_lines
+from murmuration.api.run import Run
 from murmuration.preference.online import is_of_hub
 from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.figures import duration, share_text
 from murmuration.privacy.promise import Promise
+from murmuration.reporting.again import locked
 from murmuration.reporting.card_head import head, loading, made_from
-from murmuration.reporting.figures import duration, share_text
 from murmuration.reporting.jinja import html_templates, joined_lines, markdown_templates
-from murmuration.reporting.live.tables import table_of
 from murmuration.reporting.promise import Details, details, paragraphs, table
+from murmuration.terminal.tables import table_of
 
 #: What reasons of ending are called.
 WHY = {
@@ -39,8 +41,7 @@ def write_report(folder: Path, result: Mapping[str, Any], promise: Promise) -> P
         promise: as of ``card``.
     """
     png = BytesIO()
-    rows = evaluations(folder)
-    figure(rows, int(result["saved_step"]), result["kl_is"]).savefig(png, dpi=160)
+    figure(result, evaluations(folder)).savefig(png, dpi=160)
     (folder / "plots").mkdir(exist_ok=True)
     replace_file(folder / "plots" / "reward_kl.png", png.getvalue())
     uri = f"data:image/png;base64,{b64encode(png.getvalue()).decode('ascii')}"
@@ -54,6 +55,18 @@ def write_report(folder: Path, result: Mapping[str, Any], promise: Promise) -> P
     )
     replace_file(folder / "report.html", page.encode())
     return folder / "report.html"
+
+
+def write_again(folder: Path) -> tuple[Path, Group]:
+    """Write the report of an alignment again; return its path, and what a terminal shows.
+
+    Raises:
+        InputError: it has not ended, its files do not fit each other, or it is in use.
+    """
+    aligned = Run.load(folder)
+    with locked(aligned.path):
+        page = write_report(aligned.path, aligned.result, aligned.promise)
+    return page, summary(aligned.result, folder)
 
 
 def evaluations(folder: Path) -> list[dict[str, Any]]:
@@ -87,7 +100,7 @@ def summary(result: Mapping[str, Any], folder: Path) -> Group:
 _NO_BETTER = "the policy's reward is no better than the base's: it learned nothing that helps"
 
 
-def figure(rows: Sequence[Mapping[str, Any]], saved: int, kl_is: str = "KL") -> Figure:
+def figure(result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Figure:
     """The reward that was climbed and the true one, both over the reference's, against KL, or what
     stands for it, and against steps; with the policy that was saved."""
     drawn = Figure(figsize=(9.0, 3.8), layout="constrained")
@@ -102,7 +115,7 @@ def figure(rows: Sequence[Mapping[str, Any]], saved: int, kl_is: str = "KL") -> 
         truths = [row["truth"] - rows[0]["truth"] for row in rows]
         lines["true reward"] = ("C1", truths, errors)
     for axes, name, label in (
-        (panels[0], "kl", f"{kl_is} over the reference, nats"),
+        (panels[0], "kl", f"{result['kl_is']} over the reference, nats"),
         (panels[1], "step", "step"),
     ):
         places = [row[name] for row in rows]
@@ -110,7 +123,7 @@ def figure(rows: Sequence[Mapping[str, Any]], saved: int, kl_is: str = "KL") -> 
             axes.errorbar(
                 places, values, errors, color=colour, marker="o", ms=3.5, lw=1.3, label=name_of_line
             )
-        at = next(row[name] for row in rows if row["step"] == saved)
+        at = next(row[name] for row in rows if row["step"] == result["saved_step"])
         axes.axvline(at, color="0.6", ls=":", lw=1, label="saved")
         axes.axhline(0.0, color="0.85", lw=1, zorder=0)
         axes.set_xlabel(label)

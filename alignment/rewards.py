@@ -35,7 +35,7 @@ from typing import Protocol
 import numpy as np
 
 from murmuration.alignment.iterates import Disagreement, Iterates
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.hashing import FeatureMap
 from murmuration.preference.features.words import words_of
 from murmuration.preference.language.reward import SavedReward

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from murmuration.alignment.writing import writing
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import load_demonstrations
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.next_tokens import differentiate_texts, scored_tokens

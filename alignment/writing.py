@@ -4,7 +4,7 @@ Legend: T prompts, N answers to each.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from murmuration.preference.data.errors import InputError
-from murmuration.privacy.strict_json import strict_json
+from murmuration.privacy.strict_json import json_lines
 
 
 @contextmanager
@@ -24,11 +24,6 @@ def writing(place: Path | str) -> Iterator[None]:
     except (OSError, RuntimeError, SafetensorError) as error:  # torch's is a RuntimeError
         why = str(getattr(error, "strerror", None) or error).strip().partition("\n")[0]
         raise InputError(f"{place} cannot be written: {why}") from None
-
-
-def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """Return rows as JSON, a line each."""
-    return "".join(strict_json(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
 def read_lines(file: Path) -> list[dict[str, Any]]:

@@ -8,13 +8,13 @@ import typer
 from rich.table import Table
 
 from murmuration.cli.options import Json, meaning, print_json
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import CONFIDENCE, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.plugins import more_elsewhere
-from murmuration.reporting.live.tables import console, table_of
-from murmuration.reporting.live.terminal import Terminal
+from murmuration.terminal.tables import console, table_of
+from murmuration.terminal.terminal import Terminal
 
 _SEEDS = 2**32
 

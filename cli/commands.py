@@ -1,7 +1,6 @@
 """The commands that there are: their names, what lists say of them, and how one is imported."""
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import get_args, get_type_hints
 
 import click
@@ -9,13 +8,13 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperOption
 
 from murmuration.preference.data.errors import InputError
+from murmuration.privacy.plugins import brought
 
 #: Commands that the first screen names in one line.
 IN_A_CHECKOUT = "Research, in a checkout"
 #: The commands by what they are for, as ``murmuration --help`` has them, and what it says of each:
-#: what its own help begins with, in one line. The command is what the module ``cli.NAME`` (or
-#: ``ROOM.NAME``, see ``_ROOMS``) calls NAME: a function, or a ``typer.Typer`` of several commands.
-GROUPS = {
+#: what its own help begins with, in one line.
+_LISTED = {
     "Train with privacy": {
         "run": "Train a private reward model, or a language model with --task.",
         "tune": "Choose settings privately, within one epsilon.",
@@ -52,6 +51,15 @@ GROUPS = {
         "bench": "Measure speed on this machine, beside what limits it.",
     },
 }
+#: Those that are there: a room brings its commands, and what research has is named without it, too.
+GROUPS = {
+    group: {
+        name: about
+        for name, about in commands.items()
+        if name in brought("murmuration.commands") or group == IN_A_CHECKOUT
+    }
+    for group, commands in _LISTED.items()
+}
 COMMANDS = {name: about for commands in GROUPS.values() for name, about in commands.items()}
 #: Other names of commands.
 ALIASES = {"train": "run"}
@@ -59,25 +67,17 @@ ALIASES = {"train": "run"}
 _LOADING = frozenset(
     {"align", "export", "rank", "respond", "run", "score", "survey", "tune", "winrate"}
 )
-_OF_MODELS = frozenset({"align", "export", "respond", "score", "winrate"})
-#: In which room a command's file lies, where that is not ``cli``: what looks ahead, what is about
-#: models that are there or are made without users, and what only a checkout has.
-_ROOMS = {
-    **dict.fromkeys(("compare", "plan", "survey", "tune"), "cli.planning"),
-    **dict.fromkeys(_OF_MODELS, "cli.models"),
-    **dict.fromkeys(("bench", "bounds", "policies", "reproduce"), "research.commands"),
-}
 
 
 def imported(name: str) -> click.Command:
-    """The command of a name, from its file."""
-    room = _ROOMS.get(name, "cli")
-    if room == "research.commands" and find_spec("murmuration.research") is None:
+    """Return the command of a name: what a room calls so, a function or a ``typer.Typer`` of
+    several commands."""
+    place = brought("murmuration.commands").get(name)
+    if place is None:
         raise InputError(
             f"murmuration {name} needs a checkout of the repository: what it runs is not installed"
         )
-    file = import_module(f"murmuration.{room}.{name}")
-    result = getattr(file, name)
+    file, result = import_module(place.module), place.load()
     holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     if isinstance(result, typer.Typer):
         holder.add_typer(result, name=name)

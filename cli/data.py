@@ -9,8 +9,8 @@ from murmuration.api.looking import data as look_at_data
 from murmuration.api.looking import written_conversion, written_split
 from murmuration.cli import about_data
 from murmuration.cli.options import add_parameters, meaning
-from murmuration.reporting.live.tables import console
 from murmuration.strategies.settings.run import Settings
+from murmuration.terminal.tables import console
 
 
 def data(

@@ -14,7 +14,7 @@ from murmuration.deploy.certificates import write_new
 from murmuration.deploy.commands import client_units
 from murmuration.deploy.doctor import examine_until_well
 from murmuration.deploy.register import register
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 deploy = typer.Typer(
     help="Deploy on separate machines: keys, commands, clients.",

@@ -18,7 +18,7 @@ from murmuration.cli.options import Json, print_json
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.chained_record import Head
 from murmuration.reporting.live import ledger_view
-from murmuration.reporting.live.terminal import Terminal
+from murmuration.terminal.terminal import Terminal
 
 
 def ledger(

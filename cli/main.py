@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from murmuration.api.quiet import look_for_work_where_idle, quiet_libraries
 from murmuration.cli.commands import ALIASES, GROUPS, IN_A_CHECKOUT, imported
 from murmuration.preference.escaping import visible
-from murmuration.reporting.live.terminal import Terminal, guard_streams
+from murmuration.terminal.terminal import Terminal, guard_streams
 
 # Before anything is imported that reads it.
 if sys.argv[1:2] in (["align"], ["respond"], ["winrate"]):
@@ -109,7 +109,7 @@ def _options(
 _MENDABLE = (
     ("murmuration.preference.data.errors", "InputError", 2),
     ("murmuration.sims.runtimes.ray_cluster", "WorkerFailed", 1),
-    ("murmuration.sims.tuning.candidates", "CandidateFailed", 1),
+    ("murmuration.tuning.candidates", "CandidateFailed", 1),
     ("murmuration.strategies.protocol.availability", "RunAborted", 1),
 )
 

@@ -18,6 +18,8 @@ _HELP = {field.name: about(field).help for field in declared(Settings)}
 #: What help begins with, of options that are no settings.
 JSON = "Print the result as one JSON line."
 WHERE = "Where it runs."
+#: Panel of how a language model writes.
+WRITING = "How it writes"
 GENERATIONS = "Answers to each prompt."
 LIMIT = "How many prompts, from the first."
 PROMPTS = (
@@ -66,6 +68,15 @@ def meaning(name: str) -> str:
     return f"{help_of(name).partition('. ')[0].removesuffix('.')}."
 
 
+System = Annotated[
+    str | None,
+    typer.Option(
+        help=f"{meaning('system')} '': as the chat template does by itself. "
+        r"\[default: that which a model was trained with]",
+        show_default=False,
+        rich_help_panel=WRITING,
+    ),
+]
 DrawSeed = Annotated[
     int,
     typer.Option(help=f"{meaning('seed')} Of the population's prompts and of all draws.", min=0),

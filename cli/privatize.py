@@ -14,7 +14,7 @@ from murmuration.cli import about_data
 from murmuration.cli.options import Json, add_parameters, help_of, meaning, print_json
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.disclosure import OperatorOnly, on_terminal
-from murmuration.reporting.live.tables import console
+from murmuration.terminal.tables import console
 
 
 def privatize(

@@ -10,7 +10,8 @@ from rich.table import Table
 
 from murmuration.cli.options import AUDIT, Json, meaning, print_json
 from murmuration.preference.data.errors import InputError
-from murmuration.reporting.live.terminal import Terminal
+from murmuration.privacy.plugins import brought
+from murmuration.terminal.terminal import Terminal
 
 
 def report(
@@ -36,7 +37,7 @@ def report(
     Nothing is asked or measured anew, so nothing is spent. Of a run that has not ended it says what
     is missing, and what the ledger holds so far.
     """
-    from murmuration.api.reporting import write_report
+    from murmuration.reporting.again import write_report
     from murmuration.reporting.comparison import HEADINGS, read_run, warnings_of
 
     folders = [run.expanduser() for run in runs]
@@ -90,8 +91,8 @@ def _compared(seen: Sequence[Any], path: Path) -> Path:
 
 
 def _is_alignment(folder: Path) -> bool:
-    from murmuration.reporting.run_files import read_json
     from murmuration.server.lineage import is_alignment
+    from murmuration.server.run_files import read_json
 
     with suppress(InputError):  # it is damaged, which is said of a run that it might be
         return is_alignment(read_json(folder / "result.json"))
@@ -99,13 +100,11 @@ def _is_alignment(folder: Path) -> bool:
 
 
 def _of_alignment(folder: Path, as_json: bool) -> None:
-    from murmuration.alignment.report import summary
-    from murmuration.api.reporting import write_alignment_report
-    from murmuration.reporting.run_files import read_json
+    from murmuration.server.run_files import read_json
 
-    page, result = write_alignment_report(folder), read_json(folder / "result.json")
+    page, summary = brought("murmuration.reports")["alignment"].load()(folder)
     if as_json:
-        print_json({"result": result, "page": str(page)})
+        print_json({"result": read_json(folder / "result.json"), "page": str(page)})
         return
-    Terminal(highlight=False).print(summary(result, folder))
+    Terminal(highlight=False).print(summary)
     print(f"page: {page}")

@@ -15,7 +15,7 @@ from murmuration.client import secure
 from murmuration.client.answers import Host
 from murmuration.client.labels.terms import state_for
 from murmuration.client.store import UserStore, source_for, store_for
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.escaping import get_logger
 
 _log = get_logger("murmuration")

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 _CA_YEARS, _SERVER_DAYS = 10, 825
 

@@ -45,7 +45,7 @@ from murmuration.deploy.processes import (
     state_beside,
     wait_for,
 )
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.privacy.durable_files import replace_file
 from murmuration.strategies.settings.toml_text import parse_toml

@@ -24,7 +24,7 @@ from murmuration.deploy.init import REGISTRATION, deployed_address
 from murmuration.deploy.outsider import REFUSED, RUNTIME, tried, tried_as
 from murmuration.deploy.proxies import way_around
 from murmuration.deploy.register import public_keys
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.server.registration import read_registration
 
 #: An account that every system has and that owns nothing.

@@ -53,7 +53,7 @@ from murmuration.deploy.guard.front_door import (
     refuse,
 )
 from murmuration.deploy.guard.server_state import erase_leftovers, start_erasing
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 TRIED = ("1.41.", "1.42.")
 _MMAP_THRESHOLD, _ARENAS = -3, -8  # of mallopt, in malloc.h

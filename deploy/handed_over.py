@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from murmuration.deploy.terms import RUN
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.durable_files import replace_file
 
 SETTINGS, POLICY, AUTHORITY = "client.toml", "policy.toml", "ca.crt"

@@ -38,7 +38,7 @@ from murmuration.deploy.handed_over import (
     fingerprint_of,
 )
 from murmuration.deploy.terms import RUN, Terms
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 CONNECTION = "deployed"
 CLIENT_NAME = r"[a-z0-9][a-z0-9-]{0,31}"

@@ -23,7 +23,7 @@ from murmuration.deploy.certificates import executor_secret, make_folders, write
 from murmuration.deploy.commands import EXECUTOR_SECRET
 from murmuration.deploy.confined import in_namespace, node_environment
 from murmuration.deploy.handed_over import AUTHORITY, KEY
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.sims.runtimes.process_reaper import descendants, keeping
 
 GRACE = 3.0  # seconds from asking a program to end to killing it

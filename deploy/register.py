@@ -15,7 +15,7 @@ from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
 from murmuration.deploy.init import deployed_address
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 #: Seconds between tries.
 PAUSE = 1.0

@@ -28,13 +28,14 @@ from murmuration.deploy.init import CONNECTION, REGISTRATION, deployed_address
 from murmuration.deploy.processes import environment_of
 from murmuration.deploy.proxies import way_around
 from murmuration.deploy.terms import RUN, usual_run, with_usual
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.items import is_listed, read_names
-from murmuration.reporting.figures import counted, share_text
-from murmuration.reporting.live.progress import RoundProgress, Tail
-from murmuration.reporting.run_files import handed_over
+from murmuration.privacy.figures import counted, share_text
+from murmuration.reporting.live.progress import RoundProgress
 from murmuration.server.registration import registration_for
+from murmuration.server.run_files import handed_over
 from murmuration.sims.runtimes.app_bundle import write_bundle
+from murmuration.sims.runtimes.tail import Tail
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig, refuse_seed
 from murmuration.strategies.protocol.availability import Reason

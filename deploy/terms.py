@@ -18,7 +18,7 @@ import tomli_w
 
 from murmuration.client.agent.policy import Policy
 from murmuration.deploy.commands import template
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.strategies.config import SETTINGS, RunConfig, by_field
 from murmuration.strategies.settings.sampling import usual_cohort
 from murmuration.strategies.settings.toml_text import parse_toml

@@ -18,9 +18,9 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
+from murmuration import reward_function
 from murmuration.sims.population.population import Population
 from murmuration.sims.population.tiny_language_model import TinyBase, build, public_texts
-from murmuration.trl import reward_function
 
 
 def main() -> None:

@@ -1,11 +1,11 @@
 """Learn what a crowd prefers without learning what anyone in it prefers.
 
-``train`` makes a run, and ``tune`` chooses its settings privately; before, ``data`` looks at
-judgements and ``plan`` says what a run will cost; ``privatize`` randomizes labels; ``compare``
-runs strategies side by side. ``Run`` is a finished run and ``RewardModel`` what it has learnt;
-``score``, ``respond``, ``align`` and ``winrate`` use that. What cannot be used is an
-``InputError``, in one line. Within ``online()`` a hub may be asked for what a folder names.
-Everything else is internal: it may change from one version to the next.
+``train`` makes a run; before, ``data`` looks at judgements and ``plan`` says what a run will cost;
+``privatize`` randomizes labels; ``compare`` runs strategies side by side. ``Run`` is a finished run
+and ``RewardModel`` what it has learnt, which ``score`` uses. Rooms that are there bring more names;
+``__all__`` has all. What cannot be used is an ``InputError``, in one line. Within ``online()`` a
+hub may be asked for what a folder names. Everything else is internal: it may change from one
+version to the next.
 
     import murmuration as mm
     mm.plan(epsilon=3, delta=1e-5, rounds=200, cohort=500, users=4800)["noise_multiplier"]
@@ -18,103 +18,73 @@ from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from murmuration.alignment.reinforce import Steps
-    from murmuration.alignment.rewards import Guards
-    from murmuration.alignment.supervised import Supervised
-    from murmuration.api.aligning import align
-    from murmuration.api.comparing import compare
-    from murmuration.api.judging import winrate
-    from murmuration.api.looking import data
-    from murmuration.api.privatizing import PrivatizedLabels, privatize
-    from murmuration.api.ranking import Ranking, rank
-    from murmuration.api.responding import Responses, respond
-    from murmuration.api.run import Run
-    from murmuration.api.scoring import score
-    from murmuration.api.surveying import Survey, survey
-    from murmuration.api.training import train
-    from murmuration.planning.compare import StrategyComparison
-    from murmuration.planning.look import DataSummary
-    from murmuration.planning.plan import plan
-    from murmuration.planning.tune import tune
-    from murmuration.preference.data.errors import InputError
-    from murmuration.preference.language.generation import Sampling
-    from murmuration.preference.online import online
-    from murmuration.preference.reward import RewardModel
-    from murmuration.strategies.settings.run import Settings
-    from murmuration.strategies.spec import Strategy
-
-    __version__: str
-
-__all__ = [
-    "DataSummary",
-    "Guards",
-    "InputError",
-    "PrivatizedLabels",
-    "Ranking",
-    "Responses",
-    "RewardModel",
-    "Run",
-    "Sampling",
-    "Settings",
-    "Steps",
-    "Strategy",
-    "StrategyComparison",
-    "Supervised",
-    "Survey",
-    "__version__",
-    "align",
-    "compare",
-    "data",
-    "online",
-    "plan",
-    "privatize",
-    "rank",
-    "respond",
-    "score",
-    "survey",
-    "train",
-    "tune",
-    "winrate",
-]
-
 # Installed, the rooms (client, server, strategies, …) lie in this folder. In a checkout, and in an
 # app bundle that Flower makes of one, they lie beside it.
 _HERE = Path(__file__).resolve().parent
 if not (_HERE / "privacy").is_dir():
     __path__.append(str(_HERE.parent))
 
+from murmuration.privacy.plugins import brought  # noqa: E402
+
 #: Where names are that are imported when they are asked for: some need libraries that take seconds.
+#: Rooms bring others.
 _PLACES = {
     "DataSummary": "murmuration.planning.look",
-    "Guards": "murmuration.alignment.rewards",
     "InputError": "murmuration.preference.data.errors",
     "PrivatizedLabels": "murmuration.api.privatizing",
     "Ranking": "murmuration.api.ranking",
-    "Responses": "murmuration.api.responding",
     "RewardModel": "murmuration.preference.reward",
     "Run": "murmuration.api.run",
-    "Sampling": "murmuration.preference.language.generation",
     "Settings": "murmuration.strategies.settings.run",
-    "Steps": "murmuration.alignment.reinforce",
     "Strategy": "murmuration.strategies.spec",
     "StrategyComparison": "murmuration.planning.compare",
-    "Supervised": "murmuration.alignment.supervised",
     "Survey": "murmuration.api.surveying",
-    "align": "murmuration.api.aligning",
     "compare": "murmuration.api.comparing",
     "data": "murmuration.api.looking",
     "online": "murmuration.preference.online",
     "plan": "murmuration.planning.plan",
     "privatize": "murmuration.api.privatizing",
     "rank": "murmuration.api.ranking",
-    "respond": "murmuration.api.responding",
     "score": "murmuration.api.scoring",
     "survey": "murmuration.api.surveying",
     "train": "murmuration.api.training",
-    "tune": "murmuration.planning.tune",
-    "winrate": "murmuration.api.judging",
 }
+_NAMES = sorted({"__version__", *_PLACES, *brought("murmuration.api")})
+
+if TYPE_CHECKING:  # what editors complete, where all rooms are there
+    from murmuration.alignment.api.aligning import align as align
+    from murmuration.alignment.api.judging import winrate as winrate
+    from murmuration.alignment.api.responding import Responses as Responses
+    from murmuration.alignment.api.responding import respond as respond
+    from murmuration.alignment.api.trl import reward_function as reward_function
+    from murmuration.alignment.reinforce import Steps as Steps
+    from murmuration.alignment.rewards import Guards as Guards
+    from murmuration.alignment.supervised import Supervised as Supervised
+    from murmuration.api.comparing import compare as compare
+    from murmuration.api.looking import data as data
+    from murmuration.api.privatizing import PrivatizedLabels as PrivatizedLabels
+    from murmuration.api.privatizing import privatize as privatize
+    from murmuration.api.ranking import Ranking as Ranking
+    from murmuration.api.ranking import rank as rank
+    from murmuration.api.run import Run as Run
+    from murmuration.api.scoring import score as score
+    from murmuration.api.surveying import Survey as Survey
+    from murmuration.api.surveying import survey as survey
+    from murmuration.api.training import train as train
+    from murmuration.planning.compare import StrategyComparison as StrategyComparison
+    from murmuration.planning.look import DataSummary as DataSummary
+    from murmuration.planning.plan import plan as plan
+    from murmuration.preference.data.errors import InputError as InputError
+    from murmuration.preference.language.generation import Sampling as Sampling
+    from murmuration.preference.online import online as online
+    from murmuration.preference.reward import RewardModel as RewardModel
+    from murmuration.strategies.settings.run import Settings as Settings
+    from murmuration.strategies.spec import Strategy as Strategy
+    from murmuration.tuning.tune import tune as tune
+
+    __version__: str
+else:
+    __all__ = _NAMES
 
 
 def __getattr__(name: str) -> Any:
@@ -122,9 +92,12 @@ def __getattr__(name: str) -> Any:
         from murmuration.server.versions import version
 
         return version()
-    if name not in _PLACES:
+    if name in _PLACES:
+        value = getattr(import_module(_PLACES[name]), name)
+    elif place := brought("murmuration.api").get(name):
+        value = place.load()
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_PLACES[name]), name)
     if isfunction(value):
         from murmuration.strategies.settings.from_python import for_python
 
@@ -134,4 +107,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_NAMES})

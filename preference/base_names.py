@@ -18,16 +18,18 @@ Absolute paths, which other programs write down, are taken as they are.
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.sources import is_hub_name, looks_like_path
 from murmuration.preference.gguf import SMOLLM2, converted, is_gguf, is_packaged
 from murmuration.preference.online import hub_name, is_of_hub, snapshot
 
 #: Folders with bases, separated as in PATH, or the bases themselves.
 ENVIRONMENT = "MURMURATION_BASES"
+_PATH = re.compile(r"(?<![\w:/.])~?/(?:[^\s/:,;()'\"]+/)+([^\s/:,;()'\"]+)")
 _TOP = 2  # parts of /home or /tmp: a way through there tells of this machine
 
 
@@ -70,6 +72,23 @@ def last_name(path: str) -> str:
 def _public_name(path: str) -> str:
     """Return the name of what a hub's cache or a package holds; empty for any other folder."""
     return hub_name(Path(path)) or (SMOLLM2 if is_packaged(Path(path)) else "")
+
+
+def name_of(value: object) -> str:
+    """A setting as text; of a path on this machine only its last part."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    pieces = [
+        piece.rstrip("/").rsplit("/", 1)[-1]
+        if piece.startswith(("/", "~/", "./", "../"))
+        else piece
+        for piece in text.split(",")
+    ]
+    return ",".join(pieces)
+
+
+def without_folders(text: str) -> str:
+    """A sentence, with absolute paths in it by their last name."""
+    return _PATH.sub(r"\1", text)
 
 
 def place_of(name: str, folder: Path, *, given: str = "", digest: str = "") -> str:

@@ -9,7 +9,7 @@ and decides on both sides what users' judgements or texts are turned into.
 from collections.abc import Mapping
 from typing import Any
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.kinds.items import ItemsModel
 from murmuration.preference.kinds.language_head import LanguageHeadModel
 from murmuration.preference.kinds.language_reward import LanguageRewardModel

@@ -1,6 +1,7 @@
 """Names of what can be learnt, and of what: light to import, for whoever only offers them."""
 
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 #: Kinds of judgements (``preference.data.rows``).
@@ -46,3 +47,46 @@ MOST_SYSTEM = 10_000
 PAIRINGS = ("public", "voters")
 #: The server's optimizers (``strategies.optimizers``).
 OPTIMIZERS = ("sgd", "adam")
+
+
+@dataclass(frozen=True)
+class Words:
+    """The nouns of a task.
+
+    Attributes:
+        rows: what users have.
+        examples: what a gradient is averaged over.
+        revealed: what a model without privacy may tell.
+        shared: what a crowd as a whole does that a model may tell.
+    """
+
+    rows: str
+    examples: str
+    revealed: str
+    shared: str
+
+
+WORDS = {
+    "reward": Words("judgements", "judgements", "what any single user judged", "prefers"),
+    "text": Words(
+        "texts",
+        "texts (windows of them, where they are long)",
+        "what any single user wrote",
+        "writes",
+    ),
+    "sft": Words("judgements", "judgements", "what any single user was shown", "was shown"),
+    "policy": Words("judgements", "judgements", "what any single user judged", "prefers"),
+}
+
+
+def in_words(text: str, task: str) -> str:
+    """Return a sentence about judgements as one about what users have."""
+    return text.replace("judgement", "text") if task == "text" else text
+
+
+def of_rows(text: str) -> str:
+    """Return a sentence about users as one about rows, each declared to be a user."""
+    text = text.replace("User-level", "Row-level").replace(
+        "one user, with all their judgements,", "one row"
+    )
+    return text.replace("all judgements of one user, their number included", "one row")

@@ -3,7 +3,7 @@
 Such text may hold what moves a terminal's cursor, sets its clipboard, hides what stands before it,
 or looks like another line of a log. `escaped` is for one line, `visible` for whole texts: what they
 do not let pass is written as Python writes it. All that commands print goes through `visible`
-(`reporting.live.terminal`), and what is logged under our name through `escaped`.
+(`murmuration.terminal`), and what is logged under our name through `escaped`.
 """
 
 import logging

@@ -151,3 +151,12 @@ def _up(value: float) -> float:
         return value
     unit = 10.0 ** (3 - math.floor(math.log10(value)))
     return math.ceil(value * unit * (1.0 + 1e-9)) / unit
+
+
+def sure_at_most(epsilon: float, prior: float = 0.5) -> float:
+    """The most that somebody who held it likely with ``prior`` can then hold it likely: odds times
+    e^ε, but for outcomes of probability δ."""
+    if math.isinf(epsilon):
+        return 1.0
+    odds = prior / (1.0 - prior) * math.exp(min(epsilon, 700.0))
+    return 1.0 if math.isinf(odds) else odds / (1.0 + odds)

@@ -1,4 +1,4 @@
-"""What rooms bring to those that do not name them: strategies, their settings, events, audits.
+"""What rooms bring to those that do not name them: strategies, audits, commands, public names.
 
 A room's ``plugin.py`` holds ``BRINGS``: by group, names and where the object of each is, written as
 entry points are. Rooms are found in the folder that holds them, so what they bring is there in an

@@ -434,3 +434,39 @@ def _without_disjoint_pairs(runs: Sequence[ReleasedRun]) -> list[list[ReleasedRu
             waiting.append((chosen | {place}, left & near[place], done & near[place]))
             left, done = left - {place}, done | {place}
     return [[runs[place] for place in places] for places in sorted(sets)]
+
+
+def earlier_runs(promise: Promise, own: ReleasedRun, whose: str) -> list[str]:
+    """Return what a reader must know before relying on a run's own epsilon: that its base cost
+    people, too. ``whose`` is what was trained on them, in capitals."""
+    if (earlier := len([run for run in promise.counted if run != own])) < 1:
+        return []
+    runs = "run" if earlier == 1 else "runs"
+    return [f"{whose} TRAINED ON USERS, TOO, by {earlier} earlier {runs}: {together(promise)}"]
+
+
+def cost_in_words(row: Composed) -> str:
+    """Return what some runs cost together, for readers; epsilon is rounded upwards."""
+    if row.why or row.epsilon is None:
+        return f"for {row.who} there is no figure: {row.why}"
+    times = "one run" if row.runs == 1 else f"{row.runs} runs together"
+    return (
+        f"for {row.who}, ε = {epsilon_text(row.epsilon)}, δ = {delta_text(row.delta)} in {times} "
+        f"({row.adjacency})"
+    )
+
+
+def together(promise: Promise) -> str:
+    """Return what all runs of a promise cost together, and why they add up so."""
+    rows = promise.composed
+    apart = len(rows) > 1 and all(len(row.populations) < 2 for row in rows)
+    return (
+        composed_text(promise)
+        + ". Epsilons and deltas of runs under the same adjacency are added (basic composition)."
+        + (" Nobody is in two of these populations, as was declared." if apart else "")
+    )
+
+
+def composed_text(promise: Promise) -> str:
+    """Return what all runs of a promise cost together."""
+    return with_seed_known("; ".join(map(cost_in_words, promise.composed)), promise.seeded)

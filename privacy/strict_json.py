@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -10,6 +10,11 @@ def strict_json(value: Any, **options: Any) -> str:
     """Return a value as JSON, with words in the place of numbers that JSON cannot hold; ``options``
     are those of ``json.dumps``."""
     return json.dumps(_finite(value), allow_nan=False, **options)
+
+
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """Return rows as JSON, a line each."""
+    return "".join(strict_json(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
 def _finite(value: Any) -> Any:

@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.chained_record import Head
 from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.accounting.ledger_lines import Account, LedgerError
 from murmuration.privacy.accounting.terms import Caveat
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
-from murmuration.reporting.facts import facts
-from murmuration.reporting.figures import (
+from murmuration.privacy.figures import (
     duration,
     points_of_error,
     share_text,
 )
+from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
+from murmuration.reporting.facts import facts
 from murmuration.reporting.jinja import TEMPLATES, html_templates
-from murmuration.reporting.run_files import read_json, read_metrics
+from murmuration.server.run_files import read_json, read_metrics
 
 _NO_LEDGER = "Its ledger is not there, or not intact: nobody can tell what was spent."
 _DISAGREE = "Its result and its ledger do not agree: the larger ε of both is shown."

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from murmuration.privacy import attack_bounds
+from murmuration.privacy.attack_bounds import sure_at_most
 from murmuration.privacy.promise import delta_text, epsilon_text
-from murmuration.reporting.spent import sure_at_most
 
 #: The one rule by which a run costs less than its training.
 _HOLD_OUT = (

@@ -1,50 +1,19 @@
 """A finished run as all need it who tell of it: its report, its model's card, the terminal."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from murmuration.preference import models
-from murmuration.preference.choices import NEXT_TOKENS
+from murmuration.preference.choices import NEXT_TOKENS, WORDS, in_words, of_rows
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
-from murmuration.reporting import over_users
-from murmuration.reporting.figures import (
+from murmuration.privacy.figures import (
     duration,
     points_of_error,
     round_digits,
     share_text,
 )
-
-
-@dataclass(frozen=True)
-class Words:
-    """What things are called, by what a run learnt (``preference.data.loading``).
-
-    Attributes:
-        rows: what users have.
-        examples: what a gradient is averaged over.
-        revealed: what a model without privacy may tell.
-        shared: what a crowd as a whole does that a model may tell.
-    """
-
-    rows: str
-    examples: str
-    revealed: str
-    shared: str
-
-
-WORDS = {
-    "reward": Words("judgements", "judgements", "what any single user judged", "prefers"),
-    "text": Words(
-        "texts",
-        "texts (windows of them, where they are long)",
-        "what any single user wrote",
-        "writes",
-    ),
-    "sft": Words("judgements", "judgements", "what any single user was shown", "was shown"),
-    "policy": Words("judgements", "judgements", "what any single user judged", "prefers"),
-}
+from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
+from murmuration.reporting import over_users
 
 #: What a ``result.json`` need not have, and what it then says.
 _LACKING: dict[str, Any] = {
@@ -142,19 +111,6 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
         "time_text": duration(run["seconds_training"]),
         "speed_text": round_digits(speed) if speed else "",
     }
-
-
-def in_words(text: str, task: str) -> str:
-    """Return a sentence about judgements as one about what users have."""
-    return text.replace("judgement", "text") if task == "text" else text
-
-
-def of_rows(text: str) -> str:
-    """Return a sentence about users as one about rows, each declared to be a user."""
-    text = text.replace("User-level", "Row-level").replace(
-        "one user, with all their judgements,", "one row"
-    )
-    return text.replace("all judgements of one user, their number included", "one row")
 
 
 def _why_unmeasured(run: Mapping[str, Any]) -> str:

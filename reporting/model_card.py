@@ -7,18 +7,17 @@ this machine: a base in a folder goes by its last name.
 from collections.abc import Mapping
 from typing import Any
 
-from murmuration.preference.base_names import last_name
+from murmuration.preference.base_names import last_name, without_folders
 from murmuration.preference.features.language_head import KIND as HEAD
 from murmuration.preference.features.language_states import KIND as STATES
 from murmuration.preference.language.base.settings import KIND as LANGUAGE_MODEL
 from murmuration.preference.language.checkpoint import origin_below
 from murmuration.privacy.disclosure import Disclosure, disclosed
+from murmuration.privacy.figures import round_digits, share_text
 from murmuration.reporting.card_head import head, hub_name, loading, made_from, measured
 from murmuration.reporting.facts import facts
-from murmuration.reporting.figures import round_digits, share_text
 from murmuration.reporting.jinja import TEMPLATES, joined_lines, markdown_templates
 from murmuration.reporting.promise import Details, table
-from murmuration.reporting.provenance import without_folders
 
 _TITLES = {
     "reward": "A reward model learnt from a crowd's preferences",

@@ -13,11 +13,12 @@ from typing import Any
 from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting.terms import Caveat, Trust, Unit
 from murmuration.privacy.promise import (
-    Composed,
     Promise,
     ReleasedRun,
+    composed_text,
     delta_text,
     epsilon_text,
+    together,
     with_seed_known,
 )
 from murmuration.reporting.evidence import attack_rows, second_opinion_text
@@ -53,7 +54,7 @@ def details(
         rows: what users have.
     """
     epsilon = promise.epsilon
-    together = len(promise.composed) > 1 or len(promise.counted) > 1
+    several = len(promise.composed) > 1 or len(promise.counted) > 1
     basic = f"basic composition of {len(promise.counted)} runs, each by {_LOSSES}"
     return {
         "statement": promise.statement,
@@ -61,11 +62,11 @@ def details(
         "unit": _UNITS[promise.unit].replace("judgement", rows),
         "adjacency": promise.adjacency.value if promise.adjacency else None,
         **_figures(promise, (result or {}).get("attack")),
-        "accountant": (basic if together else _LOSSES) if epsilon is not None else None,
+        "accountant": (basic if several else _LOSSES) if epsilon is not None else None,
         "second_opinion": second_opinion_text(result) if result else None,
         "sampling": sampling,
         "trust": _trust(promise) if epsilon is not None else None,
-        "together": _composed(promise) if together else None,
+        "together": composed_text(promise) if several else None,
         "caveats": sorted(map(str, promise.caveats)),
         "runs": [run.name for run in promise.counted],
         "audit": audit,
@@ -113,45 +114,11 @@ def paragraphs(promise: Promise) -> list[str]:
     if len(promise.composed) == 1 and promise.populations:
         told[0] += f" It is about {promise.composed[0].who}."
     if len(promise.composed) > 1 or len(promise.counted) > 1:
-        told.append(_together(promise))
+        told.append(together(promise))
         told.append(
             "Runs: " + "; ".join(_run_in_words(run) for run in promise.counted) + "."
         )  # fmt: skip
     return [*told, *promise.sentences]
-
-
-def earlier_runs(promise: Promise, own: ReleasedRun, whose: str) -> list[str]:
-    """Return what a reader must know before relying on a run's own epsilon: that its base cost
-    people, too. ``whose`` is what was trained on them, in capitals."""
-    if (earlier := len([run for run in promise.counted if run != own])) < 1:
-        return []
-    runs = "run" if earlier == 1 else "runs"
-    return [f"{whose} TRAINED ON USERS, TOO, by {earlier} earlier {runs}: {_together(promise)}"]
-
-
-def in_words(row: Composed) -> str:
-    """Return what some runs cost together, for readers; epsilon is rounded upwards."""
-    if row.why or row.epsilon is None:
-        return f"for {row.who} there is no figure: {row.why}"
-    times = "one run" if row.runs == 1 else f"{row.runs} runs together"
-    return (
-        f"for {row.who}, ε = {epsilon_text(row.epsilon)}, δ = {delta_text(row.delta)} in {times} "
-        f"({row.adjacency})"
-    )
-
-
-def _together(promise: Promise) -> str:
-    rows = promise.composed
-    apart = len(rows) > 1 and all(len(row.populations) < 2 for row in rows)
-    return (
-        _composed(promise)
-        + ". Epsilons and deltas of runs under the same adjacency are added (basic composition)."
-        + (" Nobody is in two of these populations, as was declared." if apart else "")
-    )
-
-
-def _composed(promise: Promise) -> str:
-    return with_seed_known("; ".join(map(in_words, promise.composed)), promise.seeded)
 
 
 def _run_in_words(run: ReleasedRun) -> str:

@@ -5,23 +5,22 @@ from the settings, without the seed, which is a secret, and without folders, whi
 business where a report is passed on.
 """
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.base_names import name_of
+from murmuration.preference.data.errors import InputError
+from murmuration.privacy.accounting.by_event import rows_of
 from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.accounting.ledger_lines import LedgerError
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.reporting.run_files import read_json
-from murmuration.reporting.spent import rows_of
+from murmuration.server.run_files import read_json
 from murmuration.strategies.config import CHECK, SETTINGS, RunConfig
 
 _MOST_PARTS = 12
-_PATH = re.compile(r"(?<![\w:/.])~?/(?:[^\s/:,;()'\"]+/)+([^\s/:,;()'\"]+)")
 #: What an owner declares of the data, rather than what was found in it.
 _DECLARED = {
     "kind": "kind",
@@ -83,23 +82,6 @@ def command(settings: Mapping[str, Any]) -> str:
         option = "--" + name.replace("_", "-")
         said += [option] if value is True else [option, shlex.quote(name_of(value))]
     return " ".join(said)
-
-
-def name_of(value: object) -> str:
-    """A setting as text; of a path on this machine only its last part."""
-    text = f"{value:g}" if isinstance(value, float) else str(value)
-    pieces = [
-        piece.rstrip("/").rsplit("/", 1)[-1]
-        if piece.startswith(("/", "~/", "./", "../"))
-        else piece
-        for piece in text.split(",")
-    ]
-    return ",".join(pieces)
-
-
-def without_folders(text: str) -> str:
-    """A sentence, with absolute paths in it by their last name."""
-    return _PATH.sub(r"\1", text)
 
 
 def _declared(settings: Mapping[str, Any]) -> dict[str, str]:

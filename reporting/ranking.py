@@ -26,9 +26,9 @@ from murmuration.preference.estimation.survey import interval
 from murmuration.preference.ranking.board import CONFIDENCE, Board, fit_board
 from murmuration.preference.ranking.release import Noise, RankingRelease
 from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.figures import round_digits
 from murmuration.reporting.evidence import attack_rows
 from murmuration.reporting.facts import facts
-from murmuration.reporting.figures import round_digits
 from murmuration.reporting.jinja import TEMPLATES, html_templates
 
 PAGE, TABLE, NUMBERS = "board.html", "board.csv", "board.json"

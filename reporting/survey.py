@@ -18,9 +18,9 @@ from typing import Any
 from murmuration.preference.estimation.survey import CONFIDENCE, Share, SurveyRelease
 from murmuration.privacy.accounting.terms import Trust
 from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.figures import points_of_error, share_text
 from murmuration.reporting.evidence import attack_rows
 from murmuration.reporting.facts import facts
-from murmuration.reporting.figures import points_of_error, share_text
 from murmuration.reporting.jinja import TEMPLATES, html_templates
 
 PAGE, NUMBERS = "survey.html", "survey.json"

@@ -26,5 +26,9 @@ BRINGS = {
         "tested-gaussian": "murmuration.research.strategies.filtered_mean:TestedGaussian",
     },
     "murmuration.audits": {name: f"murmuration.research.audits.{name}:TARGETS" for name in _AUDITS},
+    "murmuration.commands": {
+        name: f"murmuration.research.commands.{name}:{name}"
+        for name in ("bench", "bounds", "policies", "reproduce")
+    },
     "murmuration.faults": {"all": "murmuration.research.audits.faults:FAULTS"},
 }

@@ -12,11 +12,11 @@ from flwr.supercore.logger import log
 from flwr.superlink.grid.http_grid import HttpGrid
 
 from murmuration.preference.data.errors import InputError
+from murmuration.privacy.figures import share_text
 from murmuration.privacy.promise import epsilon_text
-from murmuration.reporting.figures import share_text
-from murmuration.reporting.run_files import settings_of
 from murmuration.server.replies import decode_each_by_itself
 from murmuration.server.run import run_training
+from murmuration.server.run_files import settings_of
 from murmuration.strategies.config import RunConfig, refuse_seed
 from murmuration.strategies.protocol.availability import RunAborted
 

@@ -25,7 +25,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.chained_record import Head
 from murmuration.privacy.durable_files import replace_file
 from murmuration.strategies.base import PRIVATE

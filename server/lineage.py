@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import texts_in
 from murmuration.preference.data.sources import first_line, parse_source
 from murmuration.preference.language.checkpoint import chain_of, fetch, weights_digest
@@ -29,7 +29,7 @@ from murmuration.privacy.accounting.chained_record import Head, head_path
 from murmuration.privacy.accounting.ledger import LedgerError
 from murmuration.privacy.accounting.terms import Caveat, Unit, caveats_in
 from murmuration.privacy.promise import Promise, ReleasedRun
-from murmuration.reporting.run_files import read_json
+from murmuration.server.run_files import read_json
 
 FORMAT, FILE, CARD = "murmuration-privacy-3", "privacy.json", "README.md"
 #: In each row that was made with models of private runs: their names.

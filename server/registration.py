@@ -18,8 +18,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.superlink.grid.http_grid import HttpGrid
 
-from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.user_ids import user_cell
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies.config import RunConfig

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from murmuration.preference import policy_losses
-from murmuration.preference.choices import JUDGED, NEXT_TOKENS
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.base_names import name_of
+from murmuration.preference.choices import JUDGED, NEXT_TOKENS, in_words, of_rows
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting import accountant, second_opinion
 from murmuration.privacy.accounting.ledger import Ledger
@@ -19,8 +20,6 @@ from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit, 
 from murmuration.privacy.disclosure import Disclosure, Public, Shown
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.privacy.promise import Promise
-from murmuration.reporting.facts import in_words, of_rows
-from murmuration.reporting.provenance import name_of
 from murmuration.server.evaluation import HeldOut
 from murmuration.strategies.settings.model import user_isolation
 from murmuration.strategies.settings.run import Settings

@@ -19,15 +19,15 @@ from murmuration.privacy.accounting.ledger_lines import Account
 from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
-from murmuration.reporting.run_files import (
+from murmuration.server import checkpoints
+from murmuration.server.checkpoints import Checkpoint
+from murmuration.server.run_files import (
     HEAD,
     PRIVATE_LOG,
     read_json,
     read_metrics,
     read_private_log,
 )
-from murmuration.server import checkpoints
-from murmuration.server.checkpoints import Checkpoint
 from murmuration.server.run_lock import RunLock
 from murmuration.strategies.config import CHECK
 

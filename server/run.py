@@ -15,7 +15,7 @@ import numpy as np
 from flwr.serverapp import Grid
 
 from murmuration.preference.bases import base_of
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.kinds.model import Model
 from murmuration.preference.kinds.policy import PolicyModel
 from murmuration.preference.language.checkpoint import weights_digest
@@ -23,16 +23,13 @@ from murmuration.preference.model_folder import SaveOptions
 from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.accounting.terms import caveat_sentences
 from murmuration.privacy.disclosure import Public
-from murmuration.privacy.promise import Promise, ReleasedRun, combined
-from murmuration.reporting.baselines import (
+from murmuration.privacy.plugins import brought
+from murmuration.privacy.promise import Promise, ReleasedRun, combined, earlier_runs
+from murmuration.server.baselines import (
     MOST_BY_A_LANGUAGE_MODEL,
     MOST_SCORED,
     on_public_test,
 )
-from murmuration.reporting.facts import WORDS
-from murmuration.reporting.model_card import model_card
-from murmuration.reporting.promise import details, earlier_runs, first_sentence
-from murmuration.reporting.report import write_report
 from murmuration.server.evaluation import examples_of_test, on_bad_rows, read_test
 from murmuration.server.lineage import files_of, lineage_of, lineage_of_data
 from murmuration.server.policy_distance import measured
@@ -108,16 +105,17 @@ def run_training(
             moved, words = measured(cast(PolicyModel, model).network, trained.theta_D)
             result["policy_moved"] = computed(moved if isfinite(moved) else None)
             result["warnings"] = computed([*words, *result["warnings"]])
-        account = first_sentence(str(result["account"])) if config.private else None
-        about = details(promise, result=result, sampling=account, rows=WORDS[config.task].rows[:-1])
+        of_run = brought("murmuration.run_end").get("report")
+        report = of_run.load()(config, promise, result) if of_run else None
         ledgers = None  # its run's lies beside it
         if model.holds_promise or origin.lineage.runs:
-            ledgers = partial(files_of, promise, details=about)
+            ledgers = partial(files_of, promise, details=report.details if report else None)
         place = folder.path / "model"
-        options = SaveOptions(model_card(result, about), overwrite=True, beside=ledgers)
+        options = SaveOptions(report.card() if report else "", overwrite=True, beside=ledgers)
         model.save(place, trained.theta_D, config.model, options)
         result["weights"] = computed(weights_digest(place))
-        write_report(folder.path, result, folder.metrics())
+        if report:
+            report.write(folder.path, folder.metrics())
         folder.write_json("result.json", result)
         return dict(result)
 

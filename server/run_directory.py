@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save as safetensors_bytes
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.chained_record import NO_LINES, Head
 from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import Ledger, LedgerError, read_account, read_charges
@@ -42,7 +42,9 @@ from murmuration.privacy.disclosure import Disclosure, Public, Released, disclos
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.strict_json import strict_json
-from murmuration.reporting.run_files import (
+from murmuration.server import checkpoints, resuming
+from murmuration.server.checkpoints import Checkpoint
+from murmuration.server.run_files import (
     HEAD,
     PRIVATE_LOG,
     check_of,
@@ -51,8 +53,6 @@ from murmuration.reporting.run_files import (
     read_metrics,
     read_private_log,
 )
-from murmuration.server import checkpoints, resuming
-from murmuration.server.checkpoints import Checkpoint
 from murmuration.server.run_folder import RunFolder
 from murmuration.strategies.config import CHECK, RunConfig
 from murmuration.strategies.spec import Value

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.disclosure import Disclosure, disclosed
 from murmuration.privacy.durable_files import replace_file
 from murmuration.server.run_lock import RunInUse, RunLock

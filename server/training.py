@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from flwr.serverapp import Grid
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.kinds.model import Examples, Model
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.spending import Spending

@@ -42,7 +42,7 @@ from murmuration.strategies.settings.toml_text import parse_toml
 from murmuration.strategies.spec import Strategy, check_masks, check_noise
 
 #: In a ``config.json``, beside the settings: what ties them to the run's secret keys
-#: (``reporting.run_files.check_of``).
+#: (``server.run_files.check_of``).
 CHECK = "check"
 #: The named choice ``--delta n^-1.1``: always below 1 / users.
 DELTA_EXPONENT = -1.1

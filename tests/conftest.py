@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import sys
+import warnings
 import zlib
 from pathlib import Path
 
@@ -343,7 +344,7 @@ _ACCOUNTED: dict[tuple, float] = {}
 def quick_runs(monkeypatch):
     """Runs write no plots; privacy is accounted for on a coarser grid, which errs upward, and what
     was accounted for once is not computed again."""
-    import murmuration.server.run
+    import murmuration.reporting.run_end
     from murmuration.privacy.accounting import accountant, recompute
 
     exact = accountant.noise_multiplier_for
@@ -372,7 +373,7 @@ def quick_runs(monkeypatch):
     monkeypatch.setattr(recompute, "epsilon", remembered(coarsely(recompute.epsilon)))
     for name in ("epsilon", "noise_multiplier_for"):
         monkeypatch.setattr(accountant, name, remembered(getattr(accountant, name)))
-    monkeypatch.setattr(murmuration.server.run, "write_report", lambda *_: None)
+    monkeypatch.setattr(murmuration.reporting.run_end, "write_report", lambda *_: None)
     yield
     exact.cache_clear()  # of what the coarser grid gave
 
@@ -463,3 +464,21 @@ def choice_config(four_policies, language_model, crowd, crowd_test, tmp_path):
         base=language_model("gpt2"), own=ExponentialSettings(policies=str(tmp_path / "class.json")),
         epsilon=1.0, delta=1e-5, seed=3, out=str(tmp_path / "run"),
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ray():
+    """Ray, with two processors."""
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    module = pytest.importorskip("ray")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module.init(
+            address="local",
+            num_cpus=2,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="error",
+        )
+    yield module
+    module.shutdown()

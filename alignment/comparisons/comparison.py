@@ -23,13 +23,13 @@ import numpy as np
 from murmuration.alignment.comparisons.intervals import PromptBootstrap
 from murmuration.alignment.judges import Judge
 from murmuration.alignment.pool import writer_of
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.base_names import without_folders
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import load_responses
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.words import words_of
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood, load_next_token
-from murmuration.reporting.provenance import without_folders
 from murmuration.server.lineage import (
     lineage_of_model,
     mark_of_model,

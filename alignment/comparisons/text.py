@@ -8,7 +8,7 @@ from rich.text import Text
 
 from murmuration.alignment.comparisons.comparison import says_nothing
 from murmuration.alignment.comparisons.page import interval
-from murmuration.reporting.live.tables import table_of
+from murmuration.terminal.tables import table_of
 
 
 def comparison_text(result: Mapping[str, Any]) -> Group:

@@ -27,8 +27,9 @@ from typing import Any
 import numpy as np
 
 from murmuration.alignment.endpoints.client import Body, Client, Completion, Endpoint
-from murmuration.alignment.writing import json_lines, writing
+from murmuration.alignment.writing import writing
 from murmuration.preference.data.errors import InputError
+from murmuration.privacy.strict_json import json_lines
 
 FIRST, SECOND, TIE, MALFORMED = "first", "second", "tie", "malformed"
 

@@ -12,7 +12,7 @@ from murmuration.cli.options import add_parameters
 from murmuration.deploy.client import Client, run_client, run_node
 from murmuration.deploy.disclosure import report
 from murmuration.deploy.processes import ended_by_signals
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 
 def client(

@@ -13,7 +13,7 @@ from murmuration.deploy.init import deployed_address
 from murmuration.deploy.processes import ended_by_signals
 from murmuration.deploy.run import deployed_config, run_deployed
 from murmuration.deploy.terms import parse_settings
-from murmuration.reporting.live.tracking import tracked
+from murmuration.sims.runtimes.tracking import tracked
 
 
 def run(

@@ -10,11 +10,10 @@ from rich.text import Text
 
 from murmuration.api.scoring import Scored, ignores_prompt, score_rows
 from murmuration.api.scoring import score as score_responses
-from murmuration.cli.models.sampling import System
-from murmuration.cli.options import Json, meaning, print_json
+from murmuration.cli.options import Json, System, meaning, print_json
 from murmuration.preference.data.errors import InputError
-from murmuration.reporting.live.tables import console
-from murmuration.reporting.live.terminal import Terminal
+from murmuration.terminal.tables import console
+from murmuration.terminal.terminal import Terminal
 
 
 def score(

@@ -14,7 +14,7 @@ from murmuration.preference.choices import LENGTHS
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.models import models
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.reporting.live.terminal import Terminal
+from murmuration.terminal.terminal import Terminal
 
 
 class Where(StrEnum):

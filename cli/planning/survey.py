@@ -8,9 +8,9 @@ import typer
 from murmuration.cli import about_data
 from murmuration.cli.options import JSON, WHERE, add_parameters, print_json
 from murmuration.cli.setting_options import setting_parameters
-from murmuration.reporting.live.terminal import print_finished, print_notes
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.declaration import OUTPUT, RUNTIME
+from murmuration.terminal.terminal import print_finished, print_notes
 
 #: Settings of a run that a survey has.
 _SETTINGS = frozenset(

@@ -8,7 +8,6 @@ import click
 import typer
 
 from murmuration.cli.options import Json, meaning, print_json
-from murmuration.reporting.live.terminal import Terminal
 from murmuration.sims.population.population import Population
 from murmuration.sims.population.tiny_language_model import (
     KINDS,
@@ -16,6 +15,7 @@ from murmuration.sims.population.tiny_language_model import (
     build,
     public_texts,
 )
+from murmuration.terminal.terminal import Terminal
 
 _DEFAULT = TinyBase()
 

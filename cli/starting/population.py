@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from murmuration.cli.options import meaning
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.sims.population.arena import Arena, write_arena
 from murmuration.sims.population.population import Population, write
 

@@ -59,7 +59,7 @@ from murmuration.client.agent.policy import HOLD_OUT, Policy, PolicyRefusal
 from murmuration.client.answers import ANSWERS, Host, answer, randomized
 from murmuration.client.labels.memory import LabelState, TermsChanged
 from murmuration.client.store import UserStore
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy import extensions
 from murmuration.privacy.accounting.events import BufferedGaussian
 from murmuration.privacy.mechanisms.randomness import Randomness

@@ -10,7 +10,7 @@ of secure aggregation, so nobody but those who are listed can be in one with it.
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.secure_aggregation import crypto, signing
 from murmuration.privacy.secure_aggregation.party import Party

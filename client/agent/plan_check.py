@@ -13,7 +13,7 @@ from murmuration.client import secure
 from murmuration.client.agent.ledger import OwnLedger
 from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.client.labels.terms import check_terms
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol import messages, plan_query

@@ -17,7 +17,7 @@ from flwr.app import RecordDict
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 MAGIC = b"MMA1"
 #: The longest frame, in bytes: a model of ten million numbers and something.

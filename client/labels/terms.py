@@ -26,7 +26,7 @@ from pathlib import Path
 from flwr.app import Context
 
 from murmuration.client.labels.memory import LabelState
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 
 

@@ -68,8 +68,8 @@ def compare(
     quiet_libraries()
     from murmuration.api.config import config_of
     from murmuration.planning.compare import compare as compare_configs
-    from murmuration.reporting.live.runs_progress import RunsProgress
     from murmuration.sims.runtimes.sweep import on_cluster, one_by_one
+    from murmuration.terminal.runs_progress import RunsProgress
 
     names = [strategies] if isinstance(strategies, str) else list(strategies)
     budgets = [epsilon] if isinstance(epsilon, int | float) else list(epsilon)

@@ -158,7 +158,7 @@ def _former(folder: Path) -> dict[str, Any]:
         raise InputError(f"--resume: the files of the run in {folder} are damaged")
     if "search" in settings:
         raise InputError(
-            f"--resume: in {folder} is a search: murmuration tune --resume --out {folder}"
+            f"--resume: in {folder} is a search: continue it with the command that began it"
         )
     settings.pop(CHECK, None)
     return {**settings, "seed": seed.get("seed")}

@@ -17,6 +17,7 @@ from murmuration.client.agent.ledger import OwnLedger
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.sources import first_line
 from murmuration.privacy.accounting import accountant, chained_record, second_opinion
+from murmuration.privacy.accounting.by_event import rows_of
 from murmuration.privacy.accounting.chained_record import (
     Contents,
     Head,
@@ -27,13 +28,12 @@ from murmuration.privacy.accounting.chained_record import (
 from murmuration.privacy.accounting.events import ParallelEvent
 from murmuration.privacy.accounting.ledger_lines import Account, LedgerError, account_of
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.figures import counted
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.privacy.promise import Promise, ReleasedRun, combined
-from murmuration.reporting.figures import counted
-from murmuration.reporting.run_files import read_json
-from murmuration.reporting.spent import rows_of
 from murmuration.server.lineage import is_alignment, looks_like_ours, promise_of_run
 from murmuration.server.resuming import Done, missing
+from murmuration.server.run_files import read_json
 from murmuration.strategies.protocol.stated_plan import cost
 
 _RUN, _OWN = "ledger.jsonl", "own-ledger.jsonl"

@@ -98,7 +98,7 @@ class PrivatizedLabels:
         return table
 
     def __str__(self) -> str:
-        from murmuration.reporting.live.tables import as_text
+        from murmuration.terminal.tables import as_text
 
         return as_text(self)
 
@@ -258,8 +258,8 @@ def _rows(judgements: Judgements, answer: Answer) -> Iterator[dict[str, Any]]:
 
 
 def _write(path: Path, judgements: Judgements, answer: Answer) -> None:
-    from murmuration.alignment.writing import json_lines
     from murmuration.privacy.durable_files import replace_file
+    from murmuration.privacy.strict_json import json_lines
 
     content = json_lines(_rows(judgements, answer))
     if path.suffix == ".gz":  # without the time in its head: the same answers are the same file

@@ -118,7 +118,7 @@ class Ranking:
         return Group(table, *map(Text, lines))
 
     def __str__(self) -> str:
-        from murmuration.reporting.live.tables import as_text
+        from murmuration.terminal.tables import as_text
 
         return as_text(self)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.escaping import visible
+from murmuration.privacy.plugins import brought
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -130,13 +131,8 @@ class Run:
     def plot(self) -> Figure:
         """Return a figure of held-out accuracy over rounds, and under it epsilon so far; of an
         alignment of its rewards over divergence and over steps."""
-        if self._is_alignment:
-            from murmuration.alignment.report import figure
-
-            return figure(self.metrics, self.result["saved_step"], self.result["kl_is"])
-        from murmuration.reporting.plots import accuracy_figure
-
-        return accuracy_figure(self.result, self._written_metrics)
+        kind = "alignment" if self._is_alignment else "training"
+        return brought("murmuration.plots")[kind].load()(self.result, self._written_metrics)
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {self._came_to}, {self._promised.partition(';')[0]})"

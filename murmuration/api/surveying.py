@@ -121,7 +121,7 @@ class Survey:
         return Group(*parts, *map(Text, lines))
 
     def __str__(self) -> str:
-        from murmuration.reporting.live.tables import as_text
+        from murmuration.terminal.tables import as_text
 
         return as_text(self)
 

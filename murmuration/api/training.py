@@ -16,9 +16,9 @@ from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.from_python import warn
 
 if TYPE_CHECKING:
-    from murmuration.reporting.live.tracking import Report
     from murmuration.sims.runtimes.execute import OnNote
     from murmuration.sims.runtimes.ray_cluster import Workers
+    from murmuration.sims.runtimes.tracking import Report
     from murmuration.strategies.config import RunConfig
 
 
@@ -124,9 +124,9 @@ def train_config(
 ) -> Run:
     """Return the run of a config, as ``train`` does; notes go to the terminal, or to
     ``on_note``."""
-    from murmuration.reporting.live.tracking import tracked
     from murmuration.sims.runtimes.execute import execute
     from murmuration.sims.runtimes.ray_cluster import Workers
+    from murmuration.sims.runtimes.tracking import tracked
 
     with tracked(config.out, report_to):
         result = execute(
@@ -142,6 +142,6 @@ def train_config(
 
 def in_notebook() -> bool:
     """Return whether this is a notebook."""
-    from murmuration.reporting.live.terminal import Terminal
+    from murmuration.terminal.terminal import Terminal
 
     return Terminal().is_jupyter

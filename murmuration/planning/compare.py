@@ -21,18 +21,18 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.ledger import read_spent
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.promise import delta_text
 from murmuration.privacy.strict_json import strict_json
-from murmuration.reporting.live.tables import as_text
 from murmuration.sims.runtimes.execute import check_begins
 from murmuration.sims.runtimes.sweep import Failed, OnRun, Outcome, one_by_one
-from murmuration.sims.tuning.grid import check_name, value_of
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
+from murmuration.strategies.settings.varied import check_name, value_of
+from murmuration.terminal.tables import as_text
 
 _LABEL = 0.07  # of the width of the plot, at most, is the label of a tick
 #: Of a comparison's table; ``_PROMISE`` stands there, too, where it is not the same in all rows.

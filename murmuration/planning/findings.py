@@ -13,7 +13,7 @@ from murmuration.preference.data.cells import is_empty, label_text, shortened
 from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.user_ids import user_cell
-from murmuration.reporting.figures import counted
+from murmuration.privacy.figures import counted
 
 _FEW_PEOPLE = 100
 _LARGE = 0.2  # of all judgements: a user with more is named

@@ -15,7 +15,7 @@ from murmuration.planning import estimate_and_double
 from murmuration.planning.estimate_and_double import Point, Space
 from murmuration.planning.gradient_norms import GroupNorms
 from murmuration.preference.data.columns import parse_columns
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.features.hashing import feature_map, parse_features
@@ -24,11 +24,11 @@ from murmuration.preference.models import preference_model
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.clipping import ExampleClip
-from murmuration.reporting.live.tables import console, table_of
 from murmuration.strategies.els import ElsPlan
 from murmuration.strategies.planning import PlanQuery
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 from murmuration.strategies.uls import DEFAULT_CLIP
+from murmuration.terminal.tables import console, table_of
 
 STRATEGIES = ("uls", "els")
 #: Where the doubling starts, as in the paper's experiments.

@@ -6,8 +6,8 @@ from rich.table import Table
 
 from murmuration.planning import advice
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.reporting.live.tables import table_of
-from murmuration.reporting.live.terminal import Terminal
+from murmuration.terminal.tables import table_of
+from murmuration.terminal.terminal import Terminal
 
 #: Upper bounds, as a table names them.
 _ATTACKS = {

@@ -9,7 +9,7 @@ from murmuration.planning.advice import users_to_train_on
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.estimation.survey import SurveyRelease, interval
 from murmuration.preference.features.questionnaire import JUDGEMENTS
-from murmuration.reporting.figures import points_of_error, share_text
+from murmuration.privacy.figures import points_of_error, share_text
 from murmuration.reporting.survey import users_text
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE

@@ -1,1 +1,1 @@
-"""What leaves this machine when a model is shared: a folder without paths, and its upload."""
+"""An app of one's own to begin with, and what it is written from."""

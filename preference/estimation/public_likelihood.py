@@ -20,7 +20,7 @@ from functools import cached_property
 
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.estimation.ball_newton import eigh_robust
 from murmuration.preference.linear import numba_gradients
 from murmuration.preference.linear.examples import PairExamples

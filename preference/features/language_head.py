@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.frozen_states import FrozenStates
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings

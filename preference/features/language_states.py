@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from murmuration.preference.base_names import resolve_base
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.frozen_states import FrozenStates
 from murmuration.preference.features.text_length import check_length, length_feature
 from murmuration.preference.features.words import DEFINITION

@@ -21,7 +21,7 @@ from typing import IO
 import numpy as np
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 #: Bytes of rows that are kept in memory. More are read from a mapped file as fast, to a few per
 #: cent; it is writing the file that takes longer, about a second for each GiB.

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from murmuration.preference.choices import LENGTHS
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.words import words_of
 
 #: One more than the words for which the bounded feature is 0.

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.language.adapter_config import adapter_config
 from murmuration.preference.language.base.layers import layers_of

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.sources import first_line, hub_is_reachable
 from murmuration.preference.gguf import converted, is_gguf, origin_of
 from murmuration.preference.language.adapter_config import ADAPTER, adapted

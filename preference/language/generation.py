@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.likelihood import load_next_token
 from murmuration.preference.language.machine import usual_device
 from murmuration.preference.language.tokens import TextTokens, length_batches

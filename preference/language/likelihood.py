@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from murmuration.preference.base_names import resolve_base
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.gguf import is_gguf
 from murmuration.preference.language.adapter_config import ADAPTER
 from murmuration.preference.language.adapters import with_adapter

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.sources import (
     hub_is_reachable,
 )

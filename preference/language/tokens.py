@@ -30,7 +30,7 @@ import numpy as np
 import torch
 
 from murmuration.preference.data.conversations import asked_turns, system_turn
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.mapped_rows import gathered
 from murmuration.preference.language.confined.tokenizer import (
     control_tokens,

@@ -43,7 +43,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 Span = tuple[int, int, int]  # a user's row in the chunk, their first sequence, the end
 

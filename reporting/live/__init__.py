@@ -1,1 +1,1 @@
-"""What is shown at a terminal, or sent to a tracker, while a run goes on."""
+"""What is shown at a terminal while a run goes on, and of its ledger."""

@@ -28,10 +28,12 @@ from rich.table import Table
 from rich.text import Text
 
 from murmuration.privacy.disclosure import OperatorOnly, Shown, on_terminal
+from murmuration.privacy.figures import counted
 from murmuration.reporting.facts import facts
-from murmuration.reporting.figures import counted
-from murmuration.reporting.live.progress import RoundProgress, Tail
-from murmuration.reporting.live.terminal import Terminal
+from murmuration.reporting.live.progress import RoundProgress
+from murmuration.sims.runtimes.tail import Tail
+from murmuration.strategies.config import RunConfig
+from murmuration.terminal.terminal import Terminal
 
 LOOKS_PER_SECOND = 8
 SECONDS_BETWEEN_LINES = 10.0
@@ -142,6 +144,12 @@ class LiveView:
             self._spinner.update(text=Text(f"{self._stage} …", style="dim"))
             rows.append(self._spinner)
         return Group(*rows)
+
+
+def of_run(config: RunConfig) -> LiveView:
+    """Return the view of a run with these settings."""
+    target = config.epsilon if config.private else None
+    return LiveView(Path(config.out), RoundProgress(config.rounds, target, config.strategy))
 
 
 def _interactive(console: Console) -> bool:

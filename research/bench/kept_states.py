@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.base.network import LanguageBase

@@ -33,7 +33,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import NOTHING, BaseSettings
 from murmuration.preference.language.examples import TokenExamples

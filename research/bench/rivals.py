@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.layers import trained_layers
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.examples import TokenExamples

@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from murmuration.cli.options import Json, print_json
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.checkpoint import MINILM
-from murmuration.reporting.live.terminal import Terminal
 from murmuration.research.bench import accounting as bench_accounting
 from murmuration.research.bench import aligning, breakdown, growth, kept_states, language_model
 from murmuration.research.bench import board as bench_board
@@ -27,6 +26,7 @@ from murmuration.research.bench.language_model import LmBench
 from murmuration.research.bench.node import SETTINGS, measure
 from murmuration.research.bench.rivals import NoRival
 from murmuration.research.bench.setting import Setting, machine
+from murmuration.terminal.terminal import Terminal
 
 bench = typer.Typer(
     help="Measure speed on this machine, beside what limits it.", no_args_is_help=True

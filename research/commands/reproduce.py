@@ -12,9 +12,9 @@ import typer
 from rich.table import Table
 
 from murmuration.cli.options import Json, print_json
-from murmuration.preference.data.judgements import InputError
-from murmuration.reporting.live.tables import console, table_of
+from murmuration.preference.data.errors import InputError
 from murmuration.research.reproductions.entry import Entry, Reproduction
+from murmuration.terminal.tables import console, table_of
 
 
 def reproduce(

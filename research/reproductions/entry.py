@@ -25,9 +25,9 @@ from matplotlib.figure import Figure
 from rich.progress import track
 
 import murmuration
-from murmuration.reporting.live.terminal import Terminal
 from murmuration.research import kept_results
 from murmuration.research.bench.setting import machine
+from murmuration.terminal.terminal import Terminal
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]

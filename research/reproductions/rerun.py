@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import murmuration
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.privacy.durable_files import replace_file
 from murmuration.research.bench.setting import machine

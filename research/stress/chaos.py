@@ -28,7 +28,7 @@ from murmuration.deploy import outsider
 from murmuration.deploy.init import Deployment, write_deployment
 from murmuration.deploy.processes import Program, ended_by_signals, wait_for
 from murmuration.deploy.run import run_deployed
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.research.stress.site import Site

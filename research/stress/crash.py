@@ -34,12 +34,12 @@ from rich.table import Table
 from safetensors.numpy import load_file
 
 from murmuration.cli import main as command_line
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting import events
 from murmuration.privacy.accounting.accountant import epsilon
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.reporting.live.terminal import Terminal
 from murmuration.sims.population.population import Population, write
+from murmuration.terminal.terminal import Terminal
 
 _EPSILON, _DELTA, COHORT, _USERS = 0.5, 1e-3, 20, 60
 _PATIENCE = 300.0  # seconds for a process to reach its next round

@@ -15,21 +15,21 @@ from typing import Any
 
 from murmuration.client.app import app as client_app
 from murmuration.client.store import forget_changed, load
+from murmuration.preference.choices import WORDS
 from murmuration.preference.data.errors import RowsError
 from murmuration.preference.data.judgements import InputError, OnBadRows
 from murmuration.preference.data.loading import Data
+from murmuration.preference.escaping import visible
 from murmuration.preference.features import frozen_states
 from murmuration.privacy.accounting.terms import Caveat, caveat_sentences
-from murmuration.privacy.disclosure import OperatorOnly, Public
-from murmuration.reporting.facts import WORDS
-from murmuration.reporting.figures import counted, duration
-from murmuration.reporting.live.live_view import LiveView
-from murmuration.reporting.live.progress import RoundProgress
-from murmuration.reporting.run_files import former_nodes
+from murmuration.privacy.disclosure import OperatorOnly, Public, Shown, on_terminal
+from murmuration.privacy.figures import counted, duration
+from murmuration.privacy.plugins import brought
 from murmuration.server.app import app as server_app
 from murmuration.server.result import as_published
 from murmuration.server.run import check_run
 from murmuration.server.run_directory import RunDirectory
+from murmuration.server.run_files import former_nodes
 from murmuration.server.run_folder import check_free
 from murmuration.server.run_lock import RunInUse, RunLock
 from murmuration.sims.runtimes.local import LocalGrid, run_local
@@ -45,6 +45,17 @@ from murmuration.strategies.protocol.availability import RunAborted
 OnNote = Callable[[Public[str] | OperatorOnly], None]
 #: Sums of single nodes are hidden among so many, unless it is said how many users a node has.
 _MASKING_NODES = 5
+
+
+class _NotShown(nullcontext[None]):
+    """A live view where there is none: it says what the operator should know, and nothing else."""
+
+    def stage(self, text: Shown[str] | OperatorOnly) -> None:
+        """Say nothing."""
+
+    def note(self, text: Shown[str] | OperatorOnly) -> None:
+        """Print a line."""
+        print(visible(on_terminal(text)), file=sys.stderr)
 
 
 def execute(
@@ -68,14 +79,14 @@ def execute(
     if not config.resume:
         with contextlib.suppress(OSError):  # which the run itself will name
             check_free(Path(os.path.realpath(folder)))  # before anything is loaded, or said
-    target = config.epsilon if config.strategy != "nonprivate" else None
     if config.resume:
         with RunDirectory(config) as begun:  # refuses other settings
             if (result := begun.finished()) is not None:
                 if not (folder / PLACE).exists():  # it was killed when all but this was done
                     keep(folder, _prompts(config))
                 return result
-    live = LiveView(folder, RoundProgress(config.rounds, target, config.strategy))
+    shown = brought("murmuration.live").get("run")
+    live = shown.load()(config) if shown else _NotShown()
     note = on_note or live.note
     try:
         with nullcontext() if quiet else live, nullcontext() if quiet else _pace(live):
@@ -125,7 +136,7 @@ def check_begins(config: RunConfig) -> None:
 
 
 @contextlib.contextmanager
-def _pace(live: LiveView) -> Iterator[None]:
+def _pace(live: Any) -> Iterator[None]:
     """Show how fast an encoder reads texts, where one does so in this process: while it does and,
     as a line that stays, at the end."""
     handler, before = logging.Handler(), replace(frozen_states.pace)

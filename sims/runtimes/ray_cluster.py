@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.sims.runtimes.app_bundle import write_package
 
 _PATIENCE = 10.0  # seconds for a cluster to answer, or for its last process to end

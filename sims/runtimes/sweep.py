@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from murmuration.preference.data.errors import first_line
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError, first_line
 from murmuration.privacy.accounting.ledger import LedgerInUse
 from murmuration.server.run_lock import RunInUse
 from murmuration.sims.runtimes.execute import execute

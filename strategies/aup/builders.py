@@ -5,7 +5,7 @@ With the published filter over the cohort ``--clip-norm`` is the radius τ. Noth
 
 import numpy as np
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.promise import delta_text

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Public, Shown

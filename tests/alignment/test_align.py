@@ -18,7 +18,7 @@ from murmuration.alignment.reinforce import Steps
 from murmuration.alignment.rewards import Guards
 from murmuration.alignment.supervised import Supervised
 from murmuration.preference.base_names import place_of
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood, load_scorer

@@ -16,7 +16,7 @@ from murmuration.alignment.evaluation import (
     kl_is,
     truth_of,
 )
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.generation import Sampling

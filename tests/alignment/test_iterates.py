@@ -9,7 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 from murmuration.alignment.iterates import Disagreement, Iterates, files_of
 from murmuration.alignment.rewards import AnswerReward, GuardedReward, Guards
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.reward import RewardModel
 
 pytest.importorskip("peft")

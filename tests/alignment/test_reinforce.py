@@ -11,7 +11,7 @@ from language_models import assert_equal_but_for_roundings, direction
 from murmuration.alignment import reinforce
 from murmuration.alignment.likelihoods import AnswerLikelihoods
 from murmuration.alignment.reinforce import Steps, train_policy
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.generation import Sampling, Writer

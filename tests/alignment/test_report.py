@@ -34,7 +34,7 @@ ONCE = made(3.0)
 
 
 def test_lines_are_over_the_reference_and_what_was_saved_is_marked():
-    panel = figure(ROWS, 10).axes[0]
+    panel = figure(RESULT, ROWS).axes[0]
     drawn = {bars.get_label(): bars.lines[0].get_xydata() for bars in panel.containers}
     assert set(drawn) == {"reward that was climbed", "true reward"}
     assert drawn["true reward"].tolist() == [
@@ -45,7 +45,7 @@ def test_lines_are_over_the_reference_and_what_was_saved_is_marked():
 
 def test_without_a_truth_there_is_one_line():
     rows = [row | {"truth": None, "truth_error": None} for row in ROWS]
-    assert len(figure(rows, 0).axes[0].containers) == 1
+    assert len(figure({**RESULT, "saved_step": 0}, rows).axes[0].containers) == 1
 
 
 def test_a_report_lies_beside_the_metrics_with_the_promise_and_the_plot(tmp_path):
@@ -107,7 +107,10 @@ def test_what_is_no_divergence_is_not_called_one():
     rows = RESULT | {"kl_is": "mean log-ratio"}
     assert "at a mean log-ratio of 0.5 nats" in " ".join(card(rows, ONCE).split())
     assert "at a divergence of 0.5 nats" in " ".join(card(RESULT, ONCE).split())
-    labels = [figure(ROWS, 10, kind).axes[0].get_xlabel() for kind in ("KL", "mean log-ratio")]
+    labels = [
+        figure({**RESULT, "kl_is": kind}, ROWS).axes[0].get_xlabel()
+        for kind in ("KL", "mean log-ratio")
+    ]
     assert labels == ["KL over the reference, nats", "mean log-ratio over the reference, nats"]
 
 

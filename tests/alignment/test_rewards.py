@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from murmuration.alignment.rewards import AnswerReward, GuardedReward, Guards
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel
 

@@ -8,7 +8,7 @@ from language_models import ROUNDING, assert_equal_but_for_roundings, noted_grad
 
 from murmuration.alignment import supervised
 from murmuration.alignment.supervised import Supervised, supervise
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.likelihood import SavedLikelihood

@@ -1,6 +1,7 @@
 """Rows of JSON: what is written is what is read."""
 
-from murmuration.alignment.writing import json_lines, read_lines
+from murmuration.alignment.writing import read_lines
+from murmuration.privacy.strict_json import json_lines
 
 
 def test_a_text_may_have_what_ends_lines_elsewhere(tmp_path):

@@ -18,7 +18,7 @@ from murmuration.deploy import client as deploy_client
 from murmuration.deploy import commands
 from murmuration.deploy.client import Client, run_client, run_node
 from murmuration.deploy.init import Deployment, write_deployment
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies.protocol.stated_plan import StatedPlan

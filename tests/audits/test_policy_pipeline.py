@@ -15,7 +15,7 @@ from murmuration.audits.policy_pipeline import (
     tiny_policy,
     written_policy,
 )
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.generation import Sampling
 from murmuration.preference.language.reward import save_language_model
 from murmuration.privacy.adjacency import Adjacency

@@ -9,7 +9,7 @@ from murmuration.cli.deployments import run as deploy_run
 from murmuration.deploy import doctor
 from murmuration.deploy.doctor import Finding
 from murmuration.deploy.terms import parse_settings
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 
 @pytest.fixture

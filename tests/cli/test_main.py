@@ -16,7 +16,8 @@ import murmuration.preference.features.encoders
 from murmuration.api.quiet import LOOKING, SLEEPING, look_for_work_where_idle
 from murmuration.cli import main
 from murmuration.cli.commands import COMMANDS
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
+from murmuration.privacy.plugins import brought
 from murmuration.server.versions import version
 from murmuration.strategies.protocol.availability import Reason, RunAborted
 
@@ -214,20 +215,8 @@ def test_the_list_says_of_a_command_what_its_own_help_begins_with(name):
 
 
 def test_no_command_is_left_out():
-    """A file of a folder of commands with a function of its name is a command."""
-    cli = Path(main.__file__).parent
-    folders = (cli, cli / "models", cli / "planning", cli.parent / "research" / "commands")
-    names = {path.stem for folder in folders for path in folder.glob("*.py")} - {
-        "__init__",
-        "commands",
-        "main",
-        "options",
-        "setting_options",
-        "about_data",
-        "alignment_options",
-        "sampling",
-    }
-    assert names == set(COMMANDS)
+    """What a room brings is listed; a command's file has its name."""
+    assert set(brought("murmuration.commands")) == set(COMMANDS)
 
 
 def test_the_first_screen_has_each_command_in_a_group_on_a_line(cli):
@@ -410,6 +399,7 @@ def test_help_imports_nothing_that_takes_long(option):
     assert {name for name in found if name.startswith("murmuration.cli.")} == {
         "murmuration.cli.commands",
         "murmuration.cli.main",
+        "murmuration.cli.plugin",
     }
 
 

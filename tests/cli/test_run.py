@@ -9,7 +9,7 @@ import pytest
 
 from murmuration.api.config import make_config as settings
 from murmuration.cli import run
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.reporting.comparison import read_run
 from murmuration.reporting.facts import facts

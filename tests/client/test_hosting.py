@@ -6,7 +6,7 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from murmuration.client.hosting import host_for
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 
 def test_a_deployed_node_draws_for_itself(crowd):

@@ -11,7 +11,7 @@ from cryptography.x509 import DNSName, IPAddress, SubjectAlternativeName
 
 from murmuration.deploy import certificates
 from murmuration.deploy.certificates import Authority
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 
 def test_the_servers_names_are_those_asked_for_and_the_loopback():

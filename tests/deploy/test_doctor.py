@@ -10,7 +10,7 @@ from murmuration.deploy.doctor import examine
 from murmuration.deploy.init import Deployment, write_deployment
 from murmuration.deploy.outsider import ANSWERED, CONTROL, REFUSED, RUNTIME, tried
 from murmuration.deploy.register import public_keys
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 
 @pytest.fixture

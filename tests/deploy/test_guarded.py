@@ -14,7 +14,7 @@ import uvicorn
 from murmuration.deploy import guarded
 from murmuration.deploy.guard import peer
 from murmuration.deploy.outsider import as_account
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 

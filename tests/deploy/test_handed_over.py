@@ -18,7 +18,7 @@ from murmuration.deploy.handed_over import (
     fingerprint_of,
 )
 from murmuration.deploy.init import Deployment, write_deployment
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 
 @pytest.fixture

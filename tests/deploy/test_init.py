@@ -10,7 +10,7 @@ from murmuration.client.agent.policy import Policy
 from murmuration.deploy.certificates import load_client_key, public_line
 from murmuration.deploy.init import Deployment, deployed_address, write_deployment
 from murmuration.deploy.terms import Terms, read_settings
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.server.registration import read_registration
 
 TWO = Deployment.of(("10.0.0.7", "server.example"), 8111, "alice, bob:200")

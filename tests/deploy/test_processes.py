@@ -26,7 +26,7 @@ from murmuration.deploy.doctor import examine
 from murmuration.deploy.init import CONNECTION, Deployment, write_deployment
 from murmuration.deploy.processes import Program, new_secret, wait_for
 from murmuration.deploy.run import flwr, run_deployed
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.research.stress.site import Site

@@ -8,7 +8,7 @@ import pytest
 from murmuration.deploy import register as deploy_register
 from murmuration.deploy.init import Deployment, write_deployment
 from murmuration.deploy.register import public_keys, register
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 
 class SuperLink:

@@ -16,8 +16,8 @@ from murmuration.deploy import run
 from murmuration.deploy.init import Deployment, write_deployment
 from murmuration.deploy.processes import ended_by_signals
 from murmuration.deploy.run import Watch, deployed_config, run_deployed
-from murmuration.preference.data.judgements import InputError
-from murmuration.reporting.run_files import SETTINGS_FILE, settings_of
+from murmuration.preference.data.errors import InputError
+from murmuration.server.run_files import SETTINGS_FILE, settings_of
 from murmuration.strategies.config import RunConfig
 
 CONFIG = RunConfig(data="", users=10, cohort=5)

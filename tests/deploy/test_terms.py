@@ -8,7 +8,7 @@ from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.deploy import plan
 from murmuration.deploy.plan import compared, usual_request
 from murmuration.deploy.terms import Terms, read_settings, usual_run
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.strategies.protocol.stated_plan import cost
 
 TERMS = [

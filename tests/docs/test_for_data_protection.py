@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from murmuration import plan
-from murmuration.privacy.attack_bounds import of_point
+from murmuration.privacy.attack_bounds import of_point, sure_at_most
 from murmuration.reporting.evidence import _percent
-from murmuration.reporting.spent import sure_at_most
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "explanation" / "for-data-protection.md").read_text(encoding="utf-8")

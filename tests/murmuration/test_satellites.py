@@ -16,18 +16,28 @@ CORE = (
     "server",
     "client",
     "sims",
-    "reporting",
     "murmuration",
 )
-SATELLITES = ("alignment", "audits", "deploy", "research")
+SATELLITES = ("alignment", "audits", "deploy", "reporting", "research", "tuning")
+#: What ``murmuration`` has of a room, and not without it.
+NAMES = {
+    "alignment": ("Guards", "Responses", "Sampling", "Steps", "Supervised", "align", "respond",
+                  "reward_function", "winrate"),
+    "tuning": ("tune",),
+}  # fmt: skip
 PROGRAM = """
+import sys
 import murmuration as mm
+assert not [name for name in mm.__all__ if not hasattr(mm, name)]
+assert not [name for name in sys.argv[1:] if name in mm.__all__ or hasattr(mm, name)]
 rows = [
     {"user_id": f"u{n % 30}", "prompt": "p", "chosen": f"a {n}", "rejected": "b c"}
     for n in range(90)
 ]
 run = mm.train(rows, epsilon=3, delta=1e-3, users=30, rounds=2, cohort=10, out="run")
 assert run.result["rounds"] == 2
+own = {"config.json", "ledger.jsonl", "ledger.jsonl.head", "metrics.jsonl", "model", "result.json"}
+assert own <= {path.name for path in run.path.iterdir()}
 assert mm.plan(epsilon=3, delta=1e-5, rounds=9, cohort=50, users=480)["noise_multiplier"] > 0
 """
 
@@ -42,12 +52,13 @@ def copied(folder, without):
 
 
 @pytest.mark.parametrize(
-    "without", [SATELLITES, *((room,) for room in SATELLITES)], ids="+".join
-)  # fmt: skip
+    "without", [pytest.param(SATELLITES, id="all"), *((room,) for room in SATELLITES)], ids="+".join
+)
 def test_the_core_imports_and_trains_without(without, tmp_path):
     copied(tmp_path, without)
+    gone = [name for room in without for name in NAMES.get(room, ())]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM], cwd=tmp_path,
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, *gone], cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from murmuration.preference.base_names import last_name, name_for, place_of
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from murmuration.preference import model_folder
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.model_folder import replace_folder
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.linear.likelihoods import Gaussian
 from murmuration.preference.models import ABSENT, MODELS, pair_model, preference_model
 

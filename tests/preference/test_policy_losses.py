@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.models import ABSENT, preference_model
 from murmuration.preference.policy_losses import (
     CLIPPED_LOSSES,

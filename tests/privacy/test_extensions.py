@@ -8,7 +8,7 @@ from packages import install
 
 from murmuration.preference import models, policy_losses
 from murmuration.preference.data import loading
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy import extensions
 from murmuration.privacy.accounting import events
 from murmuration.privacy.accounting.ledger import Ledger, LedgerError

@@ -2,8 +2,8 @@
 
 import pytest
 
-from murmuration.preference.choices import TASKS
-from murmuration.reporting.facts import WORDS, facts, in_words
+from murmuration.preference.choices import TASKS, WORDS, in_words
+from murmuration.reporting.facts import facts
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -7,11 +7,10 @@ import pytest
 from murmuration.privacy.accounting.chained_record import Head
 from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.promise import Promise, ReleasedRun
+from murmuration.privacy.promise import Promise, ReleasedRun, earlier_runs
 from murmuration.reporting.promise import (
     audited,
     details,
-    earlier_runs,
     first_sentence,
     paragraphs,
     table,

@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from murmuration.preference.base_names import without_folders
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian, PureDp
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.reporting.provenance import command, provenance, without_folders
+from murmuration.reporting.provenance import command, provenance
 
 TERMS = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from murmuration.preference.ranking.board import fit_board
 from murmuration.preference.ranking.layout import VoteLayout
-from murmuration.reporting.figures import round_digits
+from murmuration.privacy.figures import round_digits
 from murmuration.reporting.ranking import in_numbers, page, table, write_board
 from murmuration.research.reproductions.ranking.released import item_votes, release
 from murmuration.sims.population.arena import Arena

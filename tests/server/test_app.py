@@ -11,7 +11,7 @@ from flwr.app import Context, RecordDict
 from flwr.superlink.grid.http_grid import HttpGrid
 
 from murmuration.client.app import app as client_app
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.server.app import _log_rounds as log_rounds
 from murmuration.server.app import app as server_app
 from murmuration.sims.runtimes.local import run_local

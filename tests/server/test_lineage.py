@@ -16,7 +16,7 @@ import pytest
 from local_runs import LORA, lineage_of, run
 
 from murmuration.preference.data import sources
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.chained_record import head_path
 from murmuration.privacy.accounting.events import PoissonGaussian

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from murmuration.client.app import app as client_app
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.server import participants as module

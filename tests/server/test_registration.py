@@ -4,7 +4,7 @@ import pytest
 from flwr.superlink.grid.http_grid import HttpGrid
 
 from murmuration.deploy.certificates import client_key
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.server.registration import read_registration, registration_for
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.registration import Hosted, Registration

@@ -10,15 +10,15 @@ import pytest
 from damage import rewrite
 
 from murmuration.client.app import app as client_app
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting import chained_record
 from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.reporting.run_files import read_metrics
-from murmuration.server import run as run_module
+from murmuration.reporting import run_end
 from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
+from murmuration.server.run_files import read_metrics
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.config import RunConfig
@@ -203,7 +203,7 @@ def test_a_full_disk_ends_a_run_in_one_line_and_it_goes_on(config, monkeypatch, 
     targets = {
         "checkpoint": (RunDirectory, "save_checkpoint"),
         "metrics.jsonl": (RunDirectory, "add_metrics"),
-        "report": (run_module, "write_report"),
+        "report": (run_end, "write_report"),
         "model": (RewardModel, "save"),
     }
     with monkeypatch.context() as patched:

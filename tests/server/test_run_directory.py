@@ -14,7 +14,7 @@ import pytest
 from damage import rewrite
 
 from murmuration.api.config import make_config as settings
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting import chained_record
 from murmuration.privacy.accounting.chained_record import NO_LINES
 from murmuration.privacy.accounting.events import HoldOut, PoissonGaussian

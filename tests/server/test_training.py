@@ -13,7 +13,7 @@ from flwr.app import Error, Message
 from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting import accountant, recompute

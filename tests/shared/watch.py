@@ -38,7 +38,7 @@ import murmuration.server.training
 import murmuration.strategies.aup.published
 import murmuration.strategies.els
 from murmuration.client.app import app as client_app
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.mechanisms.above_threshold import OpenThreshold
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum, JointSum

@@ -199,7 +199,7 @@ def test_no_page_formats_epsilon_by_itself():
     and progress) format their own."""
     root = Path(__file__).parents[2]
     allowed = {
-        "cli/planning/tune.py", "privacy/promise.py", "server/app.py", "reporting/comparison.py",
+        "tuning/command.py", "privacy/promise.py", "server/app.py", "reporting/comparison.py",
         "reporting/evidence.py",  # of mu
         "reporting/facts.py", "reporting/promise.py", "reporting/report.py",
         "reporting/live/ledger_view.py", "reporting/live/progress.py",

@@ -18,8 +18,8 @@ import pytest
 import torch
 
 from murmuration.preference.reward import RewardModel
+from murmuration.reporting import run_end
 from murmuration.research.strategies.choice.lineage import commit
-from murmuration.server import run
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies import registry
@@ -135,7 +135,7 @@ _DAILY = {strategy.name for strategy in registry.OURS}
     "case", [pytest.param(c, marks=() if c in _DAILY else pytest.mark.slow) for c in CASES]
 )
 def test_a_run_gives_what_it_always_gave(case, crowd, crowd_test, tmp_path, monkeypatch, a_class):
-    monkeypatch.setattr(run, "write_report", lambda *_: None)  # plots take longer than runs
+    monkeypatch.setattr(run_end, "write_report", lambda *_: None)  # plots take longer than runs
     given = {
         "strategy": case.split()[0],
         "data": crowd,

@@ -23,7 +23,7 @@ from watch import assert_none, compare
 
 import murmuration.client.store
 from murmuration.client.store import UserStore
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.strategies import registry
 from murmuration.strategies.base import CohortStrategy

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from watch import public, stop_clocks
 
-import murmuration.server.run
+import murmuration.reporting.run_end
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum, JointSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
@@ -98,7 +98,7 @@ def test_nothing_gets_past_the_noise(
     if replaced and name == "els":
         pytest.skip("els has no guarantee there")
     if name in REPORTED:
-        monkeypatch.setattr(murmuration.server.run, "write_report", write_report)
+        monkeypatch.setattr(murmuration.reporting.run_end, "write_report", write_report)
     for version in ("as it was", change):
         out = tmp_path / version.replace(" ", "-")
         data = write_rows(crowd(make_rows, version), f"{len(seen)}.jsonl")

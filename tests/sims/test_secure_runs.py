@@ -9,7 +9,7 @@ import pytest
 from local_runs import FLOWER, run_in
 
 from murmuration.api.config import make_config as settings
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.ledger import read_charges

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.client.app import app as client_app
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from murmuration.client.app import app as client_app
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.events import PureDp, Unprotected
 from murmuration.privacy.accounting.ledger import Ledger, read_account
 from murmuration.privacy.adjacency import Adjacency

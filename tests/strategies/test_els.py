@@ -12,7 +12,7 @@ import torch
 from scipy import stats
 
 from murmuration.client.app import app as client_app
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.linear.gradients import windows
 from murmuration.privacy.accounting import accountant

@@ -12,7 +12,7 @@ import torch
 from murmuration.client.app import app
 from murmuration.client.app import app as client_app
 from murmuration.client.store import load
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.estimation.randomized_labels import RandomizedLabels
 from murmuration.preference.features.hashing import HashingFeatures, feature_map

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from murmuration.planning.plan import about_correlation
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from murmuration.client.agent.policy import Policy
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import registry

@@ -44,7 +44,7 @@ import numpy as np
 import torch
 
 from murmuration.preference.base_names import name_for
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.frozen_states import FrozenStates
 from murmuration.preference.language.adapter_config import name_base
 from murmuration.preference.language.adapters import check_untied, merged_state, with_lora

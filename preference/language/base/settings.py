@@ -16,7 +16,7 @@ from murmuration.preference.choices import (
     TASKS,
     TRAINED,
 )
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.checkpoint import check_same
 from murmuration.preference.language.loading import contents_of, last_or_all
 from murmuration.preference.language.machine import fastest_dtype, usual_dtype

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.research.reproductions.alignment.arguments import ends_of
 from murmuration.research.reproductions.alignment.lora_rewards import Cell, Plan, Task, accuracies
 from murmuration.research.reproductions.entry import (

@@ -24,8 +24,8 @@ from murmuration.preference.escaping import get_logger
 from murmuration.preference.language.checkpoint import digest_of
 from murmuration.preference.language.row_cache import FOLDER, key_of
 from murmuration.preference.model_folder import replace_folder
-from murmuration.reporting.live.terminal import Terminal
 from murmuration.sims.population.tiny_language_model import TinyBase, build
+from murmuration.terminal.terminal import Terminal
 
 #: It makes one pass over its texts.
 SHAPE = TinyBase(kind="llama", epochs=1, batch=8, rate=4e-3)

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from murmuration.preference.base_names import resolve_base
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.adapter_config import ADAPTER
 from murmuration.preference.language.checkpoint import folder_of
 from murmuration.preference.language.loading import contents_of

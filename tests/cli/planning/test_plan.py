@@ -6,7 +6,7 @@ from dataclasses import astuple
 import pytest
 
 from murmuration.planning.plan import plan
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency

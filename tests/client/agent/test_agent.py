@@ -29,7 +29,7 @@ from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.client.agent.unix_socket import Refused, answers, ask_agent
 from murmuration.client.app import app
 from murmuration.client.labels.memory import TermsChanged
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import ParallelEvent, PoissonGaussian

@@ -10,7 +10,7 @@ from agents import POLICY, stated, work
 from packages import install
 
 from murmuration.client.agent.policy import PolicyRefusal
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy import extensions
 
 EVENT = """

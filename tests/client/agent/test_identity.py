@@ -5,7 +5,7 @@ import stat
 import pytest
 
 from murmuration.client.agent.identity import Identity
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.secure_aggregation.party import Party
 from murmuration.strategies.protocol import secure_messages as wire
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from murmuration.client.agent import ledger as own_ledger
 from murmuration.client.agent.ledger import OwnLedger
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.chained_record import ChainedRecord, head_path
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency

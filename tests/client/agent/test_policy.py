@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from murmuration.client.agent.policy import Policy, PolicyRefusal
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting.events import PoissonGaussian, PureDp
 from murmuration.privacy.adjacency import Adjacency

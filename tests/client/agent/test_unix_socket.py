@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from murmuration.client.agent import unix_socket
 from murmuration.client.agent.unix_socket import MAGIC, BadFrame, Refused, ask_agent
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 CONTENT = RecordDict(
     {

@@ -10,7 +10,7 @@ import pytest
 
 from murmuration.client.labels import private_file
 from murmuration.client.labels.private_file import PrivateFile
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 
 FIRST, SECOND = {"users": {"a": 1}}, {"users": {"a": 1, "ü": [2, 3]}}
 

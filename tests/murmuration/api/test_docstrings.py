@@ -9,7 +9,7 @@ import pytest
 import murmuration
 
 FUNCTIONS = [name for name in murmuration.__all__ if inspect.isfunction(getattr(murmuration, name))]
-OF_MODELS = {"align", "respond", "score", "winrate"}
+OF_MODELS = {"align", "respond", "reward_function", "score", "winrate"}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from murmuration.api.ledgers import all_runs
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.events import PoissonGaussian

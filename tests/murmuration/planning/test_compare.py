@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from murmuration.planning.compare import Cell, StrategyComparison, compare
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency

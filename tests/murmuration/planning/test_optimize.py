@@ -8,7 +8,7 @@ import pytest
 from murmuration.planning import optimize
 from murmuration.planning.gradient_norms import GroupNorms
 from murmuration.planning.optimize import Public
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import ExampleClip

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.splitting import split_users

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import load_data
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts

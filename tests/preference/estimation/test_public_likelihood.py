@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.estimation import public_likelihood
 from murmuration.preference.estimation.public_likelihood import (
     PublicLikelihood,

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features import encoders
 from murmuration.preference.features.encoders import EncoderFeatures, resolve_encoder
 from murmuration.preference.features.hashing import (

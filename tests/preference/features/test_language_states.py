@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features import language_states
 from murmuration.preference.features.frozen_states import FrozenStates
 from murmuration.preference.features.hashing import feature_map, parse_features

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features import mapped_rows
 from murmuration.preference.features.mapped_rows import filled_rows
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from murmuration.preference.choices import LENGTHS
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.text_length import check_length, length_feature
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from language_models import model_on
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.schema import PAIRS
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings

@@ -8,7 +8,7 @@ import pytest
 import torch
 from language_models import tokenizer as make_tokenizer
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language import generation
 from murmuration.preference.language.base.network import LanguageBase

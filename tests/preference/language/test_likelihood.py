@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language import likelihood as module
 from murmuration.preference.language.base.network import LanguageBase

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language import machine
 from murmuration.preference.language.machine import (
     last_digits,

@@ -7,7 +7,7 @@ import pytest
 from damage import change
 from transformers import PreTrainedTokenizerFast
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features import mapped_rows
 from murmuration.preference.language.confined.tokenizer import load_tokenizer
 from murmuration.preference.language.row_cache import FOLDER

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.user_gradients import Touched, UserBackward
 
 SPANS = [(0, 0, 2), (2, 2, 3), (3, 3, 6)]  # of four users the second has no sequence

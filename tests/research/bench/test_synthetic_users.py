@@ -2,7 +2,7 @@
 
 import pytest
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import load_judgements
 from murmuration.research.bench import synthetic_users
 

@@ -6,7 +6,7 @@ import os
 import pytest
 from matplotlib.figure import Figure
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.research.reproductions import rerun
 from murmuration.research.reproductions.entry import DIRECTION_ONLY, Entry, Reproduction

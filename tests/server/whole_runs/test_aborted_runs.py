@@ -10,7 +10,7 @@ from flwr.app import Error, Message
 
 from murmuration.client import answers
 from murmuration.client.app import app as client_app
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.server.run import run_training

@@ -10,7 +10,7 @@ from local_runs import LORA, run
 from safetensors.torch import load_file, save_file
 
 from murmuration.client.app import app as client_app
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base import settings as base_settings
 from murmuration.preference.language.checkpoint import digest_of
 from murmuration.server.run import run_training

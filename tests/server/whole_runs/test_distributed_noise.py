@@ -7,7 +7,7 @@ import pytest
 
 from murmuration.cli.ledger import ledger
 from murmuration.client.app import app as client_app
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.kinds.linear import LinearModel
 from murmuration.privacy.accounting import accountant

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from murmuration.client.app import app as client_app
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.bases import base_of
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.kinds import language as kinds
 from murmuration.preference.language.base import settings as base_settings
 from murmuration.preference.language.base.network import language_base

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from local_runs import LORA, run, theta
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.likelihood import load_scorer
 
 pytestmark = [

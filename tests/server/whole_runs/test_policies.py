@@ -11,7 +11,7 @@ import torch
 from local_runs import LORA, run, theta
 
 from murmuration.client import store
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.network import language_base
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.preference.language.row_cache import FOLDER

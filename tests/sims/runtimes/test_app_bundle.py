@@ -36,7 +36,7 @@ def test_our_own_packages_are_copied_and_nothing_else(tmp_path):
     assert found == {*expected, "pyproject.toml"}
     assert "murmuration/server/app.py" in found
     rooms = {name.split("/")[1] for name in found if name.count("/") > 1}
-    assert rooms.isdisjoint({"alignment", "audits", "cli", "deploy"})
+    assert rooms.isdisjoint({"alignment", "audits", "cli", "deploy", "tuning"})
     of_research = {name.split("/")[2] for name in found if name.startswith("murmuration/research/")}
     assert of_research == {"__init__.py", "plugin.py", "strategies"}
     for name, file in expected.items():

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import load_prompts
 from murmuration.preference.reward import RewardModel
 from murmuration.sims.runtimes import execute as execution

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.sims.runtimes.execute import execute
 from murmuration.strategies.config import RunConfig
 

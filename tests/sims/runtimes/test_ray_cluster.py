@@ -16,7 +16,7 @@ import pytest
 from machines import ray_cluster
 from walks import ROOT
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.sims.runtimes.ray_cluster import (
     Workers,
     cluster,

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.ledger import LedgerInUse
 from murmuration.sims.runtimes import sweep
 from murmuration.sims.runtimes.ray_cluster import WorkerFailed

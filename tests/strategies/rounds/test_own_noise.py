@@ -14,12 +14,12 @@ from safetensors import numpy as safetensors
 
 from murmuration.client.app import app as client_app
 from murmuration.planning.plan import plan
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.by_event import rows_of
 from murmuration.privacy.accounting.events import PoissonGaussian, Unprotected
 from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.reporting.spent import rows_of
 from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded

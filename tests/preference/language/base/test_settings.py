@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language import machine
 from murmuration.preference.language.base.settings import KIND, BaseSettings, resolved
 

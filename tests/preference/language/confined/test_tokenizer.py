@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 
 from murmuration.client import store
 from murmuration.client.store import UserStore
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import load_data
 from murmuration.preference.features.encoders import EncoderFeatures
 from murmuration.preference.kinds.language_reward import LanguageRewardModel

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.loading import load_causal
 from murmuration.preference.language.tokens import TextTokens
 from murmuration.research.reproductions.alignment import head_states

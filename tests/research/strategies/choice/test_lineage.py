@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from local_runs import lineage_of, run
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.events import PureDp
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.research.strategies.choice.exponential_mechanism import ExponentialMechanism

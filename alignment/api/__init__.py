@@ -1,0 +1,1 @@
+"""What a program does with models and answers, a file for each concern."""

@@ -1,0 +1,1 @@
+"""Commands that align a language model, let it write, and compare what it writes."""

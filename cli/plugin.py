@@ -1,0 +1,16 @@
+"""What the command line brings itself (``murmuration.privacy.plugins``)."""
+
+_FOLDERS = {
+    "": ("agent", "audit", "data", "deploy", "ledger", "privatize", "rank", "report", "run"),
+    "models.": ("export", "score"),
+    "planning.": ("compare", "plan", "survey"),
+    "starting.": ("init",),
+}
+
+BRINGS = {
+    "murmuration.commands": {
+        name: f"murmuration.cli.{folder}{name}:{name}"
+        for folder, names in _FOLDERS.items()
+        for name in names
+    },
+}

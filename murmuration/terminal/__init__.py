@@ -1,0 +1,1 @@
+"""What everything that is printed passes through, and what it looks like."""

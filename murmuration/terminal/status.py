@@ -1,0 +1,32 @@
+"""What a function that takes a while is doing, shown on standard error where that is wanted."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.text import Text
+
+from murmuration.terminal.tables import console
+
+
+@contextmanager
+def status(
+    show: bool, first: str = "loading", *, lasting: Callable[[str], bool] = lambda text: False
+) -> Iterator[Callable[[str], None]]:
+    """Return a function that is told what is being done, each text in place of the one before.
+
+    Args:
+        show: whether to show it.
+        first: what is shown first.
+        lasting: which texts stay, as lines of their own.
+    """
+    if not show:
+        yield lambda text: None
+        return
+    with console(stderr=True).status(Text(first)) as shown:
+
+        def say(text: str) -> None:
+            shown.update(Text(text))
+            if lasting(text):
+                shown.console.print(text, markup=False)
+
+        yield say

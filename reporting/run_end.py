@@ -1,0 +1,43 @@
+"""What a run of training writes for readers when it has ended: its model's card, report, plots."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from murmuration.preference.choices import WORDS
+from murmuration.privacy.disclosure import Disclosure
+from murmuration.privacy.promise import Promise
+from murmuration.reporting.model_card import model_card
+from murmuration.reporting.promise import details, first_sentence
+from murmuration.reporting.report import write_report
+from murmuration.strategies.config import RunConfig
+
+
+class RunReport:
+    """A run in words: its model's card, its report and plots.
+
+    Args:
+        config: its settings.
+        promise: its own, and what it stands on.
+        result: what ``result.json`` says, as far as it is known; the rest may follow.
+
+    Attributes:
+        details: of the promise, for programs.
+    """
+
+    def __init__(self, config: RunConfig, promise: Promise, result: Disclosure) -> None:
+        self._result = result
+        self.details = details(
+            promise,
+            result=result,
+            sampling=first_sentence(str(result["account"])) if config.private else None,
+            rows=WORDS[config.task].rows[:-1],
+        )
+
+    def card(self) -> str:
+        """Return the README of its model."""
+        return model_card(self._result, self.details)
+
+    def write(self, folder: Path, metrics: Sequence[Mapping[str, Any]]) -> None:
+        """Write report and plots into the run's folder; ``metrics`` are its lines, by rounds."""
+        write_report(folder, self._result, metrics)

@@ -1,0 +1,6 @@
+"""What tuning brings where it is there (``murmuration.privacy.plugins``)."""
+
+BRINGS = {
+    "murmuration.api": {"tune": "murmuration.tuning.tune:tune"},
+    "murmuration.commands": {"tune": "murmuration.tuning.command:tune"},
+}

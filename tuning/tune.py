@@ -1,0 +1,193 @@
+"""Choosing settings privately, as programs call it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from murmuration.api.quiet import quiet_libraries
+from murmuration.api.rows import rows_written
+from murmuration.api.run import Run
+from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.in_memory import Source
+from murmuration.server.run_files import read_json
+from murmuration.sims.runtimes.runtime import Runtime
+
+if TYPE_CHECKING:
+    from murmuration.strategies.config import RunConfig
+    from murmuration.tuning.search import Search
+
+
+def tune(
+    data: Source | None = None,
+    *,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    expected_runs: float = 10.0,
+    eta: float = 0.0,
+    test: Source | None = None,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    runtime: Runtime | str = Runtime.LOCAL,
+    users_per_node: int | None = None,
+    cpus_per_run: int = 1,
+    progress: bool = False,
+    **settings: object,
+) -> Run:
+    """Choose settings privately, and pay for it: train candidates, release the best one alone.
+
+    A secret random number of candidates is run, each with a setting drawn from the grid. The one
+    with the best private score is released, for ``epsilon`` in all, and nothing is shown or kept of
+    the others (Papernot and Steinke 2022).
+
+        >>> from murmuration import tune
+        >>> pair = {"prompt": "What now?", "chosen": "Save it.", "rejected": "Bet on it."}
+        >>> rows = [{"user_id": f"user {n}", **pair} for n in range(200)]
+        >>> best = tune(rows, grid={"clip_norm": [0.05, 0.2]}, expected_runs=2, rounds=2,
+        ...             users=160, out="runs/tuned")
+        >>> best.promise.epsilon <= 3
+        True
+
+    Args:
+        data: Judgements, as of ``train``.
+        grid: Values to choose from, by the name of the setting.
+        expected_runs: How many candidates are run on average; how many are is secret.
+        eta: Shape of their number: 0 logarithmic, 1 geometric. Less costs less, and runs only a
+            few candidates more often.
+        test: Judgements of other users, declared public, to score candidates on. Without it, the
+            score is the noisy accuracy on users whom the candidate held out.
+        out: Folder; without it one of its own below ``runs``.
+        resume: Continue the search in ``out``, with its settings and data.
+        runtime: Of each candidate, as of ``train``. ray: each in one process, side by side, here or
+            on the cluster at RAY_ADDRESS; all its machines must then see ``out`` and the files.
+        users_per_node: Users on each simulated node.
+        cpus_per_run: With ray, processors of one candidate.
+        progress: Whether to show that it goes on.
+        **settings: The settings of ``murmuration run``, with underscores.
+
+    Returns:
+        The winner, in ``out``.
+
+    Raises:
+        InputError: a setting, grid or data that cannot be used.
+        CandidateFailed: every candidate came to nothing; nothing was released.
+    """
+    quiet_libraries()
+    from murmuration.api.config import run_folder
+    from murmuration.server.run_folder import check_free
+    from murmuration.tuning.candidates import run_all
+    from murmuration.tuning.search import begun_with, run_search
+
+    if resume and (out is None or grid is not None or settings or test is not None):
+        raise InputError("--resume: give --out, and no settings: they are those of the search")
+    folder = run_folder(out)
+    if resume:
+        former = begun_with(folder)
+        settings, grid = former["settings"], former["grid"]
+        expected_runs, eta = former["expected_runs"], former["eta"]
+        seed = read_json(folder / "private" / "seed.json").get("seed", -1)
+        settings |= {"seed": int(seed)}
+    elif grid is None:
+        raise InputError("--grid: name a setting and its values, as in --grid clip_norm=0.05,0.1")
+    else:
+        check_free(Path(os.path.realpath(folder)))
+    sources = {name: value for name, value in (("data", data), ("test", test)) if value is not None}
+    search, given = _search(sources, folder, grid or {}, expected_runs, eta, dict(settings))
+    public = {
+        "settings": given,
+        "grid": dict(grid or {}),
+        "expected_runs": expected_runs,
+        "eta": eta,
+    }
+    with rows_written(sources, folder, again=resume):
+        _refuse_lineage(search.configs)
+        with _shown(search) if progress else nullcontext():
+            result = run_search(
+                search,
+                folder,
+                run_all(Runtime(runtime), users_per_node, cpus_per_run),
+                beside=public,
+                resume=resume,
+            )
+    return Run(folder, result)
+
+
+def _search(
+    sources: Mapping[str, Source],
+    folder: Path,
+    grid: Mapping[str, Sequence[Any]],
+    expected_runs: float,
+    eta: float,
+    settings: dict[str, Any],
+) -> tuple[Search, dict[str, Any]]:
+    """Return a search, and the settings that all its candidates share, without a seed."""
+    from murmuration.api.config import make_config
+    from murmuration.api.rows import locate, with_columns
+    from murmuration.planning.plan import parse_adjacency
+    from murmuration.privacy.selection.stopping_time import StoppingTime
+    from murmuration.strategies.config import by_field
+    from murmuration.strategies.settings.privacy import parse_delta
+    from murmuration.tuning.grid import points
+    from murmuration.tuning.search import Search
+
+    settings = with_columns(by_field(settings))
+    given = {name: value for name, value in settings.items() if value is not None}
+    if "adjacency" in given:
+        given["adjacency"] = parse_adjacency(given["adjacency"]).value
+    if isinstance(given.get("delta"), str):
+        given["delta"] = parse_delta(given["delta"])
+    given |= {name: locate(source, name, folder) for name, source in sources.items()}
+    combinations = points(grid)
+    if both := sorted(set(given) & set(combinations[0])):
+        raise InputError(f"--grid {both[0]}: it is given beside the grid, too; leave one out")
+    try:
+        stopping = StoppingTime.with_mean(expected_runs, eta)
+    except ValueError as error:
+        raise InputError(f"--expected-runs, --eta: {error}") from None
+    configs = [make_config({**given, **point, "out": str(folder)}) for point in combinations]
+    search = Search([replace(config, out="") for config in configs], combinations, stopping)
+    shared = {name: value for name, value in given.items() if name not in ("seed", "out")}
+    shared |= {name: getattr(configs[0], name) for name in ("data", "test")}
+    return search, {name: value for name, value in shared.items() if value != ""}
+
+
+def _refuse_lineage(configs: Sequence[RunConfig]) -> None:
+    """InputError for features that were trained on users, or rows that private models made."""
+    from murmuration.preference.features.hashing import parse_features
+    from murmuration.server.lineage import lineage_of, marks_in
+
+    for option, source in (("--data", configs[0].data), ("--test", configs[0].test)):
+        if marks_in(source):
+            raise InputError(f"{option} {source}: a search is not of rows that private models made")
+    for features in {config.features for config in configs}:
+        path = str(parse_features(features).get("path", ""))
+        if path and lineage_of("--features", path, configs[0].base_privacy).runs:
+            raise InputError(
+                f"--features {features}: a search is not of features that were trained on users"
+            )
+
+
+def _shown(search: Search) -> Any:
+    """Return what shows that a search goes on, and nothing else: how many runs there are, and how
+    far they are, is secret."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn
+
+    from murmuration.terminal.terminal import Terminal
+
+    console = Terminal(stderr=True)
+    text = (
+        f"searching {len(search.configs)} settings; how many runs there are is secret "
+        f"({search.stopping.mean:.3g} on average)"
+    )
+    if not console.is_terminal:
+        console.print(text, highlight=False, soft_wrap=True)
+        return nullcontext()
+    shown = Progress(
+        SpinnerColumn(), TextColumn("{task.description}", markup=False), console=console,
+        transient=True,
+    )  # fmt: skip
+    shown.add_task(text, total=None)
+    return shown
