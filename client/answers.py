@@ -4,15 +4,25 @@ The same code answers in a simulation, in the ClientApp of a deployed node that 
 itself, and in the agent that keeps the data from the ClientApp (``client.agent.agent``). Nothing
 leaves but what these functions return: whom the node hosts, what was shown to some of its users
 (where that is public), what they tell of their labels through randomized response, the bounded sum
-of some of them, and how a model does on some of them, bounded too. One user's non-finite
-contribution is that user's zero. A node whose owner lets labels go randomized only answers neither
-of the last two.
+of some of them, and how a model does on some of them, bounded too. A node whose owner lets labels
+go randomized only answers neither of the last two.
+
+Failing is an answer, so what is wrong with a request is found before anybody's judgements are
+looked at: its grids, masks and noise follow from it alone, and what its parameters make of nobody
+is computed first. After that a deployed node answers, whatever happens. What cannot be computed of
+a user, or is not the bounded vector on its grid that the request makes it, is that user's zero: the
+owner is told, and the sum, its size, its masks and its noise are as ever. SECURITY.md lists what
+can fail nevertheless, and what a server sees of it.
 
 Legend: S sampled users, U users of the node.
 """
 
+import math
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from flwr.app import RecordDict
@@ -20,6 +30,7 @@ from flwr.app import RecordDict
 from murmuration.client import secure
 from murmuration.client.agent.identity import Identity
 from murmuration.client.agent.plan_check import promised
+from murmuration.client.bounded_sums import BoundedSums, left_out
 from murmuration.client.labels.memory import LabelState
 from murmuration.client.labels.pre_randomized import stated_labels
 from murmuration.client.labels.terms import check_terms, check_true_labels
@@ -29,6 +40,7 @@ from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.kinds.model import Examples
 from murmuration.preference.models import preference_model
+from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.strategies import registry as catalogue
@@ -138,14 +150,14 @@ def labels(content: RecordDict, host: Host) -> RecordDict:
     return label_queries.reply(host.labels().answer(judged, promise, host.source).labels)
 
 
-def _asked(content: RecordDict, host: Host) -> tuple[messages.TrainRequest, Examples, np.ndarray]:
-    """Work on true labels, what it is on, and where those asked for stand here, (S,), −1: nowhere.
-
-    Raises:
-        InputError, ProtocolError: the owner does not let such sums leave.
-    """
+def _check_terms(content: RecordDict, host: Host) -> None:
+    """InputError or ProtocolError where the owner does not let such sums leave."""
     check_true_labels(host.terms)
     secure.check_terms(content, host.terms)
+
+
+def _asked(content: RecordDict, host: Host) -> tuple[messages.TrainRequest, Examples, np.ndarray]:
+    """Work, what it is on, and where those asked for stand here, (S,), −1: nowhere."""
     store = host.store()
     places_S = store.where(messages.UserSelection.of(content))
     work = messages.read_work(content, places_S[places_S >= 0])
@@ -153,33 +165,45 @@ def _asked(content: RecordDict, host: Host) -> tuple[messages.TrainRequest, Exam
 
 
 def train(content: RecordDict, host: Host) -> RecordDict:
-    """The bounded sums over the sampled users' contributions."""
+    """The bounded sums over the sampled users' contributions; few of them as whole steps."""
+    _check_terms(content, host)
+    parameters: Any = content.config_records["parameters"]
+    node_half = host.halves()[str(parameters["strategy"])]
+    number = partial(messages.number, parameters)
+    steps, users = node_half.steps(number), len(messages.UserSelection.of(content))
+    longest = math.inf if node_half.length is None else node_half.length(number)
+    if steps and node_half.length:
+        grid.check_room(users, longest, steps["sum"])
+    masking = secure.masking("train", content, steps, host.memory)
     work, examples, places_S = _asked(content, host)
-    node_half = host.halves()[str(work.parameters["strategy"])]
     if node_half.model:
         _check_lengths(work.arrays, examples.dimension)
     keys_S = host.store().keys_U[work.users_S]
     source = host.source.again(int(work.parameters.get(messages.DRAW, 0)))
-    sums = node_half.client_update(examples, work, keys_S, source)
-    if not all(np.isfinite(total).all() for total in sums.values()):
-        raise FloatingPointError("a sum of bounded contributions is not finite")
+    bounded = BoundedSums(node_half, examples, work, keys_S, source, steps, longest)
+    sums = bounded.deployed() if host.store().place < 0 else bounded.simulated()
+    if masking is not None:
+        return masking.reply(sums, host.memory)
     sums = {name: _of_all(name, sums[name], places_S) for name in sums}
-    # Under masks a sum is one number, modulo 2⁶⁴, whatever else is asked for.
-    whole = {} if secure.masked(content) else messages.read_whole(work.parameters)
-    return messages.sums_reply(sums, whole)
+    few = grid.short(users * longest / number("clip-norm", math.nan))
+    return messages.sums_reply(sums, steps if few else {})
 
 
 def evaluate(content: RecordDict, host: Host) -> RecordDict:
     """Return how often the model agrees with held-out users: the bounded sum of what each
     contributes."""
+    _check_terms(content, host)
+    masking = secure.masking("evaluate", content, {messages.TALLY: 1.0}, host.memory)
     work, examples, _ = _asked(content, host)
     _check_lengths(work.arrays, examples.dimension)
     tally = Tally(loss=examples.measures_loss)
     total_F = np.zeros(tally.figures)
     for user in work.users_S:  # one at a time: in company their last digits could depend on others
-        result = examples.select(np.array([user])).accuracy(work.arrays["theta"])
-        total_F += tally.contribution(result.by_user, result.loss)
-    return messages.sums_reply({messages.TALLY: total_F})
+        with left_out("a user's part") if host.store().place < 0 else nullcontext():
+            result = examples.select(np.array([user])).accuracy(work.arrays["theta"])
+            total_F += tally.contribution(result.by_user, result.loss)
+    sums = {messages.TALLY: total_F}
+    return masking.reply(sums, host.memory) if masking else messages.sums_reply(sums)
 
 
 def _check_declared(data: Data, kind: str, responses: object) -> None:
@@ -241,6 +265,8 @@ def _check_lengths(arrays: Mapping[str, np.ndarray], dimension: int) -> None:
     result = {name: array.shape for name, array in arrays.items() if array.shape != (dimension,)}
     if result or "theta" not in arrays:
         raise ValueError(f"a model of {dimension} numbers is asked about, not {result}")
+    if not all(array.dtype in (np.float32, np.float64) for array in arrays.values()):
+        raise ValueError("a model is of floating-point numbers")
 
 
 #: By message type.
@@ -257,21 +283,3 @@ ANSWERS: dict[str, Callable[[RecordDict, Host], RecordDict]] = {
     "train": train,
     "evaluate": evaluate,
 }
-
-
-def answer(
-    kind: str,
-    content: RecordDict,
-    host: Host,
-    check: Callable[[RecordDict], None] | None = None,
-) -> RecordDict:
-    """The answer to a message of a kind; KeyError for one that no node knows.
-
-    ``check`` sees the sums of training before they are masked, if they are to be.
-    """
-    result = ANSWERS[kind](content, host)
-    if kind not in ("train", "evaluate"):
-        return result
-    if check is not None and kind == "train":
-        check(result)
-    return secure.finished(kind, content, result, host.memory)

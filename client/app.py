@@ -41,8 +41,8 @@ app.evaluate()(_answering("evaluate"))
 def _answer(kind: str, content: RecordDict, context: Context) -> RecordDict:
     if "agent" in context.node_config:
         return ask_agent(str(context.node_config["agent"]), kind, content)
-    from murmuration.client.answers import answer
+    from murmuration.client.answers import ANSWERS
     from murmuration.client.hosting import client_config, host_for
 
     with client_config(context):
-        return answer(kind, content, host_for(context))
+        return ANSWERS[kind](content, host_for(context))

@@ -12,15 +12,17 @@ Legend: L numbers of a masked vector.
 """
 
 from collections.abc import Collection, Mapping, MutableMapping
+from dataclasses import dataclass
 
+import numpy as np
 from flwr.app import RecordDict
 
 from murmuration.client.agent.identity import Identity
-from murmuration.privacy.mechanisms import discrete_gaussian
+from murmuration.privacy.mechanisms import discrete_gaussian, grid
+from murmuration.privacy.mechanisms.distributed import check_shares, with_share
 from murmuration.privacy.secure_aggregation.party import LEAST_PARTIES, Party, ProtocolError
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol import secure_messages as secure
-from murmuration.strategies.protocol.arrays import decoded
 
 #: Where a session lies in a node's memory.
 _STATE = "secure-session"
@@ -98,29 +100,59 @@ def only(terms: Mapping[str, object]) -> bool:
     return terms.get(ONLY, False) not in (False, "false")
 
 
-def finished(kind: str, content: RecordDict, reply: RecordDict, memory: Memory) -> RecordDict:
-    """``reply``, with its sums under masks if the request asks for that.
+@dataclass(frozen=True)
+class Masking:
+    """Put sums under masks: all that can be wrong with these was found before there were any.
 
-    First this node's share of the noise is added, if nodes are to add it; then as many must stay
-    to the end as there are shares in the noise.
+    ``steps`` are their grids by name, ``shares`` the standard deviations of this node's noise.
+    """
+
+    party: Party
+    steps: Mapping[str, float]
+    shares: Mapping[str, float]
+
+    def reply(self, sums: Mapping[str, np.ndarray], memory: Memory) -> RecordDict:
+        """Sums that lie on their grids, with this node's share of the noise, under masks."""
+        whole = {name: grid.to_whole(sums[name].ravel(), step) for name, step in self.steps.items()}
+        if self.shares:
+            whole = with_share(whole, self.steps, self.shares)
+        masked_L = self.party.mask(np.concatenate([*whole.values()]))
+        memory[_STATE] = self.party.to_bytes()  # before anything leaves: these masks are spent
+        return secure.masked_reply(masked_L)
+
+
+def masking(
+    kind: str, content: RecordDict, steps: Mapping[str, float], memory: Memory
+) -> Masking | None:
+    """Return the masks for the sums of a request, on the grids ``steps``; None: they leave bare.
+
+    Where nodes add noise, as many must stay to the end as there are shares in it.
 
     Raises:
-        ProtocolError: the request is about another sum than the session, or asks for bare sums with
-            noise. Nothing is shown.
+        ProtocolError: the request is about another sum than the session or about one on no grid, it
+            asks for bare sums with noise or for noise that cannot be drawn, or a share of another
+            party does not open.
     """
     parties, shares = _noise(content) if kind == "train" else (0, {})
     if not masked(content):
         if parties:
             raise ProtocolError("a node's share of noise hides nothing without masks")
-        return reply
+        return None
     party, request = _party(content, memory), secure.MaskRequest.of(content)
-    if party.about != secure.about(kind, content, request.steps):
+    if party.about != secure.about(kind, content):
         raise ProtocolError("this is another sum than the session was begun for")
-    sums = {name: decoded(array) for name, array in reply.array_records["sums"].items()}
+    if not steps:
+        raise ProtocolError("sums that are on no grid cannot be masked")
+    if shares:
+        try:
+            check_shares(steps, shares)
+        except ValueError as error:
+            raise ProtocolError(str(error)) from None
+        if not discrete_gaussian.installed():
+            raise ProtocolError("the library that draws noise is not installed here")
     party.least = max(party.least, parties)
-    masked_L = party.mask(request.whole(sums, shares), request.sealed)
-    memory[_STATE] = party.to_bytes()  # before anything leaves: these masks are spent
-    return secure.masked_reply(masked_L)
+    party.receive(request.sealed)
+    return Masking(party, steps, shares)
 
 
 def lacks_noise(parameters: Mapping[str, messages.Scalar]) -> bool:

@@ -40,7 +40,7 @@ def superlink(server: Path, bind: str, port: int) -> list[str]:
     and machines its port answers what SuperNodes need and nothing else (``deploy.guarded``).
     """
     return [
-        *_guarded("superlink"),
+        *guarded("superlink"),
         *("--host", bind, "--port", str(port)),
         *("--database", str(server / STATE_FILE)),
         *("--ssl-ca-certfile", str(server / "ca.crt")),
@@ -71,7 +71,7 @@ def supernode(place: Path, address: str, socket: str, port: int) -> list[str]:
     Flower's default, a SuperNode would ask for none.
     """
     return [
-        *_guarded("supernode"),
+        *guarded("supernode"),
         *("--superlink", address),
         *("--root-certificates", str(place / "ca.crt")),
         *("--auth-supernode-private-key", str(place / "node.key")),
@@ -183,8 +183,8 @@ def programs() -> Path:
     return Path(sysconfig.get_path("scripts"))
 
 
-def _guarded(name: str) -> list[str]:
-    """One of Flower's programs, started so that its port answers few."""
+def guarded(name: str) -> list[str]:
+    """Return the command of one of Flower's programs, started so that its port answers few."""
     return python("-m", "murmuration.deploy.guarded", name)
 
 

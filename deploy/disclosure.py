@@ -5,6 +5,7 @@ Nobody is asked for anything, but by ``server_line``.
 
 import contextlib
 import os
+from dataclasses import fields
 from pathlib import Path
 
 from murmuration.client.agent.identity import Identity
@@ -20,6 +21,7 @@ from murmuration.deploy.processes import check_own, state_beside
 from murmuration.deploy.terms import RUN
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.preference.escaping import escaped
 from murmuration.privacy import extensions
 from murmuration.privacy.figures import counted
 from murmuration.strategies import registry
@@ -42,8 +44,8 @@ def report(
     judgements, lines, allowed = checks(client, data, columns, schema)
     if ask_server:
         lines.append(server_line(client))
-    lines += ["", *describe(client, judgements), "", *spent(client), ""]
-    return "\n".join(lines), allowed
+    lines += ["", *describe(client, judgements), "", *rules(client.policy), "", *spent(client), ""]
+    return "\n".join(map(escaped, lines)), allowed  # paths and rules may hold ends of lines
 
 
 def describe(client: Client, judgements: Judgements) -> list[str]:
@@ -89,6 +91,19 @@ def describe(client: Client, judgements: Judgements) -> list[str]:
         ]
     lines += ["", "never: a judgement, a gradient that is not clipped, anything not listed here"]
     return lines
+
+
+def rules(policy: Policy) -> list[str]:
+    """Return every rule of the policy as it holds, those that the file leaves out included."""
+    values = {field.name: getattr(policy, field.name) for field in fields(policy)}
+    width = max(map(len, values))
+    shown = {
+        name: ", ".join(value) or "none" if isinstance(value, tuple) else f"{value}"
+        for name, value in values.items()
+    }
+    result = [f"  {name:<{width}}  {value}" for name, value in shown.items()]
+    code = [f"warning   code of others runs here: extensions {shown['extensions']}"]
+    return ["its rules:", *result, *(code if policy.extensions else [])]
 
 
 def spent(client: Client) -> list[str]:

@@ -19,6 +19,7 @@ from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from murmuration.deploy.certificates import days_left
 from murmuration.deploy.client import Client, connection, server_certificate
 from murmuration.deploy.commands import EXECUTOR_SECRET, STATE_FILE
+from murmuration.deploy.guard.peer import account_of
 from murmuration.deploy.handed_over import SETTINGS
 from murmuration.deploy.init import REGISTRATION, deployed_address
 from murmuration.deploy.outsider import REFUSED, RUNTIME, tried, tried_as
@@ -30,6 +31,7 @@ from murmuration.server.registration import read_registration
 #: An account that every system has and that owns nothing.
 STRANGER = "nobody"
 _BETWEEN = 1.0  # seconds between looks
+_LOOKS = 20  # at whose a connection is
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,24 @@ def _from_a_client(folder: Path) -> list[Finding]:
     """Return what whoever has a client's address and CA certificate reaches from this machine."""
     address = Client.load(folder).address
     result = [_certificate(address, folder), _plain(address)]
-    if result[0].well:
+    if result[0].well and _runs_it(address):
+        seen = "not tried: this account runs the server. Ask from another account or machine"
+        result.append(Finding("without a key", True, seen))
+    elif result[0].well:
         got = tried(address, (folder / "ca.crt").read_bytes())
         result += _outcomes("without a key", got, "right only for the account that runs the server")
     return result
+
+
+def _runs_it(address: str) -> bool:
+    """Return whether what answers at an address is a program of this account, on this machine."""
+    with connection(address) as end:
+        peer, here = end.getpeername()[:2], end.getsockname()[:2]
+        for _ in range(_LOOKS):  # until it has taken the connection
+            if (account := account_of(peer, here)) is not None:
+                return account == os.geteuid()
+            time.sleep(_BETWEEN / _LOOKS)
+    return False
 
 
 def _strangers(address: str, server: Path) -> list[Finding]:

@@ -42,6 +42,12 @@ from murmuration.strategies.protocol.availability import Reason
 from murmuration.strategies.protocol.node_texts import shortened
 
 _POLL = 0.5
+#: What Flower says before an error of ours.
+_FLOWERS = "ServerApp failed with exception: "
+#: Seconds after which a run that has not begun is told of, and again after as many. An app that
+#: takes more than half of that to start is started once more, beside itself.
+_BEGINS = 60.0
+_NOT_BEGUN = ("pending", "starting")
 
 Say = Callable[[str], None]
 
@@ -139,7 +145,6 @@ def run_deployed(
             result = out / "result.json"
             return json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
         why = shortened(why)
-        say(f"run {run_id} ended: {why}")
         if (aborted := out / "aborted.json").exists():
             ended = json.loads(aborted.read_text(encoding="utf-8"))
             then = "go on with --resume"
@@ -151,6 +156,7 @@ def run_deployed(
                 f"the run was aborted, {ended['aborted']}: {ended['because']}. What happened "
                 f"exactly is in {out / 'private' / 'log.jsonl'}; {then}"
             )
+        say(f"run {run_id} ended: {why}")
     raise InputError(f"the run did not complete in {attempts} attempts; the last: {why}")
 
 
@@ -194,8 +200,21 @@ class Watch:
         self._progress = RoundProgress(rounds, None, clock=clock)
         self._metrics, self._log = Tail(out / "metrics.jsonl"), Tail(out / "private" / "log.jsonl")
         self._nodes = ""
+        self._clock, self._waited = clock, 1
+        self._since = clock()
         self._metrics.read()
         self._log.read()
+
+    def waits(self, status: str) -> None:
+        """Say once a minute that the run has not begun, and what may be the matter."""
+        waited = self._clock() - self._since
+        if status in _NOT_BEGUN and waited >= self._waited * _BEGINS:
+            self._waited = int(waited / _BEGINS) + 1
+            self._say(
+                f"not begun after {waited:.0f} seconds ({status}): its ServerApp does not get up, "
+                "or takes longer than 30 seconds and is started again and again; what it says is "
+                "in the output of server/superexec.sh"
+            )
 
     def look(self, client: ControlHttpClient) -> None:
         """Say what has happened since the last look, and who is online."""
@@ -228,10 +247,12 @@ def follow(server: Path, address: str, run_id: int, watch: Watch) -> str:
                 while True:
                     listed = client.ListRuns(ListRunsRequest(run_id=run_id))
                     status = listed.run_dict[run_id].status
+                    watch.waits(status.status)
                     watch.look(client)
                     if status.status == "finished":
                         completed = status.sub_status == "completed"
-                        return "" if completed else f"{status.sub_status}: {status.details}".strip()
+                        details = status.details.removeprefix(_FLOWERS)
+                        return "" if completed else f"{status.sub_status}: {details}".strip()
                     time.sleep(_POLL)
         except Exception:  # the SuperLink is away for a while: it may come back
             time.sleep(_POLL)

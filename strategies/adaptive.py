@@ -47,6 +47,7 @@ from murmuration.strategies.spec import (
     Strategy,
     clip_norm,
     cohort_bytes,
+    grid_and_count,
     supported,
 )
 from murmuration.strategies.sums import (
@@ -404,7 +405,7 @@ ADAPTIVE = Strategy(
     name="adaptive",
     help="As uls, with a clip norm that follows a quantile of the users' gradient norms.",
     build=build,
-    node_halves={"adaptive": NodeHalf(client_update, length=clip_norm, counts=True)},
+    node_halves={"adaptive": NodeHalf(client_update, clip_norm, grid_and_count)},
     settings=AdaptiveSettings,
     adjacencies=ALL,
     discrete=supported,

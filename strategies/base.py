@@ -221,15 +221,6 @@ class CohortStrategy(Strategy):
         """The grid of each of the sums, 0 for none; sums can be masked only where each has one."""
         return dict.fromkeys(self.shapes(), 0.0)
 
-    def vectors(self, users: int) -> int:
-        """The most vectors, each within its bound, that so many users make up."""
-        return users
-
-    def _short(self, users: int) -> dict[str, float]:
-        """The grids of the sums that fit 32 bits at a node, by public numbers alone; under masks
-        none, as they are modulo 2⁶⁴."""
-        return {} if self.masked or not grids.short(self.vectors(users)) else dict(self.steps())
-
     def node_noise(self) -> NodeNoise | None:
         """Return what nodes add to this round's sums before they mask them, or None: they add
         nothing.
@@ -290,8 +281,7 @@ class CohortStrategy(Strategy):
             self._asked.users[node] = len(asked)
             self._asked.first[node] = self._asked.total
             self._asked.total += len(asked)
-            whole = messages.whole_parameters(self._short(len(asked)))
-            content = messages.work_request(model, {**parameters, **whole}, asked)
+            content = messages.work_request(model, parameters, asked)
             outgoing.append(
                 messages.outgoing(content, "train", node, server_round, message_ttl(self.timeout))
             )
@@ -394,7 +384,7 @@ class CohortStrategy(Strategy):
             raise messages.MalformedReply("a second reply, or one that was not asked for")
         if reply.has_error():
             raise messages.MalformedReply(f"error {reply.error.code}: {reply.error.reason}")
-        sums = messages.read_sums(reply.content, self._expected(users), self._short(users))
+        sums = messages.read_sums(reply.content, self._expected(users), self.steps())
         if not self.is_valid(sums, users):
             raise messages.MalformedReply(
                 f"sums that {users} users within the bound cannot produce"

@@ -36,6 +36,7 @@ from murmuration.strategies.spec import (
     RunContext,
     Strategy,
     clip_norm,
+    grid_of_clip,
 )
 from murmuration.strategies.uls import (
     DEFAULT_CLIP,
@@ -140,7 +141,7 @@ DP_FEDAVG = Strategy(
     name="dp-fedavg",
     help="Each sampled user takes a few local steps; the change of the model is clipped.",
     build=build,
-    node_halves={"dp-fedavg": NodeHalf(client_update, length=clip_norm)},
+    node_halves={"dp-fedavg": NodeHalf(client_update, clip_norm, grid_of_clip)},
     settings=FedAvgSettings,
     adjacencies=ALL,
     discrete=on_a_grid,

@@ -59,6 +59,7 @@ from murmuration.strategies.spec import (
     RunContext,
     Strategy,
     clip_norm_of_each,
+    grid_of_clip,
     sum_bytes,
     supported,
 )
@@ -221,13 +222,9 @@ class Els(SumStrategy, SteppedStrategy):
     plan: ElsPlan
     draws_again = True
 
-    def vectors(self, users: int) -> int:
-        """G for each of them."""
-        return users * self.plan.group_size
-
     def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, and no longer than G clip norms for each of ``users``."""
-        return super().is_valid(sums, self.vectors(users))
+        return super().is_valid(sums, users * self.plan.group_size)
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The noisy sum over a fixed denominator; charged to the ledger first."""
@@ -463,7 +460,7 @@ ELS = Strategy(
     name="els",
     help="Sample and clip single judgements, and account for whole users (DP-SGD-ELS).",
     build=build_els,
-    node_halves={"els": NodeHalf(client_update, length=clip_norm_of_each)},
+    node_halves={"els": NodeHalf(client_update, clip_norm_of_each, grid_of_clip)},
     settings=ElsSettings,
     adjacencies=COMES_OR_GOES,
     why="nothing is proved for a user whose examples are replaced",
@@ -476,7 +473,7 @@ GROUP = Strategy(
     name="group",
     help="As els, accounted by group privacy as a black box: a baseline.",
     build=build_group,
-    node_halves={"group": NodeHalf(client_update, length=clip_norm_of_each)},
+    node_halves={"group": NodeHalf(client_update, clip_norm_of_each, grid_of_clip)},
     settings=ElsSettings,
     adjacencies=ALL,
     masks=supported,

@@ -127,7 +127,9 @@ def node_halves(only: frozenset[str] | None = None) -> dict[str, NodeHalf]:
 
     With ``only``, of other packages' strategies those of these names; no other is imported.
     """
-    asked_before = NodeHalf(group_size_histogram.client_update, length=None, model=False)
+    asked_before = NodeHalf(
+        group_size_histogram.client_update, None, lambda number: {"sum": 1.0}, model=False
+    )
     return {**_halves(_loaded(only)[0]), COUNTS: asked_before}
 
 

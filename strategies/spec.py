@@ -71,6 +71,23 @@ def clip_norm_of_each(number: Number) -> float:
     return number("clip-norm", math.inf) * number("group-size", math.inf)
 
 
+def no_grid(number: Number) -> Mapping[str, float]:
+    """Of sums that are on none."""
+    return {}
+
+
+def grid_of_clip(number: Number) -> Mapping[str, float]:
+    """The grid of a sum of clipped vectors; ValueError where there is none for this clip norm."""
+    return {"sum": grid.step_for(number("clip-norm", math.inf))}
+
+
+def grid_and_count(number: Number) -> Mapping[str, float]:
+    """The same, and that of how many users are within a radius, less "middle" for each."""
+    if number("middle", math.nan) % grid.COUNT_STEP != 0.0:  # also of what is no number
+        raise ValueError("counts less this middle are on no grid")
+    return {**grid_of_clip(number), "within": grid.COUNT_STEP}
+
+
 @dataclass(frozen=True)
 class NodeHalf:
     """What a node computes, and how much of one user can be in it.
@@ -80,22 +97,27 @@ class NodeHalf:
             to named sums; a pure function.
         length: from a request's numbers, how long one user's part can be. None: there is no bound,
             and no owner's policy allows it.
+        steps: from a request's numbers, the grids of its sums by name, of those that are on one.
+            Nothing else says on which grid a sum is: no request names one.
         whole: whether all judgements of a user count, whatever group size a request names.
-        counts: whether it also tells how many users are within a radius.
-        of_examples: whether the clip norm is that of a single example.
         model: whether it looks at the model at all.
     """
 
     client_update: Callable[[Any, TrainRequest, np.ndarray, Randomness], Mapping[str, np.ndarray]]
     length: Callable[[Number], float] | None
+    steps: Callable[[Number], Mapping[str, float]] = no_grid
     whole: bool = False
-    counts: bool = False
     model: bool = True
 
     @property
     def of_examples(self) -> bool:
         """Return whether the clip norm is that of a single example."""
         return self.length is clip_norm_of_each
+
+    @property
+    def counts(self) -> bool:
+        """Return whether it also tells how many users are within a radius."""
+        return self.steps is grid_and_count
 
 
 def as_the_settings_say(settings: Settings) -> None:

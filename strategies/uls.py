@@ -74,6 +74,7 @@ from murmuration.strategies.spec import (
     Strategy,
     clip_norm,
     cohort_bytes,
+    grid_of_clip,
 )
 from murmuration.strategies.sums import (
     DEFAULT_GROUP_SIZE,
@@ -429,7 +430,7 @@ ULS = Strategy(
     name="uls",
     help="Average each sampled user's gradient, clip it, add noise to the sum (DP-FedSGD).",
     build=build,
-    node_halves={"uls": NodeHalf(client_update, length=clip_norm)},
+    node_halves={"uls": NodeHalf(client_update, clip_norm, grid_of_clip)},
     settings=UlsSettings,
     adjacencies=ALL,
     discrete=on_a_grid,

@@ -33,6 +33,7 @@ SUITES = (
     "cli/models/test_smollm2.py",  # a base of every command that takes one
     "cli/test_every_command.py",
     "client/agent/test_brought_packages.py",
+    "client/agent/test_failing_is_an_answer.py",
     "client/agent/test_hold_outs.py",
     "client/test_isolation.py",
     "deploy/test_namespaces.py",

@@ -34,9 +34,7 @@ import socket
 import stat
 import time
 import traceback
-from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 from flwr.app import RecordDict
@@ -56,7 +54,8 @@ from murmuration.client.agent.plan_check import (
     within,
 )
 from murmuration.client.agent.policy import HOLD_OUT, Policy, PolicyRefusal
-from murmuration.client.answers import ANSWERS, Host, answer, randomized
+from murmuration.client.agent.request_bounds import check_fields, check_parts
+from murmuration.client.answers import ANSWERS, Host, randomized
 from murmuration.client.labels.memory import LabelState, TermsChanged
 from murmuration.client.store import UserStore
 from murmuration.preference.data.errors import InputError
@@ -70,6 +69,7 @@ from murmuration.strategies.protocol import (
     public_items,
     secure_messages,
 )
+from murmuration.strategies.protocol.node_texts import shortened
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 
 log = logging.getLogger("murmuration.agent")
@@ -131,6 +131,7 @@ class Agent:
         Raises:
             PolicyRefusal, TermsChanged: it is not allowed; this may be told to whoever asked.
         """
+        check_fields(content)
         with extensions.only(self.policy.extensions):
             return self._answer(kind, content)
 
@@ -139,9 +140,7 @@ class Agent:
             return plan_query.reply(self._would_refuse(content))
         try:
             self._admit(kind, content)
-            return answer(
-                kind, content, self._host, check=lambda reply: self._check_length(content, reply)
-            )
+            return ANSWERS[kind](content, self._host)
         except (PolicyRefusal, TermsChanged) as refusal:
             self.ledger.refuse(kind, str(refusal))
             raise
@@ -312,30 +311,10 @@ class Agent:
         self.policy.check_features(config)
         self._features.add(config)
 
-    def _check_length(self, content: RecordDict, reply: RecordDict) -> None:
-        """Once more, where it leaves: no sum is longer than its users can make it, and no other
-        array is beside it than the count that the strategy says.
-        """
-        parameters = cast(Mapping[str, messages.Scalar], content.config_records["parameters"])
-        strategy = str(parameters["strategy"])
-        expected = {"sum", "within"} if self.policy.node_halves[strategy].counts else {"sum"}
-        sums = reply.array_records["sums"]
-        if set(sums) != expected:
-            raise PolicyRefusal("strategies", f"{strategy} would tell more than its sum")
-        users = len(self._users(messages.UserSelection.of(content)))
-        # What was sent as whole steps is on a grid of the step that was asked for, or not sent.
-        step = messages.read_whole(parameters).get("sum", 1.0)
-        total_D = messages.in_units(sums["sum"].numpy(), step).astype(np.float64)
-        length = float(np.linalg.norm(total_D))
-        if not length <= users * self.policy.max_clip * (1 + 1e-6):
-            raise PolicyRefusal("max_clip", "the sum is longer than the policy allows")
-
 
 def _sum(kind: str, content: RecordDict) -> str:
     """The name of the sum that is asked for under masks; none for one without."""
-    if not secure.masked(content):
-        return ""
-    return secure_messages.about(kind, content, secure_messages.MaskRequest.of(content).steps).hex()
+    return secure_messages.about(kind, content).hex() if secure.masked(content) else ""
 
 
 def serve(agent: Agent, path: Path, *, group: str | None = None, user: str | None = None) -> None:
@@ -391,12 +370,13 @@ def _serve_one(agent: Agent, connection: socket.socket) -> None:
         kind, data = unix_socket.read_request(connection)
         connection.settimeout(unix_socket.REQUEST_SECONDS)  # for taking the answer, too
         try:
+            check_parts(data)
             result = agent.handle(kind, unix_socket.decoded(data))
         except (PolicyRefusal, TermsChanged) as refusal:
             log.warning("%s", refusal)
             unix_socket.send_refusal(connection, str(refusal))
         except InputError as error:
-            log.error("no answer to %r: %s", kind, error)
+            log.error("no answer to %r: %s", kind, shortened(str(error)))
             unix_socket.send_refusal(connection, _NO_ANSWER)
         except Exception as error:
             # Its message may quote a user's text: what it is and where is enough.
@@ -407,4 +387,4 @@ def _serve_one(agent: Agent, connection: socket.socket) -> None:
             unix_socket.send_answer(connection, result)
             log.info("answered %s", kind)
     except Exception as error:  # nothing that one connection sends may end the agent
-        log.warning("a connection that came to nothing (%r): %s", kind, error)
+        log.warning("a connection that came to nothing (%r): %s", kind, shortened(str(error)))

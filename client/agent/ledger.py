@@ -56,6 +56,10 @@ class OwnLedger:
     """
 
     def __init__(self, path: Path) -> None:
+        self._ended = False
+        self._open(path)
+
+    def _open(self, path: Path) -> None:
         self._begin(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -200,11 +204,14 @@ class OwnLedger:
 
     def close(self) -> None:
         """Close the file; everything is on disk already."""
+        self._ended = True
         self._record.close()
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        if self._record.closed:
-            raise InputError(f"{self.path} is closed, or failed before: start the agent again")
+        if self._ended:
+            raise InputError(f"{self.path} is closed: start the agent again")
+        if self._record.closed:  # the disk was full, say: what is on it counts
+            self._open(self.path)
         at = datetime.now(UTC).isoformat(timespec="seconds")
         try:
             self.head = self._record.append({**line, "at": at})

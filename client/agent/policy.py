@@ -34,6 +34,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum
 from murmuration.strategies import registry
 from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.node_texts import shortened
 from murmuration.strategies.protocol.stated_plan import MOST_SHARE, PARAMETER, StatedPlan
 from murmuration.strategies.settings.toml_text import parse_toml
 from murmuration.strategies.spec import NodeHalf
@@ -47,17 +48,14 @@ HOLD_OUT = "hold_out"
 _MOST_NGRAMS = 4
 _MOST_LOCAL_STEPS = 1_000
 _AGENT = re.compile(r"[0-9a-f]{64}")
-#: Characters of a stated plan; a kind of event takes about a hundred.
-_LONGEST_PLAN = 10_000
 
 
 class PolicyRefusal(InputError):
     """A request that the owner's policy does not allow; the message names the rule."""
 
     def __init__(self, rule: str, reason: str) -> None:
-        # What was asked may be quoted, and it may hold halves of characters, which no log can hold.
-        said = reason.encode("utf-8", "backslashreplace").decode("utf-8")
-        super().__init__(f"{messages.OWNER_REFUSES} ({rule}): {said}")
+        # What was asked may be quoted.
+        super().__init__(f"{messages.OWNER_REFUSES} ({rule}): {shortened(reason)}")
         self.rule = rule
 
 
@@ -221,7 +219,7 @@ class Policy:
     def _longest(self, strategy: str, parameters: Mapping[str, messages.Scalar]) -> float:
         length = self.node_halves[strategy].length
         assert length is not None  # or the strategy is among no policy's
-        return length(partial(_number, parameters))
+        return length(partial(messages.number, parameters))
 
     def check_registry(self, content: RecordDict) -> None:
         """Check that the node may say whom it hosts; PolicyRefusal if not."""
@@ -282,18 +280,19 @@ class Policy:
             raise PolicyRefusal(
                 "max_clip", f"one user's part could be {longest:g} long; {self.max_clip:g} at most"
             )
-        group_size = _number(parameters, "group-size", math.inf)
+        group_size = messages.number(parameters, "group-size", math.inf)
         if self.node_halves[strategy].whole:
             group_size = math.inf
-        if self.max_group_size and not group_size <= self.max_group_size:
+        most = self.max_group_size or math.inf
+        if not 1.0 <= group_size <= most:
             raise PolicyRefusal(
                 "max_group_size",
-                f"{group_size:g} judgements of a user in one round; {self.max_group_size} at most",
+                f"{group_size:g} judgements of a user in one round; {most:g} at most",
             )
-        if not _number(parameters, "local-steps", 1.0) <= _MOST_LOCAL_STEPS:
+        if not messages.number(parameters, "local-steps", 1.0) <= _MOST_LOCAL_STEPS:
             raise PolicyRefusal("strategies", f"more than {_MOST_LOCAL_STEPS} local steps")
         plan = self.check_plan(parameters)
-        round_ = _number(parameters, "round", -1.0)
+        round_ = messages.number(parameters, "round", -1.0)
         if not (1 <= round_ <= plan.rounds and round_ == int(round_)):
             raise PolicyRefusal("max_rounds", f"round {round_:g} of a plan of {plan.rounds}")
         self._check_noise(strategy, parameters, plan)
@@ -318,14 +317,14 @@ class Policy:
                 "honest_parties",
                 "the server would see sums before noise; nodes must add it (--noise distributed)",
             )
-        clip = _number(parameters, "clip-norm", math.inf)
+        clip = messages.number(parameters, "clip-norm", math.inf)
         for event, _ in plan.charges:
             inner = event.event if isinstance(event, DiscretizedGaussian) else event
             lengths = {"sum": self._longest(strategy, parameters)}
             if isinstance(inner, MixtureGaussian) and _tosses(inner, strategy, parameters):
                 lengths["sum"] = clip  # of one example; the agent itself tosses their coins
             if "middle" in parameters:
-                middle = _number(parameters, "middle", math.nan)
+                middle = messages.number(parameters, "middle", math.nan)
                 lengths["within"] = max(middle, 1.0 - middle)
             there = NodeNoise(
                 parties,
@@ -363,11 +362,8 @@ class Policy:
             PolicyRefusal: it is not, or there is none.
         """
         stated = parameters.get(PARAMETER)
-        if not isinstance(stated, str) or len(stated) > _LONGEST_PLAN:
-            raise PolicyRefusal(
-                "max_epsilon",
-                f"the request states no plan, in a text of up to {_LONGEST_PLAN:,} characters",
-            )
+        if not isinstance(stated, str):
+            raise PolicyRefusal("max_epsilon", "the request states no plan")
         try:
             plan = StatedPlan.from_json(stated)
         except ValueError as error:
@@ -391,8 +387,8 @@ def _tosses(
     """Return whether a request for a sum of examples is the one that ``event`` is about."""
     return (
         strategy == "els"
-        and _number(parameters, "group-size", math.inf) <= event.group_size
-        and _number(parameters, "probability", math.inf) <= event.probability
+        and messages.number(parameters, "group-size", math.inf) <= event.group_size
+        and messages.number(parameters, "probability", math.inf) <= event.probability
     )
 
 
@@ -404,11 +400,6 @@ def _paths(value: object) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from _paths(inner)
-
-
-def _number(parameters: Mapping[str, messages.Scalar], name: str, missing: float) -> float:
-    value = parameters.get(name, missing)
-    return float(value) if isinstance(value, int | float) else math.nan
 
 
 def _typed(path: Path, name: str, value: object, default: object) -> object:

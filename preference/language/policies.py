@@ -19,6 +19,7 @@ batch, Q scored tokens in a batch, H width of states, S sampled users.
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 
@@ -234,18 +235,21 @@ def policy_rewards(
 ) -> np.ndarray:
     """The rewards that a policy at θ stands for, of R prompts with R responses, (R,) float64.
 
+    Nothing that was kept of texts is looked up: how soon this answers tells of no text but these.
+
     Raises:
         InputError: a response does not fit into the model's context.
     """
-    some = len(responses)
+    some, texts = len(responses), copy(base.texts)
+    texts.keep = False
     examples = PolicyExamples(
         base=base,
-        tokens=base.texts(prompts, responses, ended=True),
+        tokens=texts(prompts, responses, ended=True),
         text_JK=np.arange(some)[:, None],
         y_R=torch.zeros(0),
         start_U=torch.tensor([0, some]),
         reference_T=np.append(np.full(some, np.nan), 0.0),
-        kept=references(base.reference_terms),
+        kept=References(),
         public=True,
     )
     ratio_RK = examples.ratios(torch.from_numpy(float32_of(theta_D)))

@@ -15,6 +15,7 @@ import hashlib
 import math
 import os
 import sqlite3
+import stat
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -108,7 +109,8 @@ class RowCache:
         except (OSError, sqlite3.Error) as error:
             why = f"{self._path} cannot be used ({error}): {self._kind} are computed again"
             _log.warning("%s", OperatorOnly(why))
-            if not isinstance(error, sqlite3.OperationalError):  # which may be a lock, or no rights
+            damaged = isinstance(error, sqlite3.DatabaseError)
+            if damaged and not isinstance(error, sqlite3.OperationalError):  # a lock, or no rights
                 with suppress(OSError):
                     self._path.unlink()
             return new
@@ -151,8 +153,16 @@ class RowCache:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        """Open the file anew each time, since a connection is for one thread and one process."""
+        """Open the file anew each time, since a connection is for one thread and one process.
+
+        Raises:
+            PermissionError: it is another account's, or others may use it: who can write it could
+                put rows there, and who can read it rows that tell of texts.
+        """
         assert self._path is not None
+        about = self._path.lstat()
+        if about.st_uid != os.geteuid() or not stat.S_ISREG(about.st_mode) or about.st_mode & 0o077:
+            raise PermissionError("it is not for this account alone")
         with closing(sqlite3.connect(self._path, timeout=_SECONDS)) as file:
             yield file
 

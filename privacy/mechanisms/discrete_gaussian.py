@@ -84,6 +84,12 @@ class DiscreteNoise:
         return noisy_D
 
 
+def check_scale(scale: float) -> None:
+    """ValueError for a scale that cannot be drawn."""
+    if not 1.0 <= scale <= _LARGEST_SCALE:
+        raise ValueError(f"noise of {scale:g} steps cannot be drawn")
+
+
 def draw(scale: float, count: int) -> np.ndarray:
     """``count`` independent draws of the discrete Gaussian of this ``scale``, int64.
 
@@ -91,8 +97,7 @@ def draw(scale: float, count: int) -> np.ndarray:
         ValueError: the scale is out of range.
         ImportError: OpenDP is not installed.
     """
-    if not 1.0 <= scale <= _LARGEST_SCALE:
-        raise ValueError(f"noise of {scale:g} steps cannot be drawn")
+    check_scale(scale)
     # Up, never down: a step of float64 more than what is accounted for.
     sample = _sampler(math.nextafter(scale, math.inf))
     pieces = [min(_PIECE, count - first) for first in range(0, count, _PIECE)]

@@ -145,19 +145,25 @@ def node_noise(
     return NodeNoise(noise.parties, sums) if isinstance(noise, DistributedNoise) else None
 
 
+def check_shares(steps: Mapping[str, float], shares: Mapping[str, float]) -> None:
+    """ValueError where a share of noise on sums of these grids is missing, or cannot be drawn."""
+    if set(steps) != set(shares):
+        raise ValueError(f"noise is for {sorted(shares)}, and the sums are {sorted(steps)}")
+    for name, share in shares.items():
+        discrete_gaussian.check_scale(share / steps[name])
+
+
 def with_share(
     whole: Mapping[str, np.ndarray], steps: Mapping[str, float], shares: Mapping[str, float]
 ) -> dict[str, np.ndarray]:
     """Sums in whole ``steps`` (int64) with one node's share of the noise on each, by name.
 
-    ``shares`` are standard deviations in the units of the sums, so that they do not depend on the
-    grid, which whoever asks has chosen.
+    ``shares`` are standard deviations in the units of the sums.
 
     Raises:
-        ValueError: a share is missing, or finer than its grid.
+        ValueError: as ``check_shares``.
     """
-    if set(whole) != set(shares):
-        raise ValueError(f"noise is for {sorted(shares)}, and the sums are {sorted(whole)}")
+    check_shares(steps, shares)
     result = {}
     for name, number_L in whole.items():
         drawn_L = discrete_gaussian.draw(shares[name] / steps[name], number_L.size)

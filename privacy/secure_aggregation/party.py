@@ -6,8 +6,9 @@ check). Four steps, each at most once and in this order:
 1. ``Party.begin``: two fresh key pairs, one for sealing shares and one for masks.
 2. ``share``: told everybody's public keys, a random seed of its own and its private masking key are
    each split among all parties, and the shares sealed, one for each.
-3. ``mask``: the vector, modulo 2⁶⁴, plus the mask of its seed, plus a mask for each other party
-   that shared, which the two have agreed on and one of them subtracts.
+3. ``receive``: the shares that the others sealed for it. ``mask``: the vector, modulo 2⁶⁴, plus the
+   mask of its seed, plus a mask for each other party that shared, which the two have agreed on and
+   one of them subtracts.
 4. ``unmask``: of a party whose vector arrived a share of its seed, of one whose vector did not a
    share of its key. Never both of the same party: with both its vector would lie open.
 
@@ -161,8 +162,8 @@ class Party:
         self.done = 2
         return Shared(sealed, crypto.commitment(self.seed))
 
-    def mask(self, values_L: np.ndarray, sealed: Mapping[int, bytes]) -> np.ndarray:
-        """Step 3: ``values_L`` (int64) under masks, (L,) uint64; ``sealed`` by who sealed it.
+    def receive(self, sealed: Mapping[int, bytes]) -> None:
+        """Step 3, before there is a vector: shares ``sealed`` for this party, by who sealed them.
 
         Those whose shares these are, and this party, are who takes part from here on.
 
@@ -179,14 +180,25 @@ class Party:
                 f"{len(others) + 1} of {len(self.roster)} parties are left; at least "
                 f"{self._enough} must be"
             )
-        opened = {other: self._open(other, sealed[other]) for other in others}
+        self.held.update({other: self._open(other, sealed[other]) for other in others})
+        self.shared = sorted([*others, self.place])
+
+    def mask(self, values_L: np.ndarray) -> np.ndarray:
+        """Step 3: ``values_L`` (int64) under masks, (L,) uint64.
+
+        Raises:
+            ProtocolError: out of order. Nothing is shown.
+        """
+        self._next(2)
+        if not self.shared:
+            raise ProtocolError("shares of the others come first")
         # From here on there is no second try: the same masks on two vectors show their difference.
         self.done = 3
-        self.shared = sorted([*others, self.place])
-        self.held.update(opened)
         total_L = values_L.astype(np.int64).view(np.uint64).copy()
         total_L += crypto.mask(seed_key(self.seed, self.bound), len(total_L))
-        for other in others:
+        for other in self.shared:
+            if other == self.place:
+                continue
             key = pair_key(
                 self.masking,
                 self.roster[other - 1].masking,

@@ -33,6 +33,7 @@ from flwr.proto.control_pb2 import ListRunsRequest, StreamLogsRequest
 from flwr.supercore.control import ControlHttpClient
 
 from murmuration.client.store import load
+from murmuration.deploy import commands
 from murmuration.sims.runtimes.app_bundle import Setting, write_bundle
 from murmuration.sims.runtimes.process_reaper import kept, listens
 from murmuration.strategies.config import RunConfig
@@ -80,7 +81,7 @@ def run_flower(
             f"nodes = {nodes} and cpus_per_client = {cpus_per_client}: both must be at least 1,"
             f" and a client's CPUs at most this machine's {joblib.cpu_count()}"
         )
-    tools = _tools("flower-superlink", "flower-superexec", "flwr-simulation", "flwr")
+    tools = _tools("flower-superexec", "flwr-simulation", "flwr")
     on_tick = on_tick or (lambda: None)
     # Ray keeps sockets below it, whose paths may be 107 bytes long.
     parent = tempfile.gettempdir()
@@ -94,8 +95,10 @@ def run_flower(
         connection = {"address": f"127.0.0.1:{port}", "insecure": True}
         config = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
         (scratch / "config.toml").write_text(tomli_w.dumps(config))
-        env = _environment(scratch, tools["flower-superlink"].parent)
-        superlink = (str(tools["flower-superlink"]), "--insecure", "--simulation")
+        env = _environment(scratch, tools["flwr"].parent)
+        # It takes code from whoever may speak to it: from this account alone.
+        superlink = [*commands.guarded("superlink"), "--insecure", "--simulation"]
+        superlink += ["--database", str(scratch / "state.db")]
         run_log = stack.enter_context(_RunLog(log.absolute()))
         # Entered before the keeper, so that it is closed when nothing can be reading from it.
         client = stack.enter_context(

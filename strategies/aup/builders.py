@@ -32,6 +32,7 @@ from murmuration.strategies.spec import (
     RunContext,
     Strategy,
     clip_norm,
+    grid_and_count,
 )
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, divided, divided_numbers
 
@@ -229,7 +230,7 @@ AUP = Strategy(
     help="AUP-RLHF: users far from the others count less; centred, or as published.",
     build=build,
     node_halves={
-        "aup-centred": NodeHalf(adaptive.client_update, length=clip_norm, counts=True),
+        "aup-centred": NodeHalf(adaptive.client_update, clip_norm, grid_and_count),
         "aup-published": NodeHalf(client_update, length=None),
     },
     settings=AupSettings,

@@ -1,8 +1,9 @@
-"""Numpy arrays as Flower sends them, byte for byte, without the same header over and over.
+"""Numpy arrays as Flower sends them, byte for byte, and nothing else that may come in their place.
 
-Flower's own conversion writes and parses a header of numpy's format each time, by the parser of
-Python: for a few hundred numbers that takes longer than everything else that is done to them. A
-header depends on type and shape alone, and a run has few of those.
+Flower's own conversion reads whatever numpy can: archives, texts, orders and lengths of all kinds,
+by the parser of Python. Here a header is compared with the one that type and shape have, and
+nothing is parsed. A header depends on type and shape alone, and a run has few of those, so they are
+kept.
 """
 
 import math
@@ -13,10 +14,12 @@ import numpy as np
 from flwr.app import Array
 from numpy.lib import format as numpy_format
 
-#: Serialization type and beginning of numpy's format, version 1.0.
-_KIND, _MAGIC = "numpy.ndarray", b"\x93NUMPY\x01\x00"
-#: Longer headers are Flower's to read, and are not kept.
-_MOST = 256
+#: Serialization type of all arrays, and the types of numbers that travel.
+_KIND = "numpy.ndarray"
+_DTYPES = {
+    name: np.dtype(name) for name in ("float32", "float64", "int32", "int64", "uint8", "uint64")
+}
+_MOST_DIMENSIONS = 3
 
 
 def encoded(values: np.ndarray) -> Array:
@@ -27,15 +30,20 @@ def encoded(values: np.ndarray) -> Array:
 
 
 def decoded(array: Array) -> np.ndarray:
-    """``array.numpy()``; raises what that raises, and ValueError for numbers that are missing."""
-    data = array.data
-    end = len(_MAGIC) + 2 + int.from_bytes(data[8:10], "little")
-    if array.stype != _KIND or data[:8] != _MAGIC or not end <= min(len(data), _MOST):
-        return array.numpy()
-    shape, in_columns, dtype = _read(data[:end])
-    if in_columns or dtype.hasobject or not dtype.itemsize or min(shape, default=0) < 0:
-        return array.numpy()
-    return np.frombuffer(data, dtype, math.prod(shape), end).reshape(shape).copy()
+    """The numbers, row by row as this machine has them, in memory of their own.
+
+    Raises:
+        ValueError: other bytes than ``encoded`` makes of an array of numbers.
+    """
+    dtype, shape, data = _DTYPES.get(array.dtype), tuple(array.shape), array.data
+    if dtype is None or array.stype != _KIND:
+        raise ValueError("no array of numbers")
+    if len(shape) > _MOST_DIMENSIONS or any(not 0 <= length <= len(data) for length in shape):
+        raise ValueError("a shape that is none")
+    header, count = _header(dtype.str, shape), math.prod(shape)
+    if not data.startswith(header) or len(data) != len(header) + count * dtype.itemsize:
+        raise ValueError("an array of another type or length than it says")
+    return np.frombuffer(data, dtype, count, len(header)).reshape(shape).copy()
 
 
 @lru_cache(maxsize=256)
@@ -44,10 +52,3 @@ def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
     about = {"descr": dtype, "fortran_order": False, "shape": shape}
     numpy_format.write_array_header_1_0(file, about)
     return file.getvalue()
-
-
-@lru_cache(maxsize=256)
-def _read(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
-    file = BytesIO(header)
-    numpy_format.read_magic(file)
-    return numpy_format.read_array_header_1_0(file)

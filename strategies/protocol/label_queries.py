@@ -24,6 +24,7 @@ from murmuration.preference.data.public_items import item_id
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise, ToldLabels
 from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.arrays import decoded
 from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.protocol.users import RegistryError
 
@@ -74,10 +75,10 @@ def reply(labels: ToldLabels) -> RecordDict:
 
 def read_reply(content: RecordDict, users: int) -> ToldLabels:
     """The labels of ``users`` users; MalformedReply if the answer is something else."""
-    try:
+    with messages.reading("the labels query"):
         record = content.array_records["labels"]
         items, answers, choices, counts, per_label = (
-            record[name].numpy() for name in ("items", "answers", "choices", "counts", "per-label")
+            decoded(record[name]) for name in ("items", "answers", "choices", "counts", "per-label")
         )
         if counts.shape != (users,) or counts.dtype != np.int64:
             raise ValueError(f"numbers of labels of {users} users were asked for")
@@ -87,8 +88,6 @@ def read_reply(content: RecordDict, users: int) -> ToldLabels:
         return ToldLabels(
             start, items, answers.astype(np.int64), choices.astype(np.int64), per_label
         )
-    except Exception as error:  # another machine's bytes can fail to decode in any way
-        raise messages.MalformedReply(f"not an answer to the labels query: {error!r}") from None
 
 
 def check_promise(labels: ToldLabels, promise: LabelPromise) -> None:

@@ -12,7 +12,8 @@ Legend: D dimensions, S sampled users of a node, U users of a node.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -39,6 +40,7 @@ COHORT = "cohort"
 #: Among a request's parameters: how often its round was drawn before; left out for never.
 DRAW = "draw"
 _MOST_TOKENS = 2**31  # at a time: nobody has the memory
+_MOST_JUDGEMENTS = 2**31  # of a user
 #: In the text of an error by which a node's owner refuses what is asked.
 OWNER_REFUSES = "the owner's policy refuses"
 #: The rules of such a policy (``client.agent.policy``), of which one follows in brackets.
@@ -75,6 +77,19 @@ class MalformedReply(ValueError):
 
     def __init__(self, why: str) -> None:
         super().__init__(shortened(why))
+
+
+@contextmanager
+def reading(question: str) -> Iterator[None]:
+    """Whatever goes wrong while an answer to a question is read is a MalformedReply: it is another
+    machine's bytes, which can fail in any way."""
+    try:
+        yield
+    except MalformedReply:
+        raise
+    except Exception as error:
+        why = str(error) if isinstance(error, ValueError) else repr(error)
+        raise MalformedReply(f"not an answer to {question}: {why}") from None
 
 
 @dataclass(frozen=True)
@@ -152,23 +167,22 @@ def registry_reply(entry: RegistryEntry) -> RecordDict:
 
 def read_registry(content: RecordDict) -> RegistryEntry:
     """A node's answer, decoded; MalformedReply if it is something else."""
-    try:
+    with reading("the registry query"):
         arrays, about = content.array_records["users"], content.config_records["registry"]
-        place, places = about["place"], about.get("places", 0)
-        randomized = about.get("randomized", False) is True
-        tokens = about.get("tokens", 0)
-        usable = about.get("usable")
         keys_U = decoded(arrays["keys"])
         counts_U = decoded(arrays["counts"]) if "counts" in arrays else None
-    except Exception as error:  # another machine's bytes can fail to decode in any way
-        raise MalformedReply(f"not an answer to the registry query: {error!r}") from None
-    fits = counts_U is None or counts_U.shape == keys_U.shape
-    fits = fits and keys_U.ndim == 1 and keys_U.dtype == np.uint64
-    fits = fits and type(tokens) is int and 0 <= tokens <= _MOST_TOKENS
-    fits = fits and (usable is None or type(usable) is int)
-    if not (fits and isinstance(place, int) and isinstance(places, int)):
-        raise MalformedReply("the registry answer has the wrong shape")
-    return RegistryEntry(place, keys_U, counts_U, randomized, places, tokens, usable)  # type: ignore[arg-type]
+        tokens, usable = about.get("tokens", 0), about.get("usable")
+        places = about["place"], about.get("places", 0)
+        fits = keys_U.ndim == 1 and keys_U.dtype == np.uint64
+        if counts_U is not None:
+            fits = fits and counts_U.shape == keys_U.shape and counts_U.dtype == np.int64
+            fits = fits and bool(((counts_U >= 0) & (counts_U <= _MOST_JUDGEMENTS)).all())
+        fits = fits and type(tokens) is int and 0 <= tokens <= _MOST_TOKENS
+        fits = fits and (usable is None or type(usable) is int)
+        if not (fits and all(type(place) is int for place in places)):
+            raise ValueError("the registry answer has the wrong shape")
+        randomized = about.get("randomized", False) is True
+        return RegistryEntry(places[0], keys_U, counts_U, randomized, places[1], tokens, usable)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,6 +233,13 @@ class TrainRequest:
     def number(self, name: str) -> float:
         """A numeric parameter; KeyError or ValueError if it is missing or no number."""
         return float(self.parameters[name])
+
+
+def number(parameters: Mapping[str, Scalar], name: str, missing: float) -> float:
+    """A parameter, or what stands for one that is missing; NaN, which no bound allows, for what is
+    no number."""
+    value = parameters.get(name, missing)
+    return float(value) if isinstance(value, int | float) else math.nan
 
 
 def array_record(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
@@ -283,34 +304,12 @@ def read_noise(parameters: Mapping[str, Scalar]) -> tuple[int, dict[str, float]]
     return parties, shares  # type: ignore[return-value]
 
 
-#: Among a request's parameters: of which sums the node is to send whole steps, in 32 bits each, and
-#: what these steps are. Only where they fit by public numbers, so that no size tells of anybody.
-_STEPS_OF = "steps-of-"
-
-
-def whole_parameters(steps: Mapping[str, float]) -> dict[str, Scalar]:
-    """Return how a request says which sums are to come as whole steps; of step 0: on no grid, so
-    not."""
-    return {_STEPS_OF + name: step for name, step in steps.items() if step}
-
-
-def read_whole(parameters: Mapping[str, Scalar]) -> dict[str, float]:
-    """Return which sums are to be sent as whole steps, and their steps; ValueError for other
-    numbers."""
-    steps = {
-        name.removeprefix(_STEPS_OF): step
-        for name, step in parameters.items()
-        if name.startswith(_STEPS_OF)
-    }
-    if not all(type(step) is float and 0.0 < step < math.inf for step in steps.values()):
-        raise ValueError("a grid has a positive step")
-    return steps  # type: ignore[return-value]
-
-
 def sums_reply(
     sums: Mapping[str, np.ndarray], steps: Mapping[str, float] = MappingProxyType({})
 ) -> RecordDict:
     """A node's bounded sums, and nothing else; those named in ``steps`` as whole steps.
+
+    Only where these fit 32 bits by public numbers, so that no size tells of anybody.
 
     Raises:
         ValueError: a sum is not on its grid, or does not fit 32 bits.
@@ -326,19 +325,17 @@ def read_sums(
 ) -> dict[str, np.ndarray]:
     """The sums of a reply, float; MalformedReply unless they are exactly those of ``shapes``.
 
-    Those named in ``steps`` may have come as whole steps.
+    Those named in ``steps`` may have come as whole steps (of step 0, on no grid, not).
     """
-    try:
+    with reading("a request for sums"):
         sums = {name: decoded(a) for name, a in content.array_records["sums"].items()}
-    except Exception as error:  # another machine's bytes can fail to decode in any way
-        raise MalformedReply(f"no sums in the reply: {error!r}") from None
-    result = {name: array.shape for name, array in sums.items()}
-    if result != dict(shapes):
-        raise MalformedReply(f"sums of shapes {dict(shapes)} were asked for, got {result}")
-    sums |= {name: in_units(sums[name], step) for name, step in steps.items() if name in sums}
-    if not all(np.issubdtype(array.dtype, np.floating) for array in sums.values()):
-        raise MalformedReply("sums must be floating-point numbers")
-    return sums
+        found = {name: array.shape for name, array in sums.items()}
+        if found != dict(shapes):
+            raise ValueError(f"sums of shapes {dict(shapes)} were asked for, got {found}")
+        sums |= {name: in_units(sums[name], step) for name, step in steps.items() if step}
+        if not all(np.issubdtype(array.dtype, np.floating) for array in sums.values()):
+            raise ValueError("sums must be floating-point numbers")
+        return sums
 
 
 def in_units(sum_: np.ndarray, step: float) -> np.ndarray:

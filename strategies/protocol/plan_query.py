@@ -64,13 +64,11 @@ def reply(rule: str) -> RecordDict:
 
 def read_reply(content: RecordDict) -> str:
     """The rule that would refuse, or an empty text; MalformedReply for anything else."""
-    try:
+    with messages.reading("the plan"):
         rule = content.config_records[_ANSWER]["refuses"]
-    except Exception as error:  # another machine's bytes can fail to decode in any way
-        raise messages.MalformedReply(f"not an answer to the plan: {error!r}") from None
-    if rule not in ("", *RULES):
-        raise messages.MalformedReply("a rule that no policy has")
-    return str(rule)
+        if rule not in ("", *RULES):
+            raise ValueError("a rule that no policy has")
+        return str(rule)
 
 
 @dataclass

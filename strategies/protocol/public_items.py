@@ -31,6 +31,7 @@ from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.features.hashing import FeatureMap
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.arrays import decoded
 from murmuration.strategies.protocol.availability import failed_node
 from murmuration.strategies.protocol.exchange import exchange
 from murmuration.strategies.protocol.users import Registry, RegistryError
@@ -210,10 +211,10 @@ def read(
     schema: Schema = PAIRS,
 ) -> PublicItems:
     """The items of ``users`` users from a node's answer; MalformedReply if it is something else."""
-    try:
+    with messages.reading("the items query"):
         record: ArrayRecord = content.array_records["items"]
         kind = content.config_records["about"]["kind"]
-        arrays = {name: record[name].numpy() for name in ("counts", "prompt", "shown", "texts")}
+        arrays = {name: decoded(record[name]) for name in ("counts", "prompt", "shown", "texts")}
         prompts, texts = json.loads(arrays["texts"].tobytes())
         counts_S, prompt_J, shown_JK = arrays["counts"], arrays["prompt"], arrays["shown"]
         if not all(arrays[name].dtype == np.int64 for name in ("counts", "prompt", "shown")):
@@ -221,7 +222,7 @@ def read(
         rows = int(counts_S.sum())
         fits = counts_S.shape == (users,) and prompt_J.shape == (rows,) and len(shown_JK) == rows
         least = (counts_S.min(initial=0), prompt_J.min(initial=0), shown_JK[:, :2].min(initial=0))
-        if not fits or min(least) < 0:
+        if not fits or min(least) < 0 or counts_S.max(initial=0) > rows:
             raise ValueError("counts and indices do not fit")
         given = [prompts[place] for place in prompt_J]
         responses = [tuple(texts[place] for place in row if place >= 0) for row in shown_JK]
@@ -234,7 +235,6 @@ def read(
             schema.responses
         ):
             raise ValueError(f"judgements that are not as declared ({schema.options})")
-    except Exception as error:  # another machine's bytes can fail to decode in any way
-        raise messages.MalformedReply(f"not an answer to the items query: {error!r}") from None
-    size = sum(array.nbytes for array in arrays.values())
-    return PublicItems(np.concatenate([[0], np.cumsum(counts_S)]), given, responses, schema, size)
+        size = sum(array.nbytes for array in arrays.values())
+        start_S = np.concatenate([[0], np.cumsum(counts_S)])
+        return PublicItems(start_S, given, responses, schema, size)

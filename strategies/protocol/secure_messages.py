@@ -4,25 +4,23 @@
 Three exchanges stand around the one that asks for work, which carries one record more and is
 answered with one masked vector instead of sums. Places (1 to P) name the nodes of one session.
 
-A session is about one sum: the kind of work, the model, every parameter of the request (run, round
-and clip norm among them) and the grids, all but whom each node is asked about. Nodes hash that for
-themselves from the work they get; who was told of another sum than the others shows nothing.
+A session is about one sum: the kind of work, the model and every parameter of the request (run,
+round and clip norm among them), all but whom each node is asked about. Nodes hash that for
+themselves from the work they get; who was told of another sum than the others shows nothing. On
+which grid a sum is follows from the parameters (``strategies.spec.NodeHalf``).
 
 Legend: P nodes of a session, L numbers of a masked vector.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 
 from murmuration.privacy.mechanisms import grid
-from murmuration.privacy.mechanisms.distributed import with_share
 from murmuration.privacy.secure_aggregation import crypto, shamir, signing
 from murmuration.privacy.secure_aggregation.party import (
     SEALED_BYTES,
@@ -75,13 +73,14 @@ class Entry:
         return self.signer
 
     def to_bytes(self) -> bytes:
-        """As it travels in a roster, ``_ENTRY`` bytes: zeros for no signature."""
-        word = self.signer + self.signature or bytes(_ENTRY - 2 * crypto.KEY_BYTES)
+        """As it travels in a roster, ``ENTRY_BYTES`` bytes: zeros for no signature."""
+        word = self.signer + self.signature or bytes(ENTRY_BYTES - 2 * crypto.KEY_BYTES)
         return self.keys.sealing + self.keys.masking + word
 
 
 _SIGNER = signing.KEY_BYTES
-_ENTRY = 2 * crypto.KEY_BYTES + _SIGNER + signing.SIGNATURE_BYTES
+#: Of one node in a roster.
+ENTRY_BYTES = 2 * crypto.KEY_BYTES + _SIGNER + signing.SIGNATURE_BYTES
 
 
 def signed_text(session: bytes, keys: PublicKeys) -> bytes:
@@ -103,7 +102,7 @@ def read_keys(content: RecordDict) -> Entry:
     Also for a key that the other nodes could not agree on anything with: they would refuse the
     whole session. Whether a signature is good is for the nodes to say.
     """
-    with _malformed():
+    with messages.reading("this session"):
         record = content.config_records[RECORD]
         keys = PublicKeys(bytes(record["sealing"]), bytes(record["masking"]))  # type: ignore[arg-type]
         for key in (keys.sealing, keys.masking):
@@ -114,9 +113,8 @@ def read_keys(content: RecordDict) -> Entry:
         return Entry(keys, *word)
 
 
-def about(kind: str, content: RecordDict, steps: Mapping[str, float]) -> bytes:
-    """Return what a request to work of a ``kind`` would have summed, on the grids ``steps``: a
-    hash.
+def about(kind: str, content: RecordDict) -> bytes:
+    """Return what a request to work of a ``kind`` would have summed: a hash.
 
     The same for all nodes of a round; ProtocolError if the request is none.
     """
@@ -125,11 +123,10 @@ def about(kind: str, content: RecordDict, steps: Mapping[str, float]) -> bytes:
         arrays_N = {name: decoded(array) for name, array in model.items()}
     except Exception as error:  # another machine's bytes can fail to decode in any way
         raise ProtocolError(f"not a request for a sum: {error!r}") from None
-    hashed = hashlib.sha256(b"murmuration secure sum 2 about\x00")
+    hashed = hashlib.sha256(b"murmuration secure sum 3 about\x00")
     told = [[name, *_plain(value)] for name, value in parameters.items()]
     shapes = [[name, str(a.dtype), a.shape] for name, a in sorted(arrays_N.items())]
-    grids = [[name, repr(float(step))] for name, step in steps.items()]
-    hashed.update(json.dumps([kind, sorted(told), shapes, grids]).encode() + b"\x00")
+    hashed.update(json.dumps([kind, sorted(told), shapes]).encode() + b"\x00")
     for name in sorted(arrays_N):
         hashed.update(np.ascontiguousarray(arrays_N[name]).data)
     return hashed.digest()
@@ -165,7 +162,7 @@ class Invitation:
         """From a request for shares; ProtocolError for anything else."""
         try:
             record = content.config_records[RECORD]
-            parts = _cut(bytes(record["roster"]), _ENTRY)  # type: ignore[arg-type]
+            parts = _cut(bytes(record["roster"]), ENTRY_BYTES)  # type: ignore[arg-type]
             roster = [_entry(part) for part in parts]
             about = bytes(record["about"])  # type: ignore[arg-type]
             return cls(session_of(content), int(record["place"]), roster, about)  # type: ignore[arg-type]
@@ -187,7 +184,7 @@ def shares_reply(shared: Shared) -> RecordDict:
 
 def read_shares(content: RecordDict, place: int, parties: int) -> Shared:
     """Sealed shares of the node at ``place``; MalformedReply for anything else."""
-    with _malformed():
+    with messages.reading("this session"):
         record = content.config_records[RECORD]
         parts = _cut(bytes(record["sealed"]), SEALED_BYTES)  # type: ignore[arg-type]
         others = [other for other in range(1, parties + 1) if other != place]
@@ -195,13 +192,16 @@ def read_shares(content: RecordDict, place: int, parties: int) -> Shared:
         return Shared(dict(zip(others, parts, strict=True)), commitment)
 
 
+#: All that a request for a masked sum says.
+_OF_MASKS = {"session", "others", "sealed", "modulus-bits"}
+
+
 @dataclass(frozen=True)
 class MaskRequest:
-    """What comes with the work: whose shares a node gets, and the grids of its sums by name."""
+    """What comes with the work: whose shares a node gets."""
 
     session: bytes
     sealed: Mapping[int, bytes]
-    steps: Mapping[str, float]
 
     def record(self) -> ConfigRecord:
         """As it travels."""
@@ -211,52 +211,28 @@ class MaskRequest:
                 "session": self.session,
                 "others": others,
                 "sealed": b"".join(self.sealed[other] for other in others),
-                "names": list(self.steps),
-                "steps": list(self.steps.values()),
                 "modulus-bits": grid.MODULUS_BITS,
             }
         )
 
     @classmethod
     def of(cls, content: RecordDict) -> "MaskRequest":
-        """From a request to work; ProtocolError for anything else, or another modulus."""
+        """From a request to work; ProtocolError for anything else, another modulus, or a grid."""
         record = content.config_records[RECORD]
         try:
             bits = record["modulus-bits"]
             others = list(record["others"])  # type: ignore[arg-type]
-            names = [str(name) for name in record["names"]]  # type: ignore[union-attr]
-            steps = [float(step) for step in record["steps"]]  # type: ignore[union-attr]
             parts = _cut(bytes(record["sealed"]), SEALED_BYTES)  # type: ignore[arg-type]
             sealed = dict(zip([int(other) for other in others], parts, strict=True))
-            result = cls(session_of(content), sealed, dict(zip(names, steps, strict=True)))
-            if len(sealed) < len(others) or len(result.steps) < len(names):
-                raise ValueError("a place or a name comes twice")
+            if len(sealed) < len(others):
+                raise ValueError("a place comes twice")
+            if more := set(record) - _OF_MASKS:
+                raise ValueError(f"it also says {', '.join(sorted(more))}"[:200])
         except (KeyError, TypeError, ValueError) as error:
             raise ProtocolError(f"not a request for a masked sum: {error}") from None
         if bits != grid.MODULUS_BITS:
             raise ProtocolError(f"sums are masked modulo 2^{grid.MODULUS_BITS}, not 2^{bits}")
-        return result
-
-    def whole(
-        self, sums: Mapping[str, np.ndarray], shares: Mapping[str, float] = MappingProxyType({})
-    ) -> np.ndarray:
-        """The sums as whole numbers of steps, one after the other, (L,) int64.
-
-        With this node's share of noise on each, of these standard deviations, if there are any.
-
-        Raises:
-            ProtocolError: the request is about other sums, or one is not on its grid: it could not
-                be masked without rounding it, which no bound covers.
-        """
-        if set(sums) != set(self.steps):
-            raise ProtocolError(f"there are sums {sorted(sums)}, not {sorted(self.steps)}")
-        try:
-            whole = {name: grid.to_whole(sums[name].ravel(), s) for name, s in self.steps.items()}
-            if shares:
-                whole = with_share(whole, self.steps, shares)
-        except ValueError as error:
-            raise ProtocolError(str(error)) from None
-        return np.concatenate([whole[name] for name in self.steps])
+        return cls(session_of(content), sealed)
 
 
 def masked_reply(masked_L: np.ndarray) -> RecordDict:
@@ -266,7 +242,7 @@ def masked_reply(masked_L: np.ndarray) -> RecordDict:
 
 def read_masked(content: RecordDict, length: int) -> np.ndarray:
     """A masked vector, (L,) uint64; MalformedReply for anything else."""
-    with _malformed():
+    with messages.reading("this session"):
         masked_L = decoded(content.array_records[RECORD]["masked"])
         if masked_L.shape != (length,) or masked_L.dtype != np.uint64:
             raise ValueError(f"{length} unsigned 64-bit numbers were asked for")
@@ -297,22 +273,13 @@ def opened_reply(opened: Opened) -> RecordDict:
 
 def read_opened(content: RecordDict, arrived: Sequence[int], gone: Sequence[int]) -> Opened:
     """Shares of the seeds of ``arrived`` and the keys of ``gone``; MalformedReply otherwise."""
-    with _malformed():
+    with messages.reading("this session"):
         record = content.config_records[RECORD]
         result = []
         for name, places in (("seeds", arrived), ("keys", gone)):
             parts = _cut(bytes(record[name]), shamir.SHARE_BYTES)  # type: ignore[arg-type]
             result.append(dict(zip(sorted(places), parts, strict=True)))
         return Opened(*result)
-
-
-@contextmanager
-def _malformed() -> Iterator[None]:
-    """Whatever goes wrong while another machine's bytes are read is a MalformedReply."""
-    try:
-        yield
-    except Exception as error:
-        raise messages.MalformedReply(f"not an answer of this session: {error!r}") from None
 
 
 def _cut(data: bytes, size: int) -> list[bytes]:

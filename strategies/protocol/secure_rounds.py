@@ -101,7 +101,7 @@ def masked_totals(
     if len(work) < LEAST_PARTIES:
         raise ProtocolError(f"{len(work)} nodes have users in this round; {LEAST_PARTIES} must")
     name = os.urandom(SESSION_BYTES)
-    about = secure.about(kind, next(iter(work.values())), steps)  # the same of every node
+    about = secure.about(kind, next(iter(work.values())))  # the same of every node
     keys = ask(
         secure.KEYS,
         {node: secure.keys_request(name) for node in work},
@@ -130,7 +130,7 @@ def masked_totals(
             for other, given in shared.items()
             if other != place[node]
         }
-        request = secure.MaskRequest(name, sealed, steps)
+        request = secure.MaskRequest(name, sealed)
         return RecordDict({**work[node], secure.RECORD: request.record()})
 
     length = sum(int(np.prod(shape)) for shape in shapes.values())

@@ -11,11 +11,23 @@ def parse_toml(text: str) -> dict[str, Any]:
     """Return what a TOML document says.
 
     Raises:
-        ValueError: it is none, nests too deeply, or has keys of too many parts.
+        ValueError: it is none, nests too deeply, has keys of too many parts, or a number that no
+            64 bits hold.
     """
     if any(line.count(".") > _MOST_DOTS for line in text.split("\n")):
         raise ValueError(f"a line has more than {_MOST_DOTS} dots")
     try:
-        return tomllib.loads(text)
+        result = tomllib.loads(text)
+        _check_numbers(result)
     except RecursionError:
         raise ValueError("it nests too deeply") from None
+    return result
+
+
+def _check_numbers(value: object) -> None:
+    """ValueError for a whole number beyond 64 bits, which could not even be shown."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("a number is longer than 64 bits")
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            _check_numbers(inner)

@@ -69,6 +69,7 @@ from murmuration.strategies.spec import (
     RunContext,
     Strategy,
     clip_norm,
+    grid_of_clip,
     sum_bytes,
     supported,
 )
@@ -270,7 +271,7 @@ LABEL_MOMENT = Strategy(
     name="label-moment",
     help="Release one noisy vector of labels, instead of hundreds of rounds; prompts are public.",
     build=build,
-    node_halves={"label-moment": NodeHalf(client_update, length=clip_norm, whole=True)},
+    node_halves={"label-moment": NodeHalf(client_update, clip_norm, grid_of_clip, whole=True)},
     settings=Solved,
     adjacencies=LABELS,
     discrete=supported,

@@ -48,6 +48,7 @@ from murmuration.strategies.spec import (
     RunContext,
     Strategy,
     clip_norm,
+    grid_of_clip,
     promise,
     sum_bytes,
     supported,
@@ -231,7 +232,9 @@ SURVEY = Strategy(
     name="survey",
     help="Ask the crowd about its data by one noisy sum of answers, before anything is learnt.",
     build=build,
-    node_halves={"survey": NodeHalf(client_update, length=clip_norm, whole=True, model=False)},
+    node_halves={
+        "survey": NodeHalf(client_update, clip_norm, grid_of_clip, whole=True, model=False)
+    },
     settings=SurveySettings,
     adjacencies=ALL,
     discrete=supported,

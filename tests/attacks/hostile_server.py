@@ -20,7 +20,6 @@ Work = Mapping[int, RecordDict]
 def exact_sum(
     agents: Mapping[int, Agent],
     work: Work,
-    steps: Mapping[str, float],
     length: int,
     *,
     session: bytes,
@@ -32,22 +31,12 @@ def exact_sum(
     ``about`` may tell each agent of another sum; by default all hear of the first one's.
     """
     places = {name: place for place, name in enumerate(work, start=1)}
-    first = wire.about(kind, next(iter(work.values())), steps)
-    said = about or (lambda name: first)
-    roster = [
-        wire.read_keys(agents[name].handle(wire.KEYS, wire.keys_request(session))) for name in work
-    ]
-    shared = {}
-    for name, place in places.items():
-        told = wire.Invitation(session, place, roster, said(name))
-        reply = agents[name].handle(wire.SHARES, told.request())
-        shared[place] = wire.read_shares(reply, place, len(roster))
+    said = _told(work, kind, about)
+    roster, shared = shared_out(agents, places, session, said)
     masked = {}
     for name, place in places.items():
-        sealed = {other: given.sealed[place] for other, given in shared.items() if other != place}
-        record = wire.MaskRequest(session, sealed, steps).record()
-        reply = agents[name].handle(kind, RecordDict({**work[name], wire.RECORD: record}))
-        masked[place] = wire.read_masked(reply, length)
+        request = with_shares(work[name], place, shared, session)
+        masked[place] = wire.read_masked(agents[name].handle(kind, request), length)
     return opened_sum(agents, places, session, said(next(iter(work))), roster, shared, masked)
 
 
@@ -73,3 +62,46 @@ def opened_sum(
     commitments = {place: given.commitment for place, given in shared.items()}
     keys = [entry.keys for entry in roster]
     return unmasked(Session(session, about, keys, commitments), masked, opened)
+
+
+def asked_for_masked(
+    agents: Mapping[int, Agent], request: RecordDict, session: bytes = b"s" * 16
+) -> dict[int, RecordDict]:
+    """Return what each agent would be asked for next, all for one sum: nothing is masked yet."""
+    places = {name: place for place, name in enumerate(agents, start=1)}
+    said = _told(dict.fromkeys(agents, request), "train", None)
+    _, shared = shared_out(agents, places, session, said)
+    return {name: with_shares(request, place, shared, session) for name, place in places.items()}
+
+
+def _told(work: Work, kind: str, about: Callable[[int], bytes] | None) -> Callable[[int], bytes]:
+    first = wire.about(kind, next(iter(work.values())))
+    return about or (lambda name: first)
+
+
+def shared_out(
+    agents: Mapping[int, Agent],
+    places: Mapping[int, int],
+    session: bytes,
+    said: Callable[[int], bytes],
+) -> tuple[list[wire.Entry], dict[int, wire.Shared]]:
+    """The first two exchanges: the roster, and who sealed what for whom."""
+    roster = [
+        wire.read_keys(agents[name].handle(wire.KEYS, wire.keys_request(session)))
+        for name in places
+    ]
+    shared = {}
+    for name, place in places.items():
+        invitation = wire.Invitation(session, place, roster, said(name))
+        reply = agents[name].handle(wire.SHARES, invitation.request())
+        shared[place] = wire.read_shares(reply, place, len(roster))
+    return roster, shared
+
+
+def with_shares(
+    request: RecordDict, place: int, shared: Mapping[int, wire.Shared], session: bytes
+) -> RecordDict:
+    """A request for a sum under masks, as the party at ``place`` gets it."""
+    sealed = {other: given.sealed[place] for other, given in shared.items() if other != place}
+    record = wire.MaskRequest(session, sealed).record()
+    return RecordDict({**request, wire.RECORD: record})

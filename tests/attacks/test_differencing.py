@@ -15,17 +15,14 @@ from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.privacy.secure_aggregation.party import ProtocolError
-from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol import secure_messages as wire
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 
 D = 33
 FEATURES = json.dumps(HashingFeatures(dimension=D).to_config())
-STEPS = {"sum": grid.step_for(0.1)}
 POLICY = Policy(
     strategies=("uls",),
     max_epsilon=30.0,
@@ -66,11 +63,9 @@ def agents(make_rows, tmp_path):
     return start
 
 
-def summed(agents, names, session=b"s" * 16, kind="train", steps=STEPS, length=D, **asked_for):
+def summed(agents, names, session=b"s" * 16, kind="train", length=D, **asked_for):
     request = work(**asked_for)
-    return exact_sum(
-        agents, dict.fromkeys(names, request), steps, length, session=session, kind=kind
-    )
+    return exact_sum(agents, dict.fromkeys(names, request), length, session=session, kind=kind)
 
 
 def test_the_same_round_with_four_and_then_with_three(agents):
@@ -114,7 +109,7 @@ def test_one_round_is_not_told_both_under_masks_and_without(agents, bare_first):
 
 def test_how_often_a_model_is_right_is_told_once_too(agents):
     four, length = agents(), Tally().figures
-    asked_for = {"kind": "evaluate", "steps": {messages.TALLY: 1.0}, "length": length}
+    asked_for = {"kind": "evaluate", "length": length}
     summed(four, (1, 2, 3, 4), **asked_for)
     with pytest.raises(PolicyRefusal, match=r"\(max_repeats\)"):
         summed(four, (1, 2, 3), b"t" * 16, **asked_for)
@@ -130,12 +125,11 @@ def test_in_one_session_all_are_asked_for_one_sum(agents, other, told):
     """Three asked at a model where their gradients vanish would leave the fourth's sum alone."""
     four, mine, theirs = agents(), work(), work(**other)
     requests = {1: mine, 2: theirs, 3: theirs, 4: theirs}
-    abouts = {name: wire.about("train", request, STEPS) for name, request in requests.items()}
+    abouts = {name: wire.about("train", request) for name, request in requests.items()}
     with pytest.raises(ProtocolError, match=r"another sum|altered"):
         exact_sum(
             four,
             requests,
-            STEPS,
             D,
             session=b"s" * 16,
             about=None if told == "the same" else abouts.get,
@@ -149,7 +143,7 @@ def test_parties_of_whom_nobody_is_asked_show_nothing(agents):
     with pytest.raises(
         PolicyRefusal, match=r"\(min_users\): of those who are asked for 0 are here"
     ):
-        exact_sum(four, requests, STEPS, D, session=b"s" * 16)
+        exact_sum(four, requests, D, session=b"s" * 16)
 
 
 def test_how_many_parties_are_enough_is_the_owners_word(agents):

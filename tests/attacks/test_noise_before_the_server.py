@@ -13,6 +13,7 @@ from hostile_server import exact_sum
 from named import asked
 from scipy import stats
 
+from murmuration.client import secure
 from murmuration.client.agent.agent import Agent
 from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.client.store import UserStore
@@ -27,7 +28,6 @@ from murmuration.privacy.mechanisms.distributed import DistributedNoise, NodeNoi
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.secure_aggregation.party import ProtocolError
 from murmuration.strategies.protocol import messages
-from murmuration.strategies.protocol import secure_messages as wire
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan, cost
 
 pytestmark = pytest.mark.skipif(not installed(), reason="needs OpenDP")
@@ -115,9 +115,9 @@ def agents(stores, tmp_path):
         agent.ledger.close()
 
 
-def seen(agents, request, session=b"s" * 16, steps=None):
+def seen(agents, request, session=b"s" * 16):
     requests = request if isinstance(request, dict) else dict.fromkeys(agents, request)
-    return exact_sum(agents, requests, steps or {"sum": STEP}, D, session=session)
+    return exact_sum(agents, requests, D, session=session)
 
 
 def bare(agents, users=(0, 1, 2)):
@@ -157,14 +157,7 @@ def test_the_others_asked_about_nobody_leave_one_sum_and_all_the_noise(agents):
 def exact_one(agents):
     one = next(iter(agents(1, honest_parties=0, secure_only=False).values()))
     reply = one.handle("train", work(stated=plan({PoissonGaussian(0.1, SIGMA): ROUNDS}), added={}))
-    return grid.to_whole(messages.read_sums(reply, {"sum": (D,)})["sum"], STEP)
-
-
-def test_a_finer_grid_makes_no_smaller_noise(agents):
-    """The server says on which grid sums are masked; noise is in the units of the sum."""
-    fine = STEP / 2**10
-    found = seen(agents(), work(), steps={"sum": fine})
-    looks_normal(found / 2**10 - bare(agents), SIGMA * CLIP)
+    return grid.to_whole(messages.read_sums(reply, {"sum": (D,)}, {"sum": STEP})["sum"], STEP)
 
 
 def test_with_one_share_less_than_the_noise_is_made_of_nobody_opens_anything(agents):
@@ -251,11 +244,12 @@ def test_an_agent_asked_about_nobody_without_noise_still_refuses(agents):
 def test_two_of_four_that_add_none_leave_the_others_noise(agents, monkeypatch):
     """In league with the server they know their own parts; the honest ones' noise stays."""
     four, exact = agents(), bare(agents)
-    honest = wire.MaskRequest.whole
+    honest = secure.Masking.reply
     turn = iter(range(4))
 
-    def two_add_nothing(self, sums, shares):
-        return honest(self, sums, shares if next(turn) < 2 else {})
+    def two_add_nothing(self, sums, memory):
+        shares = self.shares if next(turn) < 2 else {}
+        return honest(replace(self, shares=shares), sums, memory)
 
-    monkeypatch.setattr(wire.MaskRequest, "whole", two_add_nothing)
+    monkeypatch.setattr(secure.Masking, "reply", two_add_nothing)
     looks_normal(seen(four, work()) - exact, SIGMA * CLIP / np.sqrt(2))

@@ -21,6 +21,7 @@ from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms import grid
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
 
@@ -64,7 +65,7 @@ def told(agent, users, round_=1):
     parameters |= {"clip-norm": 0.001, "group-size": 100, PARAMETER: PLAN.to_json()}
     model = messages.model_record(np.zeros(D))
     reply = agent.handle("train", messages.work_request(model, parameters, asked(users)))
-    return messages.read_sums(reply, {"sum": (D,)})["sum"]
+    return messages.read_sums(reply, {"sum": (D,)}, {"sum": grid.step_for(0.001)})["sum"]
 
 
 def labels_from(sum_D, *users):

@@ -10,7 +10,7 @@ from named import asked
 from murmuration.client import answers, secure
 from murmuration.client.agent.agent import Agent
 from murmuration.client.agent.policy import Policy, PolicyRefusal
-from murmuration.client.answers import Host, answer
+from murmuration.client.answers import Host
 from murmuration.client.app import app
 from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import Judgements
@@ -28,6 +28,10 @@ from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
 
 FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
 SESSION, STEP = b"s" * 16, grid.step_for(0.1)
+
+
+def answer(kind, content, host):
+    return answers.ANSWERS[kind](content, host)
 
 
 def request(users=(0, 1), **changes):
@@ -51,7 +55,7 @@ def hosts(make_rows):
 
 
 def about(work=None):
-    return wire.about("train", work or request(), {"sum": STEP})
+    return wire.about("train", work or request())
 
 
 def invited(place, roster, session=SESSION, work=None):
@@ -73,30 +77,25 @@ def begin(hosts, session=SESSION):
 
 def masking(place, shared, session=SESSION, work=None, **changes):
     sealed = {other: given.sealed[place] for other, given in shared.items() if other != place}
-    record = wire.MaskRequest(session, sealed, {"sum": STEP}).record()
+    record = wire.MaskRequest(session, sealed).record()
     record.update(changes)
     return RecordDict({**(work or request()), wire.RECORD: record})
 
 
-def test_sums_under_masks_are_one_number_each_whatever_else_is_asked(hosts):
+def test_sums_under_masks_are_one_number_each_however_few_users(hosts):
     """Bytes of them, added up by themselves over the nodes, would tell more than the sum."""
-    work = request(**messages.whole_parameters({"sum": STEP}))
-    bare = answer("train", work, hosts[1]).array_records["sums"]["sum"]
-    assert bare.dtype == "int32"
-    found = {}
-    for extra in ({}, messages.whole_parameters({"sum": STEP})):
-        work = request(**extra)
-        content = RecordDict({**work, wire.RECORD: ConfigRecord({})})
-        found[len(extra)] = answers.train(content, hosts[1]).array_records["sums"]["sum"]
-    assert found[0].dtype == found[1].dtype == "float64"
-    assert found[0].data == found[1].data
+    assert answer("train", request(), hosts[1]).array_records["sums"]["sum"].dtype == "int32"
+    _, shared = begin(hosts)
+    assert wire.read_masked(answer("train", masking(1, shared), hosts[1]), 33).dtype == "uint64"
 
 
 def test_the_nodes_sums_add_up_and_no_node_shows_its_own(hosts):
     roster, shared = begin(hosts)
     masked, total_D = {}, np.zeros(33)
     for place, host in hosts.items():
-        total_D += messages.read_sums(answer("train", request(), host), {"sum": (33,)})["sum"]
+        total_D += messages.read_sums(
+            answer("train", request(), host), {"sum": (33,)}, {"sum": STEP}
+        )["sum"]
         reply = answer("train", masking(place, shared), host)
         assert list(reply) == [wire.RECORD]
         masked[place] = wire.read_masked(reply, 33)
@@ -139,7 +138,7 @@ def test_what_does_not_fit_leaves_nothing_and_the_session_as_it_was(hosts):
     before = dict(hosts[1].memory)
     for wrong in (
         masking(1, shared, **{"modulus-bits": 32}),
-        masking(1, shared, names=["stack"]),
+        masking(1, shared, names=["sum"], steps=[STEP]),  # no request names a grid
         masking(1, shared, steps=[STEP * 4096]),
         masking(1, shared, work=request(**{"clip-norm": 1e-9})),  # of another grid
         masking(1, shared, work=request(round=2)),
@@ -149,20 +148,6 @@ def test_what_does_not_fit_leaves_nothing_and_the_session_as_it_was(hosts):
             answer("train", wrong, hosts[1])
         assert hosts[1].memory == before
     answer("train", masking(1, shared), hosts[1])
-
-
-def test_the_check_of_a_sum_sees_it_without_masks_and_can_stop_it(hosts):
-    _, shared = begin(hosts)
-    seen = []
-    answer("train", masking(1, shared), hosts[1], check=seen.append)
-    assert "sums" in seen[0].array_records
-
-    def refuse(found):
-        raise RuntimeError("too long")
-
-    with pytest.raises(RuntimeError):
-        answer("train", masking(2, shared), hosts[2], check=refuse)
-    assert Party.from_bytes(hosts[2].memory["secure-session"]).done == 2
 
 
 def test_an_owner_may_want_masks_and_company(hosts):

@@ -6,6 +6,7 @@ import socket
 import ssl
 import tempfile
 import threading
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,11 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from murmuration.client.agent.identity import Identity
 from murmuration.client.agent.ledger import OwnLedger
+from murmuration.client.agent.policy import Policy
 from murmuration.deploy import client as deploy_client
 from murmuration.deploy import commands, plan
 from murmuration.deploy.client import Client, server_certificate
-from murmuration.deploy.disclosure import checks, describe, server_line, spent
+from murmuration.deploy.disclosure import checks, describe, report, server_line, spent
 from murmuration.deploy.handed_over import FILES, SIGNATURE, SUMS, signed
 from murmuration.deploy.init import Deployment, write_deployment
 from murmuration.preference.data.judgements import InputError, Judgements
@@ -217,6 +219,33 @@ def test_what_leaves_follows_the_policy(server, make_rows):
     (place / "policy.toml").write_text("max_evaluations = 7\n")
     text = "\n".join(describe(Client.load(place), judgements))
     assert "at most 7 sums of how often a given model is right, over\n  users whom" in text
+
+
+def test_every_rule_is_shown_in_a_line_of_its_own(server, write_rows, make_rows):
+    place = server / "clients" / "alice"
+    (place / "policy.toml").write_text(
+        'strategies = ["uls"]\nextensions = ["theirs\\nrun       allowed"]\nmax_rounds = 7\n'
+    )
+    data = Path(write_rows(make_rows([3])))
+    data = data.rename(data.with_name("data\nrun       allowed\x1b[2J.jsonl"))
+    text, _ = report(Client.load(place), data, "", ask_server=False)
+    shown = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line[:2] == "  "}
+    assert {field.name for field in fields(Policy)} <= set(shown)
+    assert shown["max_rounds"] == ["7"] and shown["max_repeats"] == ["2"]
+    assert shown["tasks"] == ["reward"]
+    assert "code of others runs here: extensions theirs\\nrun" in text
+    assert not any(line.startswith("run       allowed") for line in text.splitlines())
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("digits", ["0x" + "f" * 500_000, "9" * 4000])
+def test_a_number_that_nobody_can_show_is_one_line(server, digits):
+    place = server / "clients" / "alice"
+    for rule in ("max_rounds", "max_epsilon", "unknown"):
+        (place / "policy.toml").write_text(f"{rule} = {digits}\n")
+        with pytest.raises(InputError, match="longer than 64 bits") as refusal:
+            Client.load(place)
+        assert len(str(refusal.value)) < 300
 
 
 def test_what_has_left_is_told(server):

@@ -1,12 +1,13 @@
 """The doctor's findings; against a real SuperLink see ``test_deployed``."""
 
+import os
 import socket
 import threading
 
 import pytest
 
 from murmuration.deploy import doctor
-from murmuration.deploy.doctor import examine
+from murmuration.deploy.doctor import Finding, examine
 from murmuration.deploy.init import Deployment, write_deployment
 from murmuration.deploy.outsider import ANSWERED, CONTROL, REFUSED, RUNTIME, tried
 from murmuration.deploy.register import public_keys
@@ -137,3 +138,16 @@ def test_a_state_that_others_can_read_is_noticed(tmp_path):
 
 def test_an_attempt_that_fails_is_not_taken_for_a_refusal():
     assert set(tried("127.0.0.1:9", None).values()) == {"could not be tried: ConnectError"}
+
+
+@pytest.mark.parametrize("mine", [True, False])
+def test_who_runs_the_server_is_no_stranger_to_it(tmp_path, monkeypatch, plain, mine):
+    """As in a rehearsal on one machine, by one account."""
+    write_deployment(tmp_path / "d", Deployment(("127.0.0.1",), plain, ("a",)))
+    monkeypatch.setattr(doctor, "_certificate", lambda *_: Finding("SuperLink", True, ""))
+    monkeypatch.setattr(doctor, "tried", lambda *_: {"list the nodes": ANSWERED})
+    account = os.geteuid() if mine else os.geteuid() + 1
+    monkeypatch.setattr(doctor.os, "geteuid", lambda: account)
+    by_name = {finding.what: finding for finding in examine(tmp_path / "d" / "clients" / "a")}
+    assert by_name["without a key"].well is mine
+    assert ("this account runs the server" in by_name["without a key"].seen) is mine

@@ -296,3 +296,29 @@ def test_boards_and_surveys_hold_nobody_out_and_name_whole_paths(server, tmp_pat
 def test_a_board_that_cannot_be_is_refused_before_anything_is_sent(server, settings, message):
     with pytest.raises(InputError, match=message):
         deployed_config(server, {"out": "run"}, {"strategy": "ranking", **settings})
+
+
+def test_a_run_that_does_not_begin_is_told_of_every_minute(tmp_path):
+    lines, seconds = [], iter([0, 0, 59, 60, 61, 119, 120, 180.5])
+    watch = Watch(tmp_path, 3, lines.append, clock=lambda: next(seconds))
+    for _ in range(6):
+        watch.waits("starting")
+    assert [line.partition(":")[0] for line in lines] == [
+        f"not begun after {after} seconds (starting)" for after in (60, 120, 180)
+    ]
+
+
+def test_a_run_that_owners_refuse_is_one_line(superlink, tmp_path):
+    superlink[0].append("failed: too few nodes")
+    out, lines = tmp_path / "run", []
+    follow = run.follow
+
+    def refused(*arguments):
+        result = follow(*arguments)
+        (out / "aborted.json").write_text('{"aborted": "refused", "because": "by max_epsilon"}')
+        return result
+
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(InputError, match="by max_epsilon"):
+        patched.setattr(run, "follow", refused)
+        run_deployed(tmp_path, "a:1", replace(CONFIG, out=str(out)), say=lines.append)
+    assert lines == ["run 1 submitted"]

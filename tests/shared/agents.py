@@ -9,6 +9,7 @@ from murmuration.client.agent.policy import Policy
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms import grid
 from murmuration.strategies import registry
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
@@ -35,6 +36,11 @@ def work(users=(0, 1), round_=1, plan=None, theta=0.0, salt=b"salt", **changes):
     }
     model = messages.model_record(np.full(33, theta))
     return messages.work_request(model, {**parameters, **changes}, asked(users, salt))
+
+
+def summed(reply):
+    """The sum of an answer to ``work``."""
+    return messages.read_sums(reply, {"sum": (33,)}, {"sum": grid.step_for(0.1)})["sum"]
 
 
 def halves():

@@ -22,7 +22,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,6 +52,7 @@ from murmuration.research.strategies.choice.exponential_mechanism import STEPS a
 from murmuration.research.strategies.choice.exponential_mechanism import ExponentialMechanism
 from murmuration.research.strategies.filtered_mean import FilteredMean
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
 
@@ -137,7 +140,9 @@ class WatchedGrid(LocalGrid):
         if reply.has_error():
             self.seen.errors.append(f"one user of node {about.dst_node_id}: {reply.error.reason}")
             return {}
-        steps = messages.read_whole(message.content.config_records["parameters"])  # type: ignore[arg-type]
+        parameters: Any = message.content.config_records["parameters"]
+        half = registry.node_halves().get(str(parameters.get("strategy")))
+        steps = half.steps(partial(messages.number, parameters)) if half else {}
         said = {
             n: messages.in_units(a.numpy(), steps.get(n, 1.0))
             for record in reply.content.array_records.values()

@@ -4,10 +4,12 @@ Flower's local SuperLink always listens at the same port, and stays: it is ended
 """
 
 import contextlib
+import os
 import re
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 
 import psutil
@@ -102,3 +104,31 @@ def test_a_run_that_fails_says_so(tmp_path):
         tmp_path / "home",
     )
     assert '"finished:failed"' in printed and "unknown setting 'epsylon'" in printed
+
+
+def test_a_shell_with_a_network_of_its_own_is_reached_by_nobody(tmp_path):
+    """What listens there is reached from there, and from nowhere else."""
+    page = (ROOT / "docs" / "how-to" / "flower.md").read_text()
+    (line,) = (line for line in page.splitlines() if line.startswith("unshare "))
+    if subprocess.run(["unshare", "--map-root-user", "--net", "true"], check=False).returncode:
+        pytest.skip("this system lets nobody have a network of their own")
+    shell = tmp_path / "shell"
+    shell.write_text(
+        f"#!{sys.executable}\n"
+        "import socket, sys\n"
+        f"listener = socket.create_server(('127.0.0.1', {PORT}))\n"
+        f"socket.create_connection(('127.0.0.1', {PORT})).close()\n"
+        "print('there', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    shell.chmod(0o755)
+    typed = subprocess.Popen(
+        ["bash", "-ec", line], env={**os.environ, "SHELL": str(shell)}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert typed.stdout.readline() == "there\n"
+    assert not listening()
+    with socket.socket() as outside:
+        assert outside.connect_ex(("127.0.0.1", PORT))
+    typed.communicate("")
+    assert typed.returncode == 0

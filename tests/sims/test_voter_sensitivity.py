@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import murmuration.strategies.protocol.secure_messages as secure_messages
+from murmuration.client import secure
 from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.preference.ranking.release import RankingRelease
 from murmuration.privacy.mechanisms.discrete_gaussian import installed
@@ -139,7 +139,7 @@ def test_who_gives_all_they_can_moves_it_by_nearly_all(tmp_path, how):
 @pytest.mark.skipif(not installed(), reason="OpenDP draws this noise")
 def test_and_so_where_nodes_add_the_noise(tmp_path, monkeypatch):
     """The noise of the nodes has no seed: here they add none."""
-    monkeypatch.setattr(secure_messages, "with_share", lambda whole, steps, shares: whole)
+    monkeypatch.setattr(secure, "with_share", lambda whole, steps, shares: whole)
     how = {**MASKED, "noise": "distributed", "seed": -1}
     assert NEARLY < moves(tmp_path, PLAIN, ALL_ONE_WAY, [], **how) <= ROUNDING
 

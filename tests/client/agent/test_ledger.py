@@ -1,5 +1,6 @@
 """The user's own ledger: on disk before an answer leaves, the same after any end."""
 
+import errno
 import json
 import os
 from datetime import UTC, datetime, timedelta
@@ -245,17 +246,6 @@ def test_one_agent_at_a_time(path):
     OwnLedger(path)
 
 
-def test_after_a_failed_write_nothing_is_noted(path, monkeypatch):
-    ledger = OwnLedger(path)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", lambda fd: (_ for _ in ()).throw(OSError("full")))
-        with pytest.raises(InputError, match="cannot be written"):
-            ledger.answer_work("train", range(1), run="r")
-    with pytest.raises(InputError, match="start the agent again"):
-        ledger.answer_work("train", range(1), run="r")
-    assert ledger.answered["train"] == 0
-
-
 def test_refusals_do_not_fill_the_disk(path, monkeypatch):
     monkeypatch.setattr(own_ledger, "MOST_REFUSALS", 3)
     ledger = OwnLedger(path)
@@ -267,3 +257,27 @@ def test_refusals_do_not_fill_the_disk(path, monkeypatch):
     for round_ in range(10):
         ledger.answer_work("train", range(1), run="r", round_=round_)
     assert len(path.read_text().splitlines()) == 17
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "pwrite"])
+def test_after_a_full_disk_it_goes_on(path, monkeypatch, call):
+    ledger, full = filled(path), True
+    honest = getattr(os, call)
+
+    def refusing(*arguments):
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return honest(*arguments)
+
+    monkeypatch.setattr(os, call, refusing)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"cannot be written|cannot be used"):
+            ledger.answer_work("train", range(2), run="run1", round_=2)
+    full = False
+    ledger.answer_work("train", range(2), run="run1", round_=3)
+    before = state(ledger)
+    assert before[2]["run1", 3] == 1
+    ledger.close()
+    assert state(OwnLedger(path)) == before
+    with pytest.raises(InputError, match="is closed"):
+        ledger.refuse("train", "no")

@@ -2,6 +2,7 @@
 
 import tempfile
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -11,14 +12,20 @@ from language_models import model_on, start, taken
 
 from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel, LeftOut
 from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.gguf import converted
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
+from murmuration.preference.language.likelihood import load_scorer
 from murmuration.preference.language.policies import PolicyExamples, policy_examples, policy_rewards
-from murmuration.preference.language.row_cache import FOLDER
+from murmuration.preference.language.reward import save_language_model
+from murmuration.preference.language.row_cache import FOLDER, RowCache
+from murmuration.preference.linear.examples import pair_examples
 from murmuration.preference.linear.local_steps import LocalSteps
+from murmuration.preference.model_folder import SaveOptions
 from murmuration.preference.models import preference_model
 from murmuration.preference.policy_losses import PAIR_LOSSES, POLICY_LOSSES, PolicyLoss
+from murmuration.preference.reward import RewardModel
 from murmuration.privacy.mechanisms.clipping import UserClip
 
 COUNTS = [3, 1, 5, 2]
@@ -344,3 +351,39 @@ def test_losses_are_trls_on_equal_weights_and_tokens(made, loss, called, kind, m
     found = examples.loss.loss(examples.ratios(theta_D), y_JW, examples.flip_J).mean()
     assert expected != pytest.approx(float(examples.loss.loss(torch.zeros(1, 2), y_JW[:1], None)))
     assert float(found) == pytest.approx(expected, abs=1e-6, rel=1e-6)
+
+
+@pytest.mark.parametrize("task", ["policy", "saved policy", "head"])
+def test_what_was_judged_is_scored_like_what_is_new(
+    made, language_model, make_rows, monkeypatch, tmp_path, task
+):
+    """Whatever training kept of texts, a scorer finds none of it, so no time tells of them.
+
+    Before, a policy's rewards came from the references of the texts that it was trained on."""
+    monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
+    hits, honest = [], RowCache.find
+
+    def find(self, names):
+        rows = honest(self, names)
+        hits.append((self._kind, len(rows)))
+        return rows
+
+    judged = Judgements.from_rows(make_rows(COUNTS))
+    texts = list(judged.prompts), [shown[0] for shown in judged.responses]
+    if task == "head":
+        model = LanguageHead(path=language_model("gpt2"))
+        pair_examples(judged, model)
+        save_language_model(tmp_path / "m", model, np.ones(model.dimension, dtype=np.float32))
+        score = RewardModel.load(tmp_path / "m").score_batch
+    else:
+        base, examples, theta_D, chosen, model = made(judgements=judged)
+        ours(examples, theta_D, chosen, model)
+        score = partial(policy_rewards, base, theta_D.numpy())
+        if task == "saved policy":
+            model_on(base).save(tmp_path / "m", theta_D.numpy(), "btl", SaveOptions())
+            score = load_scorer(tmp_path / "m", str(base.settings.path)).score_batch
+    assert list((tmp_path / "kept").iterdir())
+    monkeypatch.setattr(RowCache, "find", find)
+    assert np.isfinite(score(*texts)).all()
+    score([*texts[0], "new"], [*texts[1], "as well"])
+    assert sum(rows for _, rows in hits) == 0, hits

@@ -1,6 +1,7 @@
 """Rows that are found under their names, whatever happened to the file; tokens, references and
 embeddings, whose tests try crashes and several processes, are kept so."""
 
+import os
 import stat
 
 import pytest
@@ -94,3 +95,20 @@ def test_nothing_new_nothing_written(tmp_path):
     cache = RowCache(tmp_path / "none", "key", "numbers")
     cache.write()
     assert not cache.find([]) and not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("how", ["readable", "writable", "another account's", "a link"])
+def test_a_file_that_is_not_for_its_owner_alone_is_not_used(file, how, monkeypatch, caplog):
+    if how == "readable":
+        file.chmod(0o640)
+    elif how == "writable":
+        file.chmod(0o602)
+    elif how == "a link":
+        elsewhere = file.rename(file.parent.parent / "elsewhere")
+        file.symlink_to(elsewhere)
+    else:
+        account = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: account + 1)
+    assert again(file) == {}
+    assert "not for this account alone" in caplog.text
+    assert file.exists()  # it is not ours to remove

@@ -1,7 +1,7 @@
 """A party's side: what it shows, what it refuses, and that it never shows it twice."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -36,9 +36,14 @@ def sealed_for(place: int, shared: dict[int, Shared]) -> dict[int, bytes]:
     return {other: given.sealed[place] for other, given in shared.items() if other != place}
 
 
+def show(party: Party, values: np.ndarray, sealed: Mapping[int, bytes]) -> np.ndarray:
+    party.receive(sealed)
+    return party.mask(values)
+
+
 def masked(parties: int, values: np.ndarray) -> tuple[dict[int, Party], list[np.ndarray]]:
     found, shared = all_shared(parties)
-    return found, [party.mask(values, sealed_for(place, shared)) for place, party in found.items()]
+    return found, [show(party, values, sealed_for(place, shared)) for place, party in found.items()]
 
 
 @pytest.mark.parametrize(("parties", "enough"), [(3, 3), (4, 3), (6, 5), (9, 7), (100, 67)])
@@ -89,15 +94,15 @@ def test_a_party_does_each_step_once_and_in_order() -> None:
     found, roster = begun(3)
     party, values = found[1], np.zeros(5, dtype=np.int64)
     with pytest.raises(ProtocolError, match="step 3"):
-        party.mask(values, {})
+        show(party, values, {})
     with pytest.raises(ProtocolError, match="step 4"):
         party.unmask([1, 2, 3])
     shared = {place: other.share(place, roster, ABOUT) for place, other in found.items()}
     with pytest.raises(ProtocolError, match="step 2"):
         party.share(1, roster, ABOUT)
-    party.mask(values, sealed_for(1, shared))
+    show(party, values, sealed_for(1, shared))
     with pytest.raises(ProtocolError, match="step 3"):
-        party.mask(values + 1, sealed_for(1, shared))  # the difference would be shown
+        show(party, values + 1, sealed_for(1, shared))  # the difference would be shown
     party.unmask([1, 2, 3])
     for again in ([1, 2, 3], [1, 2]):
         with pytest.raises(ProtocolError, match="step 4"):
@@ -107,18 +112,18 @@ def test_a_party_does_each_step_once_and_in_order() -> None:
 def test_the_order_also_holds_for_a_party_that_was_put_away() -> None:
     found, shared = all_shared(3)
     party = Party.from_bytes(found[1].to_bytes())
-    party.mask(np.zeros(5, dtype=np.int64), sealed_for(1, shared))
+    show(party, np.zeros(5, dtype=np.int64), sealed_for(1, shared))
     again = Party.from_bytes(party.to_bytes())
     assert again == party
     with pytest.raises(ProtocolError, match="step 3"):
-        again.mask(np.ones(5, dtype=np.int64), sealed_for(1, shared))
+        show(again, np.ones(5, dtype=np.int64), sealed_for(1, shared))
 
 
 def test_shares_of_seed_and_key_of_one_party_are_never_both_shown() -> None:
     found, shared = all_shared(7)
     alive = [1, 2, 3, 4, 5, 6]
     for place in alive:
-        found[place].mask(np.zeros(3, dtype=np.int64), sealed_for(place, shared))
+        show(found[place], np.zeros(3, dtype=np.int64), sealed_for(place, shared))
     opened = found[1].unmask([1, 2, 3, 4, 5])
     assert set(opened.seeds) == {1, 2, 3, 4, 5}
     assert set(opened.keys) == {6, 7}
@@ -133,9 +138,9 @@ def test_altered_replayed_and_misdirected_shares_are_refused_and_nothing_is_show
     for wrong in (altered, former[2].sealed[1], shared[2].sealed[3], shared[3].sealed[1], b""):
         assert wrong != right[2]
         with pytest.raises(ProtocolError, match="altered"):
-            found[1].mask(np.zeros(3, dtype=np.int64), {**right, 2: wrong})
+            show(found[1], np.zeros(3, dtype=np.int64), {**right, 2: wrong})
         assert found[1].done == 2
-    found[1].mask(np.zeros(3, dtype=np.int64), right)
+    show(found[1], np.zeros(3, dtype=np.int64), right)
 
 
 def test_too_few_parties_are_refused_at_every_step() -> None:
@@ -150,8 +155,8 @@ def test_too_few_parties_are_refused_at_every_step() -> None:
     found, shared = all_shared(7)  # the threshold is 5
     with pytest.raises(ProtocolError, match="4 of 7 parties are left"):
         few = {o: s for o, s in sealed_for(1, shared).items() if o < 5}
-        found[1].mask(np.zeros(3, dtype=np.int64), few)
-    found[1].mask(np.zeros(3, dtype=np.int64), sealed_for(1, shared))
+        show(found[1], np.zeros(3, dtype=np.int64), few)
+    show(found[1], np.zeros(3, dtype=np.int64), sealed_for(1, shared))
     with pytest.raises(ProtocolError, match="4 of 7 vectors arrived"):
         found[1].unmask([1, 2, 3, 4])
     assert found[1].held
@@ -160,7 +165,7 @@ def test_too_few_parties_are_refused_at_every_step() -> None:
 @pytest.mark.parametrize("arrived", [[2, 3, 4], [1, 2, 3, 9], [1, 1, 2, 3], [0, 1, 2, 3]])
 def test_lists_that_cannot_be_are_refused(arrived: Sequence[int]) -> None:
     found, shared = all_shared(4)
-    found[1].mask(np.zeros(3, dtype=np.int64), sealed_for(1, shared))
+    show(found[1], np.zeros(3, dtype=np.int64), sealed_for(1, shared))
     with pytest.raises(ProtocolError, match="not a list of parties"):
         found[1].unmask(arrived)
 
@@ -174,10 +179,10 @@ def test_parties_that_were_told_different_things_show_nothing(other: str) -> Non
     shared[4] = found[4].share(4, about[1], about[0])
     sealed = {place: given.sealed.get(1, b"") for place, given in shared.items() if place != 1}
     with pytest.raises(ProtocolError, match="altered"):
-        found[1].mask(np.zeros(3, dtype=np.int64), sealed)
+        show(found[1], np.zeros(3, dtype=np.int64), sealed)
     to_4 = {place: shared[place].sealed[4] for place in (1, 2, 3)}
     with pytest.raises(ProtocolError, match="altered"):
-        found[4].mask(np.zeros(3, dtype=np.int64), to_4)
+        show(found[4], np.zeros(3, dtype=np.int64), to_4)
     assert (found[1].done, found[4].done) == (2, 2)
 
 
@@ -189,8 +194,8 @@ def test_a_party_that_wants_more_company_than_the_threshold_has_it_to_the_end() 
     }
     few = {o: s for o, s in sealed_for(1, shared).items() if o < 6}
     with pytest.raises(ProtocolError, match="5 of 7 parties are left; at least 6"):
-        found[1].mask(np.zeros(3, dtype=np.int64), few)
-    found[1].mask(np.zeros(3, dtype=np.int64), sealed_for(1, shared))
+        show(found[1], np.zeros(3, dtype=np.int64), few)
+    show(found[1], np.zeros(3, dtype=np.int64), sealed_for(1, shared))
     again = Party.from_bytes(found[1].to_bytes())
     with pytest.raises(ProtocolError, match="5 of 7 vectors arrived; at least 6"):
         again.unmask([1, 2, 3, 4, 5])
@@ -223,14 +228,14 @@ def test_shares_of_strangers_are_refused() -> None:
     right = sealed_for(1, shared)
     for place in (1, 0, 5):
         with pytest.raises(ProtocolError, match="no party"):
-            found[1].mask(np.zeros(3, dtype=np.int64), {**right, place: right[2]})
+            show(found[1], np.zeros(3, dtype=np.int64), {**right, place: right[2]})
 
 
 def test_sealed_shares_have_one_length_and_are_what_they_should_be() -> None:
     found, shared = all_shared(4)
     assert {len(s) for given in shared.values() for s in given.sealed.values()} == {SEALED_BYTES}
     for place, party in found.items():
-        party.mask(np.zeros(3, dtype=np.int64), sealed_for(place, shared))
+        show(party, np.zeros(3, dtype=np.int64), sealed_for(place, shared))
     cut = shamir.SHARE_BYTES
     for owner in found:
         seeds = {place: party.held[owner][:cut] for place, party in found.items()}

@@ -28,12 +28,9 @@ def session(
     parties = {place: Party.begin(name) for place in given_}
     roster = [party.public for party in parties.values()]
     shared = {place: parties[place].share(place, roster, ABOUT) for place in shares}
-    masked = {
-        place: parties[place].mask(
-            given_[place], {o: s.sealed[place] for o, s in shared.items() if o != place}
-        )
-        for place in shows
-    }
+    for place in shows:
+        parties[place].receive({o: s.sealed[place] for o, s in shared.items() if o != place})
+    masked = {place: parties[place].mask(given_[place]) for place in shows}
     commitments = {place: given.commitment for place, given in shared.items()}
     return Session(name, ABOUT, roster, commitments), masked, parties
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from murmuration.deploy.doctor import STRANGER
+from murmuration.deploy.outsider import REFUSED, tried_as
 from murmuration.research.bench import flower_runs
 from murmuration.research.bench.flower_runs import FlowerRunFailed, run_flower
 
@@ -211,13 +213,31 @@ def test_a_superlink_that_cannot_start_says_so(folder, monkeypatch):
     program.parent.mkdir()
     program.write_text("#!/bin/sh\necho 'OSError: no room here'\nexit 3\n")
     program.chmod(0o755)
-    real = flower_runs._tools
-    monkeypatch.setattr(
-        flower_runs, "_tools", lambda *names: real(*names) | {"flower-superlink": program}
-    )
+    monkeypatch.setattr(flower_runs.commands, "guarded", lambda name: [str(program)])
     with pytest.raises(FlowerRunFailed, match="did not start: OSError: no room here") as error:
         run_flower({}, nodes=1, log=folder / "log", app_dir=folder / "app")
     assert "OSError" in error.value.log.read_text()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="acts as another account, which needs root")
+def test_its_superlink_takes_code_from_no_other_account(folder, monkeypatch):
+    """That of `flwr run` answers every account of the machine."""
+    outcomes, ports, real = [], [], flower_runs._free_port
+
+    def free_port():
+        ports.append(real())
+        return ports[-1]
+
+    def tick():
+        if (folder / "out.json").exists():  # its app runs
+            outcomes.append(tried_as(STRANGER, f"127.0.0.1:{ports[-1]}", None))
+            raise RuntimeError("enough")
+
+    monkeypatch.setattr(flower_runs, "_free_port", free_port)
+    config = {"what": "wait", "out": str(folder / "out.json")}
+    with pytest.raises(RuntimeError, match="enough"):
+        run_flower(config, nodes=1, log=folder / "log", app_dir=folder / "app", on_tick=tick)
+    assert set(outcomes[0].values()) == {REFUSED}
 
 
 @pytest.mark.parametrize(("nodes", "cpus"), [(0, 1), (1, 0), (1, 10_000)])

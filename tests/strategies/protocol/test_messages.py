@@ -145,14 +145,12 @@ def test_sums_round_trip():
 
 
 def test_whole_steps_travel_in_32_bits_and_come_back_the_same():
-    parameters = {"round": 1, **messages.whole_parameters({"sum": 2.0**-30, "loss": 0.0})}
-    steps = messages.read_whole(parameters)
-    assert steps == {"sum": 2.0**-30}
+    steps = {"sum": 2.0**-30}
     sums = {"sum": np.array([1.5, -0.75, 2.0**-30]), "loss": np.array([0.1])}
     content, shapes = messages.sums_reply(sums, steps), {"sum": (3,), "loss": (1,)}
     lengths = {name: len(array.data) - 128 for name, array in content.array_records["sums"].items()}
     assert lengths == {"sum": 4 * 3, "loss": 8}
-    found = messages.read_sums(content, shapes, steps)
+    found = messages.read_sums(content, shapes, {**steps, "loss": 0.0})
     for name, value in sums.items():
         assert found[name].dtype == np.float64
         assert found[name].tolist() == value.tolist()
@@ -168,28 +166,28 @@ def test_a_sum_that_is_not_so_many_whole_steps_is_not_sent(value):
         messages.sums_reply({"sum": np.array([value])}, {"sum": 2.0**-30})
 
 
-@pytest.mark.parametrize("step", [0.0, -1.0, math.nan, math.inf, 1, True, "1"])
-def test_steps_that_are_none(step):
-    with pytest.raises(ValueError, match="positive step"):
-        messages.read_whole({"steps-of-sum": step})
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (RecordDict(), "no sums"),
-        (RecordDict({"sums": MetricRecord({"sum": 1.0})}), "no sums"),
+        (RecordDict(), "not an answer"),
+        (RecordDict({"sums": MetricRecord({"sum": 1.0})}), "not an answer"),
         (sums(), "asked for"),
         (sums(sum=np.ones(4)), "asked for"),
         (sums(sum=np.ones((3, 1))), "asked for"),
         (sums(total=np.ones(3)), "asked for"),
         (sums(sum=np.ones(3), extra=np.ones(3)), "asked for"),
         (sums(sum=np.ones(3, dtype=np.int64)), "floating"),
-        (sums(sum=np.ones(3, dtype=complex)), "floating"),
-        (RecordDict({"sums": ArrayRecord({"sum": garbage(b"")})}), "no sums"),
-        (RecordDict({"sums": ArrayRecord({"sum": garbage(b"PK\x03\x04")})}), "no sums"),
-        (RecordDict({"sums": ArrayRecord({"sum": garbage(b"\x93NUMPY\x01\x00")})}), "no sums"),
-        (RecordDict({"sums": ArrayRecord({"sum": garbage(b"x", "torch.Tensor")})}), "no sums"),
+        (sums(sum=np.ones(3, dtype=complex)), "no array of numbers"),
+        (RecordDict({"sums": ArrayRecord({"sum": garbage(b"")})}), "not an answer"),
+        (RecordDict({"sums": ArrayRecord({"sum": garbage(b"PK\x03\x04")})}), "not an answer"),
+        (
+            RecordDict({"sums": ArrayRecord({"sum": garbage(b"\x93NUMPY\x01\x00")})}),
+            "not an answer",
+        ),
+        (
+            RecordDict({"sums": ArrayRecord({"sum": garbage(b"x", "torch.Tensor")})}),
+            "not an answer",
+        ),
     ],
 )
 def test_malformed_sums(content, reason):

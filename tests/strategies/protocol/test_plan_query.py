@@ -43,7 +43,7 @@ def test_a_rule_comes_back(rule):
 def test_what_is_no_rule_is_repeated_to_nobody(said):
     with pytest.raises(MalformedReply) as caught:
         read_reply(RecordDict({"answer": ConfigRecord({"refuses": said})}))
-    assert str(caught.value) == "a rule that no policy has"
+    assert str(caught.value) == "not an answer to the plan: a rule that no policy has"
     with pytest.raises(MalformedReply):
         read_reply(RecordDict())
 
@@ -128,7 +128,7 @@ def test_every_node_is_asked_once_and_what_it_says_is_its_own():
     assert found.rules == ("max_epsilon",)
     assert found.silent == {
         3: "no such kind",
-        4: "a rule that no policy has",
+        4: "not an answer to the plan: a rule that no policy has",
         5: "no reply in time",
     }
     assert {m.metadata.message_type for m in grid.outgoing} == {plan_query.QUERY}
