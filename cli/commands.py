@@ -9,12 +9,14 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperOption
 
 from murmuration.preference.data.errors import InputError
+from murmuration.privacy.plugins import brought
 
 #: Commands that the first screen names in one line.
 IN_A_CHECKOUT = "Research, in a checkout"
 #: The commands by what they are for, as ``murmuration --help`` has them, and what it says of each:
 #: what its own help begins with, in one line. The command is what the module ``cli.NAME`` (or
-#: ``ROOM.NAME``, see ``_ROOMS``) calls NAME: a function, or a ``typer.Typer`` of several commands.
+#: ``ROOM.NAME``, see ``_ROOMS``) calls NAME, or one that another room brings: a function, or a
+#: ``typer.Typer`` of several commands.
 GROUPS = {
     "Train with privacy": {
         "run": "Train a private reward model, or a language model with --task.",
@@ -76,8 +78,11 @@ def imported(name: str) -> click.Command:
         raise InputError(
             f"murmuration {name} needs a checkout of the repository: what it runs is not installed"
         )
-    file = import_module(f"murmuration.{room}.{name}")
-    result = getattr(file, name)
+    if place := brought("murmuration.commands").get(name):
+        file, result = import_module(place.module), place.load()
+    else:
+        file = import_module(f"murmuration.{room}.{name}")
+        result = getattr(file, name)
     holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     if isinstance(result, typer.Typer):
         holder.add_typer(result, name=name)

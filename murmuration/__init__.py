@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from murmuration.api.judging import winrate
     from murmuration.api.looking import data
     from murmuration.api.privatizing import PrivatizedLabels, privatize
-    from murmuration.api.ranking import Ranking, rank
     from murmuration.api.responding import Responses, respond
     from murmuration.api.run import Run
     from murmuration.api.scoring import score
@@ -51,7 +50,6 @@ __all__ = [
     "Guards",
     "InputError",
     "PrivatizedLabels",
-    "Ranking",
     "Responses",
     "RewardModel",
     "Run",
@@ -69,7 +67,6 @@ __all__ = [
     "online",
     "plan",
     "privatize",
-    "rank",
     "respond",
     "score",
     "survey",
@@ -84,13 +81,16 @@ _HERE = Path(__file__).resolve().parent
 if not (_HERE / "privacy").is_dir():
     __path__.append(str(_HERE.parent))
 
+from murmuration.privacy.plugins import brought  # noqa: E402
+
+__all__ += [*brought("murmuration.api")]
+
 #: Where names are that are imported when they are asked for: some need libraries that take seconds.
 _PLACES = {
     "DataSummary": "murmuration.planning.look",
     "Guards": "murmuration.alignment.rewards",
     "InputError": "murmuration.preference.data.errors",
     "PrivatizedLabels": "murmuration.api.privatizing",
-    "Ranking": "murmuration.api.ranking",
     "Responses": "murmuration.api.responding",
     "RewardModel": "murmuration.preference.reward",
     "Run": "murmuration.api.run",
@@ -107,7 +107,6 @@ _PLACES = {
     "online": "murmuration.preference.online",
     "plan": "murmuration.planning.plan",
     "privatize": "murmuration.api.privatizing",
-    "rank": "murmuration.api.ranking",
     "respond": "murmuration.api.responding",
     "score": "murmuration.api.scoring",
     "survey": "murmuration.api.surveying",
@@ -122,9 +121,12 @@ def __getattr__(name: str) -> Any:
         from murmuration.server.versions import version
 
         return version()
-    if name not in _PLACES:
+    if name in _PLACES:
+        value = getattr(import_module(_PLACES[name]), name)
+    elif place := brought("murmuration.api").get(name):
+        value = place.load()
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_PLACES[name]), name)
     if isfunction(value):
         from murmuration.strategies.settings.from_python import for_python
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.kinds.items import ItemsModel
 from murmuration.preference.kinds.language_head import LanguageHeadModel
 from murmuration.preference.kinds.language_reward import LanguageRewardModel
 from murmuration.preference.kinds.linear import LinearModel
@@ -25,7 +24,6 @@ KINDS = {
     ("hashing", "reward"): LinearModel,
     ("encoder", "reward"): LinearModel,
     ("language-states", "reward"): LinearModel,
-    ("items", "reward"): ItemsModel,
     ("survey", "reward"): SurveyModel,
     ("language-head", "reward"): LanguageHeadModel,
     ("language-model", "reward"): LanguageRewardModel,

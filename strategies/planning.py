@@ -8,7 +8,8 @@ another there.
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy import attack_bounds
@@ -19,6 +20,7 @@ from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.continual.buffered import BufferedToeplitz
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 from murmuration.privacy.mechanisms.sampling import CyclicSampler, whole_groups
+from murmuration.privacy.plugins import brought
 from murmuration.strategies.optimizers import OptimizerSettings, workload
 
 SIX = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
@@ -29,10 +31,8 @@ class PlanQuery:
     """What is known of a plan; None for what was not given.
 
     ``hold_out`` is how users are held out, if they are; ``variant`` and ``adaptation`` are those
-    of ``aup``. Of a board ``items`` is how many items it has, ``max_votes`` the most votes of a
-    voter that count, and ``votes_each`` how many that is on average. ``sampling`` and
-    ``noise_correlation`` are as in ``Sampled``, and ``bands`` over how many rounds banded noise is
-    correlated.
+    of ``aup``. ``sampling`` and ``noise_correlation`` are as in ``Sampled``, and ``bands`` over how
+    many rounds banded noise is correlated. ``own`` has what is given of ``PlanOptions``.
     """
 
     strategy: str
@@ -47,12 +47,10 @@ class PlanQuery:
     hold_out: HoldOut | None = None
     variant: str = "centred"
     adaptation: str = "quantile"
-    items: int | None = None
-    max_votes: int | None = None
-    votes_each: float | None = None
     sampling: str = "poisson"
     noise_correlation: str = "none"
     bands: int | None = None
+    own: Mapping[str, Any] = field(default_factory=dict)
 
     def refuse_examples(self) -> None:
         """InputError for what has a meaning only where single judgements are sampled."""
@@ -62,6 +60,42 @@ class PlanQuery:
                 f"{self.strategy}, where whole users are sampled; leave them out, or plan for els "
                 "or group"
             )
+
+
+@dataclass(frozen=True)
+class KnownCrowd:
+    """What is known of a crowd, by something that was released about it.
+
+    Attributes:
+        users: to train on.
+        judgements: about how many the median user has.
+        sentence: what was taken from what.
+    """
+
+    users: int
+    judgements: int
+    sentence: str
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """Options of a plan that a room brings (of the group ``murmuration.plan_options``).
+
+    Attributes:
+        settings: a frozen dataclass that declares them.
+        strategy: whose ``solve`` looks at them; "": a plan with any.
+        crowd: from those that are given, and the share of users to be held out, to what is known of
+            the crowd, which a plan then takes where it is not told otherwise.
+    """
+
+    settings: type
+    strategy: str = ""
+    crowd: Callable[[Mapping[str, Any], float | None], KnownCrowd] | None = None
+
+
+def plan_options() -> dict[str, PlanOptions]:
+    """Return the options of a plan that rooms bring."""
+    return {name: point.load() for name, point in brought("murmuration.plan_options").items()}
 
 
 def pure_epsilon(
@@ -87,8 +121,8 @@ def pure_epsilon(
     raise ValueError(f"epsilon = {budget:g} is too small to be counted")
 
 
-#: From a query to all numbers of the plan.
-Solve = Callable[[PlanQuery, Adjacency], dict[str, float]]
+#: From a query to all numbers of the plan, and sentences by their names.
+Solve = Callable[[PlanQuery, Adjacency], dict[str, Any]]
 
 
 def attack_figures(

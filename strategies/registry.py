@@ -26,7 +26,6 @@ from murmuration.strategies.settings.declaration import ENTRY_POINTS
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.label_moment import LABEL_MOMENT
 from murmuration.strategies.solved.objective_perturbation import OBJECTIVE_PERTURBATION
-from murmuration.strategies.solved.ranking import RANKING
 from murmuration.strategies.solved.survey import SURVEY
 from murmuration.strategies.spec import (
     BuiltStrategy,
@@ -47,7 +46,6 @@ OURS = (
     AUP,
     LABEL_MOMENT,
     OBJECTIVE_PERTURBATION,
-    RANKING,
     SURVEY,
     LOCAL_LABEL,
     NONPRIVATE,

@@ -180,6 +180,12 @@ class Strategy:
         return not (self.rounds or self.everybody)
 
     @property
+    def has_model(self) -> bool:
+        """Return whether it learns a model, which could be measured on users who are held out."""
+        halves = self.node_halves.values()
+        return not halves or any(half.model for half in halves)
+
+    @property
     def averages_users(self) -> bool:
         """Return whether a user's judgements enter as one averaged gradient, whatever loss it is
         of."""

@@ -26,6 +26,7 @@ TESTS = ROOT / "tests"
 SUITES = (
     "attacks/",  # what hostile nodes, servers and pages can do
     "docs/",  # what the pages say
+    "ranking/test_voter_sensitivity.py",
     "server/whole_runs/",  # whole runs, by what is learnt and what goes wrong
     "sims/",  # one run on every runtime, and what it lets out
     "strategies/rounds/",  # rounds, of every strategy
@@ -62,17 +63,18 @@ WORST_WORDS = {
     "alignment": 50,
     "audits": 2,
     "cli": 7,
-    "client": 21,
+    "client": 20,
     "deploy": 2,
-    "murmuration": 23,
+    "murmuration": 22,
     "preference": 74,
     "privacy": 25,
+    "ranking": 1,
     "reporting": 40,
-    "research": 82,
+    "research": 78,
     "server": 14,
-    "sims": 13,
-    "strategies": 82,
-    "tests": 1532,
+    "sims": 12,
+    "strategies": 81,
+    "tests": 1524,
 }
 
 #: Whom each room may name. A longer name is one module of a room: no other of it may be named.
@@ -97,11 +99,14 @@ _RUN = ("server", "client", "reporting", "strategies", "preference", "privacy")
 ARROWS["sims"] = _RUN
 ARROWS["audits"] = ("sims", *_RUN)
 ARROWS["deploy"] = ("sims", *_RUN)
+#: What a room that is a strategy with its own command and functions may name.
+_WHOLE = ("cli.about_data", "cli.options", "cli.setting_options", TOP, "sims", "reporting")
+ARROWS["ranking"] = (*_WHOLE, "strategies", "preference", "privacy")
 ARROWS["alignment"] = ("sims", "server", "reporting", "preference", "privacy")
 ARROWS[TOP] = ("alignment", "sims", *_RUN)
 ARROWS["cli"] = (TOP, "alignment", "audits", "deploy", "sims", *_RUN)
 # Whose stress is that of commands, as they are called, and which has commands itself.
-ARROWS["research"] = ("cli.main", "cli.options", *ARROWS["cli"])
+ARROWS["research"] = ("ranking", "cli.main", "cli.options", *ARROWS["cli"])
 
 
 @dataclass(frozen=True)
@@ -289,11 +294,12 @@ def test_every_name_of_ours_leads_to_a_file():
 def test_no_folder_is_crowded():
     folders = {file.parent for file in FILES.values()}
     folders |= {TESTS, *(folder for folder in TESTS.rglob("*") if folder.is_dir())}
+    uncounted = {"__pycache__", *BESIDE}  # rooms have a list of their own
     crowded = {
         str(folder.relative_to(ROOT)): count
         for folder in sorted(folders)
         if folder.name != "__pycache__"
-        and (count := sum(p.name != "__pycache__" for p in folder.iterdir())) > MOST_ENTRIES
+        and (count := sum(p.name not in uncounted for p in folder.iterdir())) > MOST_ENTRIES
     }
     assert crowded == {}
 

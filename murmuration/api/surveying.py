@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from murmuration.api.rows import Source
 from murmuration.api.training import train
 from murmuration.preference.data.rows import InputError
 from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.strategies.settings.from_python import of_strategy, takes
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -126,6 +127,7 @@ class Survey:
         return as_text(self)
 
 
+@takes(partial(of_strategy, _STRATEGY))
 def survey(
     data: Source | None = None,
     *,

@@ -25,7 +25,7 @@ import numpy as np
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.judgements import Judgements
-from murmuration.preference.features.items import checked_names
+from murmuration.preference.data.public_names import checked_names
 from murmuration.preference.features.languages import (
     LANGUAGES,
     LATIN,

@@ -22,7 +22,6 @@ from murmuration.audits.faults import Fault
 from murmuration.audits.pipeline import CLIP, Watching
 from murmuration.audits.policy_pipeline import audit_policy
 from murmuration.preference.kinds.survey import SurveyAnswers
-from murmuration.preference.ranking.votes import ItemVotes
 from murmuration.privacy.accounting.accountant import noise_multiplier_for
 from murmuration.privacy.accounting.events import PureDp
 from murmuration.privacy.accounting.ledger import Ledger
@@ -37,6 +36,8 @@ from murmuration.privacy.mechanisms.randomized_response import RandomizedRespons
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.mechanisms.tally import Tally
+from murmuration.ranking.strategy import client_update
+from murmuration.ranking.votes import ItemVotes
 from murmuration.research.audits.gaussian import (
     audit_banded,
     audit_buffered,
@@ -57,7 +58,6 @@ from murmuration.research.audits.votes import (
 )
 from murmuration.research.strategies.choice.exponential_mechanism import STEPS, ExponentialMechanism
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.solved.ranking import client_update
 from murmuration.strategies.solved.survey import SurveyPlan
 
 _CLIP = UserClip(0.1)
@@ -395,14 +395,14 @@ FAULTS = {
     "vote-counts": Fault(
         "net scores of votes are bounded, and the counts and squares beside them are not",
         partial(audit_votes, node_half=_bounds_net_scores),
-        "tests/preference/ranking/test_votes.py::test_no_voter_exceeds_the_bound",
+        "tests/ranking/test_votes.py::test_no_voter_exceeds_the_bound",
         "the sum is clipped once more, whole, by the object that knows the noise",
         trials=20_000,
     ),
     "votes-one-by-one": Fault(
         "each vote is bounded by itself, and not all of a voter's together",
         partial(audit_votes, node_half=_bounds_each_vote),
-        "tests/strategies/solved/test_ranking.py::test_a_million_votes_are_worth_the_bound_and_no_more",
+        "tests/ranking/test_strategy.py::test_a_million_votes_are_worth_the_bound_and_no_more",
         "sums that are longer than so many users can make are left out",
         trials=20_000,
     ),

@@ -20,7 +20,6 @@ from murmuration.strategies.settings.own.dp_fedavg import FedAvgSettings
 from murmuration.strategies.settings.own.els import ElsSettings
 from murmuration.strategies.settings.own.local_label import LocalLabelSettings
 from murmuration.strategies.settings.own.objective_perturbation import ObjectiveSettings
-from murmuration.strategies.settings.own.ranking import RankingSettings
 from murmuration.strategies.settings.own.shared import Retained, Solved
 from murmuration.strategies.settings.own.survey import SurveySettings
 from murmuration.strategies.settings.own.uls import UlsSettings
@@ -36,7 +35,6 @@ OF_STRATEGIES: dict[str, type] = {
     "aup": AupSettings,
     "label-moment": Solved,
     "objective-perturbation": ObjectiveSettings,
-    "ranking": RankingSettings,
     "survey": SurveySettings,
     "local-label": LocalLabelSettings,
     "nonprivate": Retained,

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from murmuration.preference.data.public_names import read_names
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.estimation.survey import SurveyRelease, interval
-from murmuration.preference.features.items import read_names
 from murmuration.preference.features.questionnaire import KIND, Questionnaire
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
@@ -223,7 +223,7 @@ def check(settings: Settings) -> None:
 def features(settings: Settings) -> dict[str, Any]:
     """Return the description of the questions."""
     own = settings.of(SurveySettings)
-    topics = read_names("--topics", own.topics) if own.topics else ()
+    topics = read_names("--topics", "topic", own.topics) if own.topics else ()
     return Questionnaire(topics).to_config()
 
 

@@ -68,7 +68,7 @@ ROWS = {
         "compared/runs",
     ),
     "init: population": Row(
-        "murmuration init population --arena 3 --users 50 --out arena", "arena"
+        "murmuration init arena --items 3 --users 50 --out arena", "arena"
     ),
     "rank": Row(
         "murmuration rank --data arena/votes.jsonl --items arena/items.txt --epsilon 3 "

@@ -19,7 +19,7 @@ CORE = (
     "reporting",
     "murmuration",
 )
-SATELLITES = ("alignment", "audits", "deploy", "research")
+SATELLITES = ("alignment", "audits", "deploy", "ranking", "research")
 PROGRAM = """
 import murmuration as mm
 rows = [

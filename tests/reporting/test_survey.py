@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from cards import result_of_a_run
 
 from murmuration.preference.estimation.survey import SurveyRelease
 from murmuration.preference.features.questionnaire import Questionnaire
@@ -28,13 +29,13 @@ def released(noise=12.0, users=1000.0, topics=TOPICS):
 
 
 @pytest.fixture
-def result(make_result):
+def result():
     promise = {
         "statement": "User-level DP: ε = 0.500, δ = 1e-5",
         "caveats": ["seed known"],
         "trust": ["server"],
     }
-    return make_result(epsilon=0.4999, warnings=["SIMULATION, SEED KNOWN: …"], promise=promise)
+    return result_of_a_run(epsilon=0.4999, warnings=["SIMULATION, SEED KNOWN: …"], promise=promise)
 
 
 class Elements(HTMLParser):

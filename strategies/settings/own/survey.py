@@ -1,7 +1,9 @@
 """Settings of a survey."""
 
 from dataclasses import dataclass
+from functools import partial
 
+from murmuration.preference.data.public_names import whole_path
 from murmuration.strategies.settings.declaration import setting
 
 
@@ -13,4 +15,5 @@ class SurveySettings:
         "",
         "The public list of topics: a file with one a line (name: word, word), or a .json file "
         "with an array. [default: topics are not asked about]",
+        pinned=partial(whole_path, "--topics", "topic"),
     )
