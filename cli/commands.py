@@ -65,7 +65,7 @@ _OF_MODELS = frozenset({"align", "export", "respond", "score", "winrate"})
 #: In which room a command's file lies, where that is not ``cli``: what looks ahead, what is about
 #: models that are there or are made without users, and what only a checkout has.
 _ROOMS = {
-    **dict.fromkeys(("compare", "plan", "survey", "tune"), "cli.planning"),
+    **dict.fromkeys(("compare", "plan", "tune"), "cli.planning"),
     **dict.fromkeys(_OF_MODELS, "cli.models"),
     **dict.fromkeys(("bench", "bounds", "policies", "reproduce"), "research.commands"),
 }

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from murmuration.api.responding import Responses, respond
     from murmuration.api.run import Run
     from murmuration.api.scoring import score
-    from murmuration.api.surveying import Survey, survey
     from murmuration.api.training import train
     from murmuration.planning.compare import StrategyComparison
     from murmuration.planning.look import DataSummary
@@ -59,7 +58,6 @@ __all__ = [
     "Strategy",
     "StrategyComparison",
     "Supervised",
-    "Survey",
     "__version__",
     "align",
     "compare",
@@ -69,7 +67,6 @@ __all__ = [
     "privatize",
     "respond",
     "score",
-    "survey",
     "train",
     "tune",
     "winrate",
@@ -100,7 +97,6 @@ _PLACES = {
     "Strategy": "murmuration.strategies.spec",
     "StrategyComparison": "murmuration.planning.compare",
     "Supervised": "murmuration.alignment.supervised",
-    "Survey": "murmuration.api.surveying",
     "align": "murmuration.api.aligning",
     "compare": "murmuration.api.comparing",
     "data": "murmuration.api.looking",
@@ -109,7 +105,6 @@ _PLACES = {
     "privatize": "murmuration.api.privatizing",
     "respond": "murmuration.api.responding",
     "score": "murmuration.api.scoring",
-    "survey": "murmuration.api.surveying",
     "train": "murmuration.api.training",
     "tune": "murmuration.planning.tune",
     "winrate": "murmuration.api.judging",

@@ -16,7 +16,6 @@ from murmuration.preference.kinds.linear import LinearModel
 from murmuration.preference.kinds.model import Model
 from murmuration.preference.kinds.next_token import ResponsesModel, TextsModel
 from murmuration.preference.kinds.policy import PolicyModel
-from murmuration.preference.kinds.survey import SurveyModel
 from murmuration.privacy.plugins import brought
 
 #: By a description's kind and task: what loads it.
@@ -24,7 +23,6 @@ KINDS = {
     ("hashing", "reward"): LinearModel,
     ("encoder", "reward"): LinearModel,
     ("language-states", "reward"): LinearModel,
-    ("survey", "reward"): SurveyModel,
     ("language-head", "reward"): LanguageHeadModel,
     ("language-model", "reward"): LanguageRewardModel,
     ("language-model", "text"): TextsModel,

@@ -73,7 +73,8 @@ WORST_WORDS = {
     "research": 78,
     "server": 14,
     "sims": 12,
-    "strategies": 81,
+    "strategies": 80,
+    "surveying": 1,
     "tests": 1524,
 }
 
@@ -101,12 +102,12 @@ ARROWS["audits"] = ("sims", *_RUN)
 ARROWS["deploy"] = ("sims", *_RUN)
 #: What a room that is a strategy with its own command and functions may name.
 _WHOLE = ("cli.about_data", "cli.options", "cli.setting_options", TOP, "sims", "reporting")
-ARROWS["ranking"] = (*_WHOLE, "strategies", "preference", "privacy")
+ARROWS["ranking"] = ARROWS["surveying"] = (*_WHOLE, "strategies", "preference", "privacy")
 ARROWS["alignment"] = ("sims", "server", "reporting", "preference", "privacy")
 ARROWS[TOP] = ("alignment", "sims", *_RUN)
 ARROWS["cli"] = (TOP, "alignment", "audits", "deploy", "sims", *_RUN)
 # Whose stress is that of commands, as they are called, and which has commands itself.
-ARROWS["research"] = ("ranking", "cli.main", "cli.options", *ARROWS["cli"])
+ARROWS["research"] = ("ranking", "surveying", "cli.main", "cli.options", *ARROWS["cli"])
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,4 @@ def _released(result: Mapping[str, Any]) -> dict[str, str]:
         from murmuration.api.run import Run
 
         return {"page": str(page.load()(Run.load(str(result["out"]))))}
-    if "survey" in result:
-        from murmuration.api.surveying import Survey
-
-        return {"page": str(Survey.load(result["out"]).page)}
     return {}

@@ -36,6 +36,7 @@ BUNDLED = (
     "sims/population/*.md",
     "sims/population/*.toml",
     "strategies/**/*.py",
+    "surveying/**/*.py",
 )
 
 #: The package's folder: in a clone it has a link to each room.

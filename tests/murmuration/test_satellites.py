@@ -19,7 +19,7 @@ CORE = (
     "reporting",
     "murmuration",
 )
-SATELLITES = ("alignment", "audits", "deploy", "ranking", "research")
+SATELLITES = ("alignment", "audits", "deploy", "ranking", "research", "surveying")
 PROGRAM = """
 import murmuration as mm
 rows = [

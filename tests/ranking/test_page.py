@@ -167,9 +167,9 @@ def test_a_headline_claims_no_more_than_ranks_do(result) -> None:
     assert f"<h1>{first} is first</h1>" in page([board], apart, result)
 
 
-def test_without_privacy_the_page_says_so(make_result) -> None:
+def test_without_privacy_the_page_says_so() -> None:
     one = released(epsilon=None)
-    text = Elements(page([fit_board(one.board(0))], one, make_result(private=False))).text
+    text = Elements(page([fit_board(one.board(0))], one, result_of_a_run(private=False))).text
     assert "No privacy" in text and "none: these are exact figures about the voters" in text
 
 

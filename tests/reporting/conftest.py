@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from cards import result_of_a_run
 
+
 @pytest.fixture
 def make_result():
     """A function: result(private=True, **changes)."""

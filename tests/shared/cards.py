@@ -8,7 +8,6 @@ from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.reporting import model_card as written
 from murmuration.reporting.promise import details
 
-
 RESULT = {
     "strategy": "uls",
     "adjacency": "add-remove",

@@ -44,5 +44,5 @@ def test_a_file_is_named_from_any_folder_and_an_array_as_it_is(tmp_path, monkeyp
     (tmp_path / "items.txt").write_text("a\nb\n")
     assert whole_path("--items", "item", "items.txt") == str(tmp_path / "items.txt")
     assert whole_path("--items", "item", '["a"]') == '["a"]'
-    with pytest.raises(InputError, match="--items none.txt cannot be used"):
+    with pytest.raises(InputError, match=r"--items none\.txt cannot be used"):
         whole_path("--items", "item", "none.txt")

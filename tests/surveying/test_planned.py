@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from murmuration.planning.plan import plan
-from murmuration.planning.surveyed import surveyed
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.estimation.survey import SurveyRelease
-from murmuration.preference.features.questionnaire import Questionnaire
+from murmuration.surveying.planned import surveyed
+from murmuration.surveying.questionnaire import Questionnaire
+from murmuration.surveying.release import SurveyRelease
 
 GIVEN = {"epsilon": 3.0, "delta": 1e-5, "rounds": 20}
 
@@ -35,14 +35,14 @@ def folder(tmp_path):
 
 
 def test_users_are_those_who_judged_less_who_is_held_out(folder):
-    assert surveyed(folder(), None).users == 2000
-    assert surveyed(folder(), 0.5).users == 1200  # rounded to two digits
+    assert surveyed({"survey": folder()}, None).users == 2000
+    assert surveyed({"survey": folder()}, 0.5).users == 1200  # rounded to two digits
     assert plan(survey=folder(), **GIVEN)["users"] == 2000
     assert plan(survey=folder(), users=900, **GIVEN)["users"] == 900
 
 
 def test_the_median_is_what_els_takes(folder):
-    taken = surveyed(folder(), None)
+    taken = surveyed({"survey": folder()}, None)
     assert taken.judgements == 6  # of 5 to 8
     els = {"strategy": "els", "sampling_probability": 0.05, "adjacency": "zero-out", **GIVEN}
     assert plan(survey=folder(), **els)["group_size"] == 6

@@ -22,19 +22,13 @@ from typing import Any, Self
 import numpy as np
 
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.features.questionnaire import (
+from murmuration.reporting.figures import CONFIDENCE, interval
+from murmuration.surveying.questionnaire import (
     JUDGEMENTS,
     PER_USER,
     Question,
     Questionnaire,
 )
-
-CONFIDENCE = 0.95
-
-
-def interval(std: float) -> float:
-    """Return how far noise of a standard deviation moves a number, with ``CONFIDENCE``."""
-    return NormalDist().inv_cdf(0.5 + CONFIDENCE / 2) * std
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.estimation.survey import SurveyRelease, interval
-from murmuration.preference.features.questionnaire import Questionnaire
+from murmuration.surveying.questionnaire import Questionnaire
+from murmuration.surveying.release import SurveyRelease, interval
 
 FORM = Questionnaire()
 #: Users by bin of their number of judgements.

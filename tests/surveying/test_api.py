@@ -7,6 +7,7 @@ import pytest
 from murmuration import Survey, survey
 from murmuration.api.run import Run
 from murmuration.preference.data.errors import InputError
+from murmuration.surveying.api import write_page
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 BUDGET = {"epsilon": 4.0, "delta": 1e-3, "seed": 1}
@@ -69,4 +70,4 @@ def test_what_is_refused(tmp_path, changes, message):
 
 def test_a_run_of_another_kind_is_no_survey(tmp_path):
     with pytest.raises(InputError, match="no survey"):
-        Survey.from_run(Run(tmp_path, {"strategy": "uls"}))
+        write_page(Run(tmp_path, {"strategy": "uls"}))

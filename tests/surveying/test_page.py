@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from cards import result_of_a_run
 
-from murmuration.preference.estimation.survey import SurveyRelease
-from murmuration.preference.features.questionnaire import Questionnaire
 from murmuration.privacy.accounting.terms import Trust
-from murmuration.reporting.survey import in_numbers, page, quantile_lines, sections, write_survey
+from murmuration.surveying.page import in_numbers, page, quantile_lines, sections, write_survey
+from murmuration.surveying.questionnaire import Questionnaire
+from murmuration.surveying.release import SurveyRelease
 
 HOSTILE = "<script>alert(1)</script>"
 TOPICS = ("money: save", f"{HOSTILE}: spend")

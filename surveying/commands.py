@@ -71,14 +71,14 @@ def survey(
     to the ledger; `murmuration plan --survey` takes what it needs from it. Without --data the
     embedded population is asked.
     """
-    from murmuration.api.surveying import survey as survey_crowd
+    from murmuration.surveying import api
 
     given = {name: value for name, value in given.items() if value is not None}
     if user_column is not None:
         given["user_column"] = user_column
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", UserWarning)
-        result = survey_crowd(
+        result = api.survey(
             given.pop("data", None),
             runtime=runtime,
             users_per_node=users_per_node,

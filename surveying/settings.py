@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from murmuration.preference.data.public_names import whole_path
-from murmuration.strategies.settings.declaration import setting
+from murmuration.strategies.settings.declaration import PROMISE, setting
 
 
 @dataclass(frozen=True)
@@ -16,4 +16,16 @@ class SurveySettings:
         "The public list of topics: a file with one a line (name: word, word), or a .json file "
         "with an array. [default: topics are not asked about]",
         pinned=partial(whole_path, "--topics", "topic"),
+    )
+
+
+@dataclass(frozen=True)
+class FromSurvey:
+    """Options of a plan that begins with a survey."""
+
+    survey: str = setting(
+        "",
+        "Folder of a murmuration survey: --users is taken from it, and --group-size for els and "
+        "group.",
+        panel=PROMISE,
     )

@@ -10,8 +10,8 @@ from murmuration.preference.bases import base_of
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.schema import Schema
-from murmuration.preference.features.questionnaire import Questionnaire
-from murmuration.preference.kinds.survey import SurveyAnswers
+from murmuration.surveying.answers import SurveyAnswers
+from murmuration.surveying.questionnaire import Questionnaire
 
 FORM = Questionnaire(("money: save, spend",))
 

@@ -14,9 +14,6 @@ from hypothesis import strategies as st
 from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.estimation.survey import SurveyRelease
-from murmuration.preference.features.questionnaire import Questionnaire
-from murmuration.preference.kinds.survey import SurveyAnswers
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, read_charges
 from murmuration.privacy.adjacency import Adjacency
@@ -29,7 +26,10 @@ from murmuration.strategies.config import RunConfig
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
-from murmuration.strategies.solved.survey import SURVEY, SurveyPlan, client_update
+from murmuration.surveying.answers import SurveyAnswers
+from murmuration.surveying.questionnaire import Questionnaire
+from murmuration.surveying.release import SurveyRelease
+from murmuration.surveying.strategy import SURVEY, SurveyPlan, client_update
 
 FORM = Questionnaire(("money", "health"))
 PLAN = {"users": 40, "rounds": 1, "delta": 1e-5, "questionnaire": FORM}

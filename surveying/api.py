@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from murmuration.api.run import Run
-    from murmuration.preference.estimation.survey import SurveyRelease
+    from murmuration.surveying.release import SurveyRelease
 
 _STRATEGY = "survey"
 #: What is asked where nothing is named.
@@ -52,31 +52,19 @@ class Survey:
         """
         from murmuration.api.run import Run
 
-        return cls.from_run(Run.load(folder))
-
-    @classmethod
-    def from_run(cls, run: Run) -> Survey:
-        """Return the survey of a finished run, and write its page beside its report.
-
-        Raises:
-            InputError: it asked nothing, or the files cannot be written.
-        """
-        from murmuration.preference.estimation.survey import SurveyRelease
-        from murmuration.reporting.survey import write_survey
-
-        release = SurveyRelease.of_result(run.result, run.path)
-        return cls(run, write_survey(run.path, release, run.result))
+        run = Run.load(folder)
+        return cls(run, write_page(run))
 
     @cached_property
     def release(self) -> SurveyRelease:
         """Return the noisy sums that everything is computed from."""
-        from murmuration.preference.estimation.survey import SurveyRelease
+        from murmuration.surveying.release import SurveyRelease
 
         return SurveyRelease.of_result(self.run.result, self.run.path)
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``murmuration survey --json`` prints: the run's result, the page, answers."""
-        from murmuration.reporting.survey import in_numbers
+        from murmuration.surveying.page import in_numbers
 
         return {
             **self.run.result,
@@ -85,7 +73,7 @@ class Survey:
         }
 
     def __repr__(self) -> str:
-        from murmuration.reporting.survey import users_text
+        from murmuration.surveying.page import users_text
 
         return f"Survey({str(self.run.path)!r}, {users_text(self.release)} users with judgements)"
 
@@ -98,7 +86,7 @@ class Survey:
         from rich.table import Table
         from rich.text import Text
 
-        from murmuration.reporting.survey import quantile_lines, sections, users_text
+        from murmuration.surveying.page import quantile_lines, sections, users_text
 
         facts = Table(box=None, pad_edge=False, show_header=False)
         facts.add_row("Users with judgements", users_text(self.release))
@@ -188,10 +176,22 @@ def survey(
         progress=progress,
         **given,
     )
-    result = Survey.from_run(run)
+    result = Survey(run, write_page(run))
     if result.release.learnt_nothing:
         raise InputError(
             f"nothing was learnt: {result!r} are within the noise, and the release is charged all "
             f"the same. Its page is {result.page}"
         )
     return result
+
+
+def write_page(run: Run) -> Path:
+    """Write the answers of a finished run beside its report; the page.
+
+    Raises:
+        InputError: it asked nothing, or the files cannot be written.
+    """
+    from murmuration.surveying.page import write_survey
+    from murmuration.surveying.release import SurveyRelease
+
+    return write_survey(run.path, SurveyRelease.of_result(run.result, run.path), run.result)

@@ -6,7 +6,7 @@ import pytest
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.schema import Schema
-from murmuration.preference.features.questionnaire import PER_USER, Questionnaire
+from murmuration.surveying.questionnaire import PER_USER, Questionnaire
 
 
 def answers_to(rows, topics=(), **schema):

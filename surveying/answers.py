@@ -4,7 +4,7 @@ Legend: U users, S sampled users, C users of a chunk, J judgements, Q questions 
 answer, V coordinates of a user's vector.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -15,9 +15,12 @@ import torch
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.rows import Kind
-from murmuration.preference.features.questionnaire import Questionnaire
+from murmuration.preference.data.schema import Schema
 from murmuration.preference.kinds.array_examples import ArrayExamples
-from murmuration.preference.kinds.linear import LinearModel
+from murmuration.preference.kinds.model import Examples
+from murmuration.preference.model_folder import DEFAULT, SaveOptions
+from murmuration.preference.models import PreferenceModel
+from murmuration.surveying.questionnaire import Questionnaire
 
 _CHUNK = 4096  # users whose vectors are there at a time
 
@@ -69,7 +72,7 @@ class SurveyAnswers(ArrayExamples):
         raise ValueError("a survey learns no model that could be right")
 
     def vector(self, user: int) -> np.ndarray:
-        """Return a user's vector, (V,) float64; see `preference.features.questionnaire`."""
+        """Return a user's vector, (V,) float64; see `surveying.questionnaire`."""
         first, end = self.start_U[user : user + 2].tolist()
         vector_V = np.zeros(self.dimension)
         if judgements := end - first:
@@ -85,12 +88,13 @@ class SurveyAnswers(ArrayExamples):
             yield np.stack([self.vector(user) for user in users])
 
 
-class SurveyModel(LinearModel):
-    """The questions, in a model's place; see `preference.kinds.model.Model`."""
+@dataclass(frozen=True)
+class SurveyModel:
+    """The questions, where others have a model; see `preference.kinds.model.Model`."""
 
-    features: Questionnaire  # type: ignore[assignment]
+    questionnaire: Questionnaire
 
-    trains = False
+    trains, computes, holds_promise = False, True, False
 
     @classmethod
     def load(cls, config: Mapping[str, Any], weights: bool) -> Self:
@@ -99,9 +103,27 @@ class SurveyModel(LinearModel):
         topics = config.get("topics", ())
         if not isinstance(topics, list | tuple) or not all(isinstance(t, str) for t in topics):
             raise InputError("topics of a survey are a list of lines")
-        return cls(Questionnaire(tuple(topics)))  # type: ignore[arg-type]
+        return cls(Questionnaire(tuple(topics)))
 
-    def examples(self, data: Data, left_out: LeftOut | None = None) -> SurveyAnswers:  # type: ignore[override]
+    @property
+    def dimension(self) -> int:
+        """V."""
+        return self.questionnaire.dimension
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        """Nothing."""
+        return {}
+
+    def to_config(self) -> dict[str, Any]:
+        """Return the questions' description."""
+        return self.questionnaire.to_config()
+
+    def loaded(self) -> Self:
+        """Return itself."""
+        return self
+
+    def examples(self, data: Data, left_out: LeftOut | None = None) -> SurveyAnswers:
         """Return users' answers; nothing is left out.
 
         Raises:
@@ -115,11 +137,20 @@ class SurveyModel(LinearModel):
             raise InputError("these labels have been randomized already, which is protection")
         return SurveyAnswers(
             torch.from_numpy(np.asarray(judgements.start_U, dtype=np.int64)),
-            self.features.answers(judgements),
-            self.features,
+            self.questionnaire.answers(judgements),
+            self.questionnaire,
             judgements.kind,
             judgements.most_responses - 1,
         )
+
+    def reuse(self, made: Examples) -> None:
+        """Return None: other questions have other answers."""
+        del made
+
+    def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> int:
+        """Return zero: any machine can count."""
+        del schema, model, group_size, users
+        return 0
 
     def scores(
         self, theta_ID: Sequence[np.ndarray], prompts: Sequence[str], responses: Sequence[str]
@@ -127,14 +158,17 @@ class SurveyModel(LinearModel):
         """Raise InputError."""
         raise InputError("a survey gives no reward")
 
+    def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """Return that all can be read."""
+        del prompts
+        return np.ones(len(responses), dtype=bool)
+
+    def choice(self, theta_D: np.ndarray, test: Any) -> dict[str, object]:
+        """Return nothing."""
+        del theta_D, test
+        return {}
+
     def save(
-        self,
-        folder: Path,
-        theta_D: np.ndarray,
-        model: str,
-        card: str = "",
-        *,
-        overwrite: bool = False,
-        beside: Callable[[Path], Mapping[str, bytes]] | None = None,
+        self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT
     ) -> None:
         """Write nothing: there is no model."""

@@ -1,10 +1,10 @@
 """A survey of a crowd's data: one noisy sum of users' answers to public questions.
 
 - *Node.* Of each user one vector: 1 if they judged anything, and to each question their own
-  distribution over its answers (``preference.features.questionnaire``). It is clipped to C, the
+  distribution over its answers (``surveying.questionnaire``). It is clipped to C, the
   length of the longest there can be, which shortens nobody who answers honestly. The sum leaves.
 - *Server.* Adds Gaussian noise to the sum, once. Shares, quantiles and their errors are computed
-  from it, which is post-processing (``preference.estimation.survey``).
+  from it, which is post-processing (``surveying.release``).
 
 Formal guarantee: (epsilon, delta) for everything a user has, under every adjacency. With Q
 questions C = √(1 + Q): the sum moves by at most C where a user comes or goes (attained: one
@@ -26,19 +26,17 @@ import numpy as np
 
 from murmuration.preference.data.public_names import read_names
 from murmuration.preference.data.rows import InputError
-from murmuration.preference.estimation.survey import SurveyRelease, interval
-from murmuration.preference.features.questionnaire import KIND, Questionnaire
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.reporting.figures import interval
 from murmuration.strategies.contributions import clip_of
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import released_once
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.own.survey import SurveySettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
@@ -53,9 +51,12 @@ from murmuration.strategies.spec import (
     supported,
 )
 from murmuration.strategies.sums import SumStrategy
+from murmuration.surveying.questionnaire import KIND, Questionnaire
+from murmuration.surveying.release import SurveyRelease
+from murmuration.surveying.settings import SurveySettings
 
 if TYPE_CHECKING:
-    from murmuration.preference.kinds.survey import SurveyAnswers
+    from murmuration.surveying.answers import SurveyAnswers
 
 
 @dataclass(frozen=True, kw_only=True)

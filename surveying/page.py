@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from murmuration.preference.estimation.survey import CONFIDENCE, Share, SurveyRelease
 from murmuration.privacy.accounting.terms import Trust
 from murmuration.privacy.durable_files import replace_file
 from murmuration.reporting.evidence import attack_rows
 from murmuration.reporting.facts import facts
-from murmuration.reporting.figures import points_of_error, share_text
-from murmuration.reporting.jinja import TEMPLATES, html_templates
+from murmuration.reporting.figures import CONFIDENCE, points_of_error, share_text
+from murmuration.reporting.jinja import html_templates
+from murmuration.surveying.release import Share, SurveyRelease
 
 PAGE, NUMBERS = "survey.html", "survey.json"
 _QUANTILE_NAMES = {
@@ -173,4 +173,4 @@ def _others(shares: Sequence[Share]) -> str:
     return f"within the noise, {'each ' if len(shares) > 1 else ''}at most {most}: {listed}"
 
 
-_PAGE = html_templates(TEMPLATES, {}).get_template("survey.html.md")
+_PAGE = html_templates(Path(__file__).with_name("templates")).get_template("survey.html.md")
