@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from murmuration.preference.data.loading import (
     texts_in,
     write_columns,
 )
-from murmuration.preference.data.public_names import clean_name
+from murmuration.preference.data.public_names import as_source, clean_name
 from murmuration.preference.data.rows import NO_PROMPT, InputError
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.from_python import of_strategy, takes, warn
@@ -197,7 +196,9 @@ def rank(
         items = _named_models(data)
     if not resume:
         data, items = _new_board(data, items, by, given)
-    _list_names(items, given)
+    for name, names in (("items", items), ("categories", categories)):
+        if names is not None:
+            given[name] = as_source(names)
     run = _trained(
         data,
         out=out,
@@ -312,19 +313,6 @@ def write_page(run: Run) -> Path:
     from murmuration.ranking.page import write_board
 
     return write_board(run.path, released_votes(run), run.result)
-
-
-def _list_names(
-    items: str | os.PathLike[str] | Sequence[str] | None, given: dict[str, Any]
-) -> None:
-    """Add the lists of items and categories to settings: files, or arrays as JSON has them."""
-    for name, names in (("items", items), ("categories", given.get("categories"))):
-        if names is None:
-            continue
-        if isinstance(names, str | os.PathLike):
-            given[name] = os.fspath(names)
-        else:
-            given[name] = json.dumps([*names], ensure_ascii=False)
 
 
 def _lacks_users(data: Source | None, given: Mapping[str, Any]) -> bool:

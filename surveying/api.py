@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from murmuration.api.rows import Source
 from murmuration.api.training import train
+from murmuration.preference.data.public_names import as_source
 from murmuration.preference.data.rows import InputError
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.from_python import of_strategy, takes
@@ -163,10 +163,7 @@ def survey(
     if given["strategy"] != _STRATEGY:
         raise InputError("a survey is made by --strategy survey: leave out --strategy")
     if topics is not None:
-        named = isinstance(topics, str | os.PathLike)
-        given["topics"] = (
-            os.fspath(topics) if named else json.dumps([*topics], ensure_ascii=False)  # type: ignore[arg-type]
-        )
+        given["topics"] = as_source(topics)
     run = train(
         EMBEDDED if data is None and not resume else data,
         out=out,

@@ -101,8 +101,9 @@ ARROWS["sims"] = _RUN
 ARROWS["audits"] = ("sims", *_RUN)
 ARROWS["deploy"] = ("sims", *_RUN)
 #: What a room that is a strategy with its own command and functions may name.
-_WHOLE = ("cli.about_data", "cli.options", "cli.setting_options", TOP, "sims", "reporting")
-ARROWS["ranking"] = ARROWS["surveying"] = (*_WHOLE, "strategies", "preference", "privacy")
+_WHOLE = ("cli.about_data", "cli.whole_crowd", TOP, "sims", "reporting")
+ARROWS["surveying"] = (*_WHOLE, "strategies", "preference", "privacy")
+ARROWS["ranking"] = ("cli.options", *ARROWS["surveying"])
 ARROWS["alignment"] = ("sims", "server", "reporting", "preference", "privacy")
 ARROWS[TOP] = ("alignment", "sims", *_RUN)
 ARROWS["cli"] = (TOP, "alignment", "audits", "deploy", "sims", *_RUN)

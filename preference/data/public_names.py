@@ -6,8 +6,9 @@ for the other. So are characters that end or turn round what stands beside them.
 """
 
 import json
+import os
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from murmuration.preference.data.errors import InputError
@@ -79,6 +80,13 @@ def read_names(option: str, what: str, source: str) -> tuple[str, ...]:
         )
     except InputError as error:
         raise InputError(f"{option} {shown}: {error}") from None
+
+
+def as_source(names: str | os.PathLike[str] | Sequence[str]) -> str:
+    """Return a source of `read_names`, of a path or of the names themselves."""
+    if isinstance(names, str | os.PathLike):
+        return os.fspath(names)
+    return json.dumps([*names], ensure_ascii=False)
 
 
 def whole_path(option: str, what: str, source: str) -> str:

@@ -122,7 +122,7 @@ def test_a_voter_with_more_votes_than_usual_is_read_if_that_is_asked_for(cli, fi
 
 
 def test_an_arena_is_votes_items_and_their_truth(cli, tmp_path):
-    code, stdout, _ = cli("init", "arena", "--items", 4, "--out", tmp_path / "a", "--users", 5)
+    code, stdout, _ = cli("init", "arena", "--count", 4, "--out", tmp_path / "a", "--users", 5)
     assert code == 0 and "truth.json, votes.jsonl" in stdout
     assert len(load_judgements(str(tmp_path / "a" / "votes.jsonl")).user_ids) == 5
     assert len((tmp_path / "a" / "items.txt").read_text().split()) == 4
@@ -130,6 +130,6 @@ def test_an_arena_is_votes_items_and_their_truth(cli, tmp_path):
 
 @pytest.mark.parametrize("items", [0, 1, -4])
 def test_an_arena_has_two_items_at_least(cli, tmp_path, items):
-    code, _, lines = cli("init", "arena", "--out", tmp_path / "a", "--items", items)
+    code, _, lines = cli("init", "arena", "--out", tmp_path / "a", "--count", items)
     assert (code, len(lines)) == (2, 1)
     assert not (tmp_path / "a").exists()

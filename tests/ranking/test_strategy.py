@@ -9,6 +9,7 @@ import pytest
 from made_up_votes import made_up_votes
 
 from murmuration.client.app import app as client_app
+from murmuration.planning.plan import plan as planned
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.events import PoissonGaussian
@@ -285,3 +286,32 @@ def test_a_run_that_is_resumed_tells_the_same(board):
     resumed = run_training(again, LocalGrid(client_app, 1, again.to_run_config()))
     assert resumed["votes"] == release.to_json()
     assert len(read_charges(Path(result["out"]) / "ledger.jsonl")) == 1
+
+
+def test_the_power_of_a_board():
+    """The noise of the plan enters: fewer voters are needed at a larger epsilon, and never fewer
+    than without noise."""
+    board = {"strategy": "ranking", "users": 3000, "board_size": 20, "votes_each": 7.0}
+    board["delta"] = 1e-5
+    small, large = (planned(epsilon=epsilon, **board) for epsilon in (0.25, 4.0))
+    for points, least in ((10, 33_432), (20, 8_358), (50, 1_338)):
+        name = f"voters_for_{points}_points"
+        assert least < large[name] < small[name]
+    assert large["points_told_apart"] < small["points_told_apart"]
+    assert small["noise_multiplier"] > large["noise_multiplier"]
+    assert planned(epsilon=1.0, **board)["voters_for_10_points"] == pytest.approx(34_115, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"board_size": 1}, "--board-size of at least 2"),
+        ({"board_size": 5, "votes_each": 11.0}, "at most --max-votes"),
+        ({"max_votes": 4}, "add --board-size"),
+        ({"board_size": 5, "strategy": "uls", "rounds": 3}, "are for --strategy ranking"),
+    ],
+)
+def test_boards_that_cannot_be_planned(changes, message):
+    terms = {"strategy": "ranking", "users": 300, "epsilon": 1.0, "delta": 1e-5}
+    with pytest.raises(InputError, match=message):
+        planned(**{**terms, **changes})
