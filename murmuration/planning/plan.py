@@ -113,7 +113,7 @@ def plan(
             ``public``, as in ``train``.
         max_judgements, max_characters, format, scale, positive_from, no_prompt, ids: As these.
         batch_users: As in ``train``; does not change epsilon.
-        **own: What is about boards, or taken from a survey.
+        **own: Options that rooms bring, of boards and from surveys.
 
     Returns:
         What ``murmuration plan --json`` prints.

@@ -225,6 +225,7 @@ def test_no_command_is_left_out():
         "options",
         "setting_options",
         "about_data",
+        "whole_crowd",
         "alignment_options",
         "sampling",
     }
