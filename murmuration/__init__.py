@@ -80,7 +80,7 @@ if not (_HERE / "privacy").is_dir():
 
 from murmuration.privacy.plugins import brought  # noqa: E402
 
-__all__ += [*brought("murmuration.api")]
+__all__ = sorted([*__all__, *brought("murmuration.api")])
 
 #: Where names are that are imported when they are asked for: some need libraries that take seconds.
 _PLACES = {

@@ -5,6 +5,7 @@ from functools import partial
 
 from murmuration.preference.data.public_names import whole_path
 from murmuration.strategies.settings.declaration import AT_LEAST_ONE, OF_STRATEGY, POSITIVE, setting
+from murmuration.strategies.settings.plan_options import PlanOptions
 
 #: Who chose what votes compare (``ranking.release``).
 PAIRINGS = ("public", "voters")
@@ -56,3 +57,6 @@ class BoardPlan:
         panel=_PANEL,
         **POSITIVE,
     )
+
+
+PLAN_OPTIONS = PlanOptions(BoardPlan, strategy="ranking")

@@ -41,10 +41,10 @@ from murmuration.ranking.items import ONE_BOARD, ItemFeatures
 from murmuration.ranking.layout import VoteLayout
 from murmuration.ranking.power import planned_power
 from murmuration.ranking.release import Pairing, RankingRelease
-from murmuration.ranking.settings import PAIRINGS, BoardPlan, RankingSettings
+from murmuration.ranking.settings import PAIRINGS, RankingSettings
 from murmuration.strategies.contributions import clip_of, sampled
 from murmuration.strategies.optimizers import SolvedModel
-from murmuration.strategies.planning import PlanOptions, PlanQuery, released_once
+from murmuration.strategies.planning import PlanQuery, released_once
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.run import Settings
@@ -345,7 +345,6 @@ def features(settings: Settings) -> dict[str, Any] | None:
     return ItemFeatures(read_names("--items", "item", listed), boards).to_config()
 
 
-PLAN_OPTIONS = PlanOptions(BoardPlan, strategy="ranking")
 RANKING = Strategy(
     name="ranking",
     help="Rank public items by one noisy sum of votes: a board, and no model of texts.",

@@ -20,7 +20,6 @@ from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.continual.buffered import BufferedToeplitz
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 from murmuration.privacy.mechanisms.sampling import CyclicSampler, whole_groups
-from murmuration.privacy.plugins import brought
 from murmuration.strategies.optimizers import OptimizerSettings, workload
 
 SIX = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
@@ -32,7 +31,8 @@ class PlanQuery:
 
     ``hold_out`` is how users are held out, if they are; ``variant`` and ``adaptation`` are those
     of ``aup``. ``sampling`` and ``noise_correlation`` are as in ``Sampled``, and ``bands`` over how
-    many rounds banded noise is correlated. ``own`` has what is given of ``PlanOptions``.
+    many rounds banded noise is correlated. ``own`` has what is given of
+    ``settings.plan_options``.
     """
 
     strategy: str
@@ -60,42 +60,6 @@ class PlanQuery:
                 f"{self.strategy}, where whole users are sampled; leave them out, or plan for els "
                 "or group"
             )
-
-
-@dataclass(frozen=True)
-class KnownCrowd:
-    """What is known of a crowd, by something that was released about it.
-
-    Attributes:
-        users: to train on.
-        judgements: about how many the median user has.
-        sentence: what was taken from what.
-    """
-
-    users: int
-    judgements: int
-    sentence: str
-
-
-@dataclass(frozen=True)
-class PlanOptions:
-    """Options of a plan that a room brings (of the group ``murmuration.plan_options``).
-
-    Attributes:
-        settings: a frozen dataclass that declares them.
-        strategy: whose ``solve`` looks at them; "": a plan with any.
-        crowd: from those that are given, and the share of users to be held out, to what is known of
-            the crowd, which a plan then takes where it is not told otherwise.
-    """
-
-    settings: type
-    strategy: str = ""
-    crowd: Callable[[Mapping[str, Any], float | None], KnownCrowd] | None = None
-
-
-def plan_options() -> dict[str, PlanOptions]:
-    """Return the options of a plan that rooms bring."""
-    return {name: point.load() for name, point in brought("murmuration.plan_options").items()}
 
 
 def pure_epsilon(

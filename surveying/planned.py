@@ -1,34 +1,31 @@
 """What a plan takes from a private survey of the crowd; post-processing, which costs nothing."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
+import os
 
 from murmuration.api.run import Run
 from murmuration.planning.advice import users_to_train_on
 from murmuration.preference.data.errors import InputError
 from murmuration.reporting.figures import interval, points_of_error, share_text
-from murmuration.strategies.planning import KnownCrowd, PlanOptions
+from murmuration.strategies.settings.plan_options import KnownCrowd
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 from murmuration.surveying.page import users_text
 from murmuration.surveying.questionnaire import JUDGEMENTS
 from murmuration.surveying.release import SurveyRelease
-from murmuration.surveying.settings import FromSurvey
 
 
-def surveyed(given: Mapping[str, Any], heldout: float | None) -> KnownCrowd:
+def surveyed(folder: str | os.PathLike[str], heldout: float | None) -> KnownCrowd:
     """Return what a plan takes from the survey in a folder: users with judgements less a share held
     out, rounded.
 
     Args:
-        given: ``survey``, the folder of a run of ``murmuration survey``.
+        folder: of a run of ``murmuration survey``.
         heldout: the share of users to be held out; None: as a run does by default.
 
     Raises:
         InputError: there is no survey, or it learnt nothing.
     """
-    folder = given["survey"]
     run = Run.load(folder)
     release = SurveyRelease.of_result(run.result, run.path)
     if release.learnt_nothing:
@@ -55,6 +52,3 @@ def _whole(release: SurveyRelease) -> str:
     share = sum(each.count for each in release.per_user[:bins]) / release.users
     error = interval(release.noise * math.sqrt(bins + share**2)) / release.users
     return f"{share_text(min(1.0, max(0.0, share)))} ± {points_of_error(error)}"
-
-
-PLAN_OPTIONS = PlanOptions(FromSurvey, crowd=surveyed)

@@ -1,10 +1,13 @@
 """Settings of a survey."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from murmuration.preference.data.public_names import whole_path
 from murmuration.strategies.settings.declaration import PROMISE, setting
+from murmuration.strategies.settings.plan_options import KnownCrowd, PlanOptions
 
 
 @dataclass(frozen=True)
@@ -29,3 +32,12 @@ class FromSurvey:
         "group.",
         panel=PROMISE,
     )
+
+
+def _crowd(given: Mapping[str, Any], heldout: float | None) -> KnownCrowd:
+    from murmuration.surveying.planned import surveyed
+
+    return surveyed(given["survey"], heldout)
+
+
+PLAN_OPTIONS = PlanOptions(FromSurvey, crowd=_crowd)

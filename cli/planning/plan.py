@@ -10,8 +10,7 @@ from murmuration.cli.setting_options import of_setting, parameters_of
 from murmuration.planning.plan import plan as solve_plan
 from murmuration.planning.plan_table import print_plan
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.strategies.planning import plan_options
-from murmuration.strategies.settings.declaration import declared
+from murmuration.strategies.settings.plan_options import plan_fields
 
 
 def plan(
@@ -109,5 +108,4 @@ def plan(
 
 
 add_parameters(plan, about_data.row_parameters("labels"), before="split")
-for _options in plan_options().values():
-    add_parameters(plan, parameters_of(declared(_options.settings)), before="adjacency")
+add_parameters(plan, parameters_of(plan_fields()), before="adjacency")

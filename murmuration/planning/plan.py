@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import Field
 from typing import TYPE_CHECKING, Any
 
 from murmuration.preference.data.rows import InputError
@@ -17,23 +16,16 @@ from murmuration.preference.data.schema import Schema
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies.settings.declaration import about, declared, option
 from murmuration.strategies.settings.from_python import takes
+from murmuration.strategies.settings.plan_options import PlanOptions, plan_fields, plan_options
 
 if TYPE_CHECKING:
     from murmuration.privacy.mechanisms.hold_out import HoldOut
-    from murmuration.strategies.planning import PlanOptions
 
 #: At which noise on it is stated.
 _ACCURACY = 0.75
 
 
-def _own_fields() -> list[Field[Any]]:
-    """Return the options that rooms bring."""
-    from murmuration.strategies.planning import plan_options
-
-    return [field for each in plan_options().values() for field in declared(each.settings)]
-
-
-@takes(_own_fields)
+@takes(plan_fields)
 def plan(
     *,
     strategy: str = "uls",
@@ -149,7 +141,7 @@ def plan(
         if value is not None and type(value) not in (int, float):
             raise InputError(f"{name} must be a number; got {value!r}")
     neighbours = parse_adjacency(adjacency)
-    if unknown := own.keys() - {field.name for field in _own_fields()}:
+    if unknown := own.keys() - {field.name for field in plan_fields()}:
         raise TypeError(f"plan() got an unexpected keyword argument {min(unknown)!r}")
     own = {name: value for name, value in own.items() if value is not None}
     sentences: dict[str, str] = {}
@@ -272,8 +264,6 @@ def _brought_options(
     Raises:
         InputError: they are for another strategy, or one is no number.
     """
-    from murmuration.strategies.planning import plan_options
-
     result = {}
     for room, options in plan_options().items():
         fields = {field.name: field for field in declared(options.settings)}

@@ -35,14 +35,14 @@ def folder(tmp_path):
 
 
 def test_users_are_those_who_judged_less_who_is_held_out(folder):
-    assert surveyed({"survey": folder()}, None).users == 2000
-    assert surveyed({"survey": folder()}, 0.5).users == 1200  # rounded to two digits
+    assert surveyed(folder(), None).users == 2000
+    assert surveyed(folder(), 0.5).users == 1200  # rounded to two digits
     assert plan(survey=folder(), **GIVEN)["users"] == 2000
     assert plan(survey=folder(), users=900, **GIVEN)["users"] == 900
 
 
 def test_the_median_is_what_els_takes(folder):
-    taken = surveyed({"survey": folder()}, None)
+    taken = surveyed(folder(), None)
     assert taken.judgements == 6  # of 5 to 8
     els = {"strategy": "els", "sampling_probability": 0.05, "adjacency": "zero-out", **GIVEN}
     assert plan(survey=folder(), **els)["group_size"] == 6
