@@ -66,8 +66,8 @@ from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.model_folder import SaveOptions
 from murmuration.privacy.disclosure import Disclosure
 from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.figures import duration
 from murmuration.privacy.promise import Promise
-from murmuration.reporting.figures import duration
 from murmuration.reporting.promise import details
 from murmuration.reporting.run_files import read_json
 from murmuration.server.lineage import files_of, mark_of

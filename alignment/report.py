@@ -15,9 +15,9 @@ from murmuration.alignment.evaluation import BUDGET, PARTED
 from murmuration.alignment.writing import read_lines
 from murmuration.preference.online import is_of_hub
 from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.figures import duration, share_text
 from murmuration.privacy.promise import Promise
 from murmuration.reporting.card_head import head, loading, made_from
-from murmuration.reporting.figures import duration, share_text
 from murmuration.reporting.jinja import html_templates, joined_lines, markdown_templates
 from murmuration.reporting.live.tables import table_of
 from murmuration.reporting.promise import Details, details, paragraphs, table

@@ -21,7 +21,7 @@ from murmuration.deploy.terms import RUN
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.privacy import extensions
-from murmuration.reporting.figures import counted
+from murmuration.privacy.figures import counted
 from murmuration.strategies import registry
 from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol.stated_plan import cost

@@ -25,9 +25,9 @@ from murmuration.privacy.accounting.chained_record import head_path
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Released
+from murmuration.privacy.figures import counted
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.secure_aggregation.party import MOST_PARTIES
-from murmuration.reporting.figures import counted
 from murmuration.server.run_directory import Value
 from murmuration.server.training import with_hold_out
 from murmuration.strategies import registry

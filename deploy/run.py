@@ -28,7 +28,7 @@ from murmuration.deploy.processes import environment_of
 from murmuration.deploy.proxies import way_around
 from murmuration.deploy.terms import RUN, usual_run, with_usual
 from murmuration.preference.data.judgements import InputError
-from murmuration.reporting.figures import counted, share_text
+from murmuration.privacy.figures import counted, share_text
 from murmuration.reporting.live.progress import RoundProgress, Tail
 from murmuration.reporting.run_files import handed_over
 from murmuration.server.registration import registration_for

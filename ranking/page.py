@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.figures import interval, round_digits
 from murmuration.ranking.board import CONFIDENCE, Board, fit_board
 from murmuration.ranking.release import Noise, RankingRelease
 from murmuration.reporting.evidence import attack_rows
 from murmuration.reporting.facts import facts
-from murmuration.reporting.figures import interval, round_digits
 from murmuration.reporting.jinja import html_templates
 
 PAGE, TABLE, NUMBERS = "board.html", "board.csv", "board.json"

@@ -18,13 +18,13 @@ from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.accounting.ledger_lines import Account, LedgerError
 from murmuration.privacy.accounting.terms import Caveat
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
-from murmuration.reporting.facts import facts
-from murmuration.reporting.figures import (
+from murmuration.privacy.figures import (
     duration,
     points_of_error,
     share_text,
 )
+from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
+from murmuration.reporting.facts import facts
 from murmuration.reporting.jinja import TEMPLATES, html_templates
 from murmuration.reporting.run_files import read_json, read_metrics
 

@@ -7,14 +7,14 @@ from typing import Any
 from murmuration.preference import models
 from murmuration.preference.choices import NEXT_TOKENS
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
-from murmuration.reporting import over_users
-from murmuration.reporting.figures import (
+from murmuration.privacy.figures import (
     duration,
     points_of_error,
     round_digits,
     share_text,
 )
+from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
+from murmuration.reporting import over_users
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from murmuration.preference.features.language_states import KIND as STATES
 from murmuration.preference.language.base.settings import KIND as LANGUAGE_MODEL
 from murmuration.preference.language.checkpoint import origin_below
 from murmuration.privacy.disclosure import Disclosure, disclosed
+from murmuration.privacy.figures import round_digits, share_text
 from murmuration.reporting.card_head import head, hub_name, loading, made_from, measured
 from murmuration.reporting.facts import facts
-from murmuration.reporting.figures import round_digits, share_text
 from murmuration.reporting.jinja import TEMPLATES, joined_lines, markdown_templates
 from murmuration.reporting.promise import Details, table
 from murmuration.reporting.provenance import without_folders

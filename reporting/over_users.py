@@ -6,7 +6,7 @@ It is a ``privacy.user_histogram.Spread``, as ``result.json`` has it.
 from collections.abc import Mapping
 from typing import Any
 
-from murmuration.reporting.figures import points_of_error, share_text
+from murmuration.privacy.figures import points_of_error, share_text
 
 
 def tenths(spread: Mapping[str, Any] | None) -> str:

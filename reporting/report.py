@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.figures import round_digits, share_text
 from murmuration.privacy.promise import delta_text, epsilon_text
 from murmuration.reporting import plots
 from murmuration.reporting.evidence import attack_rows, second_opinion_rows
 from murmuration.reporting.facts import facts
-from murmuration.reporting.figures import round_digits, share_text
 from murmuration.reporting.jinja import TEMPLATES, html_templates
 from murmuration.reporting.provenance import (
     Provenance,

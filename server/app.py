@@ -12,8 +12,8 @@ from flwr.supercore.logger import log
 from flwr.superlink.grid.http_grid import HttpGrid
 
 from murmuration.preference.data.rows import InputError
+from murmuration.privacy.figures import share_text
 from murmuration.privacy.promise import epsilon_text
-from murmuration.reporting.figures import share_text
 from murmuration.reporting.run_files import settings_of
 from murmuration.server.replies import decode_each_by_itself
 from murmuration.server.run import run_training

@@ -17,9 +17,9 @@ from typing import Any
 
 from murmuration.privacy.accounting.terms import Trust
 from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.figures import CONFIDENCE, points_of_error, share_text
 from murmuration.reporting.evidence import attack_rows
 from murmuration.reporting.facts import facts
-from murmuration.reporting.figures import CONFIDENCE, points_of_error, share_text
 from murmuration.reporting.jinja import html_templates
 from murmuration.surveying.release import Share, SurveyRelease
 

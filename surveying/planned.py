@@ -6,7 +6,7 @@ import os
 from murmuration.api.run import Run
 from murmuration.planning.advice import users_to_train_on
 from murmuration.preference.data.errors import InputError
-from murmuration.reporting.figures import interval, points_of_error, share_text
+from murmuration.privacy.figures import interval, points_of_error, share_text
 from murmuration.strategies.settings.plan_options import KnownCrowd
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE

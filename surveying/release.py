@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 
 from murmuration.preference.data.errors import InputError
-from murmuration.reporting.figures import CONFIDENCE, interval
+from murmuration.privacy.figures import CONFIDENCE, interval
 from murmuration.surveying.questionnaire import (
     JUDGEMENTS,
     PER_USER,

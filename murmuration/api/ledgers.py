@@ -27,9 +27,9 @@ from murmuration.privacy.accounting.chained_record import (
 from murmuration.privacy.accounting.events import ParallelEvent
 from murmuration.privacy.accounting.ledger_lines import Account, LedgerError, account_of
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.figures import counted
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.privacy.promise import Promise, ReleasedRun, combined
-from murmuration.reporting.figures import counted
 from murmuration.reporting.run_files import read_json
 from murmuration.reporting.spent import rows_of
 from murmuration.server.lineage import is_alignment, looks_like_ours, promise_of_run

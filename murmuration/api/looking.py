@@ -148,7 +148,7 @@ def written_conversion(
         InputError: as of ``convert``.
     """
     from murmuration.preference.data.splitting import convert
-    from murmuration.reporting.figures import counted
+    from murmuration.privacy.figures import counted
     from murmuration.server.lineage import mark_of_rows
 
     mark = mark_of_rows(source)

@@ -41,7 +41,7 @@ class Responses:
 
     def __str__(self) -> str:
         from murmuration.alignment.best_of_n import kl_bound
-        from murmuration.reporting.figures import counted
+        from murmuration.privacy.figures import counted
         from murmuration.reporting.promise import paragraphs
 
         if self.promise is None:

@@ -12,7 +12,7 @@ from murmuration.planning.declaration import Declaration
 from murmuration.preference.data.cells import is_empty, label_text, shortened, user_cell
 from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.judgements import Judgements
-from murmuration.reporting.figures import counted
+from murmuration.privacy.figures import counted
 
 _FEW_PEOPLE = 100
 _LARGE = 0.2  # of all judgements: a user with more is named

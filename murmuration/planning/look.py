@@ -32,7 +32,7 @@ from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.language.checkpoint import has_minilm
 from murmuration.preference.linear.examples import distinct_texts
 from murmuration.preference.models import MODELS
-from murmuration.reporting.figures import counted, duration
+from murmuration.privacy.figures import counted, duration
 from murmuration.reporting.live.tables import as_text, table_of
 from murmuration.strategies.settings.run import Settings
 

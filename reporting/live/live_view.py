@@ -28,8 +28,8 @@ from rich.table import Table
 from rich.text import Text
 
 from murmuration.privacy.disclosure import OperatorOnly, Shown, on_terminal
+from murmuration.privacy.figures import counted
 from murmuration.reporting.facts import facts
-from murmuration.reporting.figures import counted
 from murmuration.reporting.live.progress import RoundProgress, Tail
 from murmuration.reporting.live.terminal import Terminal
 

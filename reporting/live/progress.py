@@ -15,8 +15,8 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn
 
+from murmuration.privacy.figures import duration, share_text
 from murmuration.privacy.promise import epsilon_text
-from murmuration.reporting.figures import duration, share_text
 
 _FIGURES = ("epsilon", "heldout_accuracy", "heldout_loss")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from murmuration.reporting.figures import counted, duration
+from murmuration.privacy.figures import counted, duration
 from murmuration.reporting.live.terminal import Terminal
 
 

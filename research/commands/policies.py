@@ -37,7 +37,7 @@ def commit(
     The file names each model's contents by their SHA-256 and the runs that it came from.
     `murmuration run --strategy exponential --policies FILE` chooses among these and no others.
     """
-    from murmuration.reporting.figures import counted
+    from murmuration.privacy.figures import counted
     from murmuration.research.strategies.choice.lineage import commit as write
 
     digest, written = write(file, models, public)

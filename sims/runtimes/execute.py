@@ -21,8 +21,8 @@ from murmuration.preference.data.loading import Data
 from murmuration.preference.features import frozen_states
 from murmuration.privacy.accounting.terms import Caveat, caveat_sentences
 from murmuration.privacy.disclosure import OperatorOnly, Public
+from murmuration.privacy.figures import counted, duration
 from murmuration.reporting.facts import WORDS
-from murmuration.reporting.figures import counted, duration
 from murmuration.reporting.live.live_view import LiveView
 from murmuration.reporting.live.progress import RoundProgress
 from murmuration.reporting.run_files import former_nodes

@@ -13,11 +13,11 @@ from cards import result_of_a_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from murmuration.privacy.figures import round_digits
 from murmuration.ranking.arena import Arena
 from murmuration.ranking.board import fit_board
 from murmuration.ranking.layout import VoteLayout
 from murmuration.ranking.page import in_numbers, page, table, write_board
-from murmuration.reporting.figures import round_digits
 from murmuration.research.reproductions.ranking.released import item_votes, release
 
 HOSTILE = "<script>alert(1)</script>"

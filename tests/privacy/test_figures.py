@@ -2,7 +2,7 @@
 
 import pytest
 
-from murmuration.reporting.figures import (
+from murmuration.privacy.figures import (
     counted,
     duration,
     points_of_error,
