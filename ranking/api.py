@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from murmuration.api.rows import Source, with_columns
+from murmuration.api.run import Run
 from murmuration.api.training import train
 from murmuration.preference.data.column_meanings import USER_COLUMNS
 from murmuration.preference.data.loading import (
+    columns_of,
     parse_columns,
     public_texts,
     texts_in,
@@ -21,15 +23,15 @@ from murmuration.preference.data.loading import (
 )
 from murmuration.preference.data.public_names import as_source, clean_name
 from murmuration.preference.data.rows import NO_PROMPT, InputError
+from murmuration.preference.data.sources import files_named
+from murmuration.ranking.release import RankingRelease
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.from_python import of_strategy, takes, warn
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from murmuration.api.run import Run
     from murmuration.ranking.board import Board
-    from murmuration.ranking.release import RankingRelease
 
 _STRATEGY = "ranking"
 #: What a source of votes between models is read as, where nothing else is said.
@@ -58,8 +60,6 @@ class Ranking:
         Raises:
             InputError: there is none, or it ranked nothing.
         """
-        from murmuration.api.run import Run
-
         run = Run.load(folder)
         return cls(run, write_page(run))
 
@@ -297,8 +297,6 @@ def released_votes(run: Run) -> RankingRelease:
     Raises:
         InputError: it is no run of ``rank``.
     """
-    from murmuration.ranking.release import RankingRelease
-
     if "votes" not in run.result:
         raise InputError(f"{run.path}: no board: it is no run of murmuration rank, or was stopped")
     return RankingRelease.from_json(run.result["votes"])
@@ -349,9 +347,6 @@ def _columns_of_all(source: str) -> list[str]:
     Raises:
         InputError: it cannot be read.
     """
-    from murmuration.preference.data.loading import columns_of
-    from murmuration.preference.data.sources import files_named
-
     files = files_named(source, isolate=False)
     tables = {".csv", ".parquet", ".arrow"}
     if ":" in source if files is None else [file.kind in tables for file in files] != [True]:

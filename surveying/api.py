@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from murmuration.api.rows import Source
+from murmuration.api.run import Run
 from murmuration.api.training import train
 from murmuration.preference.data.public_names import as_source
 from murmuration.preference.data.rows import InputError
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.from_python import of_strategy, takes
+from murmuration.surveying.release import SurveyRelease
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from murmuration.api.run import Run
-    from murmuration.surveying.release import SurveyRelease
 
 _STRATEGY = "survey"
 #: What is asked where nothing is named.
@@ -50,16 +50,12 @@ class Survey:
         Raises:
             InputError: there is none, or it asked nothing.
         """
-        from murmuration.api.run import Run
-
         run = Run.load(folder)
         return cls(run, write_page(run))
 
     @cached_property
     def release(self) -> SurveyRelease:
         """Return the noisy sums that everything is computed from."""
-        from murmuration.surveying.release import SurveyRelease
-
         return SurveyRelease.of_result(self.run.result, self.run.path)
 
     def to_json(self) -> dict[str, Any]:
@@ -189,6 +185,5 @@ def write_page(run: Run) -> Path:
         InputError: it asked nothing, or the files cannot be written.
     """
     from murmuration.surveying.page import write_survey
-    from murmuration.surveying.release import SurveyRelease
 
     return write_survey(run.path, SurveyRelease.of_result(run.result, run.path), run.result)
