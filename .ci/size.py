@@ -13,7 +13,7 @@ from pathlib import Path
 
 _TEXTS = (".md", ".txt", ".toml", ".json", ".sh")
 CORE = ("privacy", "preference", "strategies", "server", "client", "sims", "murmuration")
-SATELLITES = ("alignment", "ranking", "tuning", "survey", "audits", "deploy", "reporting", "cli")
+SATELLITES = ("alignment", "ranking", "tuning", "surveying", "audits", "deploy", "reporting", "cli")
 _NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
     tokenize.ENDMARKER, tokenize.ENCODING,

@@ -1,9 +1,9 @@
 """What the command line brings itself (``murmuration.privacy.plugins``)."""
 
 _FOLDERS = {
-    "": ("agent", "audit", "data", "deploy", "ledger", "privatize", "rank", "report", "run"),
+    "": ("agent", "audit", "data", "deploy", "ledger", "privatize", "report", "run"),
     "models.": ("export", "score"),
-    "planning.": ("compare", "plan", "survey"),
+    "planning.": ("compare", "plan"),
     "starting.": ("init",),
 }
 

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from murmuration.cli import about_data
-from murmuration.cli.options import JSON, WHERE, ReportTo, add_parameters, print_json
+from murmuration.cli.options import JSON, ReportTo, add_parameters, print_json
 from murmuration.cli.setting_options import RunCommand, setting_parameters
+from murmuration.cli.whole_crowd import UsersPerNode, Where
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings.declaration import OUTPUT, RUNTIME
 from murmuration.terminal.terminal import print_finished
@@ -24,22 +25,8 @@ def run(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
-    users_per_node: Annotated[
-        int | None,
-        typer.Option(
-            help=r"Users on each simulated node. \[default: as suits the runtime]",
-            show_default=False,
-            rich_help_panel=RUNTIME,
-        ),
-    ] = None,
-    runtime: Annotated[
-        Runtime,
-        typer.Option(
-            help=f"{WHERE} local: this process. ray: Ray actors, here or on the "
-            "cluster at RAY_ADDRESS.",
-            rich_help_panel=RUNTIME,
-        ),
-    ] = Runtime.LOCAL,
+    users_per_node: UsersPerNode = None,
+    runtime: Where = Runtime.LOCAL,
     workers: Annotated[
         int,
         typer.Option(

@@ -5,7 +5,8 @@ reads a command's options from its signature, which is why one is made here.
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import Field
 from typing import Annotated, Any
 
 import click
@@ -50,17 +51,20 @@ def of_setting(name: str, **more: Any) -> Any:
 def setting_parameters() -> list[inspect.Parameter]:
     """Return a command's parameters for all settings of a simulation, ordered by their panels."""
     return [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[
-                type(field.default) | None,
-                of_setting(field.name, rich_help_panel=panel_of(field)),
-            ],
-        )
+        _parameter(field, of_setting(field.name, rich_help_panel=panel_of(field)))
         for field in of_simulations()
     ]
+
+
+def parameters_of(fields: "Iterable[Field[Any]]") -> list[inspect.Parameter]:
+    """Return a command's parameters for what is declared like settings, and is none of a run."""
+    return [_parameter(field, option_of(field)) for field in fields]
+
+
+def _parameter(field: "Field[Any]", option: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    annotation = Annotated[type(field.default) | None, option]
+    return inspect.Parameter(field.name, kind, default=None, annotation=annotation)
 
 
 class RunCommand(TyperCommand):

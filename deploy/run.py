@@ -9,7 +9,6 @@ online is the SuperLink's. Which owners would refuse stands in the private log, 
 """
 
 import json
-import os
 import re
 import subprocess
 import tempfile
@@ -29,7 +28,6 @@ from murmuration.deploy.processes import environment_of
 from murmuration.deploy.proxies import way_around
 from murmuration.deploy.terms import RUN, usual_run, with_usual
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.features.items import is_listed, read_names
 from murmuration.privacy.figures import counted, share_text
 from murmuration.reporting.live.progress import RoundProgress
 from murmuration.server.registration import registration_for
@@ -37,9 +35,10 @@ from murmuration.server.run_files import handed_over
 from murmuration.sims.runtimes.app_bundle import write_bundle
 from murmuration.sims.runtimes.tail import Tail
 from murmuration.strategies import registry
-from murmuration.strategies.config import RunConfig, refuse_seed
+from murmuration.strategies.config import SETTINGS, RunConfig, refuse_seed
 from murmuration.strategies.protocol.availability import Reason
 from murmuration.strategies.protocol.node_texts import shortened
+from murmuration.strategies.settings.declaration import about
 
 _POLL = 0.5
 #: What Flower says before an error of ours.
@@ -63,7 +62,7 @@ def deployed_config(server: Path, options: dict[str, Any], settings: dict[str, A
     Raises:
         InputError: there is no such run, or it would be refused when it begins.
     """
-    settings = _without_a_model(_with_lists(with_usual(server / RUN, settings)))
+    settings = _without_a_model(_pinned(with_usual(server / RUN, settings)))
     config = usual_run({**options, **settings})
     if config.strategy == "els" and not config.group_size:
         raise InputError(
@@ -76,25 +75,21 @@ def deployed_config(server: Path, options: dict[str, Any], settings: dict[str, A
     return config
 
 
-def _with_lists(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings with the whole paths of the public lists that they name, which the server's
-    app reads elsewhere; InputError for one that cannot be read."""
-    lists = dict[str, str]()
-    for name in ("items", "categories", "topics"):
-        source = str(settings.get(name, ""))
-        if source and not is_listed(source):
-            lists[name] = os.path.abspath(Path(source).expanduser())  # noqa: PTH100
-            read_names(f"--{name}", lists[name])
-    return {**settings, **lists}
+def _pinned(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings in which files go by names that hold elsewhere, where the server's app reads
+    them; InputError for one that cannot be read."""
+    pins = {name: about(field).pinned for name, field in SETTINGS.items()}
+    return {
+        name: pin(value) if value and (pin := pins.get(name)) else value
+        for name, value in settings.items()
+    }
 
 
 def _without_a_model(settings: dict[str, Any]) -> dict[str, Any]:
     """Return settings in which nobody is held out, where that was not asked for and there is no
     model that could be measured on them."""
-    strategy = settings.get("strategy", RunConfig.strategy)
-    halves = registry.named(strategy).node_halves if strategy in registry.solved() else {}
-    models = [half for half in halves.values() if half.model]
-    return settings if models or not halves else {"heldout": 0.0, **settings}
+    strategy = registry.named(settings.get("strategy", RunConfig.strategy))
+    return settings if strategy.has_model else {"heldout": 0.0, **settings}
 
 
 def run_deployed(

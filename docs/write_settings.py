@@ -12,11 +12,11 @@ from typing import Any
 import tomli_w
 
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.plugins import brought
+from murmuration.research.plugin import BRINGS
 from murmuration.strategies import registry
 from murmuration.strategies.config import SETTINGS, RunConfig
 from murmuration.strategies.settings.catalogue import panel_of
-from murmuration.strategies.settings.declaration import ENTRY_POINTS, PANELS, about, option
+from murmuration.strategies.settings.declaration import PANELS, about, option
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, PYPROJECT = ROOT / "docs" / "reference" / "settings.md", ROOT / "pyproject.toml"
@@ -43,7 +43,7 @@ def _lines() -> Iterator[str]:
         masks, grid = ("no" if why(own) else "yes" for why in (strategy.masks, strategy.discrete))
         under = ", ".join(a.value for a in Adjacency if a in strategy.adjacencies)
         under = under if strategy.name != "nonprivate" else "none"
-        where = " (in a checkout)" if strategy.name in brought(ENTRY_POINTS) else ""
+        where = " (in a checkout)" if strategy.name in BRINGS["murmuration.strategies"] else ""
         cells = (f"`{strategy.name}`{where}", strategy.help, under, rounds, masks, grid)
         yield f"| {' | '.join(cells)} |"
     yield ""

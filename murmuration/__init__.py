@@ -32,21 +32,17 @@ _PLACES = {
     "DataSummary": "murmuration.planning.look",
     "InputError": "murmuration.preference.data.errors",
     "PrivatizedLabels": "murmuration.api.privatizing",
-    "Ranking": "murmuration.api.ranking",
     "RewardModel": "murmuration.preference.reward",
     "Run": "murmuration.api.run",
     "Settings": "murmuration.strategies.settings.run",
     "Strategy": "murmuration.strategies.spec",
     "StrategyComparison": "murmuration.planning.compare",
-    "Survey": "murmuration.api.surveying",
     "compare": "murmuration.api.comparing",
     "data": "murmuration.api.looking",
     "online": "murmuration.preference.online",
     "plan": "murmuration.planning.plan",
     "privatize": "murmuration.api.privatizing",
-    "rank": "murmuration.api.ranking",
     "score": "murmuration.api.scoring",
-    "survey": "murmuration.api.surveying",
     "train": "murmuration.api.training",
 }
 _NAMES = sorted({"__version__", *_PLACES, *brought("murmuration.api")})
@@ -64,12 +60,8 @@ if TYPE_CHECKING:  # what editors complete, where all rooms are there
     from murmuration.api.looking import data as data
     from murmuration.api.privatizing import PrivatizedLabels as PrivatizedLabels
     from murmuration.api.privatizing import privatize as privatize
-    from murmuration.api.ranking import Ranking as Ranking
-    from murmuration.api.ranking import rank as rank
     from murmuration.api.run import Run as Run
     from murmuration.api.scoring import score as score
-    from murmuration.api.surveying import Survey as Survey
-    from murmuration.api.surveying import survey as survey
     from murmuration.api.training import train as train
     from murmuration.planning.compare import StrategyComparison as StrategyComparison
     from murmuration.planning.look import DataSummary as DataSummary
@@ -78,8 +70,12 @@ if TYPE_CHECKING:  # what editors complete, where all rooms are there
     from murmuration.preference.language.generation import Sampling as Sampling
     from murmuration.preference.online import online as online
     from murmuration.preference.reward import RewardModel as RewardModel
+    from murmuration.ranking.api import Ranking as Ranking
+    from murmuration.ranking.api import rank as rank
     from murmuration.strategies.settings.run import Settings as Settings
     from murmuration.strategies.spec import Strategy as Strategy
+    from murmuration.surveying.api import Survey as Survey
+    from murmuration.surveying.api import survey as survey
     from murmuration.tuning.tune import tune as tune
 
     __version__: str

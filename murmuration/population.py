@@ -1,6 +1,5 @@
 """The embedded population, to name as a source of data: ``--data murmuration.population:train``."""
 
-from murmuration.sims.population.arena import arena
 from murmuration.sims.population.population import (
     test,
     texts_test,
@@ -9,4 +8,4 @@ from murmuration.sims.population.population import (
     unseen_topics,
 )
 
-__all__ = ["arena", "test", "texts_test", "texts_train", "train", "unseen_topics"]
+__all__ = ["test", "texts_test", "texts_train", "train", "unseen_topics"]

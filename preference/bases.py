@@ -10,14 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.kinds.items import ItemsModel
 from murmuration.preference.kinds.language_head import LanguageHeadModel
 from murmuration.preference.kinds.language_reward import LanguageRewardModel
 from murmuration.preference.kinds.linear import LinearModel
 from murmuration.preference.kinds.model import Model
 from murmuration.preference.kinds.next_token import ResponsesModel, TextsModel
 from murmuration.preference.kinds.policy import PolicyModel
-from murmuration.preference.kinds.survey import SurveyModel
 from murmuration.privacy.plugins import brought
 
 #: By a description's kind and task: what loads it.
@@ -25,8 +23,6 @@ KINDS = {
     ("hashing", "reward"): LinearModel,
     ("encoder", "reward"): LinearModel,
     ("language-states", "reward"): LinearModel,
-    ("items", "reward"): ItemsModel,
-    ("survey", "reward"): SurveyModel,
     ("language-head", "reward"): LanguageHeadModel,
     ("language-model", "reward"): LanguageRewardModel,
     ("language-model", "text"): TextsModel,

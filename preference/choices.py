@@ -43,8 +43,6 @@ POOLINGS = ("last", "mean")
 LORA_LAYERS = re.compile(r"auto|all|last:([1-9][0-9]{0,3})|([1-9][0-9]{0,3})-([1-9][0-9]{0,3})")
 #: Characters of a system prompt.
 MOST_SYSTEM = 10_000
-#: Who chose what votes compare (``preference.ranking.release``).
-PAIRINGS = ("public", "voters")
 #: The server's optimizers (``strategies.optimizers``).
 OPTIMIZERS = ("sgd", "adam")
 

@@ -4,6 +4,10 @@ The exact values stand in ``result.json``; epsilon and delta are ``privacy.promi
 """
 
 import math
+from statistics import NormalDist
+
+#: Of all intervals.
+CONFIDENCE = 0.95
 
 
 def counted(number: int, noun: str) -> str:
@@ -24,6 +28,11 @@ def points_of_error(error: float | None) -> str:
         return "unknown"
     points = 100 * error
     return f"{math.ceil(points * 10) / 10:.1f}" if points < 5 else f"{math.ceil(points)}"
+
+
+def interval(std: float) -> float:
+    """Return how far noise of a standard deviation moves a number, with ``CONFIDENCE``."""
+    return NormalDist().inv_cdf(0.5 + CONFIDENCE / 2) * std
 
 
 def round_digits(value: float, digits: int = 2) -> str:

@@ -181,7 +181,7 @@ class RunDirectory(RunFolder):
         return self._read_json("result.json") or None
 
     def finished(self) -> dict[str, Any] | None:
-        """``result``, if it is that of this folder's ledger; None where a board goes on from there.
+        """``result``, if it is that of this folder's ledger; None where there is none.
 
         Raises:
             InputError: it is of another run, or the ledger is not what it was at its end.

@@ -8,7 +8,8 @@ another there.
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy import attack_bounds
@@ -29,10 +30,9 @@ class PlanQuery:
     """What is known of a plan; None for what was not given.
 
     ``hold_out`` is how users are held out, if they are; ``variant`` and ``adaptation`` are those
-    of ``aup``. Of a board ``items`` is how many items it has, ``max_votes`` the most votes of a
-    voter that count, and ``votes_each`` how many that is on average. ``sampling`` and
-    ``noise_correlation`` are as in ``Sampled``, and ``bands`` over how many rounds banded noise is
-    correlated.
+    of ``aup``. ``sampling`` and ``noise_correlation`` are as in ``Sampled``, and ``bands`` over how
+    many rounds banded noise is correlated. ``own`` has what is given of
+    ``settings.plan_options``.
     """
 
     strategy: str
@@ -47,12 +47,10 @@ class PlanQuery:
     hold_out: HoldOut | None = None
     variant: str = "centred"
     adaptation: str = "quantile"
-    items: int | None = None
-    max_votes: int | None = None
-    votes_each: float | None = None
     sampling: str = "poisson"
     noise_correlation: str = "none"
     bands: int | None = None
+    own: Mapping[str, Any] = field(default_factory=dict)
 
     def refuse_examples(self) -> None:
         """InputError for what has a meaning only where single judgements are sampled."""
@@ -87,8 +85,8 @@ def pure_epsilon(
     raise ValueError(f"epsilon = {budget:g} is too small to be counted")
 
 
-#: From a query to all numbers of the plan.
-Solve = Callable[[PlanQuery, Adjacency], dict[str, float]]
+#: From a query to all numbers of the plan, and sentences by their names.
+Solve = Callable[[PlanQuery, Adjacency], dict[str, Any]]
 
 
 def attack_figures(

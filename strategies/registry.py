@@ -26,8 +26,6 @@ from murmuration.strategies.settings.declaration import ENTRY_POINTS
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.label_moment import LABEL_MOMENT
 from murmuration.strategies.solved.objective_perturbation import OBJECTIVE_PERTURBATION
-from murmuration.strategies.solved.ranking import RANKING
-from murmuration.strategies.solved.survey import SURVEY
 from murmuration.strategies.spec import (
     BuiltStrategy,
     NodeHalf,
@@ -47,8 +45,6 @@ OURS = (
     AUP,
     LABEL_MOMENT,
     OBJECTIVE_PERTURBATION,
-    RANKING,
-    SURVEY,
     LOCAL_LABEL,
     NONPRIVATE,
     *(point.load() for point in brought(ENTRY_POINTS).values()),

@@ -72,7 +72,7 @@ def clip_norm_of_each(number: Number) -> float:
 
 
 def no_grid(number: Number) -> Mapping[str, float]:
-    """Of sums that are on none."""
+    """Sums that are on none."""
     return {}
 
 
@@ -200,6 +200,12 @@ class Strategy:
     def samples(self) -> bool:
         """Return whether a round has a cohort instead of everybody."""
         return not (self.rounds or self.everybody)
+
+    @property
+    def has_model(self) -> bool:
+        """Return whether it learns a model, which could be measured on users who are held out."""
+        halves = self.node_halves.values()
+        return not halves or any(half.model for half in halves)
 
     @property
     def averages_users(self) -> bool:

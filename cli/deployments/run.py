@@ -13,6 +13,7 @@ from murmuration.deploy.init import deployed_address
 from murmuration.deploy.processes import ended_by_signals
 from murmuration.deploy.run import deployed_config, run_deployed
 from murmuration.deploy.terms import parse_settings
+from murmuration.privacy.plugins import brought
 from murmuration.sims.runtimes.tracking import tracked
 
 
@@ -66,12 +67,8 @@ def run(
 
 def _released(result: Mapping[str, Any]) -> dict[str, str]:
     """Return what a run without a model released, by name; pages are written beside its report."""
-    if "votes" in result:
-        from murmuration.api.ranking import Ranking
+    if page := brought("murmuration.pages").get(str(result.get("strategy"))):
+        from murmuration.api.run import Run
 
-        return {"page": str(Ranking.load(result["out"]).page)}
-    if "survey" in result:
-        from murmuration.api.surveying import Survey
-
-        return {"page": str(Survey.load(result["out"]).page)}
+        return {"page": str(page.load()(Run.load(str(result["out"]))))}
     return {}

@@ -1,17 +1,16 @@
 """``murmuration plan``: what a run will cost, before any data is touched."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from murmuration.cli import about_data
 from murmuration.cli.options import Json, add_parameters, help_of, meaning, print_json
-from murmuration.cli.setting_options import of_setting
+from murmuration.cli.setting_options import of_setting, parameters_of
 from murmuration.planning.plan import plan as solve_plan
 from murmuration.planning.plan_table import print_plan
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.strategies.planning import SIX
+from murmuration.strategies.settings.plan_options import plan_fields
 
 
 def plan(
@@ -47,25 +46,6 @@ def plan(
         str,
         of_setting("adaptation"),
     ] = "quantile",
-    board_size: Annotated[
-        int | None,
-        typer.Option(
-            help="ranking: how many items a board has, to be told how many voters tell apart 10, "
-            "20 and 50 points.",
-            show_default=False,
-        ),
-    ] = None,
-    max_votes: Annotated[
-        int | None,
-        of_setting("max_votes"),
-    ] = None,
-    votes_each: Annotated[
-        float | None,
-        typer.Option(
-            help=r"ranking: votes of a voter that count, on average. \[default: --max-votes]",
-            show_default=False,
-        ),
-    ] = None,
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are neighbours.")
     ] = Adjacency.ADD_REMOVE,
@@ -100,14 +80,6 @@ def plan(
     features: Annotated[
         str, typer.Option(help=f"{meaning('features')} For --optimize.")
     ] = "hashing",
-    survey: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of a murmuration survey: --users is taken from it, and --group-size for "
-            "els and group.",
-            show_default=False,
-        ),
-    ] = None,
     split: about_data.Split = None,
     data_config: about_data.DataConfig = None,
     batch_users: Annotated[
@@ -132,9 +104,8 @@ def plan(
 
         optimize_plan.report(numbers)
     else:
-        known = {numbers["chosen"], "users" if survey else ""}
-        missing = [name for name in SIX if given[name] is None and name not in known]
-        print_plan(numbers, missing[0] if missing else "")
+        print_plan(numbers)
 
 
 add_parameters(plan, about_data.row_parameters("labels"), before="split")
+add_parameters(plan, parameters_of(plan_fields()), before="adjacency")

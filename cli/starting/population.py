@@ -7,7 +7,6 @@ import typer
 
 from murmuration.cli.options import meaning
 from murmuration.preference.data.errors import InputError
-from murmuration.sims.population.arena import Arena, write_arena
 from murmuration.sims.population.population import Population, write
 
 
@@ -15,24 +14,13 @@ def population(
     out: Annotated[Path, typer.Option(help=f"{meaning('out')} Folder for the files.")],
     users: Annotated[int, typer.Option(help=f"{meaning('users')} In the training split.")] = 2500,
     seed: Annotated[int, typer.Option(help=f"{meaning('seed')} Which population.")] = 0,
-    arena: Annotated[
-        int | None,
-        typer.Option(
-            help="Write votes between so many items of known strengths, to be ranked.",
-            show_default=False,
-        ),
-    ] = None,
 ) -> None:
     """Write judgements of a synthetic population, and its truth.
 
-    Files: train, test and unseen topics. With --arena: votes.jsonl, items.txt (for rank --items),
-    and truth.json with the strengths.
+    Files: train, test and unseen topics.
     """
     try:
-        if arena is not None:
-            write_arena(out, Arena(voters=users, seed=seed, items=arena))
-        else:
-            write(out, Population(users=users, seed=seed))
+        write(out, Population(users=users, seed=seed))
     except (ValueError, OSError) as error:
         raise InputError(f"--out {out}: {error}") from None
     print(f"wrote {', '.join(sorted(path.name for path in out.iterdir()))} to {out}")

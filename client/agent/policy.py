@@ -32,6 +32,7 @@ from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum
+from murmuration.privacy.plugins import brought
 from murmuration.strategies import registry
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.node_texts import shortened
@@ -42,7 +43,7 @@ from murmuration.strategies.spec import NodeHalf
 #: Tasks (``preference.data.loading``) of nodes that host judgements.
 _TASKS = ("reward", "sft", "policy")
 #: Kinds of features that are what they are, without a path.
-_UNNAMED = ("hashing", "items", "survey")
+_UNNAMED = ("hashing", *brought("murmuration.public_lists"))
 #: A rule that every policy has: what a plan with a hold-out costs rests on it.
 HOLD_OUT = "hold_out"
 _MOST_NGRAMS = 4
@@ -80,8 +81,8 @@ class Policy:
             above 0 true labels take no part in anything else.
         label_delta: the most δ of randomized labels.
         public_items: whether prompts, responses and numbers of judgements are public.
-        features: feature maps that may be computed: hashing, items (votes on public lists), survey
-            (answers to public questions), or the path or name of an encoder.
+        features: feature maps that may be computed: hashing, a kind that public lists describe
+            (as items, for votes on them), or the path or name of an encoder.
         max_dimension: the most features of hashing; a model has those that it has.
         tasks: what may be learnt on them: reward, sft (the words of responses, by a language
             model).

@@ -16,7 +16,6 @@ from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.sources import absolute, parse_source
 from murmuration.preference.features.hashing import AUTO, chosen_features, parse_features
-from murmuration.preference.features.items import is_listed
 from murmuration.preference.gguf import SMOLLM2, is_gguf
 from murmuration.preference.online import is_of_hub, is_online
 from murmuration.privacy.adjacency import Adjacency
@@ -82,9 +81,6 @@ def make_config(given: Mapping[str, Any]) -> RunConfig:
     for name in ("data", "test"):
         if chosen.get(name):
             chosen[name] = absolute(chosen[name])
-    for name in ("items", "categories", "topics"):
-        if chosen.get(name) and not is_listed(chosen[name]):
-            chosen[name] = str(Path(chosen[name]).expanduser().absolute())
     for name, value in chosen.items():
         if value == 0 and about(SETTINGS[name]).above_zero:
             expected = about(SETTINGS[name]).expected

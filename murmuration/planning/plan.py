@@ -8,13 +8,15 @@ are sampled the group size counts too, and epsilon or the noise multiplier follo
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.schema import Schema
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.strategies.settings.declaration import about, declared, option
+from murmuration.strategies.settings.from_python import takes
+from murmuration.strategies.settings.plan_options import PlanOptions, plan_fields, plan_options
 
 if TYPE_CHECKING:
     from murmuration.privacy.mechanisms.hold_out import HoldOut
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 _ACCURACY = 0.75
 
 
+@takes(plan_fields)
 def plan(
     *,
     strategy: str = "uls",
@@ -39,9 +42,6 @@ def plan(
     bands: int | None = None,
     variant: str = "centred",
     adaptation: str = "quantile",
-    board_size: int | None = None,
-    max_votes: int | None = None,
-    votes_each: float | None = None,
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     heldout: float | None = None,
     heldout_epsilon: float | None = None,
@@ -62,7 +62,7 @@ def plan(
     no_prompt: bool | None = None,
     ids: str | None = None,
     batch_users: bool = False,
-    survey: str | os.PathLike[str] | None = None,
+    **own: Any,
 ) -> dict[str, Any]:
     """Return all numbers of a run from those that are given; nobody's data are read.
 
@@ -94,10 +94,6 @@ def plan(
         bands: Of banded noise; without it the number that has the least error.
         variant: aup: variant.
         adaptation: aup centred: how the radius adapts.
-        board_size: ranking: how many items a board has; then it is told how many voters tell
-            apart 10, 20 and 50 points.
-        max_votes: ranking: most votes of a voter that count.
-        votes_each: ranking: how many of a voter's votes count, on average; without it the most.
         adjacency: Which data sets are neighbours.
         heldout: Share of users held out, besides ``users``, where there is no test.
         heldout_epsilon: Budget for the figures about them.
@@ -109,8 +105,7 @@ def plan(
             ``public``, as in ``train``.
         max_judgements, max_characters, format, scale, positive_from, no_prompt, ids: As these.
         batch_users: As in ``train``; does not change epsilon.
-        survey: Folder of a ``survey``, from which ``users`` is taken and, for els and group, the
-            group size, where they are not given.
+        **own: Options that rooms bring, of boards and from surveys.
 
     Returns:
         What ``murmuration plan --json`` prints.
@@ -120,8 +115,7 @@ def plan(
     """
     from murmuration.strategies import registry
     from murmuration.strategies.config import DELTA_EXPONENT, OWN_SETTINGS
-    from murmuration.strategies.planning import PlanQuery
-    from murmuration.strategies.settings.declaration import about, option
+    from murmuration.strategies.planning import SIX, PlanQuery
     from murmuration.strategies.settings.model import user_isolation
     from murmuration.strategies.settings.privacy import check_delta, parse_delta
     from murmuration.strategies.settings.sampling import cohort_of_turns, usual_cohort
@@ -132,8 +126,6 @@ def plan(
         ("rounds", rounds),
         ("group_size", group_size),
         ("compute", compute),
-        ("board_size", board_size),
-        ("max_votes", max_votes),
         ("bands", bands),
     ):
         if value is not None and type(value) is not int:
@@ -149,15 +141,17 @@ def plan(
         if value is not None and type(value) not in (int, float):
             raise InputError(f"{name} must be a number; got {value!r}")
     neighbours = parse_adjacency(adjacency)
-    from_survey: dict[str, str] = {}
-    if survey is not None:
-        from murmuration.planning.surveyed import surveyed
-
-        taken = surveyed(survey, heldout)
-        users = taken.users if users is None else users
-        if strategy in ("els", "group") and group_size is None:
-            group_size = taken.judgements
-        from_survey = {"survey": taken.sentence}
+    if unknown := own.keys() - {field.name for field in plan_fields()}:
+        raise TypeError(f"plan() got an unexpected keyword argument {min(unknown)!r}")
+    own = {name: value for name, value in own.items() if value is not None}
+    sentences: dict[str, str] = {}
+    for name, (options, values) in _brought_options(strategy, own).items():
+        if options.crowd:
+            crowd = options.crowd(values, heldout)
+            users = crowd.users if users is None else users
+            if strategy in ("els", "group") and group_size is None:
+                group_size = crowd.judgements
+            sentences[name] = crowd.sentence
     named = {
         "variant": variant,
         "adaptation": adaptation,
@@ -171,8 +165,6 @@ def plan(
         if value != OWN_SETTINGS[name][0].default and strategy not in OWN_SETTINGS[name][1]:
             able = " and ".join(OWN_SETTINGS[name][1])
             raise InputError(f"{option(name)} is for --strategy {able}, not {strategy}")
-    if strategy != "ranking" and {board_size, max_votes, votes_each} != {None}:
-        raise InputError("--board-size, --max-votes and --votes-each are for --strategy ranking")
     if strategy == "nonprivate":
         raise InputError("--strategy nonprivate promises nothing: there is nothing to plan")
     numeric_delta = None if delta is None else parse_delta(str(delta))
@@ -216,12 +208,10 @@ def plan(
             coins,
             variant,
             adaptation,
-            board_size,
-            max_votes,
-            votes_each,
             sampling,
             noise_correlation,
             bands,
+            own,
         )
         registry.check_adjacency(strategy, neighbours)
         about_rows = {
@@ -261,8 +251,32 @@ def plan(
         "user_isolation": user_isolation(batch_users),
         **({"correlation": about_correlation(numbers)} if banded or buffered else {}),
         "chosen": "cohort" if choose else "",
-        **from_survey,
+        "solved_for": next((name for name in SIX if getattr(asked, name) is None), ""),
+        **sentences,
     }
+
+
+def _brought_options(
+    strategy: str, own: Mapping[str, Any]
+) -> dict[str, tuple[PlanOptions, dict[str, Any]]]:
+    """Return the options that rooms bring of which some are given, with these.
+
+    Raises:
+        InputError: they are for another strategy, or one is no number.
+    """
+    result = {}
+    for room, options in plan_options().items():
+        fields = {field.name: field for field in declared(options.settings)}
+        given = {name: own[name] for name in fields if name in own}
+        if given and options.strategy not in ("", strategy):
+            names = ", ".join(map(option, fields))
+            raise InputError(f"{names} are for --strategy {options.strategy}, not {strategy}")
+        for name, value in given.items():
+            if type(fields[name].default) is int and type(value) is not int:
+                raise InputError(f"{name} must be a whole number; got {value!r}")
+        if given:
+            result[room] = options, given
+    return result
 
 
 def about_correlation(numbers: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from rich.table import Table
 
 from murmuration.planning import advice
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.strategies import registry
 from murmuration.terminal.tables import table_of
 from murmuration.terminal.terminal import Terminal
 
@@ -16,14 +17,11 @@ _ATTACKS = {
     "gdp_mu": "μ-GDP (upper bound)",
 }
 
-_ABOUT_POWER = (
-    "Voters for so many points: with that many, two items of nearly equal strength that differ by "
-    "so much are told apart in 80 % of polls, at 95 %, if pairs are drawn alike and voters' tastes "
-    "differ as usual (design effect 1.3)"
-)
+#: What is said of a plan by name, and stands in no line of its own.
+_NAMES = frozenset({"strategy", "adjacency", "user_isolation", "chosen", "solved_for"})
 
 
-def print_plan(numbers: dict[str, Any], missing: str) -> None:
+def print_plan(numbers: dict[str, Any]) -> None:
     """Print the numbers as a table, which says of each that was not given where it is from."""
     adjacency = Adjacency(numbers["adjacency"])
     table = Table(title=f"{numbers['strategy']}, {adjacency.value}", title_justify="left")
@@ -32,21 +30,19 @@ def print_plan(numbers: dict[str, Any], missing: str) -> None:
     table.add_column("")
     for name, value in numbers.items():
         if not isinstance(value, str):
-            origin = {missing: "solved for", numbers["chosen"]: "chosen: see --cohort"}.get(
-                name, ""
-            )
-            style = "bold" if name == missing else ""
+            solved, chosen = name == numbers["solved_for"], name == numbers["chosen"]
+            origin = "solved for" if solved else "chosen: see --cohort" if chosen else ""
+            style = "bold" if solved else ""
             shown = _ATTACKS.get(name, name.replace("_", " "))
             table.add_row(shown, f"{value:.6g}", origin, style=style)
     console = Terminal()
     console.print(table)
     console.print(adjacency.sentence, style="dim")
-    for name in ("survey", "correlation"):
-        if name in numbers:
-            console.print(numbers[name], markup=False)
+    for name, value in numbers.items():
+        if isinstance(value, str) and name not in _NAMES:
+            console.print(value, markup=False)
     console.print(f"Isolation of users from each other: {numbers['user_isolation']}", style="dim")
-    if "items" in numbers:
-        console.print(_ABOUT_POWER, style="dim")
+    if not registry.named(numbers["strategy"]).has_model:
         return
     features = advice.features_for(int(numbers["users"]), numbers["epsilon"])
     console.print(f"For this many people: --features {features.name}, {features.why}", style="dim")

@@ -10,7 +10,7 @@ import numpy as np
 
 from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.files.columnar_child import NOT_OF_JSON
-from murmuration.preference.data.written import written_value
+from murmuration.preference.data.files.written import written_value
 
 
 def text_cell(value: object, column: str) -> str:
@@ -79,7 +79,7 @@ def is_number(label: str) -> bool:
 
 
 def list_cell(value: object) -> list[object] | None:
-    """A list, also one that a text writes down (`preference.data.written`); None if it is none."""
+    """A list, also one that a text writes down (`data.files.written`); None if it is none."""
     if isinstance(value, str):
         value = written_value(value)
     if isinstance(value, np.ndarray):

@@ -20,7 +20,7 @@ from typing import Literal
 
 from murmuration.preference.data.cells import label_text, shortened
 from murmuration.preference.data.errors import BadRow, InputError
-from murmuration.preference.data.written import written_value
+from murmuration.preference.data.files.written import written_value
 
 REQUIRED = ("user_id", "prompt", "chosen", "rejected")
 #: The fields of a row that says which of two responses won, as `--columns` names them.

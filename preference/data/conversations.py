@@ -1,8 +1,8 @@
 r"""Conversations: prompts and responses of one or several turns, from cells and inside of here.
 
 Messages are mappings of `role` and `content`, or of `from` and `value`; a list of them, one alone,
-or a mapping that holds the list; also as text that writes these down (`preference.data.written`).
-Tools that a turn calls are not read.
+or a mapping that holds the list; also as text that writes these down
+(`preference.data.files.written`). Tools that a turn calls are not read.
 
 Inside, a prompt is always one string. A conversation of several turns is written with a name before
 each, as in hh-rlhf (`\n\nHuman: …\n\nAssistant: …\n\nHuman: …`), and `messages_of` gives the
@@ -20,7 +20,7 @@ from typing import cast
 
 from murmuration.preference.data.cells import found_kind, list_cell, text_cell
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.written import written_value
+from murmuration.preference.data.files.written import written_value
 
 Message = dict[str, str]
 

@@ -26,6 +26,7 @@ from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.text_length import check_length, length_feature
 from murmuration.preference.features.words import DEFINITION, HASHED
 from murmuration.preference.gguf import is_gguf
+from murmuration.privacy.plugins import brought
 
 
 class FeatureMap(Protocol):
@@ -172,8 +173,6 @@ def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
             were told apart otherwise.
     """
     from murmuration.preference.features.encoders import EncoderFeatures
-    from murmuration.preference.features.items import KIND as ITEMS
-    from murmuration.preference.features.items import ItemFeatures
     from murmuration.preference.features.language_head import KIND as LANGUAGE_HEAD
     from murmuration.preference.features.language_head import LanguageHead
     from murmuration.preference.features.language_states import KIND as LANGUAGE_STATES
@@ -184,13 +183,14 @@ def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
         "encoder": EncoderFeatures,
         LANGUAGE_HEAD: LanguageHead,
         LANGUAGE_STATES: LanguageStates,
-        ITEMS: ItemFeatures,
     }
     arguments = dict(config)
     kind = arguments.pop("kind", None)
-    if kind not in kinds:
-        raise InputError(f"features of kind {kind!r}: known kinds are {', '.join(kinds)}")
-    counts_words = kind not in (LANGUAGE_HEAD, ITEMS)
+    brings = brought("murmuration.features")
+    if kind not in kinds and kind not in brings:
+        known = ", ".join((*kinds, *brings))
+        raise InputError(f"features of kind {kind!r}: known kinds are {known}")
+    counts_words = kind in kinds and kind != LANGUAGE_HEAD
     if counts_words and (counted := arguments.pop("words", None)) != DEFINITION:
         raise InputError(
             f"{kind} features count words as {counted!r}, and this version as {DEFINITION!r}: "
@@ -199,7 +199,7 @@ def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
     if not keep and kind in ("encoder", LANGUAGE_STATES):
         arguments["keep"] = False
     try:
-        return kinds[kind](**arguments)
+        return (kinds[kind] if kind in kinds else brings[kind].load())(**arguments)
     except TypeError as error:
         raise InputError(f"{kind} features: {first_line(error)}") from error
 

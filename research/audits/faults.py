@@ -21,8 +21,6 @@ from scipy import special
 from murmuration.audits.faults import Fault
 from murmuration.audits.pipeline import CLIP, Watching
 from murmuration.audits.policy_pipeline import audit_policy
-from murmuration.preference.kinds.survey import SurveyAnswers
-from murmuration.preference.ranking.votes import ItemVotes
 from murmuration.privacy.accounting.accountant import noise_multiplier_for
 from murmuration.privacy.accounting.events import PureDp
 from murmuration.privacy.accounting.ledger import Ledger
@@ -37,6 +35,8 @@ from murmuration.privacy.mechanisms.randomized_response import RandomizedRespons
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.mechanisms.tally import Tally
+from murmuration.ranking.strategy import client_update
+from murmuration.ranking.votes import ItemVotes
 from murmuration.research.audits.gaussian import (
     audit_banded,
     audit_buffered,
@@ -57,8 +57,8 @@ from murmuration.research.audits.votes import (
 )
 from murmuration.research.strategies.choice.exponential_mechanism import STEPS, ExponentialMechanism
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.solved.ranking import client_update
-from murmuration.strategies.solved.survey import SurveyPlan
+from murmuration.surveying.answers import SurveyAnswers
+from murmuration.surveying.strategy import SurveyPlan
 
 _CLIP = UserClip(0.1)
 #: Held out: where coins are known, what they were to save is what shows.
@@ -395,28 +395,28 @@ FAULTS = {
     "vote-counts": Fault(
         "net scores of votes are bounded, and the counts and squares beside them are not",
         partial(audit_votes, node_half=_bounds_net_scores),
-        "tests/preference/ranking/test_votes.py::test_no_voter_exceeds_the_bound",
+        "tests/ranking/test_votes.py::test_no_voter_exceeds_the_bound",
         "the sum is clipped once more, whole, by the object that knows the noise",
         trials=20_000,
     ),
     "votes-one-by-one": Fault(
         "each vote is bounded by itself, and not all of a voter's together",
         partial(audit_votes, node_half=_bounds_each_vote),
-        "tests/strategies/solved/test_ranking.py::test_a_million_votes_are_worth_the_bound_and_no_more",
+        "tests/ranking/test_strategy.py::test_a_million_votes_are_worth_the_bound_and_no_more",
         "sums that are longer than so many users can make are left out",
         trials=20_000,
     ),
     "survey-counts": Fault(
         "a user's judgements are counted in a survey, where shares of them are to be summed",
         partial(audit_survey, node_half=_counts_rows),
-        "tests/strategies/solved/test_survey.py::test_neighbouring_crowds_differ_by_no_more_than_declared",
+        "tests/surveying/test_strategy.py::test_neighbouring_crowds_differ_by_no_more_than_declared",
         "the sum is clipped once more, whole, by the object that knows the noise",
         trials=20_000,
     ),
     "survey-one-question": Fault(
         "a survey of several questions, with the noise of one",
         partial(audit_survey, mechanism=_noise_for_one_question),
-        "tests/strategies/solved/test_survey.py::test_noise_is_as_promised",
+        "tests/surveying/test_strategy.py::test_noise_is_as_promised",
         "the mechanism that adds the noise holds the clip, and its scale is computed from it",
         trials=20_000,
     ),

@@ -14,15 +14,15 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from murmuration.preference.features.questionnaire import Questionnaire
-from murmuration.preference.kinds.survey import SurveyAnswers
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.auditing import DELTA, Measured, Target, Task
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.audits.trials import both_sides
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.solved.survey import SurveyPlan, client_update
+from murmuration.surveying.answers import SurveyAnswers
+from murmuration.surveying.questionnaire import Questionnaire
+from murmuration.surveying.strategy import SurveyPlan, client_update
 
 #: From answers and what is requested of a node to its sums.
 NodeHalf = Callable[[SurveyAnswers, TrainRequest, np.ndarray, Randomness], dict[str, np.ndarray]]

@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import torch
 
-from murmuration.preference.ranking.layout import VoteLayout
-from murmuration.preference.ranking.votes import ItemVotes
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.auditing import DELTA, Measured, Target, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.ranking.layout import VoteLayout
+from murmuration.ranking.strategy import RankingPlan, client_update
+from murmuration.ranking.votes import ItemVotes
 from murmuration.research.audits.trials import both_sides
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.solved.ranking import RankingPlan, client_update
 
 #: From votes and what is requested of a node to its sums.
 NodeHalf = Callable[[ItemVotes, TrainRequest, np.ndarray, Randomness], dict[str, np.ndarray]]

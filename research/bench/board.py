@@ -18,8 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from murmuration.ranking.arena import Arena
 from murmuration.research.bench.setting import timed
-from murmuration.sims.population.arena import Arena
 
 #: Voters; each gives ten votes or so.
 VOTERS = (10_000, 100_000)

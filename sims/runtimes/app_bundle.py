@@ -16,14 +16,15 @@ import tomli_w
 
 from murmuration.server.versions import DISTRIBUTION, version
 
-#: Files of the package, as patterns, that a ServerApp and a ClientApp import or read: no command,
-#: no deployment, no attack; of research, which only a checkout has, its strategies. The population
-#: is what both read where no other data is named.
+#: Files of the package, as patterns, that a ServerApp and a ClientApp import or read: of rooms
+#: beside the core those that bring strategies, and of research, which only a checkout has, these.
+#: The population is what both read where no other data is named.
 BUNDLED = (
     "*.py",
     "client/**/*.py",
     "preference/**/*.py",
     "privacy/**/*.py",
+    "ranking/**/*.py",
     "reporting/**/*.py",
     "reporting/templates/*.md",
     "research/__init__.py",
@@ -35,6 +36,7 @@ BUNDLED = (
     "sims/population/*.md",
     "sims/population/*.toml",
     "strategies/**/*.py",
+    "surveying/**/*.py",
 )
 
 #: The package's folder: in a clone it has a link to each room.

@@ -329,9 +329,9 @@ def read_sums(
     """
     with reading("a request for sums"):
         sums = {name: decoded(a) for name, a in content.array_records["sums"].items()}
-        found = {name: array.shape for name, array in sums.items()}
-        if found != dict(shapes):
-            raise ValueError(f"sums of shapes {dict(shapes)} were asked for, got {found}")
+        answered = {name: array.shape for name, array in sums.items()}
+        if answered != dict(shapes):
+            raise ValueError(f"sums of shapes {dict(shapes)} were asked for, got {answered}")
         sums |= {name: in_units(sums[name], step) for name, step in steps.items() if step}
         if not all(np.issubdtype(array.dtype, np.floating) for array in sums.values()):
             raise ValueError("sums must be floating-point numbers")

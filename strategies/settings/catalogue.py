@@ -20,9 +20,7 @@ from murmuration.strategies.settings.own.dp_fedavg import FedAvgSettings
 from murmuration.strategies.settings.own.els import ElsSettings
 from murmuration.strategies.settings.own.local_label import LocalLabelSettings
 from murmuration.strategies.settings.own.objective_perturbation import ObjectiveSettings
-from murmuration.strategies.settings.own.ranking import RankingSettings
 from murmuration.strategies.settings.own.shared import Retained, Solved
-from murmuration.strategies.settings.own.survey import SurveySettings
 from murmuration.strategies.settings.own.uls import UlsSettings
 from murmuration.strategies.settings.run import Settings
 
@@ -36,8 +34,6 @@ OF_STRATEGIES: dict[str, type] = {
     "aup": AupSettings,
     "label-moment": Solved,
     "objective-perturbation": ObjectiveSettings,
-    "ranking": RankingSettings,
-    "survey": SurveySettings,
     "local-label": LocalLabelSettings,
     "nonprivate": Retained,
     **{name: point.load() for name, point in brought("murmuration.settings").items()},

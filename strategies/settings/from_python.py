@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field
 from functools import cache, wraps
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from murmuration.preference.data.errors import reword
 from murmuration.privacy.adjacency import Adjacency
@@ -35,6 +35,8 @@ from murmuration.strategies.settings.declaration import (
     declared,
 )
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 #: What an argument does that is no setting, because it is short for one.
 _USER_COLUMN = 'Column that says who judged: short for ``columns={"user_id": …}``.'
 #: Options whose arguments have other names, or are no arguments.
@@ -47,11 +49,9 @@ _ARGUMENTS = {
 }
 #: Commands whose functions have other names.
 _FUNCTIONS = {"run": "train"}
-#: Functions whose strategy is fixed, and which it is; those of others can be any.
-_STRATEGIES = {
-    "rank": ("ranking",),
-    "survey": ("survey",),
-}
+Fields = list[Field[Any]]
+#: By a function's name the settings that it takes (`takes`), if these are not those of any run.
+_TAKES: dict[str, Callable[[], Fields]] = {}
 #: Values of settings that declare no choices.
 _WORDS = {
     "features": ("auto", "hashing", "minilm", "smollm2"),
@@ -132,11 +132,38 @@ def warn(text: str) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None:
         module = str(frame.f_globals.get("__name__", ""))
-        if not module.startswith("murmuration.") or module.startswith("murmuration.cli."):
+        if not module.startswith("murmuration.") or _is_command(module):
             break
         frame, level = frame.f_back, level + 1
-    commanded = str(frame.f_globals.get("__name__", "")).startswith("murmuration.cli.")
+    commanded = _is_command(str(frame.f_globals.get("__name__", "")))
     warnings.warn(text if commanded else in_python(text), stacklevel=level)
+
+
+def _is_command(module: str) -> bool:
+    """Return whether a module is of commands: those of ``cli``, and a room's own."""
+    package, *rest = module.split(".")
+    return package == "murmuration" and not {"cli", "commands"}.isdisjoint(rest)
+
+
+def takes(fields: Callable[[], Fields]) -> Callable[[Function], Function]:
+    """Return what says of a public function that its ``**`` keywords are these, and not the
+    settings of any run."""
+
+    def of(function: Function) -> Function:
+        _TAKES[function.__name__] = fields
+        return function
+
+    return of
+
+
+def of_strategy(name: str) -> Fields:
+    """Return the settings of one strategy that learns no model, and of the run around it."""
+    own = {each.name for each in declared(of_strategies()[name])}
+    return [
+        field
+        for field in of_simulations()
+        if field.name in own or panel_of(field) in (DATA, PROMISE, RUNTIME, OUTPUT)
+    ]
 
 
 def for_python(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -155,25 +182,12 @@ def for_python(function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())
     if parameters and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:
-        settings = [
-            each for each in _settings(function.__name__) if each.name not in signature.parameters
-        ]
+        taken = _TAKES.get(function.__name__, of_simulations)()
+        settings = [each for each in taken if each.name not in signature.parameters]
         parameters[-1:] = _parameters(settings)
         call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         call.__doc__ = f"{inspect.getdoc(function)}\n\n{_listed(settings)}"
     return call
-
-
-def _settings(function: str) -> list[Field[Any]]:
-    """Return the settings that a function can use."""
-    if function not in _STRATEGIES:
-        return of_simulations()
-    own = {each.name for name in _STRATEGIES[function] for each in declared(of_strategies()[name])}
-    return [
-        field
-        for field in of_simulations()
-        if field.name in own or panel_of(field) in (DATA, PROMISE, RUNTIME, OUTPUT)
-    ]
 
 
 def _parameters(settings: Iterable[Field[Any]]) -> list[inspect.Parameter]:

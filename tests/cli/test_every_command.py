@@ -67,9 +67,7 @@ ROWS = {
         f"murmuration compare {_SMALL} --strategies uls --epsilons 3 --seeds 1 --out compared",
         "compared/runs",
     ),
-    "init: population": Row(
-        "murmuration init population --arena 3 --users 50 --out arena", "arena"
-    ),
+    "init: population": Row("murmuration init arena --count 3 --users 50 --out arena", "arena"),
     "rank": Row(
         "murmuration rank --data arena/votes.jsonl --items arena/items.txt --epsilon 3 "
         "--delta 1e-3 --out board",

@@ -18,11 +18,15 @@ CORE = (
     "sims",
     "murmuration",
 )
-SATELLITES = ("alignment", "audits", "deploy", "reporting", "research", "tuning")
+SATELLITES = (
+    *("alignment", "audits", "deploy", "ranking", "reporting", "research", "surveying", "tuning"),
+)
 #: What ``murmuration`` has of a room, and not without it.
 NAMES = {
     "alignment": ("Guards", "Responses", "Sampling", "Steps", "Supervised", "align", "respond",
                   "reward_function", "winrate"),
+    "ranking": ("Ranking", "rank"),
+    "surveying": ("Survey", "survey"),
     "tuning": ("tune",),
 }  # fmt: skip
 PROGRAM = """

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from murmuration.preference.choices import Kind
-from murmuration.preference.ranking.layout import ballot_weight
-from murmuration.preference.ranking.votes import ItemVotes
+from murmuration.ranking.layout import ballot_weight
+from murmuration.ranking.votes import ItemVotes
 
 
 def made_up_votes(

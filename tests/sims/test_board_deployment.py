@@ -8,11 +8,11 @@ from deployment import World
 
 from murmuration import Ranking, Survey
 from murmuration.client.agent.ledger import OwnLedger
-from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.mechanisms.discrete_gaussian import installed
+from murmuration.ranking.layout import VoteLayout
 from murmuration.strategies.config import RunConfig
 
 pytestmark = [

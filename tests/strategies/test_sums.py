@@ -5,14 +5,14 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pytest
 
-from murmuration.preference.features.questionnaire import Questionnaire
-from murmuration.preference.ranking.layout import VoteLayout
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian, PureChoice
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise, installed
 from murmuration.privacy.mechanisms.hold_out import HoldOut
+from murmuration.ranking.layout import VoteLayout
+from murmuration.ranking.strategy import RankingPlan
 from murmuration.research.strategies.aup_corrected import CorrectedPlan
 from murmuration.strategies.adaptive import AdaptivePlan
 from murmuration.strategies.aup.threshold import ThresholdPlan
@@ -20,10 +20,10 @@ from murmuration.strategies.dp_fedavg import FedAvgPlan
 from murmuration.strategies.els import ElsPlan, GroupPlan
 from murmuration.strategies.solved.label_moment import LabelMomentPlan
 from murmuration.strategies.solved.objective_perturbation import ObjectivePlan
-from murmuration.strategies.solved.ranking import RankingPlan
-from murmuration.strategies.solved.survey import SurveyPlan
 from murmuration.strategies.sums import CohortPlan, SumPlan, check_vectors_fit, noise_for_users
 from murmuration.strategies.uls import Uls, UlsPlan
+from murmuration.surveying.questionnaire import Questionnaire
+from murmuration.surveying.strategy import SurveyPlan
 
 SIZES = {"users": 400, "rounds": 3, "delta": 1e-4, "adjacency": Adjacency.ADD_REMOVE}
 USERS = {**SIZES, "cohort": 200}

@@ -5,7 +5,7 @@ every vote a voter of its own, which protects single votes, not people: who gave
 the ε. *local*: each voter tells one vote, through randomized response at ε, to nobody trusted; the
 answers are de-biased. *none*: the fit to all votes.
 
-The truth is what a board of infinitely many such voters shows (``sims.population.arena``).
+The truth is what a board of infinitely many such voters shows (``ranking.arena``).
 
 Legend: V votes, U voters, K items.
 """
@@ -19,9 +19,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy import stats
 
-from murmuration.preference.ranking.board import fit_board
-from murmuration.preference.ranking.bradley_terry import ELO_PER_UNIT, PRIOR_STD, strengths
-from murmuration.preference.ranking.layout import VoteLayout
+from murmuration.ranking.arena import Arena, Votes
+from murmuration.ranking.board import fit_board
+from murmuration.ranking.bradley_terry import ELO_PER_UNIT, PRIOR_STD, strengths
+from murmuration.ranking.layout import VoteLayout
 from murmuration.research.reproductions.entry import Rows, distinct, mean_sd, tracked, where
 from murmuration.research.reproductions.plots import Style, legend_below, line, open_corner
 from murmuration.research.reproductions.ranking.released import (
@@ -30,7 +31,6 @@ from murmuration.research.reproductions.ranking.released import (
     item_votes,
     with_noise,
 )
-from murmuration.sims.population.arena import Arena, Votes
 
 EPSILONS = (0.25, 0.5, 1.0, 3.0)
 NONE, USER, VOTE, LOCAL = "none", "user", "vote", "local"

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from murmuration.preference.ranking.board import fit_board
-from murmuration.preference.ranking.layout import VoteLayout
-from murmuration.preference.ranking.release import RankingRelease
+from murmuration.ranking.arena import Votes
+from murmuration.ranking.board import fit_board
+from murmuration.ranking.layout import VoteLayout
+from murmuration.ranking.release import RankingRelease
 from murmuration.research.reproductions.ranking.released import item_votes, release
-from murmuration.sims.population.arena import Votes
 
 _CAP = 10
 _TOP = 10

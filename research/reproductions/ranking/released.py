@@ -9,12 +9,12 @@ from functools import cache
 import numpy as np
 import torch
 
-from murmuration.preference.ranking.layout import VoteLayout
-from murmuration.preference.ranking.release import Noise, RankingRelease
-from murmuration.preference.ranking.votes import ItemVotes
 from murmuration.privacy.accounting.accountant import noise_multiplier_for
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.sims.population.arena import Votes
+from murmuration.ranking.arena import Votes
+from murmuration.ranking.layout import VoteLayout
+from murmuration.ranking.release import Noise, RankingRelease
+from murmuration.ranking.votes import ItemVotes
 
 DELTA = 1e-5
 

@@ -250,30 +250,6 @@ def test_public_rows_are_read_by_their_scale(tmp_path, cli):
     assert json.loads(stdout)["declared"] == "--scale -2..2 --no-prompt"
 
 
-def test_the_power_of_a_board():
-    """The noise of the plan enters: fewer voters are needed at a larger epsilon, and never fewer
-    than without noise."""
-    board = {"strategy": "ranking", "users": 3000, "board_size": 20, "votes_each": 7.0}
-    board["delta"] = 1e-5
-    small, large = (plan(epsilon=epsilon, **board) for epsilon in (0.25, 4.0))
-    for points, least in ((10, 33_432), (20, 8_358), (50, 1_338)):
-        name = f"voters_for_{points}_points"
-        assert least < large[name] < small[name]
-    assert large["points_told_apart"] < small["points_told_apart"]
-    assert small["noise_multiplier"] > large["noise_multiplier"]
-    assert plan(epsilon=1.0, **board)["voters_for_10_points"] == pytest.approx(34_115, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"board_size": 1}, "--board-size of at least 2"),
-        ({"board_size": 5, "votes_each": 11.0}, "at most --max-votes"),
-        ({"max_votes": 4}, "add --board-size"),
-        ({"board_size": 5, "strategy": "uls", "rounds": 3}, "are for --strategy ranking"),
-    ],
-)
-def test_boards_that_cannot_be_planned(changes, message):
-    terms = {"strategy": "ranking", "users": 300, "epsilon": 1.0, "delta": 1e-5}
-    with pytest.raises(InputError, match=message):
-        plan(**{**terms, **changes})
+def test_an_option_that_no_room_brings_is_no_argument():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'boards'"):
+        plan(epsilon=1.0, users=300, delta=1e-5, boards=3)

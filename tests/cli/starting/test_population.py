@@ -26,17 +26,3 @@ def test_bad_input_is_one_line(cli, tmp_path, place):
     code, _, lines = cli("init", "population", "--out", tmp_path / place, "--users", users)
     assert (code, len(lines)) == (2, 1)
     assert not (tmp_path / "p").exists()
-
-
-def test_an_arena_is_votes_items_and_their_truth(cli, tmp_path):
-    code, stdout, _ = cli("init", "population", "--arena", 4, "--out", tmp_path / "a", "--users", 5)
-    assert code == 0 and "truth.json, votes.jsonl" in stdout
-    assert len(load_judgements(str(tmp_path / "a" / "votes.jsonl")).user_ids) == 5
-    assert len((tmp_path / "a" / "items.txt").read_text().split()) == 4
-
-
-@pytest.mark.parametrize("items", [0, 1, -4])
-def test_an_arena_has_two_items_at_least(cli, tmp_path, items):
-    code, _, lines = cli("init", "population", "--out", tmp_path / "a", "--arena", items)
-    assert (code, len(lines)) == (2, 1)
-    assert not (tmp_path / "a").exists()

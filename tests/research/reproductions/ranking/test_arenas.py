@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from murmuration.ranking.arena import Arena
 from murmuration.research.reproductions.entry import where
 from murmuration.research.reproductions.ranking import arenas
 from murmuration.research.reproductions.ranking.arenas import LOCAL, NONE, USER, VOTE
-from murmuration.sims.population.arena import Arena
 
 
 @pytest.fixture(scope="module")

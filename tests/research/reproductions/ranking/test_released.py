@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from murmuration.preference.ranking.layout import VoteLayout
+from murmuration.ranking.arena import Arena, Votes
+from murmuration.ranking.layout import VoteLayout
 from murmuration.research.reproductions.ranking.released import (
     NO_BOUND,
     exact_sums,
@@ -12,7 +13,6 @@ from murmuration.research.reproductions.ranking.released import (
     release,
     with_noise,
 )
-from murmuration.sims.population.arena import Arena, Votes
 
 VOTES = Votes(
     voter_V=np.array([0, 0, 1]),

@@ -1,0 +1,104 @@
+"""Public lists of names: of items, of categories, of topics.
+
+A list is fixed before anybody looks at data. Two names that differ in case alone, in characters
+that look the same or in some that cannot be seen are refused: what was meant as one would be taken
+for the other. So are characters that end or turn round what stands beside them.
+"""
+
+import json
+import os
+import unicodedata
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from murmuration.preference.data.errors import InputError
+
+#: Of Unicode, those that turn the direction of what follows.
+_TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e")
+
+
+def clean_name(written: str) -> str:
+    """Return a name without blanks around it, in composed form (NFC)."""
+    return unicodedata.normalize("NFC", written.strip())
+
+
+def looks_like(name: str) -> str:
+    """Return what names have in common that are taken for each other: case and width of letters,
+    runs of blanks, and what cannot be seen do not count."""
+    seen = "".join(each for each in name if unicodedata.category(each) != "Cf")
+    return " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
+
+
+def checked_names(what: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return names, clean.
+
+    Raises:
+        InputError: one is empty or no text, has characters that are no part of a name, or two look
+            alike.
+    """
+    result: dict[str, str] = {}
+    for written in names:
+        if not isinstance(written, str) or not looks_like(name := clean_name(written)):
+            raise InputError(f"{written!r} is no name: each {what} needs one")
+        if not _TURNING.isdisjoint(name) or any(map(_controls, name)):
+            raise InputError(f"the {what} {name!a} has a control character: leave it out")
+        if other := result.get(looks_like(name)):
+            differ = "stands there twice" if other == name else f"looks like {other!r}"
+            raise InputError(f"the {what} {name!r} {differ}: give each a name of its own, once")
+        result[looks_like(name)] = name
+    return tuple(result.values())
+
+
+def _controls(character: str) -> bool:
+    return unicodedata.category(character) == "Cc" and not character.isspace()
+
+
+def read_names(option: str, what: str, source: str) -> tuple[str, ...]:
+    """Return the names in a public list.
+
+    Args:
+        option: that names it, for messages.
+        what: is named, for messages: an item, a category.
+        source: a file with one a line, a `.json` file with an array, or an array as JSON has it.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    listed = _is_listed(source)
+    shown = "[…]" if listed else source
+    try:
+        text = source if listed else Path(source).expanduser().read_text(encoding="utf-8-sig")
+        as_json = listed or source.endswith(".json")
+        names = json.loads(text) if as_json else text.splitlines()
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{option} {shown} cannot be used: {error}") from None
+    if not isinstance(names, list):
+        raise InputError(f"{option} {shown}: a .json file of names holds an array of them")
+    try:
+        return checked_names(
+            what, [name for name in names if not isinstance(name, str) or name.strip()]
+        )
+    except InputError as error:
+        raise InputError(f"{option} {shown}: {error}") from None
+
+
+def as_source(names: str | os.PathLike[str] | Sequence[str]) -> str:
+    """Return a source of `read_names`, of a path or of the names themselves."""
+    if isinstance(names, str | os.PathLike):
+        return os.fspath(names)
+    return json.dumps([*names], ensure_ascii=False)
+
+
+def whole_path(option: str, what: str, source: str) -> str:
+    """Return a source of `read_names` as it is named from any folder.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    read_names(option, what, source)
+    return source if _is_listed(source) else str(Path(source).expanduser().absolute())
+
+
+def _is_listed(source: str) -> bool:
+    """Return whether a source is an array itself, and names no file."""
+    return source.lstrip().startswith("[")

@@ -1,0 +1,101 @@
+"""Power beforehand: how many voters tell two items apart that differ by so many points.
+
+Of items that are nearly equal, all pairs voted on alike, the covariance of ``intervals`` is a
+closed form: with n voters of m votes each, and noise of standard deviation s in each net score,
+
+    var(θi − θj) = 4c(K − 1)/(n m) + 2((K − 1) s/(n m))²,
+
+where c, the design effect, is how many times as large as with independent votes the variance of a
+net score is. A difference is found with the power if it is as large as the sum of both quantiles
+times the standard deviation.
+"""
+
+import math
+
+from scipy import special
+
+from murmuration.ranking.bradley_terry import ELO_PER_UNIT
+
+#: How many times as large as with independent votes the variance of a net score is where voters'
+#: tastes differ by 170 points and each gives some eight votes.
+USUAL_DESIGN_EFFECT = 1.3
+#: Differences that a plan says how many voters are needed for.
+_POINTS = (10, 20, 50)
+
+
+def detectable_points(
+    voters: float,
+    *,
+    items: int,
+    votes_each: float,
+    net_std: float,
+    design_effect: float = 1.0,
+    confidence: float = 0.95,
+    power: float = 0.8,
+) -> float:
+    """Return the least difference between two items, in points, that so many voters tell apart.
+
+    Args:
+        voters: how many.
+        items: how many items there are, K.
+        votes_each: how many of a voter's votes count, on average.
+        net_std: of the noise in each net score, as the plan has it; 0 for none.
+        design_effect: how many times as large as with independent votes the variance of a net score
+            is: 1 where all voters have the same taste, more where they differ and vote often.
+        confidence: of the two-sided interval that is not to hold zero.
+        power: with what probability it is not to.
+    """
+    quantiles = _quantiles(confidence, power)
+    per_vote = (items - 1) / (voters * votes_each)
+    variance = 4 * design_effect * per_vote + 2 * (per_vote * net_std) ** 2
+    return ELO_PER_UNIT * quantiles * math.sqrt(variance)
+
+
+def voters_needed(
+    points: float,
+    *,
+    items: int,
+    votes_each: float,
+    net_std: float,
+    design_effect: float = 1.0,
+    confidence: float = 0.95,
+    power: float = 0.8,
+) -> int:
+    """Return how many voters tell apart two items that differ by so many points.
+
+    Arguments are those of ``detectable_points``, of which it is the inverse.
+
+    Raises:
+        ValueError: the difference is not positive.
+    """
+    if not points > 0:
+        raise ValueError(f"the difference must be positive, got {points}")
+    quantiles = _quantiles(confidence, power)
+    target = (points / ELO_PER_UNIT / quantiles) ** 2
+    linear, square = 4 * design_effect * (items - 1), 2 * ((items - 1) * net_std) ** 2
+    votes = (linear + math.sqrt(linear**2 + 4 * square * target)) / (2 * target)
+    return math.ceil(votes / votes_each)
+
+
+def planned_power(
+    voters: int, *, items: int, votes_each: float, net_std: float
+) -> dict[str, float]:
+    """Return how many voters tell apart differences of 10, 20 and 50 points, and what difference so
+    many voters do, by the name of each figure, with the usual design effect.
+
+    Args:
+        voters, items, votes_each, net_std: as of ``detectable_points``.
+    """
+    board = {
+        "items": items,
+        "votes_each": votes_each,
+        "net_std": net_std,
+        "design_effect": USUAL_DESIGN_EFFECT,
+    }
+    needed = {f"voters_for_{points}_points": voters_needed(points, **board) for points in _POINTS}
+    return {**needed, "points_told_apart": detectable_points(voters, **board)}
+
+
+def _quantiles(confidence: float, power: float) -> float:
+    """Return how many standard deviations a difference must be long to be found."""
+    return float(special.ndtri(power) - special.ndtri((1 - confidence) / 2))

@@ -1,0 +1,174 @@
+"""Answers to a survey's questions: what of users' judgements a survey looks at, and no model.
+
+Legend: U users, S sampled users, C users of a chunk, J judgements, Q questions that judgements
+answer, V coordinates of a user's vector.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+import numpy as np
+import torch
+
+from murmuration.preference.choices import Kind
+from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
+from murmuration.preference.data.loading import Data
+from murmuration.preference.data.schema import Schema
+from murmuration.preference.kinds.array_examples import ArrayExamples
+from murmuration.preference.kinds.model import Examples
+from murmuration.preference.model_folder import DEFAULT, SaveOptions
+from murmuration.preference.models import PreferenceModel
+from murmuration.surveying.questionnaire import Questionnaire
+
+_CHUNK = 4096  # users whose vectors are there at a time
+
+
+@dataclass(frozen=True, eq=False)
+class SurveyAnswers(ArrayExamples):
+    """Users' answers, as `preference.kinds.model.Examples` has them.
+
+    Attributes:
+        start_U: int64, U + 1 offsets of judgements.
+        place_JQ: int32, where in a vector a judgement's answers stand.
+        questionnaire: what was asked.
+        kind: of judgements.
+        width: responses of a judgement beside the first, as declared.
+        flip_J: None; labels that went through randomized response are refused.
+    """
+
+    start_U: torch.Tensor
+    place_JQ: np.ndarray
+    questionnaire: Questionnaire
+    kind: Kind = "pairs"
+    width: int = 1
+    flip_J: None = None
+
+    @property
+    def dimension(self) -> int:
+        """V."""
+        return self.questionnaire.dimension
+
+    @property
+    def counts_U(self) -> torch.Tensor:
+        """int64: how many judgements each user has."""
+        return self.start_U.diff()
+
+    def select(self, users_S: np.ndarray) -> Self:
+        """Return the answers of some users, in the given order."""
+        starts = self.start_U.tolist()
+        ranges = [np.arange(starts[user], starts[user + 1]) for user in users_S.tolist()]
+        rows_N = np.concatenate([np.arange(0), *ranges])
+        start_S = torch.from_numpy(np.cumsum([0, *map(len, ranges)]))
+        return replace(self, start_U=start_S, place_JQ=self.place_JQ[rows_N])
+
+    def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> NoReturn:
+        """Raise ValueError."""
+        raise ValueError("a survey learns no model that could be right")
+
+    def figures(self, theta_D: np.ndarray) -> NoReturn:
+        """Raise ValueError."""
+        raise ValueError("a survey learns no model that could be right")
+
+    def vector(self, user: int) -> np.ndarray:
+        """Return a user's vector, (V,) float64; see `surveying.questionnaire`."""
+        first, end = self.start_U[user : user + 2].tolist()
+        vector_V = np.zeros(self.dimension)
+        if judgements := end - first:
+            places = self.place_JQ[first:end].ravel()
+            vector_V += np.bincount(places, minlength=self.dimension) / judgements
+            vector_V[0] = vector_V[self.questionnaire.per_user(judgements)] = 1.0
+        return vector_V
+
+    def vectors(self, users_S: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the asked users' vectors, chunk by chunk, (C, V) float64."""
+        for low in range(0, len(users_S), _CHUNK):
+            users = users_S[low : low + _CHUNK].tolist()
+            yield np.stack([self.vector(user) for user in users])
+
+
+@dataclass(frozen=True)
+class SurveyModel:
+    """The questions, where others have a model; see `preference.kinds.model.Model`."""
+
+    questionnaire: Questionnaire
+
+    trains, computes, holds_promise = False, True, False
+
+    @classmethod
+    def load(cls, config: Mapping[str, Any], weights: bool) -> Self:
+        """Return the questions that a config describes."""
+        del weights
+        topics = config.get("topics", ())
+        if not isinstance(topics, list | tuple) or not all(isinstance(t, str) for t in topics):
+            raise InputError("topics of a survey are a list of lines")
+        return cls(Questionnaire(tuple(topics)))
+
+    @property
+    def dimension(self) -> int:
+        """V."""
+        return self.questionnaire.dimension
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        """Nothing."""
+        return {}
+
+    def to_config(self) -> dict[str, Any]:
+        """Return the questions' description."""
+        return self.questionnaire.to_config()
+
+    def loaded(self) -> Self:
+        """Return itself."""
+        return self
+
+    def examples(self, data: Data, left_out: LeftOut | None = None) -> SurveyAnswers:
+        """Return users' answers; nothing is left out.
+
+        Raises:
+            InputError: single ratings, or labels that went through randomized response.
+        """
+        del left_out
+        judgements: Judgements = data.as_judgements("a survey asks about judgements, not texts")
+        if judgements.kind == "thumbs":
+            raise InputError("single ratings compare nothing: leave out --kind thumbs")
+        if judgements.channel.kind == "randomized-response":
+            raise InputError("these labels have been randomized already, which is protection")
+        return SurveyAnswers(
+            torch.from_numpy(np.asarray(judgements.start_U, dtype=np.int64)),
+            self.questionnaire.answers(judgements),
+            self.questionnaire,
+            judgements.kind,
+            judgements.most_responses - 1,
+        )
+
+    def reuse(self, made: Examples) -> None:
+        """Return None: other questions have other answers."""
+        del made
+
+    def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> int:
+        """Return zero: any machine can count."""
+        del schema, model, group_size, users
+        return 0
+
+    def scores(
+        self, theta_ID: Sequence[np.ndarray], prompts: Sequence[str], responses: Sequence[str]
+    ) -> NoReturn:
+        """Raise InputError."""
+        raise InputError("a survey gives no reward")
+
+    def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """Return that all can be read."""
+        del prompts
+        return np.ones(len(responses), dtype=bool)
+
+    def choice(self, theta_D: np.ndarray, test: Any) -> dict[str, object]:
+        """Return nothing."""
+        del theta_D, test
+        return {}
+
+    def save(
+        self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT
+    ) -> None:
+        """Write nothing: there is no model."""
