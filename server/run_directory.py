@@ -4,7 +4,7 @@
                     seed and keys to them
     ledger.jsonl    every release and its cost; ledger.jsonl.head: how long it is, and its hash
     base.json       which language model is trained: where it lies, its SHA-256, its commit on a hub
-    released.json   values that were released before the first round, if any
+    released.json   values that were released before the first round or after the last, if any
     metrics.jsonl   a line for each round, from accounted releases only
     checkpoint/     the last round's model and optimizer
     iterates/       with --keep-last: the parameters after each of the last rounds
