@@ -74,7 +74,7 @@ def _event(event: Mapping[str, Any]) -> str:
             continue
         if isinstance(value, Mapping):
             parts.append(_event(value))
-        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+        elif isinstance(value, list | tuple) and value and isinstance(value[0], Mapping):
             parts += [_event({"kind": name.removesuffix("s"), **each}) for each in value]
         else:
             number = f"{value:.6g}" if isinstance(value, float) else str(value)

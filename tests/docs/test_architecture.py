@@ -58,7 +58,7 @@ except ValueError as error:
     print(error)
 print("often" in inspect.signature(run.run).parameters)
 print("| `--often` | int | `7` | How often. |" in write_settings.page())
-print("often = 7" in write_settings.pyproject(write_settings.PYPROJECT.read_text()))
+print(RunConfig.from_run_config({"settings": "often = 4"}).often)
 """
     )
     assert said.splitlines() == [
@@ -66,7 +66,7 @@ print("often = 7" in write_settings.pyproject(write_settings.PYPROJECT.read_text
         "--often must be above 0; got 0",
         "True",
         "True",
-        "True",
+        "4",
     ]
 
 

@@ -93,7 +93,7 @@ def test_files(tmp_path, make_result, make_metrics):
     write_report(tmp_path, {**result, "accuracy_over_users": SPREAD}, make_metrics(result))
     assert (tmp_path / "plots" / "users.png").is_file()
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert text.count("data:image/png;base64,") == 4  # light and dark
+    assert text.count("data:image/png;base64,") == 6  # light and dark
 
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
