@@ -36,7 +36,7 @@ def patched(code: str) -> str:
 
 
 def test_a_setting_is_one_field():
-    """Declared in one place: config, check, option, help, docs and Flower's keys have it."""
+    """Declared in one place: config, check, option, help and docs have it."""
     said = patched(
         """
 import dataclasses, inspect
@@ -58,7 +58,7 @@ except ValueError as error:
     print(error)
 print("often" in inspect.signature(run.run).parameters)
 print("| `--often` | int | `7` | How often. |" in write_settings.page())
-print(RunConfig.from_run_config({"settings": "often = 4"}).often)
+print(RunConfig.from_run_config({"often": 4}).often)
 """
     )
     assert said.splitlines() == [
