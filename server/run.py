@@ -168,7 +168,8 @@ def _origin(config: RunConfig, described: Mapping[str, Any]) -> Origin:
     """
     base = str(described.get("path", ""))
     of_base = lineage_of("--base" if config.base else "--features", base, config.base_privacy)
-    others = named(config.strategy).lineage(described, config)
+    lineage = named(config.strategy).lineage
+    others = lineage(described, config) if lineage else None
     of_rows = combined(
         lineage_of_data(option, source, config.base_privacy)
         for option, source in (("--data", config.data), ("--test", config.test))

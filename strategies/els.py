@@ -58,10 +58,10 @@ from murmuration.strategies.spec import (
     NodeHalf,
     RunContext,
     Strategy,
+    Sums,
     clip_norm_of_each,
     grid_of_clip,
     sum_bytes,
-    supported,
 )
 from murmuration.strategies.sums import (
     Discrete,
@@ -448,12 +448,9 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     }
 
 
-def _counts_first(settings: Settings) -> str:
-    if settings.group_size:
-        return ""
-    return (
-        "choosing a group size would show the server exact counts of judgements; state --group-size"
-    )
+def _sums(settings: Settings) -> Sums:
+    """Choosing a group size shows the server exact counts of judgements."""
+    return Sums.WITH_SHARED_NOISE if settings.group_size else Sums.WITH_DISCRETE_NOISE
 
 
 ELS = Strategy(
@@ -464,9 +461,7 @@ ELS = Strategy(
     settings=ElsSettings,
     adjacencies=COMES_OR_GOES,
     why="nothing is proved for a user whose examples are replaced",
-    discrete=supported,
-    masks=supported,
-    node_noise=_counts_first,
+    sums=_sums,
     solve=solve,
 )
 GROUP = Strategy(
@@ -476,6 +471,6 @@ GROUP = Strategy(
     node_halves={"group": NodeHalf(client_update, clip_norm_of_each, grid_of_clip)},
     settings=ElsSettings,
     adjacencies=ALL,
-    masks=supported,
+    sums=Sums.ON_A_GRID,
     solve=solve,
 )

@@ -115,7 +115,7 @@ def plan(
     """
     from murmuration.strategies import registry
     from murmuration.strategies.config import DELTA_EXPONENT, OWN_SETTINGS
-    from murmuration.strategies.planning import SIX, PlanQuery
+    from murmuration.strategies.planning import SIX, PlanQuery, check_together
     from murmuration.strategies.settings.model import user_isolation
     from murmuration.strategies.settings.privacy import check_delta, parse_delta
     from murmuration.strategies.settings.sampling import cohort_of_turns, usual_cohort
@@ -177,13 +177,7 @@ def plan(
     sampled = registry.named(strategy).samples and sampling_probability is None
     sampled = sampled and sampling != "all" and not optimize
     choose = cohort is None and users and sampled and given.count(None) == 1
-    banded, buffered = noise_correlation == "banded", noise_correlation == "blt"
-    if bands is not None and not (banded and bands >= 2):
-        raise InputError("--bands is for --noise-correlation banded, and at least 2")
-    if banded and (sampling != "poisson" or optimize):
-        raise InputError("--noise-correlation banded: leave out --sampling and --optimize")
-    if buffered != (sampling == "cyclic"):
-        raise InputError("--sampling cyclic and --noise-correlation blt go together")
+    check_together(sampling, noise_correlation, bands)
     if sampling == "all":
         if not users:
             raise InputError("--sampling all needs --users: all of them are in each round")
@@ -227,8 +221,11 @@ def plan(
             "ids": ids,
         }
         declared = {name: value for name, value in about_rows.items() if value is not None}
-        if optimize and sampling != "poisson":
-            raise InputError("--optimize compares Poisson cohorts: leave out --sampling")
+        if optimize and (sampling, noise_correlation) != ("poisson", "none"):
+            raise InputError(
+                "--optimize compares Poisson cohorts and independent noise: leave out --sampling "
+                "and --noise-correlation"
+            )
         if optimize:
             from murmuration.planning import optimize as optimize_plan
             from murmuration.preference.data.columns import write_columns
@@ -249,7 +246,7 @@ def plan(
         "strategy": strategy,
         "adjacency": neighbours.value,
         "user_isolation": user_isolation(batch_users),
-        **({"correlation": about_correlation(numbers)} if banded or buffered else {}),
+        **({"correlation": about_correlation(numbers)} if noise_correlation != "none" else {}),
         "chosen": "cohort" if choose else "",
         "solved_for": next((name for name in SIX if getattr(asked, name) is None), ""),
         **sentences,

@@ -200,7 +200,7 @@ def test_bands_on_the_command_line(cli):
         (("--bands", 1), "--bands is for --noise-correlation banded, and at least 2"),
         (("--adjacency", "replace"), "no guarantee under replace"),
         (("--strategy", "aup"), "--noise-correlation is for --strategy uls and dp-fedavg"),
-        (("--sampling", "all"), "leave out --sampling and --optimize"),
+        (("--sampling", "all"), "--sampling all and --noise-correlation banded do not go together"),
         (("--cohort", 540, "--rounds", 4_001), "at most 4,000 --rounds"),
     ):
         code, _, err = cli(*banded, *more)
