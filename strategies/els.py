@@ -398,11 +398,7 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
         InputError: something is missing, given twice or out of range, or group privacy diverges.
         Unsupported: there is no guarantee under ``adjacency``.
     """
-    strategy = query.strategy
-    for name in ("users", "group_size", "rounds", "delta"):
-        if not (value := getattr(query, name)) or value < 0:
-            option = name.replace("_", "-")
-            raise InputError(f"--strategy {strategy} needs --{option}, a positive number")
+    query.check_given("users", "group_size", "rounds", "delta")
     if (query.epsilon is None) == (query.noise_multiplier is None):
         raise InputError("give one of --epsilon and --noise-multiplier: the other is solved for")
     if (query.sampling_probability is None) == (query.cohort is None):
@@ -424,7 +420,7 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
         "clip": ExampleClip(1.0),
         "hold_out": query.hold_out,
     }
-    kind = ElsPlan if strategy == "els" else GroupPlan
+    kind = ElsPlan if query.strategy == "els" else GroupPlan
     if query.noise_multiplier is None:
         plan = kind.for_epsilon(query.epsilon or 0.0, **fields)
     else:

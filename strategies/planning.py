@@ -21,6 +21,7 @@ from murmuration.privacy.continual.buffered import BufferedToeplitz
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 from murmuration.privacy.mechanisms.sampling import CyclicSampler, whole_groups
 from murmuration.strategies.optimizers import OptimizerSettings, workload
+from murmuration.strategies.settings.own.shared import NoSettings, Sampled
 
 SIX = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
 
@@ -29,10 +30,8 @@ SIX = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
 class PlanQuery:
     """What is known of a plan; None for what was not given.
 
-    ``hold_out`` is how users are held out, if they are; ``variant`` and ``adaptation`` are those
-    of ``aup``. ``sampling`` and ``noise_correlation`` are as in ``Sampled``, and ``bands`` over how
-    many rounds banded noise is correlated. ``own`` has what is given of
-    ``settings.plan_options``.
+    ``hold_out`` is how users are held out, if they are; ``settings`` are the strategy's own.
+    ``own`` has what is given of ``settings.plan_options``.
     """
 
     strategy: str
@@ -45,12 +44,27 @@ class PlanQuery:
     epsilon: float | None = None
     noise_multiplier: float | None = None
     hold_out: HoldOut | None = None
-    variant: str = "centred"
-    adaptation: str = "quantile"
-    sampling: str = "poisson"
-    noise_correlation: str = "none"
-    bands: int | None = None
+    settings: object = NoSettings()
     own: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def sampled(self) -> Sampled:
+        """Who is in a round and whose noise rounds share, of its settings."""
+        return self.settings if isinstance(self.settings, Sampled) else Sampled()
+
+    def check_given(self, *names: str) -> None:
+        """InputError for the first of these numbers that is none, or not positive."""
+        for name in names:
+            if not (value := getattr(self, name)) or value < 0:
+                option = name.replace("_", "-")
+                raise InputError(f"--strategy {self.strategy} needs --{option}, a positive number")
+
+    def refuse_cohort(self) -> None:
+        """InputError for a cohort, where everybody takes part."""
+        if self.cohort is not None:
+            raise InputError(
+                f"--cohort has no meaning for --strategy {self.strategy}: everybody takes part"
+            )
 
     def refuse_examples(self) -> None:
         """InputError for what has a meaning only where single judgements are sampled."""
@@ -95,12 +109,8 @@ def sampled_users(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     missing = [name for name in SIX if getattr(query, name) is None]
     if len(missing) != 1:
         listed = ", ".join("--" + name.replace("_", "-") for name in (missing or SIX))
-        if missing:
-            raise InputError(
-                f"leave out exactly one of them, the one to solve for, and give the rest: {listed}."
-                " As in: murmuration plan --epsilon 3 --delta 1e-5 --rounds 200 --users 2700"
-            )
-        raise InputError(f"leave out exactly one of them, the one to solve for: {listed}")
+        rest = ", and give the rest" if missing else ""
+        raise InputError(f"leave out exactly one of them, the one to solve for{rest}: {listed}")
     return _solved(query, missing[0], adjacency)
 
 
@@ -116,7 +126,7 @@ def _solved(query: PlanQuery, missing: str, adjacency: Adjacency) -> dict[str, f
     if "delta" in known and known["delta"] >= 1:
         raise InputError(f"--delta must be below 1; got {known['delta']}")
 
-    if query.noise_correlation != "none":
+    if query.sampled.noise_correlation != "none":
         return _correlated(query, known, missing, adjacency)
 
     def event(**change: float) -> PoissonGaussian:
@@ -310,7 +320,7 @@ def _correlated(
     """Return all of ``SIX`` with correlated noise, and its error over that of independent noise, of
     a run with the usual optimizer: in bands of all that are compared, of which the best is taken;
     by buffers also over independent noise with the same turns."""
-    correlation = query.noise_correlation
+    correlation, bands = query.sampled.noise_correlation, query.sampled.bands
     if missing != "noise_multiplier":
         raise InputError(
             f"--noise-correlation {correlation}: --{missing.replace('_', '-')} is not solved for; "
@@ -318,15 +328,13 @@ def _correlated(
         )
     epsilon, delta = known["epsilon"], known["delta"]
     rounds, cohort, users = int(known["rounds"]), known["cohort"], known["users"]
-    check_correlated(
-        correlation, adjacency, rounds=rounds, bands=query.bands, cohort=cohort, users=users
-    )
+    check_correlated(correlation, adjacency, rounds=rounds, bands=bands, cohort=cohort, users=users)
     steps = OptimizerSettings("sgd", 1.0, rounds)
     terms: dict[str, Any] = {"delta": delta, "adjacency": adjacency, "hold_out": query.hold_out}
     charged: dict[Event, int]
     if correlation == "banded":
-        bands, share = (query.bands,) if query.bands else BANDS, cohort / users
-        alone, *others = correlations(steps, epsilon, bands=bands, probability=share, **terms)
+        tried, share = (bands,) if bands else BANDS, cohort / users
+        alone, *others = correlations(steps, epsilon, bands=tried, probability=share, **terms)
         best = min(others, key=lambda one: one.error)
         sampler = CyclicSampler(share, best.factor.groups)
         event = PoissonGaussian(sampler.of_group.probability, best.noise_multiplier)
@@ -391,10 +399,8 @@ def released_once(
     if rounds not in allowed:
         listed = " or ".join(map(str, allowed))
         raise InputError(f"--strategy {strategy} takes --rounds {listed}, not {rounds}")
-    if query.cohort is not None:
-        raise InputError(f"--cohort has no meaning for --strategy {strategy}: everybody takes part")
-    if not query.users or query.users < 1:
-        raise InputError(f"--strategy {strategy} needs --users, a positive number")
+    query.refuse_cohort()
+    query.check_given("users")
     missing = [
         name for name in ("epsilon", "noise_multiplier", "delta") if getattr(query, name) is None
     ]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from flwr.serverapp import Grid
@@ -71,11 +71,6 @@ def clip_norm_of_each(number: Number) -> float:
     return number("clip-norm", math.inf) * number("group-size", math.inf)
 
 
-def no_grid(number: Number) -> Mapping[str, float]:
-    """Sums that are on none."""
-    return {}
-
-
 def grid_of_clip(number: Number) -> Mapping[str, float]:
     """The grid of a sum of clipped vectors; ValueError where there is none for this clip norm."""
     return {"sum": grid.step_for(number("clip-norm", math.inf))}
@@ -105,7 +100,7 @@ class NodeHalf:
 
     client_update: Callable[[Any, TrainRequest, np.ndarray, Randomness], Mapping[str, np.ndarray]]
     length: Callable[[Number], float] | None
-    steps: Callable[[Number], Mapping[str, float]] = no_grid
+    steps: Callable[[Number], Mapping[str, float]] = lambda number: {}
     whole: bool = False
     model: bool = True
 
@@ -189,11 +184,11 @@ class Strategy:
     def as_set(self, settings: Settings) -> str:
         """The strategy with those of its own settings that are not defaults, as options."""
         own = settings.of(self.settings)
-        given = {field.name: getattr(own, field.name) for field in declared(self.settings)
-                 if getattr(own, field.name) != field.default}  # fmt: skip
-        return " ".join(
-            [f"--strategy {self.name}", *(f"{option(n)} {v}" for n, v in given.items())]
-        )
+        given = [f"--strategy {self.name}"]
+        for each in declared(self.settings):
+            if (value := getattr(own, each.name)) != each.default:
+                given.append(f"{option(each.name)} {value}")
+        return " ".join(given)
 
     @property
     def samples(self) -> bool:
@@ -423,45 +418,8 @@ def trains_layers(config: Settings) -> bool:
     return bool(config.base) and config.train != "head"
 
 
-class ReleaseCache(Protocol):
-    """What a release gave, which a resumed run is not to ask for again."""
-
-    def __call__(self, name: str, release: Callable[[], Released[Value]]) -> Value:
-        """Return what ``release()`` gives, or gave, under this name."""
-        ...
-
-
-class Sizes(TypedDict):
-    """Arguments that every ``SumPlan`` takes from the settings, but for its noise."""
-
-    users: int
-    rounds: int
-    delta: float
-    adjacency: Adjacency
-    hold_out: HoldOut | None
-
-
-class CohortSizes(Sizes):
-    """Arguments that every ``CohortPlan`` takes from the settings, but for its noise."""
-
-    cohort: int
-    group_size: int
-    retain: int
-
-
-class StrategyArguments(TypedDict):
-    """Arguments that every ``CohortStrategy`` takes, but for its plan and its ledger."""
-
-    participants: Participants
-    optimizer: ServerOptimizer | SolvedModel
-    source: Randomness
-    features: str
-    model: str
-    log: PrivateLog
-    timeout: float
-    min_nodes: float
-    masked: bool
-    batch_users: bool
+#: Gives what a release of this name gave, which a resumed run is not to ask for again.
+ReleaseCache = Callable[[str, Callable[[], Released[Any]]], Any]
 
 
 @dataclass(frozen=True)
@@ -501,7 +459,7 @@ class RunContext:
         return self.config.trained_on(len(self.participants.registry))
 
     @property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> dict[str, Any]:
         """Return what every ``SumPlan`` takes from the settings, but for its noise."""
         config = self.config
         return {
@@ -513,7 +471,7 @@ class RunContext:
         }
 
     @property
-    def cohort_sizes(self) -> CohortSizes:
+    def cohort_sizes(self) -> dict[str, Any]:
         """Return what every ``CohortPlan`` takes from the settings, but for its noise."""
         config = self.config
         return {
@@ -559,7 +517,7 @@ class RunContext:
         zero_D = np.zeros(self.dimension, dtype=np.float32)
         return ServerOptimizer(settings, zero_D)
 
-    def arguments(self, optimizer: ServerOptimizer | SolvedModel) -> StrategyArguments:
+    def arguments(self, optimizer: ServerOptimizer | SolvedModel) -> dict[str, Any]:
         """Arguments of every ``CohortStrategy``."""
         return {
             "participants": self.participants,

@@ -160,9 +160,10 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
         InputError: something is missing or given too much.
         ValueError: sizes that cannot be, or a cohort that is too small for the filter.
     """
-    if query.variant == "published":
+    own = query.settings if isinstance(query.settings, AupSettings) else AupSettings()
+    if own.variant == "published":
         return _solve_published(query, adjacency)
-    if query.adaptation == "above-threshold":
+    if own.adaptation == "above-threshold":
         return _SOLVE_THRESHOLD(query, adjacency)
     return adaptive.ADAPTIVE.solve(query, adjacency)
 
