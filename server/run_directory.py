@@ -296,8 +296,8 @@ class RunDirectory(RunFolder):
         for name in ("models", "dtype", "layers"):
             if before.get(name) != now.get(name):
                 raise InputError(
-                    f"--resume: {name} of the base are {now.get(name)} here and now, and the run "
-                    f"was begun with {before.get(name)}: continue it where, and with what, it was "
+                    f"--resume: the base has {name} {now.get(name)} here and now, and the run was "
+                    f"begun with {before.get(name)}: continue it where, and with what, it was "
                     "begun, or begin again with another --out"
                 )
         kept = {name: before[name] for name in ("batch_tokens",) if name in before}

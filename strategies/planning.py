@@ -109,8 +109,10 @@ def sampled_users(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     missing = [name for name in SIX if getattr(query, name) is None]
     if len(missing) != 1:
         listed = ", ".join("--" + name.replace("_", "-") for name in (missing or SIX))
-        rest = ", and give the rest" if missing else ""
-        raise InputError(f"leave out exactly one of them, the one to solve for{rest}: {listed}")
+        raise InputError(
+            f"leave out exactly one of them, the one to solve for, and give the rest: {listed}. As "
+            "in: --epsilon 3 --delta 1e-5 --rounds 200 --users 2700"
+        )
     return _solved(query, missing[0], adjacency)
 
 
