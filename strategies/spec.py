@@ -175,7 +175,7 @@ class Strategy:
     trains: bool = True
     draws: str = ""
     lineage: Callable[[Mapping[str, Any], Settings], Promise | None] | None = None
-    features: Callable[[Settings], dict[str, Any]] | None = None
+    features: Callable[[Settings], dict[str, Any] | None] | None = None
 
     def sums_of(self, settings: Settings) -> Sums:
         """What its sums are fit for with these settings."""
