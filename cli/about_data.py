@@ -13,10 +13,11 @@ from typing import Annotated, Any
 import click
 import typer
 
+from murmuration.api.rows import stated_rows
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.schema import Schema
-from murmuration.strategies.settings.declaration import DATA, about, declared, option
-from murmuration.strategies.settings.run import Settings
+from murmuration.strategies.settings.data import row_fields
+from murmuration.strategies.settings.declaration import DATA, about, option
 
 
 def option_of(field: "Field[Any]", **more: Any) -> Any:
@@ -40,20 +41,6 @@ def _with_choices(words: str, choices: list[str]) -> str:
     before, default, after = words.partition("[default")
     return f"{before}One of {', '.join(choices)}. {default}{after}".rstrip()
 
-
-_OPTIONS = {field.name: option_of(field) for field in declared(Settings)}
-OneUserPerRow = Annotated[bool | None, _OPTIONS["one_user_per_row"]]
-Columns = Annotated[str | None, _OPTIONS["columns"]]
-Format = Annotated[str | None, _OPTIONS["format"]]
-Kind = Annotated[str | None, _OPTIONS["kind"]]
-Responses = Annotated[int | None, _OPTIONS["responses"]]
-Labels = Annotated[str | None, _OPTIONS["labels"]]
-MaxJudgements = Annotated[int | None, _OPTIONS["max_judgements"]]
-MaxCharacters = Annotated[int | None, _OPTIONS["max_characters"]]
-Scale = Annotated[str | None, _OPTIONS["scale"]]
-PositiveFrom = Annotated[str | None, _OPTIONS["positive_from"]]
-NoPrompt = Annotated[bool | None, _OPTIONS["no_prompt"]]
-Ids = Annotated[str | None, _OPTIONS["ids"]]
 
 UserColumn = Annotated[
     str | None,
@@ -82,31 +69,20 @@ DataConfig = Annotated[
 ]
 
 
-#: By their parameters, the options by which rows are declared, in the order of help.
-ROWS: Mapping[str, Any] = {
-    "columns": Columns,
-    "user_column": UserColumn,
-    "format": Format,
-    "one_user_per_row": OneUserPerRow,
-    "kind": Kind,
-    "responses": Responses,
-    "max_judgements": MaxJudgements,
-    "max_characters": MaxCharacters,
-    "labels": Labels,
-    "scale": Scale,
-    "positive_from": PositiveFrom,
-    "no_prompt": NoPrompt,
-    "ids": Ids,
-}
-
-
 def row_parameters(*without: str) -> list[inspect.Parameter]:
-    """Return the parameters of ``ROWS`` but for some, for ``cli.options.add_parameters``."""
-    return [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in ROWS.items()
-        if name not in without
-    ]
+    """Return a command's parameters by which rows are declared, but for some."""
+    result = []
+    for field in row_fields(*without):
+        annotation = Annotated[type(field.default) | None, option_of(field)]
+        result.append(_parameter(field.name, annotation))
+        if field.name == "columns":
+            result.append(_parameter("user_column", UserColumn))
+    return result
+
+
+def _parameter(name: str, annotation: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=None, annotation=annotation)
 
 
 def located(source: str | None, split: str | None, config: str | None) -> str | None:
@@ -121,13 +97,10 @@ def located(source: str | None, split: str | None, config: str | None) -> str | 
 
 
 def declared_rows(options: Mapping[str, Any]) -> tuple[str, Schema]:
-    """Return the columns and the schema that options of ``ROWS`` declare.
+    """Return the columns and the schema that options of ``row_parameters`` declare.
 
     Raises:
         InputError: they make no sense.
     """
-    from murmuration.preference.data.columns import write_columns
-
-    given = {name: value for name, value in options.items() if value is not None}
-    columns = write_columns(given.pop("columns", None), given.pop("user_column", None))
-    return columns, Schema.of({name.replace("_", "-"): value for name, value in given.items()})
+    columns, declared = stated_rows(options)
+    return columns, Schema.of({option(name)[2:]: value for name, value in declared.items()})

@@ -89,8 +89,7 @@ def privatize(
         console().print(written)
 
 
-_PRIVATIZED = about_data.row_parameters("labels")
-add_parameters(privatize, _PRIVATIZED, before="split")
+add_parameters(privatize, about_data.row_parameters("labels"), before="split")
 
 
 def _show(path: Path, as_json: bool) -> None:

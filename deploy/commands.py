@@ -146,11 +146,6 @@ def client_units() -> dict[str, str]:
     }
 
 
-def client_readme(name: str, address: str) -> str:
-    """Return what is in a client's folder, for its owner to read."""
-    return template("client.md").format(name=name, address=address)
-
-
 def register(folder: Path) -> str:
     """A script that tells the SuperLink which clients' keys to accept; as often as one likes."""
     return _script(

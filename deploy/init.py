@@ -172,7 +172,7 @@ def _write(folder: Path, deployment: Deployment) -> list[Path]:
             SETTINGS: tomli_w.dumps(settings).encode(),
             RUN: run.encode(),
             POLICY: deployment.usual.policy_text().encode(),
-            README: commands.client_readme(name, address).encode(),
+            README: commands.template("client.md").format(name=name, address=address).encode(),
         }
         own |= handed_over.signed(own, authority.key)
         files |= {f"clients/{name}/{file}": content for file, content in own.items()}

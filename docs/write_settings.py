@@ -17,6 +17,7 @@ from murmuration.strategies import registry
 from murmuration.strategies.config import SETTINGS, RunConfig
 from murmuration.strategies.settings.catalogue import panel_of
 from murmuration.strategies.settings.declaration import PANELS, about, option
+from murmuration.strategies.spec import Sums
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, PYPROJECT = ROOT / "docs" / "reference" / "settings.md", ROOT / "pyproject.toml"
@@ -40,7 +41,10 @@ def _lines() -> Iterator[str]:
     for strategy in registry.OURS:
         rounds = " or ".join(map(str, strategy.rounds)) or "any"
         own = RunConfig(strategy=strategy.name, adjacency=min(strategy.adjacencies).value)
-        masks, grid = ("no" if why(own) else "yes" for why in (strategy.masks, strategy.discrete))
+        masks, grid = (
+            "yes" if strategy.sums_of(own) >= what else "no"
+            for what in (Sums.ON_A_GRID, Sums.WITH_DISCRETE_NOISE)
+        )
         under = ", ".join(a.value for a in Adjacency if a in strategy.adjacencies)
         under = under if strategy.name != "nonprivate" else "none"
         where = " (in a checkout)" if strategy.name in BRINGS["murmuration.strategies"] else ""

@@ -56,11 +56,11 @@ from murmuration.strategies.spec import (
     NodeHalf,
     RunContext,
     Strategy,
+    Sums,
     clip_norm,
     grid_of_clip,
     promise,
     sum_bytes,
-    supported,
 )
 from murmuration.strategies.sums import SumStrategy
 
@@ -354,9 +354,7 @@ RANKING = Strategy(
     node_halves={"ranking": NodeHalf(client_update, clip_norm, grid_of_clip, model=False)},
     settings=RankingSettings,
     adjacencies=ALL,
-    discrete=supported,
-    masks=supported,
-    node_noise=supported,
+    sums=Sums.WITH_SHARED_NOISE,
     rounds=(1,),
     check=check,
     solve=solve,

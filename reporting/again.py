@@ -4,12 +4,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.durable_files import replace_file
 from murmuration.reporting import report
-from murmuration.reporting.comparison import RunSeen, comparison_page, read_run
+from murmuration.reporting.comparison import RunSeen, comparison_page, digest_of_test, read_run
 from murmuration.server.run_files import read_json, read_metrics
 from murmuration.server.run_lock import RunInUse, RunLock
 
@@ -41,7 +40,7 @@ def write_report(
         other = read_run(Path(nonprivate).expanduser())
         if other.private or not other.result:
             raise InputError(f"--nonprivate {nonprivate}: not a finished run without privacy")
-        if _digest(other.result) != _digest(seen.result):
+        if digest_of_test(other.result) != digest_of_test(seen.result):
             raise InputError(
                 f"--nonprivate {nonprivate}: its accuracy was measured on another test"
             )
@@ -80,7 +79,3 @@ def locked(folder: Path) -> Iterator[None]:
         raise InputError(f"{folder} cannot be written: {error.strerror}") from None
     finally:
         lock.close()
-
-
-def _digest(result: dict[str, Any]) -> object:
-    return (result.get("baselines") or {}).get("test_digest")

@@ -6,7 +6,7 @@ small, or is said to be unknown; where result and ledger differ it is the larger
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -188,6 +188,11 @@ def _spent(account: Account, head: Head, result: dict[str, Any]) -> tuple[float,
     return max(spent, number), [_DISAGREE]
 
 
+def digest_of_test(result: Mapping[str, Any]) -> str | None:
+    """Return the digest of the public test; None where there is none."""
+    return (result.get("baselines") or {}).get("test_digest")
+
+
 def warnings_of(runs: Sequence[RunSeen]) -> list[str]:
     """Why some of the runs cannot be compared, and what is missing of each."""
     result = []
@@ -204,7 +209,7 @@ def warnings_of(runs: Sequence[RunSeen]) -> list[str]:
                 f"These runs differ in {name} ({different}): they cannot be compared on ε alone."
             )
     ended = [run for run in runs if run.result]
-    tests = {_test_of(run) for run in ended}
+    tests = {digest_of_test(run.result) for run in ended}
     if len(tests) > 1:
         result.append("Accuracies were measured on different people: they cannot be compared.")
     elif len(ended) > 1 and None in tests:
@@ -242,10 +247,6 @@ def _together(private: Sequence[RunSeen]) -> str:
         return "what that costs together has no figure"
     text = f"ε = {epsilon_text(epsilon)}, δ = {delta_text(math.fsum(deltas))} together"
     return with_seed_known(text, any(run.seeded for run in runs))
-
-
-def _test_of(run: RunSeen) -> str | None:
-    return (run.result.get("baselines") or {}).get("test_digest")
 
 
 def comparison_page(runs: Sequence[RunSeen]) -> str:

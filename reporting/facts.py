@@ -15,44 +15,12 @@ from murmuration.privacy.figures import (
 from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
 from murmuration.reporting import over_users
 
-#: What a ``result.json`` need not have, and what it then says.
-_LACKING: dict[str, Any] = {
-    "task": "reward",
-    "seeded": False,
-    "one_user_per_row": False,
-    "model": "btl",
-    "proven": True,
-    "account": "",
-    "epsilon_against_server": None,
-    "noise_parties": None,
-    "noise": None,
-    "secure_aggregation": False,
-    "user_isolation": None,
-    "ledger_head": "none",
-    "heldout_error": None,
-    "heldout_noise": None,
-    "heldout_epsilon": None,
-    "accuracy_over_users": None,
-    "heldout_chance": None,
-    "test": "",
-    "test_users": None,
-    "heldout_loss": None,
-    "heldout_perplexity": None,
-    "heldout_loss_noise": None,
-    "policy_moved": None,
-    "policy_saturated": None,
-    "policy_chosen_ratio": None,
-    "policy_rejected_ratio": None,
-    "policy_chosen_tokens": None,
-    "policy_written_tokens": None,
-    "attack": None,
-    "second_opinion": None,
-    "choice": None,
-    "baselines": None,
-    "versions": {},
-}
-
-
+#: What stands in the ``result.json`` of some runs, by what they learn and are tested on.
+_OF_SOME = (
+    "heldout_loss", "heldout_perplexity", "heldout_loss_noise", "policy_moved", "policy_saturated",
+    "policy_chosen_ratio", "policy_rejected_ratio", "policy_chosen_tokens", "policy_written_tokens",
+    "choice", "baselines",
+)  # fmt: skip
 #: What is promised, in a line.
 _CLAIMS = {
     "none": "No privacy: a non-private run",
@@ -74,7 +42,7 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
     is promised: ``none``, ``claimed`` (and not proven), or for every ``user``; ``claim`` says it in
     a line.
     """
-    run = {**_LACKING, **result}
+    run = {**dict.fromkeys(_OF_SOME), **result}
     accounted = run["epsilon"] is not None
     level = "none" if not accounted else "user" if run["proven"] else "claimed"
     server_epsilon, speed = run["epsilon_against_server"], run["users_per_second"]

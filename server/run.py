@@ -6,7 +6,6 @@ It opens the run's folder, loads what is learnt on, reads what that stands on, t
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from typing import Any, cast
@@ -40,19 +39,6 @@ from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.registry import base_config, named
 
 
-@dataclass(frozen=True)
-class Origin:
-    """The private runs and the data that a run stands on.
-
-    Attributes:
-        lineage: the earlier runs that its base, policies and rows came from.
-        whose: what of it was trained on users, for a warning.
-    """
-
-    lineage: Promise
-    whose: str
-
-
 def run_training(
     config: RunConfig,
     grid: Grid,
@@ -80,19 +66,19 @@ def run_training(
         # Whose weights are for nodes; without a test they are needed once, to be saved.
         model = model or base_of(base_config(config), weights=bool(config.test))
         described = model.to_config()
-        origin = _origin(config, described)
-        folder.keep_lineage(run.name for run in origin.lineage.runs)
+        lineage, whose = _origin(config, described)
+        folder.keep_lineage(run.name for run in lineage.runs)
         data = read_test(config)
         test = None if data is None else examples_of_test(data, model, on_bad_rows(config))
-        trained = train(config, grid, folder, model, origin.lineage, test, on_metrics)
+        trained = train(config, grid, folder, model, lineage, test, on_metrics)
         own = ReleasedRun.read(folder.ledger_path)
-        promise = origin.lineage | Promise((own,))
+        promise = lineage | Promise((own,))
         result = trained.result
         computed = trained.computed
         result["promise"] = computed(promise.to_json())
         # Nor is what stands on a seeded run.
         result["private"] = Public(result["private"] and not promise.seeded)
-        first = [*earlier_runs(promise, own, origin.whose), *_merged(described)]
+        first = [*earlier_runs(promise, own, whose), *_merged(described)]
         theirs = caveat_sentences(promise.caveats - own.terms.caveats)
         result["warnings"] = computed([*first, *theirs, *result["warnings"]])
         model = model.loaded()
@@ -108,7 +94,7 @@ def run_training(
         of_run = brought("murmuration.run_end").get("report")
         report = of_run.load()(config, promise, result) if of_run else None
         ledgers = None  # its run's lies beside it
-        if model.holds_promise or origin.lineage.runs:
+        if model.holds_promise or lineage.runs:
             ledgers = partial(files_of, promise, details=report.details if report else None)
         place = folder.path / "model"
         options = SaveOptions(report.card() if report else "", overwrite=True, beside=ledgers)
@@ -129,10 +115,10 @@ def check_run(config: RunConfig, grid: Grid) -> None:
     """
     with _opened(config) as folder:
         model = base_of(base_config(config), weights=bool(config.test))
-        origin = _origin(config, model.to_config())
+        lineage, _ = _origin(config, model.to_config())
         if (data := read_test(config)) is not None:
             examples_of_test(data, model, on_bad_rows(config))
-        with begun(config, grid, folder, model, origin.lineage):
+        with begun(config, grid, folder, model, lineage):
             pass
 
 
@@ -160,15 +146,17 @@ def _opened(config: RunConfig) -> Iterator[RunDirectory]:
             raise InputError(_of_disk(error, folder)) from error
 
 
-def _origin(config: RunConfig, described: Mapping[str, Any]) -> Origin:
-    """Return what a run stands on whose model has this description.
+def _origin(config: RunConfig, described: Mapping[str, Any]) -> tuple[Promise, str]:
+    """Return the earlier runs that a run's base, policies and rows came from, whose model has this
+    description, and what of it was trained on users, for a warning.
 
     Raises:
         InputError: what an earlier run cost is not known, or cannot be added.
     """
     base = str(described.get("path", ""))
     of_base = lineage_of("--base" if config.base else "--features", base, config.base_privacy)
-    others = named(config.strategy).lineage(described, config)
+    theirs = named(config.strategy).lineage
+    others = theirs(described, config) if theirs else None
     of_rows = combined(
         lineage_of_data(option, source, config.base_privacy)
         for option, source in (("--data", config.data), ("--test", config.test))
@@ -182,7 +170,7 @@ def _origin(config: RunConfig, described: Mapping[str, Any]) -> Origin:
         whose = "THE BASE WAS"
     else:
         whose = f"{'THE BASE, OR ' if of_base.runs else ''}MODELS THAT WROTE THE DATA WERE"
-    return Origin(of_base | of_rows, whose)
+    return of_base | of_rows, whose
 
 
 def _of_disk(error: OSError, folder: RunDirectory) -> str:

@@ -293,21 +293,13 @@ class RunDirectory(RunFolder):
                 f"begun with: SHA-256 {now['digest'][:16]}…, was {before['digest'][:16]}…; bring "
                 "it back, or begin again with another --out"
             )
-        if before.get("models") != now.get("models"):
-            raise InputError(
-                "--resume with other models than the run was begun with: bring them back, or begin "
-                "again with another --out"
-            )
-        if (dtype := before.get("dtype")) != now.get("dtype"):
-            raise InputError(
-                f"--resume: --base computes in {now['dtype']} on this machine, and the run was "
-                f"begun with {dtype}: continue it on a machine where that is chosen, too"
-            )
-        if before.get("layers") != now.get("layers"):
-            raise InputError(
-                f"--resume: LoRA changes layers {now.get('layers')} now, and the run was begun "
-                f"with {before.get('layers')}: continue it with the version that it was begun with"
-            )
+        for name in ("models", "dtype", "layers"):
+            if before.get(name) != now.get(name):
+                raise InputError(
+                    f"--resume: the base has {name} {now.get(name)} here and now, and the run was "
+                    f"begun with {before.get(name)}: continue it where, and with what, it was "
+                    "begun, or begin again with another --out"
+                )
         kept = {name: before[name] for name in ("batch_tokens",) if name in before}
         self.write_json("base.json", Disclosure.public({**now, **kept}))
         return {**described, **kept}

@@ -58,12 +58,6 @@ _EVALUATIONS = 20
 _FEW_EVALUATIONS = 4  # of a language model, each as long as several rounds
 
 
-@dataclass
-class _Clock:
-    started: float
-    saved: float
-
-
 @dataclass(frozen=True)
 class Trained:
     """The model that rounds gave, and figures about them.
@@ -234,10 +228,11 @@ def _rounds(
         return spending(exactly=round_ == rounds) if built.charges else None
 
     noise_norm = built.noise * math.sqrt(len(optimizer.theta))
-    clock = _Clock(time.monotonic(), time.monotonic())
+    started = saved = time.monotonic()
     released = ledger.released
 
     def on_round(round_: int) -> None:
+        nonlocal saved
         moves.check(round_)  # before anything of it is written
         update, more = strategy.update_norm, strategy.figures()
         noise = more.get("noise_norm", Public(noise_norm)).value
@@ -266,10 +261,10 @@ def _rounds(
         now = time.monotonic()
         last = round_ == rounds
         pause = max(SECONDS_BETWEEN_CHECKPOINTS, TIMES_ITS_WRITING * saving.seconds)
-        if last or not strategy.source.seeded or now - clock.saved > pause:
+        if last or not strategy.source.seeded or now - saved > pause:
             state = strategy.state()
             saving.begin(lambda: folder.save_checkpoint(round_, state))
-            clock.saved = now
+            saved = now
         if last:
             saving.wait()
 
@@ -298,7 +293,7 @@ def _rounds(
                 saving.wait()
                 folder.save_checkpoint(strategy.rounds_done, strategy.state())
             raise
-    return Pace(strategy.rounds_done - before, time.monotonic() - clock.started)
+    return Pace(strategy.rounds_done - before, time.monotonic() - started)
 
 
 def _budget(config: RunConfig) -> float | None:

@@ -45,10 +45,10 @@ from murmuration.strategies.spec import (
     NodeHalf,
     RunContext,
     Strategy,
+    Sums,
     clip_norm,
     cohort_bytes,
     grid_and_count,
-    supported,
 )
 from murmuration.strategies.sums import (
     CohortPlan,
@@ -408,8 +408,6 @@ ADAPTIVE = Strategy(
     node_halves={"adaptive": NodeHalf(client_update, clip_norm, grid_and_count)},
     settings=AdaptiveSettings,
     adjacencies=ALL,
-    discrete=supported,
-    masks=supported,
-    node_noise=supported,
+    sums=Sums.WITH_SHARED_NOISE,
     solve=divided(AdaptivePlan, lambda plan: {"count_noise": plan.count_noise}),
 )

@@ -90,17 +90,9 @@ class RunConfig(Settings):
             if name not in SETTINGS:
                 raise InputError(f"unknown setting {name!r}; known: {', '.join(sorted(SETTINGS))}")
             values[name] = typed(name, value)
+        own = {name: values.pop(name) for name in OWN_SETTINGS if name in values}
         strategy = registry.named(values.get("strategy", cls.strategy))
-        own: dict[str, Any] = {}
-        for name, (field, names) in OWN_SETTINGS.items():
-            value = values.pop(name, field.default)
-            if strategy.name in names:
-                own[name] = value
-            elif value != field.default:
-                raise InputError(
-                    f"{option(name)} is for --strategy {' and '.join(names)}, not {strategy.name}"
-                )
-        return cls(**values, own=strategy.settings(**own))
+        return cls(**values, own=own_settings(strategy, own))
 
     def changed(self, **settings: Scalar) -> "RunConfig":
         """Return the config with other settings, those of single strategies among them.
@@ -157,6 +149,24 @@ class RunConfig(Settings):
             for field in declared(type(part))
             if not about(field).changeable
         }
+
+
+def own_settings(strategy: Strategy, given: Mapping[str, Any]) -> object:
+    """Return a strategy's own settings, of those of any that are given.
+
+    Raises:
+        InputError: one is for other strategies, and not as by default.
+    """
+    own = {}
+    for name, value in given.items():
+        field, names = OWN_SETTINGS[name]
+        if strategy.name in names:
+            own[name] = value
+        elif value != field.default:
+            raise InputError(
+                f"{option(name)} is for --strategy {' and '.join(names)}, not {strategy.name}"
+            )
+    return strategy.settings(**own)
 
 
 def read_settings(path: Path) -> dict[str, Scalar]:

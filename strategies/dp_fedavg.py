@@ -45,9 +45,7 @@ from murmuration.strategies.uls import (
     built,
     check_sampling,
     correlation,
-    no_shares,
-    on_a_grid,
-    under_masks,
+    sums_of,
 )
 
 if TYPE_CHECKING:
@@ -144,9 +142,7 @@ DP_FEDAVG = Strategy(
     node_halves={"dp-fedavg": NodeHalf(client_update, clip_norm, grid_of_clip)},
     settings=FedAvgSettings,
     adjacencies=ALL,
-    discrete=on_a_grid,
-    masks=under_masks,
-    node_noise=no_shares,
+    sums=sums_of,
     check=check_sampling,
     solve=sampled_users,
 )

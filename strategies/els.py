@@ -58,10 +58,10 @@ from murmuration.strategies.spec import (
     NodeHalf,
     RunContext,
     Strategy,
+    Sums,
     clip_norm_of_each,
     grid_of_clip,
     sum_bytes,
-    supported,
 )
 from murmuration.strategies.sums import (
     Discrete,
@@ -398,11 +398,7 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
         InputError: something is missing, given twice or out of range, or group privacy diverges.
         Unsupported: there is no guarantee under ``adjacency``.
     """
-    strategy = query.strategy
-    for name in ("users", "group_size", "rounds", "delta"):
-        if not (value := getattr(query, name)) or value < 0:
-            option = name.replace("_", "-")
-            raise InputError(f"--strategy {strategy} needs --{option}, a positive number")
+    query.check_given("users", "group_size", "rounds", "delta")
     if (query.epsilon is None) == (query.noise_multiplier is None):
         raise InputError("give one of --epsilon and --noise-multiplier: the other is solved for")
     if (query.sampling_probability is None) == (query.cohort is None):
@@ -424,7 +420,7 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
         "clip": ExampleClip(1.0),
         "hold_out": query.hold_out,
     }
-    kind = ElsPlan if strategy == "els" else GroupPlan
+    kind = ElsPlan if query.strategy == "els" else GroupPlan
     if query.noise_multiplier is None:
         plan = kind.for_epsilon(query.epsilon or 0.0, **fields)
     else:
@@ -448,12 +444,9 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     }
 
 
-def _counts_first(settings: Settings) -> str:
-    if settings.group_size:
-        return ""
-    return (
-        "choosing a group size would show the server exact counts of judgements; state --group-size"
-    )
+def _sums(settings: Settings) -> Sums:
+    """Choosing a group size shows the server exact counts of judgements."""
+    return Sums.WITH_SHARED_NOISE if settings.group_size else Sums.WITH_DISCRETE_NOISE
 
 
 ELS = Strategy(
@@ -464,9 +457,7 @@ ELS = Strategy(
     settings=ElsSettings,
     adjacencies=COMES_OR_GOES,
     why="nothing is proved for a user whose examples are replaced",
-    discrete=supported,
-    masks=supported,
-    node_noise=_counts_first,
+    sums=_sums,
     solve=solve,
 )
 GROUP = Strategy(
@@ -476,6 +467,6 @@ GROUP = Strategy(
     node_halves={"group": NodeHalf(client_update, clip_norm_of_each, grid_of_clip)},
     settings=ElsSettings,
     adjacencies=ALL,
-    masks=supported,
+    sums=Sums.ON_A_GRID,
     solve=solve,
 )

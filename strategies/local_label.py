@@ -49,7 +49,7 @@ from murmuration.strategies.protocol.users import RegistryError
 from murmuration.strategies.settings.declaration import option
 from murmuration.strategies.settings.own.local_label import LocalLabelSettings
 from murmuration.strategies.settings.run import Settings
-from murmuration.strategies.spec import LABELS, NOT_ON_A_GRID, BuiltStrategy, RunContext, Strategy
+from murmuration.strategies.spec import LABELS, BuiltStrategy, RunContext, Strategy
 
 if TYPE_CHECKING:
     import torch
@@ -514,7 +514,6 @@ LOCAL_LABEL = Strategy(
     adjacencies=LABELS,
     why="only labels are randomized; prompts, responses and their numbers are public",
     rounds=(1,),
-    masks=lambda settings: NOT_ON_A_GRID,
     check=_check,
     local=True,
     draws="randomized-response",

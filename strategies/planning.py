@@ -21,6 +21,7 @@ from murmuration.privacy.continual.buffered import BufferedToeplitz
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 from murmuration.privacy.mechanisms.sampling import CyclicSampler, whole_groups
 from murmuration.strategies.optimizers import OptimizerSettings, workload
+from murmuration.strategies.settings.own.shared import NoSettings, Sampled
 
 SIX = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
 
@@ -29,10 +30,8 @@ SIX = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
 class PlanQuery:
     """What is known of a plan; None for what was not given.
 
-    ``hold_out`` is how users are held out, if they are; ``variant`` and ``adaptation`` are those
-    of ``aup``. ``sampling`` and ``noise_correlation`` are as in ``Sampled``, and ``bands`` over how
-    many rounds banded noise is correlated. ``own`` has what is given of
-    ``settings.plan_options``.
+    ``hold_out`` is how users are held out, if they are; ``settings`` are the strategy's own.
+    ``own`` has what is given of ``settings.plan_options``.
     """
 
     strategy: str
@@ -45,12 +44,27 @@ class PlanQuery:
     epsilon: float | None = None
     noise_multiplier: float | None = None
     hold_out: HoldOut | None = None
-    variant: str = "centred"
-    adaptation: str = "quantile"
-    sampling: str = "poisson"
-    noise_correlation: str = "none"
-    bands: int | None = None
+    settings: object = NoSettings()
     own: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def sampled(self) -> Sampled:
+        """Who is in a round and whose noise rounds share, of its settings."""
+        return self.settings if isinstance(self.settings, Sampled) else Sampled()
+
+    def check_given(self, *names: str) -> None:
+        """InputError for the first of these numbers that is none, or not positive."""
+        for name in names:
+            if not (value := getattr(self, name)) or value < 0:
+                option = name.replace("_", "-")
+                raise InputError(f"--strategy {self.strategy} needs --{option}, a positive number")
+
+    def refuse_cohort(self) -> None:
+        """InputError for a cohort, where everybody takes part."""
+        if self.cohort is not None:
+            raise InputError(
+                f"--cohort has no meaning for --strategy {self.strategy}: everybody takes part"
+            )
 
     def refuse_examples(self) -> None:
         """InputError for what has a meaning only where single judgements are sampled."""
@@ -60,29 +74,6 @@ class PlanQuery:
                 f"{self.strategy}, where whole users are sampled; leave them out, or plan for els "
                 "or group"
             )
-
-
-def pure_epsilon(
-    budget: float,
-    charges: Callable[[float], Mapping[Event, int]],
-    *,
-    delta: float,
-    adjacency: Adjacency,
-) -> float:
-    """Return the pure epsilon that a release may have, for the accountant to count ``budget``.
-
-    That is the budget, unless it lies between two losses of the accountant's grid, so that the next
-    one is counted: then a step less.
-
-    Raises:
-        ValueError: the budget is less than a step.
-    """
-    for pure in (budget, budget - accountant.INTERVAL):
-        if pure > 0.0:
-            cost = accountant.epsilon(charges(pure).items(), adjacency=adjacency, delta=delta)
-            if cost <= budget:
-                return pure
-    raise ValueError(f"epsilon = {budget:g} is too small to be counted")
 
 
 #: From a query to all numbers of the plan, and sentences by their names.
@@ -118,12 +109,10 @@ def sampled_users(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     missing = [name for name in SIX if getattr(query, name) is None]
     if len(missing) != 1:
         listed = ", ".join("--" + name.replace("_", "-") for name in (missing or SIX))
-        if missing:
-            raise InputError(
-                f"leave out exactly one of them, the one to solve for, and give the rest: {listed}."
-                " As in: murmuration plan --epsilon 3 --delta 1e-5 --rounds 200 --users 2700"
-            )
-        raise InputError(f"leave out exactly one of them, the one to solve for: {listed}")
+        raise InputError(
+            f"leave out exactly one of them, the one to solve for, and give the rest: {listed}. As "
+            "in: --epsilon 3 --delta 1e-5 --rounds 200 --users 2700"
+        )
     return _solved(query, missing[0], adjacency)
 
 
@@ -139,10 +128,8 @@ def _solved(query: PlanQuery, missing: str, adjacency: Adjacency) -> dict[str, f
     if "delta" in known and known["delta"] >= 1:
         raise InputError(f"--delta must be below 1; got {known['delta']}")
 
-    if query.noise_correlation == "banded":
-        return _banded(known, missing, query.bands, adjacency, coins)
-    if query.noise_correlation == "blt":
-        return _buffered(known, missing, adjacency, coins)
+    if query.sampled.noise_correlation != "none":
+        return _correlated(query, known, missing, adjacency)
 
     def event(**change: float) -> PoissonGaussian:
         value = {**known, **change}
@@ -281,110 +268,97 @@ def buffered(
     return Correlation(factor, sigma, spread, spread * sigma / alone)
 
 
-def check_correlated(rounds: int, correlation: str) -> None:
-    """InputError for more rounds than correlated noise is for."""
+#: Which --sampling and --noise-correlation go together.
+_TOGETHER = (("poisson", "none"), ("poisson", "banded"), ("cyclic", "blt"), ("all", "none"))
+
+
+def check_together(sampling: str, correlation: str, bands: int | None) -> None:
+    """InputError, naming the option, for noise that is not for who is in a round."""
+    if (sampling, correlation) not in _TOGETHER:
+        raise InputError(
+            f"--sampling {sampling} and --noise-correlation {correlation} do not go together: "
+            "banded is for poisson, blt for cyclic and cyclic for blt, and none for the others"
+        )
+    if bands is not None and not (correlation == "banded" and bands >= 2):
+        raise InputError("--bands is for --noise-correlation banded, and at least 2")
+
+
+def check_correlated(
+    correlation: str,
+    adjacency: Adjacency,
+    *,
+    rounds: int,
+    bands: int | None,
+    cohort: float | None,
+    users: float | None,
+) -> None:
+    """InputError, naming the option, for what there is no such noise for; None or 0: not given."""
+    banded, least = correlation == "banded", bands or BANDS[0]
+    if banded and adjacency.vectors_changed != 1:
+        raise InputError(
+            f"--noise-correlation banded has no guarantee under {adjacency}: it is proved of users "
+            "who come or go; use --adjacency add-remove or zero-out, or --noise-correlation none"
+        )
     if rounds > MOST_CORRELATED_ROUNDS:
         raise InputError(
             f"--noise-correlation {correlation} is for at most {MOST_CORRELATED_ROUNDS:,} "
             f"--rounds, got {rounds:,}: lower it, or use none"
         )
-
-
-def check_bands(rounds: int, bands: int | None, cohort: float | None, users: float | None) -> None:
-    """InputError, naming the option, for numbers that no noise in bands is for; None or 0: not
-    given."""
-    check_correlated(rounds, "banded")
-    least = bands or BANDS[0]
-    if least > rounds:
+    if banded and least > rounds:
         raise InputError(f"--bands {least} is more than --rounds {rounds}: lower it")
     if cohort and users:
         try:
-            CyclicSampler(cohort / users, least)
+            if banded:
+                CyclicSampler(cohort / users, least)
+            else:
+                whole_groups(int(users), int(cohort))
         except ValueError as error:
-            raise InputError(f"--noise-correlation banded: {error}") from None
+            raise InputError(f"--noise-correlation {correlation}: {error}") from None
 
 
-def _banded(
-    known: Mapping[str, float],
-    missing: str,
-    bands: int | None,
-    adjacency: Adjacency,
-    coins: HoldOut | None,
+def _correlated(
+    query: PlanQuery, known: Mapping[str, float], missing: str, adjacency: Adjacency
 ) -> dict[str, float]:
-    """Return all of ``SIX`` with noise in bands: of those compared the one of the least error, and
-    the error of each over that of independent noise, of a run with the usual optimizer."""
+    """Return all of ``SIX`` with correlated noise, and its error over that of independent noise, of
+    a run with the usual optimizer: in bands of all that are compared, of which the best is taken;
+    by buffers also over independent noise with the same turns."""
+    correlation, bands = query.sampled.noise_correlation, query.sampled.bands
     if missing != "noise_multiplier":
         raise InputError(
-            f"--noise-correlation banded: --{missing.replace('_', '-')} is not solved for; give it,"
-            " and leave out --noise-multiplier"
+            f"--noise-correlation {correlation}: --{missing.replace('_', '-')} is not solved for; "
+            "give it, and leave out --noise-multiplier"
         )
-    if adjacency.vectors_changed != 1:
-        raise InputError(NOT_REPLACED.format(adjacency))
-    rounds, delta = int(known["rounds"]), known["delta"]
-    check_bands(rounds, bands, known["cohort"], known["users"])
-    alone, *others = correlations(
-        OptimizerSettings("sgd", 1.0, rounds),
-        known["epsilon"],
-        bands=(bands,) if bands else BANDS,
-        probability=known["cohort"] / known["users"],
-        delta=delta,
-        adjacency=adjacency,
-        hold_out=coins,
-    )
-    best = min(others, key=lambda one: one.error)
-    sampler = CyclicSampler(known["cohort"] / known["users"], best.factor.groups)
-    event = PoissonGaussian(sampler.of_group.probability, best.noise_multiplier)
-    charged = {event: -(-rounds // sampler.groups), **charges_of(coins)}
-    return {
-        **known,
-        missing: best.noise_multiplier,
-        "noise_multiplier_if_independent": alone.noise_multiplier,
-        "bands": best.factor.groups,
-        **{f"error_with_{one.factor.groups}_bands": one.error for one in others},
-        **attack_figures(charged, adjacency=adjacency, epsilon=known["epsilon"], delta=delta),
-    }
-
-
-def _buffered(
-    known: Mapping[str, float], missing: str, adjacency: Adjacency, coins: HoldOut | None
-) -> dict[str, float]:
-    """Return all of ``SIX`` with buffered noise, and its error over that of independent noise with
-    the same turns, and with Poisson sampling, of a run with the usual optimizer."""
-    if missing != "noise_multiplier":
-        raise InputError(
-            f"--noise-correlation blt: --{missing.replace('_', '-')} is not solved for; give it, "
-            "and leave out --noise-multiplier"
-        )
-    rounds, delta = int(known["rounds"]), known["delta"]
-    check_correlated(rounds, "blt")
-    noise = buffered(
-        OptimizerSettings("sgd", 1.0, rounds),
-        known["epsilon"],
-        users=known["users"],
-        cohort=known["cohort"],
-        delta=delta,
-        adjacency=adjacency,
-        hold_out=coins,
-    )
-    turns = -(-rounds // noise.factor.groups)
-    whole = BufferedGaussian(rounds, noise.factor.groups, noise.noise_multiplier)
-    charged: dict[Event, int] = {whole: 1, **charges_of(coins)}
-    return {
-        **known,
-        missing: noise.noise_multiplier,
-        "rounds_apart": noise.factor.groups,
-        "rounds_of_a_user": turns,
-        "error_over_same_turns": noise.spread / math.sqrt(turns),
-        "error_over_poisson": noise.error,
-        **attack_figures(charged, adjacency=adjacency, epsilon=known["epsilon"], delta=delta),
-    }
-
-
-#: Why noise in bands is refused where users are replaced; ``{}`` is the relation.
-NOT_REPLACED = (
-    "--noise-correlation banded has no guarantee under {}: it is proved of users who come or go; "
-    "use --adjacency add-remove or zero-out, or --noise-correlation none"
-)
+    epsilon, delta = known["epsilon"], known["delta"]
+    rounds, cohort, users = int(known["rounds"]), known["cohort"], known["users"]
+    check_correlated(correlation, adjacency, rounds=rounds, bands=bands, cohort=cohort, users=users)
+    steps = OptimizerSettings("sgd", 1.0, rounds)
+    terms: dict[str, Any] = {"delta": delta, "adjacency": adjacency, "hold_out": query.hold_out}
+    charged: dict[Event, int]
+    if correlation == "banded":
+        tried, share = (bands,) if bands else BANDS, cohort / users
+        alone, *others = correlations(steps, epsilon, bands=tried, probability=share, **terms)
+        best = min(others, key=lambda one: one.error)
+        sampler = CyclicSampler(share, best.factor.groups)
+        event = PoissonGaussian(sampler.of_group.probability, best.noise_multiplier)
+        charged = {event: -(-rounds // sampler.groups)}
+        about = {
+            "noise_multiplier_if_independent": alone.noise_multiplier,
+            "bands": best.factor.groups,
+            **{f"error_with_{one.factor.groups}_bands": one.error for one in others},
+        }
+    else:
+        best = buffered(steps, epsilon, users=users, cohort=cohort, **terms)
+        turns = -(-rounds // best.factor.groups)
+        charged = {BufferedGaussian(rounds, best.factor.groups, best.noise_multiplier): 1}
+        about = {
+            "rounds_apart": best.factor.groups,
+            "rounds_of_a_user": turns,
+            "error_over_same_turns": best.spread / math.sqrt(turns),
+            "error_over_poisson": best.error,
+        }
+    charged |= charges_of(query.hold_out)
+    attack = attack_figures(charged, adjacency=adjacency, epsilon=epsilon, delta=delta)
+    return {**known, missing: best.noise_multiplier, **about, **attack}
 
 
 def largest(fits: Callable[[int], bool], most: int) -> int:
@@ -427,10 +401,8 @@ def released_once(
     if rounds not in allowed:
         listed = " or ".join(map(str, allowed))
         raise InputError(f"--strategy {strategy} takes --rounds {listed}, not {rounds}")
-    if query.cohort is not None:
-        raise InputError(f"--cohort has no meaning for --strategy {strategy}: everybody takes part")
-    if not query.users or query.users < 1:
-        raise InputError(f"--strategy {strategy} needs --users, a positive number")
+    query.refuse_cohort()
+    query.check_given("users")
     missing = [
         name for name in ("epsilon", "noise_multiplier", "delta") if getattr(query, name) is None
     ]

@@ -167,7 +167,8 @@ def base_config(config: Settings) -> dict[str, Any]:
     Raises:
         InputError: settings that do not go together, or a folder that is not there.
     """
-    return named(config.strategy).features(config) or described_base(config)
+    features = named(config.strategy).features
+    return (features(config) if features else None) or described_base(config)
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:

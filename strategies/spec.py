@@ -7,8 +7,9 @@ A strategy's file holds its plan, its settings, its server half, its node half, 
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from flwr.serverapp import Grid
@@ -40,6 +41,7 @@ from murmuration.strategies.optimizers import (
 )
 from murmuration.strategies.planning import Solve, not_planned
 from murmuration.strategies.protocol.messages import TrainRequest
+from murmuration.strategies.settings.declaration import declared, option
 from murmuration.strategies.settings.own.shared import NoSettings, Retained
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan
@@ -54,8 +56,6 @@ ALL = frozenset(Adjacency)
 #: Where a user comes or goes, and is not replaced.
 COMES_OR_GOES = frozenset({Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT})
 LABELS = frozenset({Adjacency.REPLACE_LABELS})
-#: Why masks are not for a strategy whose sums are floating point.
-NOT_ON_A_GRID = "its nodes do not send sums on a grid"
 
 #: Gives a number of a request by name, or what stands for one that is missing.
 Number = Callable[[str, float], float]
@@ -69,11 +69,6 @@ def clip_norm(number: Number) -> float:
 def clip_norm_of_each(number: Number) -> float:
     """One user's part of a sum of clipped examples, at most."""
     return number("clip-norm", math.inf) * number("group-size", math.inf)
-
-
-def no_grid(number: Number) -> Mapping[str, float]:
-    """Sums that are on none."""
-    return {}
 
 
 def grid_of_clip(number: Number) -> Mapping[str, float]:
@@ -105,7 +100,7 @@ class NodeHalf:
 
     client_update: Callable[[Any, TrainRequest, np.ndarray, Randomness], Mapping[str, np.ndarray]]
     length: Callable[[Number], float] | None
-    steps: Callable[[Number], Mapping[str, float]] = no_grid
+    steps: Callable[[Number], Mapping[str, float]] = lambda number: {}
     whole: bool = False
     model: bool = True
 
@@ -120,27 +115,16 @@ class NodeHalf:
         return self.steps is grid_and_count
 
 
-def as_the_settings_say(settings: Settings) -> None:
-    """Of a strategy that has no features of its own."""
+class Sums(IntEnum):
+    """What the sums of nodes are fit for; each also for what those before it are fit for."""
 
-
-def no_other_models(described: Mapping[str, Any], settings: Settings) -> None:
-    """Of a strategy that names no model but its base."""
-
-
-def supported(settings: Settings) -> str:
-    """No reason why not."""
-    return ""
-
-
-def not_declared(settings: Settings) -> str:
-    """Of a strategy whose file does not say that it can."""
-    return "it does not declare that it can"
-
-
-def named_alone(settings: Settings) -> str:
-    """The same, for sentences that name what there is no noise on a grid for."""
-    return f"--strategy {settings.strategy}"
+    FLOATING_POINT = 0
+    #: Nodes can mask them.
+    ON_A_GRID = 1
+    #: The server can add discrete noise.
+    WITH_DISCRETE_NOISE = 2
+    #: Nodes can add shares of it: the server needs nothing that is exact.
+    WITH_SHARED_NOISE = 3
 
 
 @dataclass(frozen=True)
@@ -160,8 +144,7 @@ class Strategy:
         rounds: how many it can take, where it solves for the model with everybody; empty: any.
         everybody: whether it takes steps with everybody in each of them, so that there is no
             cohort to choose.
-        discrete, masks, node_noise: from settings to why there is no discrete noise, why sums
-            cannot be masked, why nodes could not add the noise; empty where they can.
+        sums: what its sums are fit for, if need be by its settings.
         check: InputError, naming the option, for settings that do not go together.
         solve: for ``murmuration plan``.
         fits_policies: of one that solves, whether that can be a policy.
@@ -184,17 +167,28 @@ class Strategy:
     why: str = "it declares none"
     rounds: tuple[int, ...] = ()
     everybody: bool = False
-    discrete: Callable[[Settings], str] = named_alone
-    masks: Callable[[Settings], str] = not_declared
-    node_noise: Callable[[Settings], str] = not_declared
+    sums: Sums | Callable[[Settings], Sums] = Sums.FLOATING_POINT
     check: Callable[[Settings], None] = lambda settings: None
     solve: Solve = not_planned
     fits_policies: bool = False
     local: bool = False
     trains: bool = True
     draws: str = ""
-    lineage: Callable[[Mapping[str, Any], Settings], Promise | None] = no_other_models
-    features: Callable[[Settings], dict[str, Any] | None] = as_the_settings_say
+    lineage: Callable[[Mapping[str, Any], Settings], Promise | None] | None = None
+    features: Callable[[Settings], dict[str, Any] | None] | None = None
+
+    def sums_of(self, settings: Settings) -> Sums:
+        """What its sums are fit for with these settings."""
+        return self.sums if isinstance(self.sums, Sums) else self.sums(settings)
+
+    def as_set(self, settings: Settings) -> str:
+        """The strategy with those of its own settings that are not defaults, as options."""
+        own = settings.of(self.settings)
+        given = [f"--strategy {self.name}"]
+        for each in declared(self.settings):
+            if (value := getattr(own, each.name)) != each.default:
+                given.append(f"{option(each.name)} {value}")
+        return " ".join(given)
 
     @property
     def samples(self) -> bool:
@@ -261,16 +255,18 @@ def check_noise(config: Settings, strategy: Strategy) -> None:
         raise ValueError("--honest-nodes is for --noise distributed: whose shares the noise is")
     if config.noise not in ("discrete", "distributed"):
         return
-    option = f"--noise {config.noise}"
-    if why := strategy.discrete(config):
-        raise ValueError(f"{option} is not for {why}; leave it out, or use gaussian")
+    asked = f"--noise {config.noise}"
+    if strategy.sums_of(config) < Sums.WITH_DISCRETE_NOISE:
+        raise ValueError(
+            f"{asked} is not for {strategy.as_set(config)}; leave it out, or use gaussian"
+        )
     if config.seed >= 0:
         raise ValueError(
-            f"{option} comes from the operating system and cannot be repeated: leave out "
+            f"{asked} comes from the operating system and cannot be repeated: leave out "
             "--seed, or use --noise gaussian"
         )
     if not installed():
-        raise ValueError(f"{option} needs OpenDP: {_WITH_OPENDP}")
+        raise ValueError(f"{asked} needs OpenDP: {_WITH_OPENDP}")
     if config.noise == "distributed":
         _check_distributed(config, strategy)
 
@@ -282,8 +278,11 @@ def _check_distributed(config: Settings, strategy: Strategy) -> None:
             "--noise distributed is added by the nodes, and hides nothing if their sums arrive "
             "without masks: add --secure-aggregation"
         )
-    if why := strategy.node_noise(config):
-        raise ValueError(f"--noise distributed: {why}")
+    if strategy.sums_of(config) < Sums.WITH_SHARED_NOISE:
+        raise ValueError(
+            f"--noise distributed is not for {strategy.as_set(config)}, where the server is told "
+            "exact numbers: use --noise discrete"
+        )
     if not config.test and config.heldout:
         raise ValueError(
             "--noise distributed: figures of users who are held out would be summed exactly before "
@@ -311,7 +310,9 @@ def choose_noise(
         return NoiseChoice("discrete")
     if seeded or not config.private:
         return NoiseChoice("gaussian")
-    why = strategy.discrete(config)
+    why = ""
+    if strategy.sums_of(config) < Sums.WITH_DISCRETE_NOISE:
+        why = strategy.as_set(config)
     if not why and dimension > MOST_COORDINATES:
         why = f"{dimension:,} weights, more than {MOST_COORDINATES:,}"
     if not why and not installed():
@@ -417,45 +418,8 @@ def trains_layers(config: Settings) -> bool:
     return bool(config.base) and config.train != "head"
 
 
-class ReleaseCache(Protocol):
-    """What a release gave, which a resumed run is not to ask for again."""
-
-    def __call__(self, name: str, release: Callable[[], Released[Value]]) -> Value:
-        """Return what ``release()`` gives, or gave, under this name."""
-        ...
-
-
-class Sizes(TypedDict):
-    """Arguments that every ``SumPlan`` takes from the settings, but for its noise."""
-
-    users: int
-    rounds: int
-    delta: float
-    adjacency: Adjacency
-    hold_out: HoldOut | None
-
-
-class CohortSizes(Sizes):
-    """Arguments that every ``CohortPlan`` takes from the settings, but for its noise."""
-
-    cohort: int
-    group_size: int
-    retain: int
-
-
-class StrategyArguments(TypedDict):
-    """Arguments that every ``CohortStrategy`` takes, but for its plan and its ledger."""
-
-    participants: Participants
-    optimizer: ServerOptimizer | SolvedModel
-    source: Randomness
-    features: str
-    model: str
-    log: PrivateLog
-    timeout: float
-    min_nodes: float
-    masked: bool
-    batch_users: bool
+#: Gives what a release of this name gave, which a resumed run is not to ask for again.
+ReleaseCache = Callable[[str, Callable[[], Released[Any]]], Any]
 
 
 @dataclass(frozen=True)
@@ -495,7 +459,7 @@ class RunContext:
         return self.config.trained_on(len(self.participants.registry))
 
     @property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> dict[str, Any]:
         """Return what every ``SumPlan`` takes from the settings, but for its noise."""
         config = self.config
         return {
@@ -507,7 +471,7 @@ class RunContext:
         }
 
     @property
-    def cohort_sizes(self) -> CohortSizes:
+    def cohort_sizes(self) -> dict[str, Any]:
         """Return what every ``CohortPlan`` takes from the settings, but for its noise."""
         config = self.config
         return {
@@ -553,7 +517,7 @@ class RunContext:
         zero_D = np.zeros(self.dimension, dtype=np.float32)
         return ServerOptimizer(settings, zero_D)
 
-    def arguments(self, optimizer: ServerOptimizer | SolvedModel) -> StrategyArguments:
+    def arguments(self, optimizer: ServerOptimizer | SolvedModel) -> dict[str, Any]:
         """Arguments of every ``CohortStrategy``."""
         return {
             "participants": self.participants,
@@ -649,12 +613,12 @@ def promise(config: Settings, released: str = "") -> str:
 
 
 def check_masks(config: Settings, strategy: Strategy, others: Iterable[Strategy]) -> None:
-    """ValueError, saying why and what to do, if the strategy's sums cannot be masked."""
-    if why := strategy.masks(config):
-        able = [other.name for other in others if not other.masks(config)]
+    """ValueError, saying what to do, if the strategy's sums cannot be masked."""
+    if strategy.sums_of(config) < Sums.ON_A_GRID:
+        able = [other.name for other in others if other.sums_of(config) >= Sums.ON_A_GRID]
         raise ValueError(
-            f"--secure-aggregation is not for --strategy {strategy.name} as it is set: {why}; "
-            f"it is for {', '.join(able)}"
+            f"--secure-aggregation is not for {strategy.as_set(config)}, where sums are on no "
+            f"grid; it is for {', '.join(able)}"
         )
     if config.adjacency == Adjacency.ADD_REMOVE:
         raise ValueError(

@@ -227,12 +227,8 @@ def everybody(plan: type[SumPlan], **own: Any) -> Solve:
 
     def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
         query.refuse_examples()
-        if query.cohort is not None:
-            raise InputError(
-                f"--cohort has no meaning for --strategy {query.strategy}: everybody takes part"
-            )
-        if not (query.users and query.rounds and query.delta):
-            raise InputError(f"--strategy {query.strategy} needs --users, --rounds and --delta")
+        query.refuse_cohort()
+        query.check_given("users", "rounds", "delta")
         if (query.epsilon is None) == (query.noise_multiplier is None):
             raise InputError("leave out one of --epsilon and --noise-multiplier, to solve for it")
         fields = {
@@ -296,9 +292,7 @@ def divided_numbers(query: PlanQuery) -> dict[str, float]:
             f"--strategy {strategy} divides its budget by itself: give --epsilon, not the noise"
         )
     names = ("epsilon", "users", "cohort", "rounds", "delta")
-    for name in names[1:]:
-        if not (value := getattr(query, name)) or value < 0:
-            raise InputError(f"--strategy {strategy} needs --{name}, a positive number")
+    query.check_given(*names[1:])
     return {name: getattr(query, name) for name in names}
 
 

@@ -52,11 +52,10 @@ from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.optimizers import OptimizerSettings
 from murmuration.strategies.planning import (
     BANDS,
-    NOT_REPLACED,
     Correlation,
     buffered,
-    check_bands,
     check_correlated,
+    check_together,
     correlations,
     sampled_users,
 )
@@ -67,11 +66,11 @@ from murmuration.strategies.settings.own.uls import UlsSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
     ALL,
-    COMES_OR_GOES,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
+    Sums,
     clip_norm,
     cohort_bytes,
     grid_of_clip,
@@ -241,22 +240,28 @@ def correlation(context: RunContext) -> Correlation | None:
     """Return the noise that the settings ask for, if it is correlated: of as many bands as are
     named, or as have the least error, or by buffers."""
     config, sizes = context.config, context.cohort_sizes
-    own = config.of(Sampled)
+    own, users, cohort = config.of(Sampled), sizes["users"], sizes["cohort"]
+    if own.noise_correlation == "none":
+        return None
     steps = OptimizerSettings(
         "sgd", 1.0, config.rounds, config.momentum, config.warmup, config.averaging
     )
     terms: dict[str, Any] = {name: sizes[name] for name in ("delta", "adjacency", "hold_out")}
-    if own.buffered:
-        users, cohort = sizes["users"], sizes["cohort"]
+    if own.noise_correlation == "blt":
         return buffered(steps, config.epsilon, users=users, cohort=cohort, **terms)
-    if not own.banded:
-        return None
-    check_bands(sizes["rounds"], own.bands, sizes["cohort"], sizes["users"])
+    check_correlated(
+        own.noise_correlation,
+        sizes["adjacency"],
+        rounds=sizes["rounds"],
+        bands=own.bands,
+        cohort=cohort,
+        users=users,
+    )
     _, *others = correlations(
         steps,
         config.epsilon,
         bands=(own.bands,) if own.bands else BANDS,
-        probability=sizes["cohort"] / sizes["users"],
+        probability=cohort / users,
         **terms,
     )
     return min(others, key=lambda one: one.error)
@@ -355,75 +360,37 @@ def account(plan: UlsPlan, whoever: str) -> str:
 
 def check_sampling(config: Settings) -> None:
     """InputError, naming the option, for users who cannot be sampled as it is set."""
-    own = config.of(Sampled)
-    _check_correlated(config, own)
-    if own.everybody and not config.users and config.adjacency == Adjacency.ADD_REMOVE:
-        raise InputError(
-            "--sampling all divides sums by how many users there are, which add-remove keeps "
-            "private: state a round, public number with --users, use --adjacency zero-out, or use "
-            "--sampling poisson"
-        )
-
-
-def _check_correlated(config: Settings, own: Sampled) -> None:
-    """InputError, naming the option, for noise that cannot be correlated as it is set."""
-    none, correlation = "or use --noise-correlation none", own.noise_correlation
-    if own.bands and not own.banded:
-        raise InputError("--bands is for --noise-correlation banded: leave it out, or add that")
-    if own.everybody and correlation != "none":
-        raise InputError(
-            "--sampling all: with everybody in each round shared noise gains nothing; leave out "
-            "--noise-correlation"
-        )
-    if own.buffered != (own.sampling == "cyclic"):
-        raise InputError(
-            "--sampling cyclic and --noise-correlation blt go together, as noise by buffers is for "
-            "users who are in rounds as far apart as can be: give both, or neither"
-        )
-    if correlation == "none":
+    own, adjacency = config.of(Sampled), Adjacency(config.adjacency)
+    check_together(own.sampling, own.noise_correlation, own.bands or None)
+    if own.sampling == "poisson" and own.noise_correlation == "none":
         return
-    if own.banded and Adjacency(config.adjacency) not in COMES_OR_GOES:
-        raise InputError(NOT_REPLACED.format(config.adjacency))
+    named = f"--sampling {own.sampling} with --noise-correlation {own.noise_correlation}"
+    if not config.users and adjacency == Adjacency.ADD_REMOVE:
+        raise InputError(
+            f"{named} goes by how many users there are, which add-remove keeps private: state a "
+            "round, public number with --users, use --adjacency zero-out, or leave both out"
+        )
+    if own.everybody:
+        return
     if config.optimizer not in ("", "sgd"):
         raise InputError(
-            f"--noise-correlation {correlation} is made for what --optimizer sgd adds up, not "
-            f"{config.optimizer}: leave --optimizer out, {none}"
+            f"{named} is made for what --optimizer sgd adds up, not {config.optimizer}: leave "
+            "--optimizer out, or use --noise-correlation none"
         )
-    if not config.users and config.adjacency == Adjacency.ADD_REMOVE:
-        raise InputError(
-            f"--noise-correlation {correlation} is chosen by how many users there are, which "
-            "add-remove keeps private: state a round, public number with --users, use --adjacency "
-            f"zero-out, {none}"
-        )
-    if own.banded:
-        check_bands(config.rounds, own.bands, config.cohort, config.users)
-        return
-    check_correlated(config.rounds, correlation)
-    if config.users and config.cohort:
-        try:
-            whole_groups(config.users, config.cohort)
-        except ValueError as error:
-            raise InputError(str(error)) from None
+    check_correlated(
+        own.noise_correlation,
+        adjacency,
+        rounds=config.rounds,
+        bands=own.bands,
+        cohort=config.cohort,
+        users=config.users,
+    )
 
 
-def on_a_grid(config: Settings) -> str:
-    """Return what there is no noise on a grid for, if that is asked for."""
-    correlation = config.of(Sampled).noise_correlation
-    return "" if correlation == "none" else f"--noise-correlation {correlation}"
-
-
-def under_masks(config: Settings) -> str:
-    """Return why sums could not be masked, if they could not."""
-    shared = on_a_grid(config)
-    return f"{shared} is for a server that sees the sums; use none" if shared else ""
-
-
-def no_shares(config: Settings) -> str:
-    """Return why nodes could not add the noise, if they could not."""
-    own = config.of(Sampled)
-    if own.banded or own.buffered:
-        return "nodes keep no noise from round to round; use --noise-correlation none"
-    return ""
+def sums_of(config: Settings) -> Sums:
+    """Noise that rounds share is the server's, in floating point."""
+    independent = config.of(Sampled).noise_correlation == "none"
+    return Sums.WITH_SHARED_NOISE if independent else Sums.FLOATING_POINT
 
 
 ULS = Strategy(
@@ -433,9 +400,7 @@ ULS = Strategy(
     node_halves={"uls": NodeHalf(client_update, clip_norm, grid_of_clip)},
     settings=UlsSettings,
     adjacencies=ALL,
-    discrete=on_a_grid,
-    masks=under_masks,
-    node_noise=no_shares,
+    sums=sums_of,
     check=check_sampling,
     solve=sampled_users,
 )
@@ -526,5 +491,4 @@ NONPRIVATE = Strategy(
     node_halves={"nonprivate": NodeHalf(client_update_exactly, length=None)},
     settings=Retained,
     adjacencies=ALL,
-    masks=lambda settings: "what is not clipped has no grid",
 )

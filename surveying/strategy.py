@@ -45,11 +45,11 @@ from murmuration.strategies.spec import (
     NodeHalf,
     RunContext,
     Strategy,
+    Sums,
     clip_norm,
     grid_of_clip,
     promise,
     sum_bytes,
-    supported,
 )
 from murmuration.strategies.sums import SumStrategy
 from murmuration.surveying.questionnaire import KIND, Questionnaire
@@ -238,9 +238,7 @@ SURVEY = Strategy(
     },
     settings=SurveySettings,
     adjacencies=ALL,
-    discrete=supported,
-    masks=supported,
-    node_noise=supported,
+    sums=Sums.WITH_SHARED_NOISE,
     rounds=(1,),
     check=check,
     solve=lambda query, adjacency: released_once(query, adjacency, (1,)),

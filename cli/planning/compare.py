@@ -1,27 +1,21 @@
 """``murmuration compare``: which strategy for my users?"""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 
 from murmuration.api.comparing import compare as compare_strategies
 from murmuration.cli import about_data
 from murmuration.cli.options import WHERE, Json, add_parameters, help_of, meaning, print_json
-from murmuration.preference.choices import LENGTHS
+from murmuration.cli.setting_options import parameters_of
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.models import models
-from murmuration.privacy.adjacency import Adjacency
+from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.strategies.settings.catalogue import DECLARED
 from murmuration.terminal.terminal import Terminal
 
-
-class Where(StrEnum):
-    """Where the runs take place."""
-
-    LOCAL = "local"
-    RAY = "ray"
+#: Of each run, beside those of its strategy.
+_SETTINGS = ("model", "adjacency", "rounds", "cohort", "users", "features", "length")
 
 
 def compare(
@@ -38,40 +32,23 @@ def compare(
             "its own: aup:published,uls:learning-rate=0.5:rounds=100,els:adjacency=zero-out."
         ),
     ] = "uls,nonprivate",
-    model: Annotated[
-        str | None,
-        typer.Option(help=help_of("model"), click_type=click.Choice(models())),
-    ] = None,
     epsilon: Annotated[
         str, typer.Option("--epsilons", help="Epsilons, comma-separated.")
     ] = "1,3,8",
     split: about_data.Split = None,
     data_config: about_data.DataConfig = None,
     delta: Annotated[float, typer.Option(help=meaning("delta"))] = 1e-5,
-    adjacency: Annotated[
-        Adjacency, typer.Option(help="Which data sets are neighbours.")
-    ] = Adjacency.ADD_REMOVE,
-    rounds: Annotated[int, typer.Option(help=help_of("rounds"))] = 200,
-    cohort: Annotated[int | None, typer.Option(help=help_of("cohort"), show_default=False)] = None,
-    users: Annotated[int | None, typer.Option(help=help_of("users"), show_default=False)] = None,
     seeds: Annotated[int, typer.Option(help="Seeds, each a repetition.")] = 3,
-    features: Annotated[
-        str | None, typer.Option(help=help_of("features"), show_default=False)
-    ] = None,
-    length: Annotated[
-        str | None,
-        typer.Option(help=help_of("length"), click_type=click.Choice(LENGTHS)),
-    ] = None,
     runtime: Annotated[
-        Where,
+        Runtime,
         typer.Option(
             help=f"{WHERE} local: one run after the other. ray: side by side, here or on the "
             "cluster at RAY_ADDRESS; all its machines must then see --out and the files."
         ),
-    ] = Where.LOCAL,
+    ] = Runtime.LOCAL,
     cpus_per_run: Annotated[int, typer.Option(help="ray: processors of one run.", min=1)] = 1,
     as_json: Json = False,
-    **rows: Any,
+    **settings: Any,
 ) -> None:
     """Run strategies at equal privacy: a table and a plot.
 
@@ -83,17 +60,6 @@ def compare(
         budgets = [float(value) for value in epsilon.split(",")]
     except ValueError:
         raise InputError(f"--epsilons {epsilon!r}: numbers separated by commas") from None
-    settings: dict[str, Any] = {
-        "model": model,
-        **rows,
-        "delta": delta,
-        "adjacency": adjacency.value,
-        "rounds": rounds,
-        "cohort": cohort,
-        "users": users,
-        "features": features,
-        "length": length,
-    }
     comparison = compare_strategies(
         [name.strip() for name in strategies.split(",") if name.strip()],
         budgets,
@@ -104,6 +70,7 @@ def compare(
         runtime=runtime.value,
         cpus_per_run=cpus_per_run,
         progress=True,
+        delta=delta,
         **settings,
     )
     Terminal(stderr=as_json).print(comparison)
@@ -115,5 +82,5 @@ def compare(
         raise typer.Exit(1)
 
 
-_COMPARED = about_data.row_parameters()
-add_parameters(compare, _COMPARED, before="split")
+add_parameters(compare, about_data.row_parameters(), before="split")
+add_parameters(compare, parameters_of(DECLARED[name] for name in _SETTINGS), before="seeds")

@@ -10,7 +10,7 @@ from murmuration.cli.setting_options import of_setting, parameters_of
 from murmuration.planning.plan import plan as solve_plan
 from murmuration.planning.plan_table import print_plan
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.strategies.settings.plan_options import plan_fields
+from murmuration.strategies.settings.plan_options import own_fields, plan_fields
 
 
 def plan(
@@ -35,17 +35,6 @@ def plan(
         int | None, typer.Option(help=f"{meaning('group_size')} For els and group.")
     ] = None,
     sampling_probability: Annotated[float | None, of_setting("sampling_probability")] = None,
-    sampling: Annotated[str, of_setting("sampling")] = "poisson",
-    noise_correlation: Annotated[str, of_setting("noise_correlation")] = "none",
-    bands: Annotated[int | None, of_setting("bands")] = None,
-    variant: Annotated[
-        str,
-        of_setting("variant"),
-    ] = "centred",
-    adaptation: Annotated[
-        str,
-        of_setting("adaptation"),
-    ] = "quantile",
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are neighbours.")
     ] = Adjacency.ADD_REMOVE,
@@ -108,4 +97,4 @@ def plan(
 
 
 add_parameters(plan, about_data.row_parameters("labels"), before="split")
-add_parameters(plan, parameters_of(plan_fields()), before="adjacency")
+add_parameters(plan, parameters_of([*own_fields(), *plan_fields()]), before="adjacency")

@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from murmuration.api.quiet import quiet_libraries
+from murmuration.api.rows import stated_rows
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.in_memory import Source, located_rows
+from murmuration.strategies.settings.data import row_fields
+from murmuration.strategies.settings.from_python import takes
 
 if TYPE_CHECKING:
     from murmuration.planning.look import DataSummary
 
 
+@takes(row_fields, optional=True)
 def data(
     source: Source,
     *,
-    columns: str | Mapping[str, str] = "",
-    user_column: str | None = None,
-    format: str | None = None,
-    kind: str | None = None,
-    responses: int | None = None,
-    labels: str | None = None,
-    max_judgements: int | None = None,
-    max_characters: int | None = None,
-    one_user_per_row: bool | None = None,
-    scale: str | None = None,
-    positive_from: str | None = None,
-    no_prompt: bool | None = None,
-    ids: str | None = None,
     epsilon: float | None = None,
     features: str = "",
     data_public: bool = False,
+    **rows: Any,
 ) -> DataSummary:
     """Look at judgements before a budget is spent, and find the declaration that suits them.
 
@@ -51,23 +42,6 @@ def data(
 
     Args:
         source: Judgements, as data of ``train``.
-        columns: Columns of other names, by field: ``{"chosen": "better", …}``, or the text
-            ``"chosen=better,…"``.
-        user_column: Column that says who judged: short for columns of ``user_id``.
-        format: In which another system exported the rows, as ``"arena"``; by default recognised
-            where the columns leave no doubt.
-        kind: What each judgement is: pairs, top-1, ranking or thumbs; by default what most rows
-            are.
-        responses: top-1, ranking: the most responses of a judgement; by default as there are.
-        labels: true or randomized.
-        max_judgements: Most judgements of a user.
-        max_characters: Most characters of a text.
-        one_user_per_row: There is no column of users: each row counts as a user of its own.
-        scale: Labels that are numbers, as ``"1..5"``: what lies above the middle is up; by default
-            as far as the labels go.
-        positive_from: Least number of a label that is a thumb up.
-        no_prompt: Rows have no prompt.
-        ids: casefold, if ids that differ only in upper and lower case are one user's.
         epsilon: The budget that you have in mind, for which settings are advised; by default that
             of ``train``.
         features: Those that you have in mind, as of ``train``: how long they take for these texts
@@ -75,6 +49,7 @@ def data(
             keeps them.
         data_public: Whether the data are public, so that settings chosen by looking at them tell
             nothing: then the command does not say ``--chosen-from-data``.
+        **rows: What is declared of them; by default what most of them are.
 
     Returns:
         What the rows hold, what settings suit them, and a command that trains on them. As text it
@@ -85,30 +60,15 @@ def data(
     """
     quiet_libraries()
     from murmuration.planning.look import look_at
-    from murmuration.preference.data.columns import write_columns
     from murmuration.strategies.settings.run import Settings
 
     epsilon = Settings.epsilon if epsilon is None else epsilon
     if not epsilon > 0.0:
         raise InputError(f"--epsilon must be a positive number; got {epsilon}")
-    options = {
-        "one_user_per_row": one_user_per_row,
-        "format": format,
-        "kind": kind,
-        "responses": responses,
-        "labels": labels,
-        "max_judgements": max_judgements,
-        "max_characters": max_characters,
-        "scale": scale,
-        "positive_from": positive_from,
-        "no_prompt": no_prompt,
-        "ids": ids,
-    }
-    declared = {name: value for name, value in options.items() if value is not None}
+    columns, declared = stated_rows(rows)
     with located_rows(source) as place:
-        named = write_columns(columns, user_column)
         summary = look_at(
-            place, named, declared, epsilon=epsilon, public=data_public, features=features
+            place, columns, declared, epsilon=epsilon, public=data_public, features=features
         )
     return summary if isinstance(source, str | os.PathLike) else replace(summary, source="FILE")
 

@@ -11,14 +11,17 @@ from __future__ import annotations
 import gzip
 import os
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from murmuration.api.quiet import quiet_libraries
+from murmuration.api.rows import stated_rows
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.in_memory import Source, located_rows
+from murmuration.strategies.settings.data import row_fields
+from murmuration.strategies.settings.from_python import takes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -103,6 +106,7 @@ class PrivatizedLabels:
         return as_text(self)
 
 
+@takes(lambda: row_fields("labels"), optional=True)
 def privatize(
     data: Source,
     epsilon: float,
@@ -111,19 +115,8 @@ def privatize(
     out: str | os.PathLike[str],
     cap: int | None = None,
     delta: float = 0.0,
-    columns: str | Mapping[str, str] = "",
-    user_column: str | None = None,
-    format: str | None = None,
     on_bad_rows: Literal["refuse", "skip"] = "refuse",
-    kind: str | None = None,
-    responses: int | None = None,
-    max_judgements: int | None = None,
-    max_characters: int | None = None,
-    one_user_per_row: bool | None = None,
-    scale: str | None = None,
-    positive_from: str | None = None,
-    no_prompt: bool | None = None,
-    ids: str | None = None,
+    **rows: Any,
 ) -> PrivatizedLabels:
     """Randomize the labels of judgements, once and for all, and record how likely each is false.
 
@@ -147,15 +140,8 @@ def privatize(
         cap: Most labels of a user that are ever released, now and later; by default as many as they
             have now.
         delta: It allows a larger epsilon for each label.
-        columns, user_column: As of ``data``.
-        format: As of ``train``.
         on_bad_rows: refuse the file, or skip the rows.
-        kind: As of ``train``.
-        responses: As of ``train``.
-        max_judgements: As of ``train``.
-        max_characters: As of ``train``.
-        one_user_per_row: As of ``train``.
-        scale, positive_from, no_prompt, ids: As of ``train``.
+        **rows: What is declared of them, as of ``train``.
 
     Returns:
         What was written.
@@ -168,7 +154,6 @@ def privatize(
 
     from murmuration.client.labels.memory import LabelState
     from murmuration.client.store import load_judged
-    from murmuration.preference.data.columns import write_columns
     from murmuration.preference.data.schema import Schema
     from murmuration.preference.data.sources import absolute
     from murmuration.privacy.mechanisms.randomized_response import LabelPromise
@@ -183,23 +168,12 @@ def privatize(
         raise InputError(
             f"--out {path}: the file that is written must be named .jsonl or .jsonl.gz"
         )
-    options = {
-        "format": format,
-        "kind": kind,
-        "responses": responses,
-        "max-judgements": max_judgements,
-        "max-characters": max_characters,
-        "one-user-per-row": one_user_per_row,
-        "scale": scale,
-        "positive-from": positive_from,
-        "no-prompt": no_prompt,
-        "ids": ids,
-        "pair-thumbs": False,  # which pairs there are would tell what the ratings were
-    }
-    schema = Schema.of({name: value for name, value in options.items() if value is not None})
-    names = write_columns(columns, user_column)
+    columns, declared = stated_rows(rows, "labels")
+    options = {name.replace("_", "-"): value for name, value in declared.items()}
+    # Which pairs there are would tell what the ratings were.
+    schema = Schema.of({**options, "pair-thumbs": False})
     with located_rows(data) as source:
-        judgements = load_judged(absolute(source), names, on_bad_rows, schema)
+        judgements = load_judged(absolute(source), columns, on_bad_rows, schema)
         try:
             answer = LabelState(memory).answer(judgements, promise, Randomness(None))
         except InputError:

@@ -15,6 +15,7 @@ from typing import Any
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.in_memory import Source, naming_rows, row_lines
 from murmuration.privacy.durable_files import replace_file
+from murmuration.strategies.settings.data import row_fields
 
 
 def locate(source: Source, name: str, folder: Path) -> str:
@@ -38,6 +39,22 @@ def with_columns(settings: Mapping[str, Any]) -> dict[str, Any]:
     if columns is not None or user_column is not None:
         result["columns"] = write_columns(columns, user_column)
     return result
+
+
+def stated_rows(rows: Mapping[str, Any], *without: str) -> tuple[str, dict[str, Any]]:
+    """Return columns as a config has them, and what else is stated of rows (None: not stated).
+
+    Raises:
+        InputError: they name no columns.
+        TypeError: something is stated that is nothing of rows (``row_fields``).
+    """
+    from murmuration.preference.data.columns import write_columns
+
+    given = {name: value for name, value in rows.items() if value is not None}
+    columns = write_columns(given.pop("columns", None), given.pop("user_column", None))
+    if unknown := given.keys() - {field.name for field in row_fields(*without)}:
+        raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
+    return columns, given
 
 
 @contextmanager

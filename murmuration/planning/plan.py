@@ -11,12 +11,20 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from murmuration.api.rows import stated_rows
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.schema import Schema
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.strategies.settings.declaration import about, declared, option
+from murmuration.strategies.settings.data import row_fields
+from murmuration.strategies.settings.declaration import check_values, declared, option
 from murmuration.strategies.settings.from_python import takes
-from murmuration.strategies.settings.plan_options import PlanOptions, plan_fields, plan_options
+from murmuration.strategies.settings.own.shared import Sampled
+from murmuration.strategies.settings.plan_options import (
+    PlanOptions,
+    own_fields,
+    plan_fields,
+    plan_options,
+)
 
 if TYPE_CHECKING:
     from murmuration.privacy.mechanisms.hold_out import HoldOut
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
 _ACCURACY = 0.75
 
 
-@takes(plan_fields)
+@takes(lambda: [*own_fields(), *plan_fields(), *row_fields("labels")], optional=True)
 def plan(
     *,
     strategy: str = "uls",
@@ -37,11 +45,6 @@ def plan(
     delta: float | str | None = None,
     group_size: int | None = None,
     sampling_probability: float | None = None,
-    sampling: str = "poisson",
-    noise_correlation: str = "none",
-    bands: int | None = None,
-    variant: str = "centred",
-    adaptation: str = "quantile",
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     heldout: float | None = None,
     heldout_epsilon: float | None = None,
@@ -49,18 +52,6 @@ def plan(
     compute: int | None = None,
     public: str | None = None,
     features: str = "hashing",
-    columns: str | Mapping[str, str] | None = None,
-    user_column: str | None = None,
-    one_user_per_row: bool | None = None,
-    kind: str | None = None,
-    responses: int | None = None,
-    max_judgements: int | None = None,
-    max_characters: int | None = None,
-    format: str | None = None,
-    scale: str | None = None,
-    positive_from: str | None = None,
-    no_prompt: bool | None = None,
-    ids: str | None = None,
     batch_users: bool = False,
     **own: Any,
 ) -> dict[str, Any]:
@@ -85,15 +76,6 @@ def plan(
         delta: Delta, or ``"n^-1.1"``: of the number of users.
         group_size: els, group: most judgements that a user keeps.
         sampling_probability: els, group: probability of each kept judgement to be in a round.
-        sampling: uls, dp-fedavg: who is in a round. poisson: each user by a coin of their own.
-            cyclic: users / cohort groups in turn, with blt. all: everybody, in each round.
-        noise_correlation: uls, dp-fedavg: noise of several rounds. none: independent. banded: each
-            round takes back some of the noise before it; then it is told how large the error is
-            over that of independent noise, for several numbers of bands. blt: so, too, with
-            cyclic sampling, over the same turns and over Poisson sampling.
-        bands: Of banded noise; without it the number that has the least error.
-        variant: aup: variant.
-        adaptation: aup centred: how the radius adapts.
         adjacency: Which data sets are neighbours.
         heldout: Share of users held out, besides ``users``, where there is no test.
         heldout_epsilon: Budget for the figures about them.
@@ -101,11 +83,13 @@ def plan(
         compute: With ``optimize``, gradients of single judgements in a round.
         public: With ``optimize``, judgements of people outside training, to learn how long
             gradients are; by default a synthetic population.
-        features, columns, user_column, one_user_per_row, kind, responses: With ``optimize``, of
-            ``public``, as in ``train``.
-        max_judgements, max_characters, format, scale, positive_from, no_prompt, ids: As these.
+        features: With ``optimize``, of ``public``, as in ``train``.
         batch_users: As in ``train``; does not change epsilon.
-        **own: Options that rooms bring, of boards and from surveys.
+        **own: Settings of the strategy; options that rooms bring, of boards and from surveys; and
+            with ``optimize`` what is declared of the rows of ``public``, as in ``train``. With
+            banded noise it is told how large the error is over that of independent noise, for
+            several numbers of bands if none is given; with blt over the same turns, and over
+            Poisson sampling.
 
     Returns:
         What ``murmuration plan --json`` prints.
@@ -114,8 +98,8 @@ def plan(
         InputError: numbers that do not determine a plan.
     """
     from murmuration.strategies import registry
-    from murmuration.strategies.config import DELTA_EXPONENT, OWN_SETTINGS
-    from murmuration.strategies.planning import SIX, PlanQuery
+    from murmuration.strategies.config import DELTA_EXPONENT, own_settings, typed
+    from murmuration.strategies.planning import SIX, PlanQuery, check_together
     from murmuration.strategies.settings.model import user_isolation
     from murmuration.strategies.settings.privacy import check_delta, parse_delta
     from murmuration.strategies.settings.sampling import cohort_of_turns, usual_cohort
@@ -126,7 +110,6 @@ def plan(
         ("rounds", rounds),
         ("group_size", group_size),
         ("compute", compute),
-        ("bands", bands),
     ):
         if value is not None and type(value) is not int:
             raise InputError(f"{name} must be a whole number; got {value!r}")
@@ -141,30 +124,23 @@ def plan(
         if value is not None and type(value) not in (int, float):
             raise InputError(f"{name} must be a number; got {value!r}")
     neighbours = parse_adjacency(adjacency)
-    if unknown := own.keys() - {field.name for field in plan_fields()}:
-        raise TypeError(f"plan() got an unexpected keyword argument {min(unknown)!r}")
     own = {name: value for name, value in own.items() if value is not None}
+    brought = {each.name: own.pop(each.name) for each in plan_fields() if each.name in own}
+    chosen = {each.name: typed(each.name, own.pop(each.name)) for each in own_fields()
+              if each.name in own}  # fmt: skip
+    columns, declared_rows = stated_rows(own, "labels")
     sentences: dict[str, str] = {}
-    for name, (options, values) in _brought_options(strategy, own).items():
+    for name, (options, values) in _brought_options(strategy, brought).items():
         if options.crowd:
             crowd = options.crowd(values, heldout)
             users = crowd.users if users is None else users
             if strategy in ("els", "group") and group_size is None:
                 group_size = crowd.judgements
             sentences[name] = crowd.sentence
-    named = {
-        "variant": variant,
-        "adaptation": adaptation,
-        "sampling": sampling,
-        "noise_correlation": noise_correlation,
-    }
-    for name, value in named.items():
-        choices = about(OWN_SETTINGS[name][0]).choices
-        if value not in choices:
-            raise InputError(f"{option(name)} must be one of {', '.join(choices)}; got {value!r}")
-        if value != OWN_SETTINGS[name][0].default and strategy not in OWN_SETTINGS[name][1]:
-            able = " and ".join(OWN_SETTINGS[name][1])
-            raise InputError(f"{option(name)} is for --strategy {able}, not {strategy}")
+    settings = own_settings(registry.named(strategy), chosen)
+    check_values(settings)
+    own_sampled = settings if isinstance(settings, Sampled) else Sampled()
+    sampling, noise_correlation = own_sampled.sampling, own_sampled.noise_correlation
     if strategy == "nonprivate":
         raise InputError("--strategy nonprivate promises nothing: there is nothing to plan")
     numeric_delta = None if delta is None else parse_delta(str(delta))
@@ -177,13 +153,7 @@ def plan(
     sampled = registry.named(strategy).samples and sampling_probability is None
     sampled = sampled and sampling != "all" and not optimize
     choose = cohort is None and users and sampled and given.count(None) == 1
-    banded, buffered = noise_correlation == "banded", noise_correlation == "blt"
-    if bands is not None and not (banded and bands >= 2):
-        raise InputError("--bands is for --noise-correlation banded, and at least 2")
-    if banded and (sampling != "poisson" or optimize):
-        raise InputError("--noise-correlation banded: leave out --sampling and --optimize")
-    if buffered != (sampling == "cyclic"):
-        raise InputError("--sampling cyclic and --noise-correlation blt go together")
+    check_together(sampling, noise_correlation, own_sampled.bands or None)
     if sampling == "all":
         if not users:
             raise InputError("--sampling all needs --users: all of them are in each round")
@@ -206,37 +176,22 @@ def plan(
             epsilon,
             noise_multiplier,
             coins,
-            variant,
-            adaptation,
-            sampling,
-            noise_correlation,
-            bands,
-            own,
+            settings,
+            brought,
         )
         registry.check_adjacency(strategy, neighbours)
-        about_rows = {
-            "kind": kind,
-            "responses": responses,
-            "max-judgements": max_judgements,
-            "max-characters": max_characters,
-            "one-user-per-row": one_user_per_row,
-            "format": format,
-            "scale": scale,
-            "positive-from": positive_from,
-            "no-prompt": no_prompt,
-            "ids": ids,
-        }
-        declared = {name: value for name, value in about_rows.items() if value is not None}
-        if optimize and sampling != "poisson":
-            raise InputError("--optimize compares Poisson cohorts: leave out --sampling")
+        if optimize and (sampling, noise_correlation) != ("poisson", "none"):
+            raise InputError(
+                "--optimize compares Poisson cohorts and independent noise: leave out --sampling "
+                "and --noise-correlation"
+            )
         if optimize:
             from murmuration.planning import optimize as optimize_plan
-            from murmuration.preference.data.columns import write_columns
 
-            named = write_columns(columns, user_column)
-            rows = optimize_plan.Public(public, features, Schema.of(declared), named)
+            options = {option(name)[2:]: value for name, value in declared_rows.items()}
+            rows = optimize_plan.Public(public, features, Schema.of(options), columns)
             return optimize_plan.solve(strategy, asked, compute, rows, neighbours)
-        if declared or any(value is not None for value in (compute, public, columns, user_column)):
+        if declared_rows or columns or compute is not None or public is not None:
             raise InputError("--compute, --public and options about its rows need --optimize")
         numbers = registry.named(strategy).solve(asked, neighbours)
     except InputError:
@@ -249,7 +204,7 @@ def plan(
         "strategy": strategy,
         "adjacency": neighbours.value,
         "user_isolation": user_isolation(batch_users),
-        **({"correlation": about_correlation(numbers)} if banded or buffered else {}),
+        **({"correlation": about_correlation(numbers)} if noise_correlation != "none" else {}),
         "chosen": "cohort" if choose else "",
         "solved_for": next((name for name in SIX if getattr(asked, name) is None), ""),
         **sentences,

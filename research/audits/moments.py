@@ -19,11 +19,11 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import DELTA, Measured, Scores, Target, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.audits.trials import both_sides
+from murmuration.research.strategies.perturbed_minimiser import perturbed_minimiser
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.solved import label_moment, objective_perturbation
 from murmuration.strategies.solved.label_moment import LabelMomentPlan
 from murmuration.strategies.solved.objective_perturbation import ObjectivePlan
-from murmuration.strategies.solved.perturbed_minimiser import perturbed_minimiser
 
 NodeHalf = Callable[[PairExamples, TrainRequest, np.ndarray, Randomness], Mapping[str, np.ndarray]]
 

@@ -32,7 +32,6 @@ from murmuration.research.strategies.filtered_mean import FilteredMean, TestedGa
 from murmuration.strategies import contributions, uls
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.settings.own.shared import Retained
-from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
     ALL,
     BuiltStrategy,
@@ -225,10 +224,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     )
 
 
-def _masks(settings: Settings) -> str:
-    return "its filter compares users, so the server needs everybody's vector"
-
-
 AUP_CORRECTED = Strategy(
     name="aup-corrected",
     help="AUP-RLHF with weights that make its filter sound, to see what a filter costs.",
@@ -236,6 +231,5 @@ AUP_CORRECTED = Strategy(
     node_halves={"aup-corrected": NodeHalf(contributions.client_update, length=None)},
     settings=Retained,
     adjacencies=ALL,
-    masks=_masks,
     solve=divided(CorrectedPlan, lambda plan: {"least_weight": plan.mechanism.bar}),
 )

@@ -239,11 +239,6 @@ def test() -> Iterator[dict[str, object]]:
     return Population().rows("test")
 
 
-def unseen_topics() -> Iterator[dict[str, object]]:
-    """Rows of other users on other topics than train; `murmuration.population:unseen_topics`."""
-    return Population().rows("unseen-topics")
-
-
 def own_texts(population: Population, split: str) -> Iterator[dict[str, object]]:
     """Rows `user_id, text` of one of a population's splits, grouped by user.
 

@@ -31,6 +31,7 @@ from murmuration.strategies.spec import (
     NodeHalf,
     RunContext,
     Strategy,
+    Sums,
     clip_norm,
     grid_and_count,
 )
@@ -159,9 +160,10 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
         InputError: something is missing or given too much.
         ValueError: sizes that cannot be, or a cohort that is too small for the filter.
     """
-    if query.variant == "published":
+    own = query.settings if isinstance(query.settings, AupSettings) else AupSettings()
+    if own.variant == "published":
         return _solve_published(query, adjacency)
-    if query.adaptation == "above-threshold":
+    if own.adaptation == "above-threshold":
         return _SOLVE_THRESHOLD(query, adjacency)
     return adaptive.ADAPTIVE.solve(query, adjacency)
 
@@ -194,24 +196,12 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     return (build_published if published_ else build_centred)(context, ledger)
 
 
-def _discrete(settings: Settings) -> str:
-    variant = settings.of(AupSettings).variant
-    return "" if variant == "centred" else f"--strategy aup --variant {variant}"
-
-
-def _masks(settings: Settings) -> str:
-    if settings.of(AupSettings).variant == "centred":
-        return ""
-    return "its filter compares users, so the server needs everybody's vector"
-
-
-def _node_noise(settings: Settings) -> str:
-    if settings.of(AupSettings).adaptation == "quantile":
-        return ""
-    return (
-        "the sparse vector tests of --strategy aup ask the server for exact counts: use "
-        "--adaptation quantile"
-    )
+def _sums(settings: Settings) -> Sums:
+    """The published filter compares users' vectors; sparse vector tests ask for exact counts."""
+    own = settings.of(AupSettings)
+    if own.variant == "published":
+        return Sums.FLOATING_POINT
+    return Sums.WITH_SHARED_NOISE if own.adaptation == "quantile" else Sums.WITH_DISCRETE_NOISE
 
 
 def _check(settings: Settings) -> None:
@@ -235,9 +225,7 @@ AUP = Strategy(
     },
     settings=AupSettings,
     adjacencies=ALL,
-    discrete=_discrete,
-    masks=_masks,
-    node_noise=_node_noise,
+    sums=_sums,
     check=_check,
     solve=solve,
 )

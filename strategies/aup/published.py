@@ -137,8 +137,15 @@ class PublishedPlan:
         return cls(
             epsilon=epsilon,
             phases=phases,
-            noise_multipliers=multipliers(
-                epsilon, phases, delta=plan["delta"], adjacency=plan["adjacency"]
+            noise_multipliers=tuple(
+                accountant.noise_multiplier_for(
+                    epsilon / 2.0,
+                    delta=plan["delta"] / 2.0,
+                    probability=phase.cohort / phase.users,
+                    rounds=phase.rounds,
+                    adjacency=plan["adjacency"],
+                )
+                for phase in phases
             ),
             **plan,
         )
@@ -202,22 +209,6 @@ class PublishedPlan:
     def noise(self) -> float:
         """That of the last and largest phase."""
         return self.std(len(self.phases))
-
-
-def multipliers(
-    epsilon: float, phases: tuple[Phase, ...], *, delta: float, adjacency: Adjacency
-) -> tuple[float, ...]:
-    """ς of each phase."""
-    return tuple(
-        accountant.noise_multiplier_for(
-            epsilon / 2.0,
-            delta=delta / 2.0,
-            probability=phase.cohort / phase.users,
-            rounds=phase.rounds,
-            adjacency=adjacency,
-        )
-        for phase in phases
-    )
 
 
 class AupPublished(SteppedStrategy):

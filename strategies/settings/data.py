@@ -1,10 +1,11 @@
 """Which rows a run reads, and what they are declared to hold."""
 
-from dataclasses import dataclass
+from dataclasses import Field, dataclass
+from typing import Any
 
 from murmuration.preference.choices import FORMAT_NAMES
 from murmuration.preference.data.schema import KINDS, LABELS, Schema
-from murmuration.strategies.settings.declaration import DATA, setting
+from murmuration.strategies.settings.declaration import DATA, declared, setting
 
 
 @dataclass(frozen=True)
@@ -105,3 +106,16 @@ class DataConfig:
         ),  # as ``privacy.mechanisms.hold_out`` can
         expected="a share from 0.0005 to below 1, or 0",
     )
+
+
+#: By which rows are declared wherever they are read.
+_OF_ROWS = (
+    "columns", "format", "one_user_per_row", "kind", "responses", "max_judgements",
+    "max_characters", "labels", "scale", "positive_from", "no_prompt", "ids",
+)  # fmt: skip
+
+
+def row_fields(*without: str) -> list[Field[Any]]:
+    """Return the settings by which rows are declared, but for some."""
+    fields = {field.name: field for field in declared(DataConfig)}
+    return [fields[name] for name in _OF_ROWS if name not in without]

@@ -8,7 +8,6 @@ written with options, and what a Python caller sees of it names arguments.
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import sys
 import textwrap
@@ -47,11 +46,10 @@ _ARGUMENTS = {
     "online": "murmuration.online()",
     "split": 'data="NAME#SPLIT"',
 }
-#: Commands whose functions have other names.
-_FUNCTIONS = {"run": "train"}
 Fields = list[Field[Any]]
-#: By a function's name the settings that it takes (`takes`), if these are not those of any run.
-_TAKES: dict[str, Callable[[], Fields]] = {}
+#: By a function's name the settings that it takes (`takes`), if these are not those of any run,
+#: and whether it tells apart that one is not given.
+_TAKES: dict[str, tuple[Callable[[], Fields], bool]] = {}
 #: Values of settings that declare no choices.
 _WORDS = {
     "features": ("auto", "hashing", "minilm", "smollm2"),
@@ -60,10 +58,7 @@ _WORDS = {
     "runtime": ("local", "ray"),
 }
 
-#: A command, and one of its options with its value.
-_CALL = re.compile(r"murmuration (\w+)((?: --[a-z-]+(?: (?:[\dA-Z.'~]|\S*/)\S*)?)+)")
 _NUMBER = re.compile(r"\d+(\.\d+)?(e-?\d+)?")
-_PART = re.compile(r"--([a-z-]+)(?: (?!--)(\S+))?")
 #: A whole command of a shell, which stays one.
 _COMMAND = r"(?:murmuration \w+|pip install|ray start)(?: (?:--[a-z]|[A-Z\d./<'])\S*)+"
 _NAMES = r"--columns \w+=\w+(?:[.,=]\w+)*"
@@ -74,21 +69,8 @@ _SPELLED = re.compile(rf"(?<![\w'\"-])(?:{_COMMAND}|{_NAMES}|{_GRID}|{_OPTION})"
 
 def in_python(text: str) -> str:
     """Return a text about options as one about arguments: ``--user-column NAME`` becomes
-    ``user_column="NAME"``. Commands that Python has no function for stay commands."""
-    text = _CALL.sub(lambda call: _call(call.group(), *call.groups()), text)
+    ``user_column="NAME"``. Whole commands stay commands."""
     return _SPELLED.sub(lambda part: _argument(part.group()), text)
-
-
-def _call(command: str, name: str, options: str) -> str:
-    """Return the call that a command is; the command, where it is none."""
-    arguments = []
-    for option, value in _PART.findall(options):
-        field = DECLARED.get(option.replace("-", "_"))
-        if field is None or not (value or field.default is False):
-            return command
-        shown = value if _NUMBER.fullmatch(value) else repr(value.strip("'"))
-        arguments.append(f"{field.name}={shown if value else True}")
-    return f"murmuration.{_FUNCTIONS.get(name, name)}({', '.join(arguments)})"
 
 
 def _argument(spelled: str) -> str:
@@ -97,8 +79,7 @@ def _argument(spelled: str) -> str:
     option, space, value = spelled.partition(" " if " " in spelled else "=")
     name = option.removeprefix("--").replace("-", "_")
     if name == "columns" and "=" in value:
-        named = (part.partition("=") for part in value.split(","))
-        return f"columns={json.dumps({each: column for each, _, column in named})}"
+        return f'columns="{value}"'
     if name == "grid" and "=" in value:
         each, _, values = value.partition("=")
         return f'grid={{"{each}": [{", ".join(values.split(","))}]}}'
@@ -145,12 +126,14 @@ def _is_command(module: str) -> bool:
     return package == "murmuration" and not {"cli", "commands"}.isdisjoint(rest)
 
 
-def takes(fields: Callable[[], Fields]) -> Callable[[Function], Function]:
+def takes(
+    fields: Callable[[], Fields], *, optional: bool = False
+) -> Callable[[Function], Function]:
     """Return what says of a public function that its ``**`` keywords are these, and not the
-    settings of any run."""
+    settings of any run; None for each that is not given, if they are ``optional``."""
 
     def of(function: Function) -> Function:
-        _TAKES[function.__name__] = fields
+        _TAKES[function.__name__] = fields, optional
         return function
 
     return of
@@ -182,22 +165,23 @@ def for_python(function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())
     if parameters and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:
-        taken = _TAKES.get(function.__name__, of_simulations)()
-        settings = [each for each in taken if each.name not in signature.parameters]
-        parameters[-1:] = _parameters(settings)
+        fields, optional = _TAKES.get(function.__name__, (of_simulations, False))
+        settings = [each for each in fields() if each.name not in signature.parameters]
+        parameters[-1:] = _parameters(settings, optional)
         call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         call.__doc__ = f"{inspect.getdoc(function)}\n\n{_listed(settings)}"
     return call
 
 
-def _parameters(settings: Iterable[Field[Any]]) -> list[inspect.Parameter]:
+def _parameters(settings: Iterable[Field[Any]], optional: bool) -> list[inspect.Parameter]:
     result = []
     for field in settings:
         choices = about(field).choices
         kinds: Any = Literal[choices] if choices else type(field.default)
         if field.name == "columns":
             kinds = str | Mapping[str, str]
-        result.append(_parameter(field.name, field.default, kinds))
+        default, kinds = (None, kinds | None) if optional else (field.default, kinds)
+        result.append(_parameter(field.name, default, kinds))
         if field.name == "columns":
             result.append(_parameter("user_column", None, str | None))
     return result

@@ -6,6 +6,8 @@ from typing import Any
 
 from murmuration.privacy.plugins import brought
 from murmuration.strategies.settings.declaration import declared
+from murmuration.strategies.settings.own.aup import AupSettings
+from murmuration.strategies.settings.own.shared import Sampled
 
 
 @dataclass(frozen=True)
@@ -47,3 +49,10 @@ def plan_options() -> dict[str, PlanOptions]:
 def plan_fields() -> list[Field[Any]]:
     """Return what all of them declare."""
     return [field for each in plan_options().values() for field in declared(each.settings)]
+
+
+def own_fields() -> list[Field[Any]]:
+    """Return the settings of single strategies that a plan depends on."""
+    fields = {each.name: each for own in (Sampled, AupSettings) for each in declared(own)}
+    names = ("sampling", "noise_correlation", "bands", "variant", "adaptation")
+    return [fields[name] for name in names]

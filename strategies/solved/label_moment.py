@@ -68,10 +68,10 @@ from murmuration.strategies.spec import (
     NodeHalf,
     RunContext,
     Strategy,
+    Sums,
     clip_norm,
     grid_of_clip,
     sum_bytes,
-    supported,
 )
 from murmuration.strategies.sums import SumStrategy
 
@@ -274,9 +274,7 @@ LABEL_MOMENT = Strategy(
     node_halves={"label-moment": NodeHalf(client_update, clip_norm, grid_of_clip, whole=True)},
     settings=Solved,
     adjacencies=LABELS,
-    discrete=supported,
-    masks=supported,
-    node_noise=supported,
+    sums=Sums.WITH_SHARED_NOISE,
     why=PUBLIC_ITEMS,
     rounds=(1, 2),
     solve=lambda asked, adjacency: released_once(asked, adjacency, LABEL_MOMENT.rounds),

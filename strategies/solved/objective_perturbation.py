@@ -1,8 +1,7 @@
 """Objective perturbation: a random linear term in the likelihood, whose minimiser is released.
 
-Source: Chowdhury et al. 2024, Algorithm 2, Theorems 5.2 and E.1; Kifer et al. 2012; Iyengar et al.
-2019 for approximate minimisers. What the noise must be is derived in
-``privacy.mechanisms.objective_noise``.
+Source: Chowdhury et al. 2024, Algorithm 2, Theorem 5.2; Kifer et al. 2012. What the noise must be
+is derived in ``privacy.mechanisms.objective_noise``.
 
 A run protects labels (``replace-labels``), where the random term is one Gaussian release: nodes
 send Σ_u a_u · mean of x·(y − ½) over user u's judgements. The weight a_u is public: one over how
@@ -17,10 +16,6 @@ bound on ‖x‖.
 
 Formal guarantee: (epsilon, delta) for all labels of one user under ``replace-labels``. Trusted: the
 nodes, and the server with the sum before noise.
-
-Everything of a user (``replace``) is protected by ``perturbed_minimiser``, a function over arrays.
-It is no federated strategy: to minimise over features that stay where they are, iterates would have
-to be sent to the nodes, and these are not released; only where it ends is.
 
 Legend: R rows (judgements of pairs), U users, S sampled users, D dimensions.
 """
@@ -56,7 +51,6 @@ from murmuration.strategies.solved.label_moment import (
 from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
     LABELS,
-    NOT_ON_A_GRID,
     BuiltStrategy,
     NodeHalf,
     RunContext,
@@ -259,6 +253,5 @@ OBJECTIVE_PERTURBATION = Strategy(
     adjacencies=LABELS,
     why=PUBLIC_ITEMS,
     rounds=(1,),
-    masks=lambda settings: NOT_ON_A_GRID,
     solve=lambda asked, adjacency: released_once(asked, adjacency, (1,)),
 )

@@ -3,9 +3,11 @@
 import pytest
 
 from murmuration.cli import main
-from murmuration.cli.about_data import ROWS, declared_rows, located
+from murmuration.cli.about_data import declared_rows, located, row_parameters
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.schema import Schema
+
+ROWS = [each.name for each in row_parameters()]
 
 
 def test_what_is_not_given_is_as_by_default():

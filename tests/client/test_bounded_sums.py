@@ -15,7 +15,7 @@ from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import registry
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.spec import NodeHalf, clip_norm, grid_of_clip, no_grid
+from murmuration.strategies.spec import NodeHalf, clip_norm, grid_of_clip
 
 D, CLIP = 33, 0.1
 FEATURES = json.dumps(HashingFeatures(D).to_config())
@@ -109,4 +109,4 @@ def test_in_a_simulation_it_is_raised(make_rows):
         return {"sum": np.full(D, np.inf)}
 
     with pytest.raises(FloatingPointError, match="not finite"):
-        bounded_of(NodeHalf(update, clip_norm, no_grid), make_rows([3, 5, 2])).simulated()
+        bounded_of(NodeHalf(update, clip_norm), make_rows([3, 5, 2])).simulated()

@@ -292,7 +292,7 @@ def test_every_option_with_limits_is_tested_here():
                 "strategy": "aup-corrected",
                 "adjacency": "zero-out",
             },
-            "the server needs everybody's vector",
+            "not for --strategy aup-corrected, where sums are on no grid",
         ),
         (
             {"secure_aggregation": True, "strategy": "nonprivate", "adjacency": "zero-out"},
@@ -338,10 +338,10 @@ def test_as_published_is_about_sft():
 @pytest.mark.parametrize(
     ("strategy", "variant", "adjacency", "message"),
     [
-        ("aup-corrected", "centred", "zero-out", "needs everybody's vector"),
-        ("aup", "published", "replace", "needs everybody's vector"),
-        ("nonprivate", "centred", "zero-out", "not clipped"),
-        ("local-label", "centred", "replace-labels", "do not send sums on a grid"),
+        ("aup-corrected", "centred", "zero-out", "sums are on no grid"),
+        ("aup", "published", "replace", "--variant published, where sums are on no"),
+        ("nonprivate", "centred", "zero-out", "sums are on no grid"),
+        ("local-label", "centred", "replace-labels", "sums are on no grid"),
         ("uls", "centred", "add-remove", "use --adjacency zero-out"),
     ],
 )

@@ -26,6 +26,8 @@ from murmuration.strategies.adaptive import (
 )
 from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer, workload
 from murmuration.strategies.planning import PlanQuery
+from murmuration.strategies.settings.own.aup import AupSettings
+from murmuration.strategies.settings.own.uls import UlsSettings
 
 WHOLE = {
     "users": 400,
@@ -104,7 +106,7 @@ def plan(cli, *options):
 PEOPLE = {"users": 2_700, "cohort": 540, "rounds": 20, "delta": 1e-5}
 
 
-BANDED = {"strategy": "uls", **PEOPLE, "noise_correlation": "banded"}
+BANDED = {"strategy": "uls", **PEOPLE, "settings": UlsSettings(noise_correlation="banded")}
 
 
 def test_the_error_of_banded_noise_beside_independent_noise():
@@ -114,12 +116,14 @@ def test_the_error_of_banded_noise_beside_independent_noise():
     errors = {b: numbers.get(f"error_with_{b}_bands") for b in (2, 4, 8)}
     assert errors[8] is None  # a cohort is a fifth of the users
     assert numbers["bands"] == min((2, 4), key=lambda b: errors[b])
-    named = solve("uls", PlanQuery(**BANDED, epsilon=8.0, bands=3), ADD)
+    three = UlsSettings(noise_correlation="banded", bands=3)
+    named = solve("uls", PlanQuery(**{**BANDED, "settings": three}, epsilon=8.0), ADD)
     assert named["bands"] == 3
     assert "error_with_2_bands" not in named
 
 
-CYCLIC = {"strategy": "uls", **PEOPLE, "sampling": "cyclic", "noise_correlation": "blt"}
+BUFFERED = UlsSettings(sampling="cyclic", noise_correlation="blt")
+CYCLIC = {"strategy": "uls", **PEOPLE, "settings": BUFFERED}
 
 
 def test_the_error_of_buffered_noise_beside_both_kinds_of_independent_noise():
@@ -197,10 +201,10 @@ def test_bands_on_the_command_line(cli):
     assert re.search("less noise|gains nothing here", out)
     for more, message in (
         (("--cohort", 1_400), "lower --bands or --cohort"),
-        (("--bands", 1), "--bands is for --noise-correlation banded, and at least 2"),
+        (("--bands", 1), "--bands must be 2 to 60"),
         (("--adjacency", "replace"), "no guarantee under replace"),
         (("--strategy", "aup"), "--noise-correlation is for --strategy uls and dp-fedavg"),
-        (("--sampling", "all"), "leave out --sampling and --optimize"),
+        (("--sampling", "all"), "--sampling all and --noise-correlation banded do not go together"),
         (("--cohort", 540, "--rounds", 4_001), "at most 4,000 --rounds"),
     ):
         code, _, err = cli(*banded, *more)
@@ -313,8 +317,9 @@ SIZES = {"users": 1000, "cohort": 200, "rounds": 20, "delta": 1e-5}
 
 def solve_shared(strategy, variant, adaptation, shared_query, adjacency):
     """What ``murmuration plan`` solves for this strategy."""
-    own = {"strategy": strategy, "variant": variant, "adaptation": adaptation}
-    return registry.named(strategy).solve(replace(shared_query, **own), adjacency)
+    own = AupSettings(variant=variant, adaptation=adaptation)
+    asked = replace(shared_query, strategy=strategy, settings=own)
+    return registry.named(strategy).solve(asked, adjacency)
 
 
 def shared_query(**change: float | None) -> PlanQuery:

@@ -16,7 +16,7 @@ from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.registry import check_adjacency as check
 from murmuration.strategies.settings.declaration import setting
-from murmuration.strategies.spec import NodeHalf, Strategy
+from murmuration.strategies.spec import NodeHalf, Strategy, Sums
 from murmuration.strategies.uls import ULS
 
 GRADIENTS = ("uls", "dp-fedavg", "els", "group", "adaptive", "aup-published", "nonprivate")
@@ -158,10 +158,7 @@ def test_what_is_not_declared_is_refused():
     for adjacency in Adjacency:
         with pytest.raises(Unsupported, match="it declares none"):
             silent.check_adjacency(adjacency)
-    config = RunConfig()
-    assert silent.masks(config)
-    assert silent.node_noise(config)
-    assert silent.discrete(config)
+    assert silent.sums_of(RunConfig()) is Sums.FLOATING_POINT
 
 
 # Where each strategy has a guarantee, and what it says where it has none.

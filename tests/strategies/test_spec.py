@@ -126,8 +126,11 @@ def test_noise_in_shares_is_of_as_many_as_must_stay_or_are_said_to_be_honest():
     [
         ({"secure_aggregation": False}, "add --secure-aggregation"),
         ({"test": ""}, "name a --test"),
-        ({"strategy": "els"}, "state --group-size"),
-        ({"strategy": "aup", "adaptation": "above-threshold"}, "--adaptation quantile"),
+        ({"strategy": "els"}, "--strategy els, where the server is told exact"),
+        (
+            {"strategy": "aup", "adaptation": "above-threshold"},
+            "--adaptation above-threshold, where the server is",
+        ),
         ({"strategy": "group"}, "not for --strategy group"),
         ({"seed": 3}, "leave out --seed"),
         ({"noise": "", "honest_nodes": 4}, "--honest-nodes is for --noise distributed"),

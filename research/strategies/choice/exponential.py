@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -32,6 +32,7 @@ import numpy as np
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.policy_losses import BOUNDED_LOSSES, objective
+from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
@@ -49,7 +50,6 @@ from murmuration.research.strategies.choice.policy_class import KIND, policy_of,
 from murmuration.research.strategies.choice.settings import ExponentialSettings
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.optimizers import SolvedModel
-from murmuration.strategies.planning import pure_epsilon
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.declaration import option
@@ -61,8 +61,8 @@ from murmuration.strategies.spec import (
     Number,
     RunContext,
     Strategy,
+    Sums,
     base_settings,
-    supported,
 )
 
 
@@ -168,6 +168,29 @@ _TRAINING = (
     *("checkpointing", "once_per_text", "head_layer", "head_pooling"),
     *("learning_rate", "clip_norm"),
 )
+
+
+def pure_epsilon(
+    budget: float,
+    charges: Callable[[float], Mapping[Event, int]],
+    *,
+    delta: float,
+    adjacency: Adjacency,
+) -> float:
+    """Return the pure epsilon that a release may have, for the accountant to count ``budget``.
+
+    That is the budget, unless it lies between two losses of the accountant's grid, so that the next
+    one is counted: then a step less.
+
+    Raises:
+        ValueError: the budget is less than a step.
+    """
+    for pure in (budget, budget - accountant.INTERVAL):
+        if pure > 0.0:
+            cost = accountant.epsilon(charges(pure).items(), adjacency=adjacency, delta=delta)
+            if cost <= budget:
+                return pure
+    raise ValueError(f"epsilon = {budget:g} is too small to be counted")
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
@@ -309,7 +332,7 @@ EXPONENTIAL = Strategy(
     settings=ExponentialSettings,
     adjacencies=ALL,
     rounds=(1,),
-    masks=supported,
+    sums=Sums.ON_A_GRID,
     check=_check,
     fits_policies=True,
     trains=False,

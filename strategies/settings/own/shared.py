@@ -46,16 +46,6 @@ class Sampled(Retained):
     )
 
     @property
-    def banded(self) -> bool:
-        """Return whether noise is correlated over the rounds, and users are sampled."""
-        return self.noise_correlation == "banded"
-
-    @property
-    def buffered(self) -> bool:
-        """Return whether noise is correlated over the rounds, and no coin decides who is in one."""
-        return self.noise_correlation == "blt"
-
-    @property
     def everybody(self) -> bool:
         """Return whether everybody is in each round."""
         return self.sampling == "all"

@@ -226,7 +226,7 @@ def test_what_is_missing_is_named_with_an_example(cli):
     code, _, lines = cli("plan", "--epsilon", 3)
     assert code == 2 and len(lines) == 1
     assert "--rounds, --cohort, --users, --delta" in lines[0]
-    assert "murmuration plan --epsilon 3 --delta 1e-5 --rounds 200 --users 2700" in lines[0]
+    assert "As in: --epsilon 3 --delta 1e-5 --rounds 200 --users 2700" in lines[0]
 
 
 def test_a_delta_that_protects_nobody_is_refused(cli):

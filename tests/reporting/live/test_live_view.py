@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 
+import cards
 import pytest
 from rich.console import Console
 
@@ -20,7 +21,7 @@ from murmuration.reporting.live.progress import RoundProgress
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 
-RESULT = {
+RESULT = cards.RESULT | {
     "strategy": "uls",
     "adjacency": "zero-out",
     "epsilon": 2.9914,

@@ -56,7 +56,7 @@ def test_a_run_goes_on_in_the_type_that_it_was_begun_in(on_a_base, broken_off, m
         run(replace(again, dtype="bfloat16"))
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(base_settings, "usual_dtype", lambda: "bfloat16")
-        with pytest.raises(InputError, match=r"in bfloat16 on this .* begun with float32"):
+        with pytest.raises(InputError, match=r"dtype bfloat16 here .* begun with float32"):
             run(again)
     assert run(again)["features"]["dtype"] == "float32"
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cards import model_card
+from cards import RESULT, model_card
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.errors import InputError
@@ -102,7 +102,7 @@ def test_published_takes_plain_steps_only(made):
 def test_a_run_that_is_not_proven_says_so_everywhere():
     from murmuration.reporting.report import page
 
-    result = {
+    result = RESULT | {
         "private": True,
         "proven": False,
         "epsilon": 3.0,
