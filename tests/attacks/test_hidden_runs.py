@@ -1,4 +1,4 @@
-"""Runs that ``ledger --all-runs`` must not overlook: the sum would be smaller than what they cost."""
+"""Runs that ``ledger --all-runs`` must not overlook: the sum would be less than what they cost."""
 
 import os
 
