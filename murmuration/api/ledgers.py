@@ -77,7 +77,7 @@ def verify(
         first = contents.lines[0] if contents.lines else {}
         account = None if "own-ledger" in first else account_of(contents, path)
         wrong = _wrong(path, contents, account, done, result, expected)
-        spent = _of_run(account) if account else _of_owner(OwnLedger.read(path))
+        spent = _of_run(account, path) if account else _of_owner(OwnLedger.read(path))
         if write_events:
             spent["written"] = _events(account, folder)
     except (RecordDamaged, NoRecord, LedgerError) as error:
@@ -135,8 +135,15 @@ def _wrong(
     return reasons
 
 
-def _of_run(account: Account) -> dict[str, Any]:
-    """Return what a run has spent."""
+def _of_run(account: Account, path: Path) -> dict[str, Any]:
+    """Return what a run has spent; LedgerError where nobody can compute that."""
+    try:
+        return _spent(account)
+    except (ValueError, OverflowError) as error:
+        raise LedgerError(f"{path}: its charges cannot be composed ({error})") from None
+
+
+def _spent(account: Account) -> dict[str, Any]:
     promise = account.promise
     terms: dict[str, Any] = {
         "adjacency": Adjacency(promise["adjacency"]),
