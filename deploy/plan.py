@@ -27,7 +27,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Released
 from murmuration.privacy.figures import counted
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.secure_aggregation.party import MOST_PARTIES
+from murmuration.privacy.secure_aggregation.party import LEAST_PARTIES
 from murmuration.server.run_directory import Value
 from murmuration.server.training import with_hold_out
 from murmuration.strategies import registry
@@ -55,7 +55,8 @@ def compared(run: Path, policy: Policy, state: Path, *, hosted: int) -> tuple[st
     answer.
 
     ``state`` is the agent's folder, whose ledger says what was promised before; ``hosted`` how many
-    users there are. How many parties there will be under masks is not known here.
+    users there are. How many parties there will be under masks is not known here: the fewest are
+    taken that the policy allows.
 
     Raises:
         InputError: there is no such run, or the own ledger is damaged.
@@ -81,7 +82,8 @@ def _compared(run: Path, policy: Policy, state: Path, hosted: int) -> tuple[str,
         f"at delta {config.delta:g}"
     )
     try:
-        parties = MOST_PARTIES if config.secure_aggregation else 0
+        least = max(policy.min_parties, policy.honest_parties, LEAST_PARTIES)
+        parties = least if config.secure_aggregation else 0
         check_asked(policy, ledger, request, parties, of_all, hosted=hosted)
     except PolicyRefusal as refusal:
         return f"{about}: refused. {refusal}", False

@@ -204,6 +204,7 @@ class Agent:
                 secure.check_company(invitation, self.policy.terms, self._host.identity)
             except secure.Unwanted as error:
                 raise PolicyRefusal(error.rule.replace("-", "_"), str(error)) from None
+            self.policy.check_crowd(len(invitation.roster))
         elif kind in (secure_messages.KEYS, secure_messages.UNMASK):
             return  # keys and shares of masks: nothing about anybody
         else:

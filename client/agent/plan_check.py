@@ -46,8 +46,10 @@ def check_asked(
         check_public(policy)
         return
     check_masks(policy, parties > 0)
-    if parties and parties < policy.min_parties:
-        raise PolicyRefusal("min_parties", f"a sum over {parties} parties at most")
+    if parties:
+        if parties < max(policy.min_parties, policy.honest_parties):
+            raise PolicyRefusal("min_parties", f"a sum over {parties} parties at most")
+        policy.check_crowd(parties)
     if hosted < policy.min_users:
         raise PolicyRefusal("min_users", f"{hosted} users are here")
     plan = policy.check_work(work)

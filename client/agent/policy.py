@@ -28,11 +28,13 @@ from flwr.app import RecordDict
 
 from murmuration.client import secure
 from murmuration.preference.data.errors import InputError
+from murmuration.privacy.accounting.event import Event
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
-from murmuration.privacy.accounting.mixture import MixtureGaussian
+from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum
 from murmuration.privacy.plugins import brought
+from murmuration.privacy.secure_aggregation.party import threshold
 from murmuration.strategies import registry
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.node_texts import shortened
@@ -192,8 +194,8 @@ class Policy:
         terms: dict[str, object] = {"data": "agent", "public-items": self.public_items}
         if self.secure_only:
             terms |= {secure.ONLY: True}
-        if self.min_parties:
-            terms |= {secure.LEAST: self.min_parties}
+        if least := max(self.min_parties, self.honest_parties):
+            terms |= {secure.LEAST: least}
         if self.parties:
             terms |= {secure.SIGNERS: self.parties}
         if self.label_epsilon:
@@ -322,7 +324,12 @@ class Policy:
         for event, _ in plan.charges:
             inner = event.event if isinstance(event, DiscretizedGaussian) else event
             lengths = {"sum": self._longest(strategy, parameters)}
-            if isinstance(inner, MixtureGaussian) and _tosses(inner, strategy, parameters):
+            # What is sampled by the server is charged as if it were not, and nothing else may be.
+            if not isinstance(inner, PoissonGaussian):
+                if not _tosses(inner, strategy, parameters):
+                    raise PolicyRefusal(
+                        "honest_parties", "the stated plan counts on coins that no agent tosses"
+                    )
                 lengths["sum"] = clip  # of one example; the agent itself tosses their coins
             if "middle" in parameters:
                 middle = messages.number(parameters, "middle", math.nan)
@@ -341,6 +348,23 @@ class Policy:
                     "honest_parties",
                     f"nodes' noise of {there.noise_multiplier:.4g} does not carry the stated plan",
                 )
+
+    def check_crowd(self, parties: int) -> None:
+        """Check that a session of so many ``parties`` keeps the honest ones' noise together.
+
+        Everybody holds a share of a party's seed and of its key. Who is in league with the server
+        shows both, an honest party the one that the server asks it for; with enough of both one
+        sum opens alone, with the noise of one share.
+
+        Raises:
+            PolicyRefusal: so many need not be honest that they could open one sum alone.
+        """
+        least = 2 * (parties - threshold(parties)) + 1
+        if 1 < self.honest_parties < least:
+            raise PolicyRefusal(
+                "honest_parties",
+                f"in a session of {parties} one sum can be opened alone unless {least} are honest",
+            )
 
     def check_evaluation(self, parameters: Mapping[str, messages.Scalar]) -> StatedPlan:
         """The stated plan of a request for figures about held-out users, its cost not looked at.
@@ -382,12 +406,11 @@ class Policy:
         return plan
 
 
-def _tosses(
-    event: MixtureGaussian, strategy: str, parameters: Mapping[str, messages.Scalar]
-) -> bool:
+def _tosses(event: Event, strategy: str, parameters: Mapping[str, messages.Scalar]) -> bool:
     """Return whether a request for a sum of examples is the one that ``event`` is about."""
     return (
-        strategy == "els"
+        isinstance(event, MixtureGaussian)
+        and strategy == "els"
         and messages.number(parameters, "group-size", math.inf) <= event.group_size
         and messages.number(parameters, "probability", math.inf) <= event.probability
     )

@@ -8,7 +8,7 @@ other people.) Where a run has left files and no ledger, nobody knows.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ def verify(
         first = contents.lines[0] if contents.lines else {}
         account = None if "own-ledger" in first else account_of(contents, path)
         wrong = _wrong(path, contents, account, done, result, expected)
-        spent = _of_run(account) if account else _of_owner(OwnLedger.read(path))
+        spent = _of_run(account, path) if account else _of_owner(OwnLedger.read(path))
         if write_events:
             spent["written"] = _events(account, folder)
     except (RecordDamaged, NoRecord, LedgerError) as error:
@@ -135,8 +135,15 @@ def _wrong(
     return reasons
 
 
-def _of_run(account: Account) -> dict[str, Any]:
-    """Return what a run has spent."""
+def _of_run(account: Account, path: Path) -> dict[str, Any]:
+    """Return what a run has spent; LedgerError where nobody can compute that."""
+    try:
+        return _spent(account)
+    except (ValueError, OverflowError) as error:
+        raise LedgerError(f"{path}: its charges cannot be composed ({error})") from None
+
+
+def _spent(account: Account) -> dict[str, Any]:
     promise = account.promise
     terms: dict[str, Any] = {
         "adjacency": Adjacency(promise["adjacency"]),
@@ -252,19 +259,36 @@ def all_runs(folder: Path) -> AllRuns:
     """Return all runs below a folder, itself too.
 
     Raises:
-        InputError: there is no run, or one's files are damaged.
+        InputError: there is no run, a folder cannot be read, or one's files are damaged.
     """
     runs, without = [], []
-    for place, _, files in os.walk(folder):
+    for place, files in _below(folder):
         if _RUN in files:
-            runs.append(Path(place))
-        elif _has_traces(Path(place)):
-            without.append(Path(place))
+            runs.append(place)
+        elif _has_traces(place):
+            without.append(place)
     if not (runs or without):
         raise InputError(f"{folder}: there is no run below it: no {_RUN}")
     promise = combined(map(_promise, sorted(runs)))
     costs = () if without else tuple(map(_alone, sorted(runs)))
     return AllRuns(tuple(sorted(runs)), costs, tuple(sorted(without)), promise)
+
+
+def _below(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Return every folder below one, itself and those that links lead to too, each once, with the
+    names of its files; InputError for one that cannot be read, since a run may lie in it."""
+
+    def refuse(error: OSError) -> None:
+        raise InputError(f"{error.filename} cannot be read: {error.strerror}")
+
+    seen: set[tuple[int, int]] = set()
+    for place, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
+        found = Path(place).stat()
+        if (found.st_dev, found.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((found.st_dev, found.st_ino))
+        yield Path(place), files
 
 
 def _has_traces(folder: Path) -> bool:

@@ -40,6 +40,7 @@ _TAIL = 0.5 * math.exp(-50)
 _FAR = -float(special.ndtri(_TAIL))
 #: Losses that span more than this, 100 at the finest spacing, are infinite beyond it.
 MOST_POINTS = 1_000_000
+_MOST_STEPS = 2**53
 #: The same where the inverse has a closed form: 1,600.
 MOST_OF_ONE_COIN = 16_000_000
 #: Elements of an (N, K) array that are held at a time.
@@ -292,6 +293,8 @@ def _grid(mixture: _Mixture, interval: float) -> tuple[int, np.ndarray]:
         table_loss, _ = mixture.loss(table_z)
     lowest = math.floor(table_loss[0] / interval)
     highest = max(lowest + 1, math.ceil(table_loss[-1] / interval))
+    if max(-lowest, highest) > _MOST_STEPS:
+        raise OverflowError(f"losses from {table_loss[0]:.3g} on are too large to be counted")
     inner = np.arange(lowest + 1, highest) * interval
     z = np.interp(inner, table_loss, table_z)
     for _ in range(60):  # convex and increasing: Newton's method cannot fail

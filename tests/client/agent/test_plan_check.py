@@ -25,6 +25,7 @@ from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.secure_aggregation.party import threshold
 from murmuration.strategies.protocol import messages, plan_query
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan, cost
 
@@ -123,6 +124,16 @@ def test_masks_that_an_owner_wants_are_asked_for(agent):
     one = agent(replace(POLICY, secure_only=True, min_parties=4))
     assert said(one, shown(parties=3)) == "min_parties"
     assert said(one, shown(parties=4)) == ""
+
+
+def test_a_crowd_in_which_the_owners_assumption_could_not_help(agent):
+    """Of ten parties seven must be honest, or the others could open one sum alone."""
+    one = agent(replace(POLICY, honest_parties=3))
+    assert said(one, shown(parties=2)) == "min_parties"
+    assert said(one, shown(parties=10)) == "honest_parties"
+    for parties in range(3, 50):
+        replace(POLICY, honest_parties=threshold(parties)).check_crowd(parties)
+        replace(POLICY, honest_parties=1).check_crowd(parties)
 
 
 def test_sums_over_fewer_users_than_are_wanted(agent):
