@@ -46,7 +46,7 @@ torch.set_num_threads(int(_THREADS))
 os.fsync = os.fdatasync = lambda fd: None
 # What is imported and collected stays to the end: it is not searched for garbage, again and again.
 gc.disable()
-# Few examples a day, and many a night. No test is about time, and a busy machine would make some fail.
+# Few examples a day, and many a night. No test is about time: a busy machine would make some fail.
 _EXAMPLES = int(os.environ.get("MURMURATION_TEST_EXAMPLES", "20"))
 settings.register_profile("patient", deadline=None, max_examples=_EXAMPLES)
 settings.load_profile("patient")
