@@ -56,9 +56,9 @@ test-research: install
 COMMANDS := tests/cli/test_every_command.py tests/docs/test_tutorials.py tests/sims/test_documented_cluster.py \
   tests/sims/test_documented_deployment.py tests/sims/test_flwr_run.py
 
-# Files stay whole: what one command made serves the next.
+# Groups stay whole: what one command made serves the next.
 test-commands: install
-	$(BIN)/python -m pytest -q -n auto --dist loadfile -m commands --timeout 1200 \
+	$(BIN)/python -m pytest -q -n auto --dist loadgroup -m commands --timeout 1200 \
 	  $(COMMANDS)
 
 # Here and of the slow tests, what hypothesis draws is many examples.

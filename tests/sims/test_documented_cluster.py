@@ -18,6 +18,7 @@ from machines import CLUSTERS, end_ray, ray_cluster, start_ray, typed_on
 from safetensors.numpy import load_file
 from walks import ROOT, environment, walk
 
+pytestmark = pytest.mark.xdist_group("two machines")
 _SMALL = "--rounds 3 --cohort 20 --delta 1e-3"
 
 

@@ -20,7 +20,7 @@ from murmuration import Run
 from murmuration.sharing.flower_app import write_app
 
 PORT = 39091
-pytestmark = [pytest.mark.slow, pytest.mark.flower]
+pytestmark = [pytest.mark.slow, pytest.mark.flower, pytest.mark.xdist_group("a port")]
 
 
 def listening():
