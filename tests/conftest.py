@@ -46,8 +46,9 @@ torch.set_num_threads(int(_THREADS))
 os.fsync = os.fdatasync = lambda fd: None
 # What is imported and collected stays to the end: it is not searched for garbage, again and again.
 gc.disable()
-# No test is about time, and a busy machine would make some of these fail.
-settings.register_profile("patient", deadline=None)
+# Few examples a day, and many a night. No test is about time: a busy machine would make some fail.
+_EXAMPLES = int(os.environ.get("MURMURATION_TEST_EXAMPLES", "20"))
+settings.register_profile("patient", deadline=None, max_examples=_EXAMPLES)
 settings.load_profile("patient")
 # A shell starts background jobs with Ctrl-C ignored, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

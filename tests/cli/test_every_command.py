@@ -139,9 +139,17 @@ def type_row(crowd, tmp_path_factory):
     return type_
 
 
+def by_process():
+    """The rows; those that stand on others, and these, are typed by one process."""
+    stood_on = {earlier for row in ROWS.values() for earlier in row.after}
+    for name, row in ROWS.items():
+        together = row.after or name in stood_on
+        yield pytest.param(name, marks=pytest.mark.xdist_group("rows") if together else ())
+
+
 @pytest.mark.commands
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", list(by_process()))
 def test_a_command_does_its_work_from_an_empty_folder(type_row, name):
     folder, printed = type_row(name)
     assert ROWS[name].leaves or ROWS[name].prints

@@ -144,7 +144,7 @@ def seen(path, kind):
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_cells_of_any_kind(tmp_path_factory, kind, data):
     folder = tmp_path_factory.mktemp("node")
@@ -156,7 +156,6 @@ def test_cells_of_any_kind(tmp_path_factory, kind, data):
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
-@settings(max_examples=60)
 @given(data=st.data())
 def test_bytes(tmp_path_factory, kind, data):
     """A line is one user's, or nobody's; it ends where it ends, whatever it begins."""
@@ -175,7 +174,6 @@ def test_bytes(tmp_path_factory, kind, data):
     assert seen(folder / "with.jsonl", kind) == seen(folder / "without.jsonl", kind)
 
 
-@settings(max_examples=40)
 @given(cell=st.binary(max_size=20))
 def test_bytes_in_a_parquet_cell(tmp_path_factory, cell):
     folder = tmp_path_factory.mktemp("node")

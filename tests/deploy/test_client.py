@@ -29,15 +29,16 @@ from murmuration.strategies.protocol.stated_plan import StatedPlan
 ATTACKS = Path(__file__).parents[1] / "attacks"
 
 
-@pytest.fixture
-def server(tmp_path):
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory):
     """A deployment with one client, and somebody who speaks TLS at its address."""
+    folder = tmp_path_factory.mktemp("deployment") / "d"
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    write_deployment(tmp_path / "d", Deployment(("127.0.0.1",), port, ("alice",)))
+    write_deployment(folder, Deployment(("127.0.0.1",), port, ("alice",)))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    keys = tmp_path / "d" / "server"
+    keys = folder / "server"
     context.load_cert_chain(keys / "server.crt", keys / "server.key")
     listener = socket.create_server(("127.0.0.1", port))
     stop = threading.Event()
@@ -53,11 +54,17 @@ def server(tmp_path):
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    yield tmp_path / "d"
+    yield folder
     stop.set()
     socket.create_connection(("127.0.0.1", port)).close()
     thread.join(10)
     listener.close()
+
+
+@pytest.fixture
+def server(deployment, tmp_path):
+    """A copy of the deployment, which a test may change."""
+    return shutil.copytree(deployment, tmp_path / "d")
 
 
 def test_more_users_than_the_client_is_registered_for_are_told(server, make_rows):

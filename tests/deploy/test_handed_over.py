@@ -21,18 +21,25 @@ from murmuration.deploy.init import Deployment, write_deployment
 from murmuration.preference.data.errors import InputError
 
 
+@pytest.fixture(scope="module")
+def deployments(tmp_path_factory):
+    """Two deployments with a client each."""
+    folders = [tmp_path_factory.mktemp("deployments") / name for name in ("d", "other")]
+    for port, folder in enumerate(folders, 8100):
+        write_deployment(folder, Deployment(("127.0.0.1",), port, ("alice",)))
+    return folders
+
+
 @pytest.fixture
-def folder(tmp_path):
+def folder(deployments, tmp_path):
     """A client's folder as it was handed over."""
-    write_deployment(tmp_path / "d", Deployment(("127.0.0.1",), 8100, ("alice",)))
-    return tmp_path / "d" / "clients" / "alice"
+    return shutil.copytree(deployments[0] / "clients" / "alice", tmp_path / "alice")
 
 
 @pytest.fixture
-def other(tmp_path):
+def other(deployments, tmp_path):
     """That of a client of somebody else's deployment."""
-    write_deployment(tmp_path / "other", Deployment(("127.0.0.1",), 8101, ("alice",)))
-    return tmp_path / "other" / "clients" / "alice"
+    return shutil.copytree(deployments[1] / "clients" / "alice", tmp_path / "other" / "alice")
 
 
 def test_what_init_writes_is_accepted(folder):

@@ -1,5 +1,7 @@
 """docs/conf.py: the site is built without a warning, and fetches nothing when it is read."""
 
+import fcntl
+import os
 import re
 import subprocess
 import sys
@@ -24,11 +26,19 @@ def build(source: Path, out: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site(tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("site")
-    done = build(ROOT / "docs", out)
-    assert done.returncode == 0, done.stderr
+    """The folder of the site, which one process builds for all of a session."""
+    out = tmp_path_factory.getbasetemp() / "site"
+    if session := os.environ.get("PYTEST_XDIST_TESTRUNUID"):
+        out = tmp_path_factory.getbasetemp().parent / f"site-{session}"
+    out.mkdir(exist_ok=True)
+    with (out / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (out / "built").exists():
+            done = build(ROOT / "docs", out)
+            assert done.returncode == 0, done.stderr
+            (out / "built").touch()
     return out / "html"
 
 

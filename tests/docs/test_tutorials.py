@@ -9,9 +9,11 @@ from walks import ROOT, Step, steps, walk
 
 PAGES = ROOT / "docs" / "tutorials"
 SLOW = (pytest.mark.slow, pytest.mark.timeout(3600))
+#: Typed before each merge, by `make test-commands`.
+COMMANDS = (pytest.mark.slow, pytest.mark.commands)
 #: Every tutorial, and what walking it takes.
 WALKS = {
-    "first-reward.md": (),
+    "first-reward.md": COMMANDS,
     "own-data.md": SLOW,
     "reward-to-policy.md": SLOW,
     "three-machines.md": (pytest.mark.deploy, *SLOW),

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import torch
 from closed_forms import epsilon_of
-from hypothesis import settings
 from scipy import stats
 
 from murmuration.privacy.accounting import accountant
@@ -32,10 +31,6 @@ _SPEC = importlib.util.spec_from_file_location(
 assert _SPEC is not None and _SPEC.loader is not None
 exact_sums = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(exact_sums)
-
-# A busy machine is no failure.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
 
 RARE = 1e-6  # an honest mechanism fails a check for about one seed in a million
 FAR = 5.0  # the same for a standard normal score

@@ -10,7 +10,7 @@ from functools import reduce
 
 import pytest
 from damage import rewrite
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.privacy.accounting import chained_record
@@ -65,7 +65,6 @@ LINEAGES = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
 @given(LINEAGES, st.randoms(use_true_random=False), st.integers(1, 5))
 def test_no_order_repetition_or_regrouping_changes_a_promise(runs, random, groups):
     expected = Promise(tuple(runs))
@@ -78,7 +77,6 @@ def test_no_order_repetition_or_regrouping_changes_a_promise(runs, random, group
     assert combined(parts).to_json() == expected.to_json()
 
 
-@settings(max_examples=300, deadline=None)
 @given(LINEAGES)
 def test_prefixes_merge_and_forks_add(runs):
     """Against a count by hand: of each run the words that no other goes on from."""
@@ -98,7 +96,6 @@ def test_prefixes_merge_and_forks_add(runs):
     assert promise.delta == pytest.approx(1e-5 * len(longest))
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(
     st.floats(0.1, 5.0), st.sampled_from(["", "a", "b", "c"]),
     st.sets(st.sampled_from(IDS)), st.sets(st.sampled_from(list(Caveat))),

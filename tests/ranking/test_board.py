@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -128,7 +128,6 @@ def test_an_item_that_nobody_voted_on_is_marked() -> None:
     assert fit_board(swept("public", 2.0)).voted_K.all()
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     size=st.sampled_from([0.0, 1.0, 1e3, 1e7]),

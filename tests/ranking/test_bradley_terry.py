@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from murmuration.ranking.bradley_terry import (
@@ -73,7 +73,6 @@ def test_curvature_is_the_slopes_derivative() -> None:
     )
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     net=st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=8),
     scale=st.floats(0.0, 1e5),
@@ -116,7 +115,6 @@ def test_more_wins_than_votes_count_as_all_votes(pairs: str, tie: float | None) 
         assert fitted.theta_K == pytest.approx(possible.theta_K, rel=0.1 if tie else 0.02)
 
 
-@settings(max_examples=30, deadline=None)
 @given(net=st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=7), seed=st.integers(0, 99))
 def test_no_net_scores_give_more_than_votes_and_the_prior_can_carry(net, seed) -> None:
     """Of two neighbours in strength the votes between what is above and below them decide: had all
@@ -150,7 +148,6 @@ def test_what_is_no_table_of_counts_is_refused(pairs, ridge) -> None:
         strengths(np.zeros(2), np.array(pairs), ridge=ridge)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     items=st.integers(2, 9),
     seed=st.integers(0, 1000),

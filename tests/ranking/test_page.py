@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from cards import result_of_a_run
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.privacy.figures import round_digits
@@ -103,7 +103,6 @@ def test_hostile_names_are_texts(place: str, result) -> None:
     assert "script" not in elements.tags and HOSTILE in elements.text
 
 
-@settings(max_examples=50, deadline=None)
 @given(name=st.text(min_size=1, max_size=400))
 def test_any_name_leaves_the_page_and_the_table_whole(name: str) -> None:
     one = replace(ONE, items=(name, *(f"other {n}" for n in range(4))))

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_up_votes import made_up_votes
 
@@ -130,7 +130,6 @@ def ballots(draw):
     return kind, boards, result
 
 
-@settings(max_examples=150, deadline=None)
 @given(ballots(), st.sampled_from(["public", "voters"]), st.integers(1, 12))
 def test_no_voter_exceeds_the_bound(drawn, pairing, cap):
     kind, boards, rows = drawn

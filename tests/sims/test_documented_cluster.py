@@ -1,4 +1,5 @@
-"""The page on clusters: two machines by its commands, and what it runs on them."""
+"""The page on clusters: two machines by its commands, and what it runs on them
+(``make test-commands``)."""
 
 import os
 import shutil
@@ -17,6 +18,7 @@ from machines import CLUSTERS, end_ray, ray_cluster, start_ray, typed_on
 from safetensors.numpy import load_file
 from walks import ROOT, environment, walk
 
+pytestmark = pytest.mark.xdist_group("two machines")
 _SMALL = "--rounds 3 --cohort 20 --delta 1e-3"
 
 
@@ -50,6 +52,8 @@ def type_in(shared, body, **variables):
     )  # fmt: skip
 
 
+@pytest.mark.commands
+@pytest.mark.slow
 def test_the_run_of_the_page_has_the_weights_of_one_process(two_machines, shared, crowd_test):
     small = f"{_SMALL} --seed 3 --test {crowd_test} "
     body = typed(2, shared, ("--out", f"{small}--out"))
@@ -62,6 +66,8 @@ def test_the_run_of_the_page_has_the_weights_of_one_process(two_machines, shared
     assert load_file(models[0])["theta_D"].any()
 
 
+@pytest.mark.commands
+@pytest.mark.slow
 def test_only_its_account_enters_what_a_machine_writes(two_machines):
     """Ray opens its own folders to all."""
     key = Path(two_machines["RAY_AUTH_TOKEN_PATH"])

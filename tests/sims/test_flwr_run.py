@@ -20,7 +20,7 @@ from murmuration import Run
 from murmuration.sharing.flower_app import write_app
 
 PORT = 39091
-pytestmark = [pytest.mark.slow, pytest.mark.flower, pytest.mark.commands]
+pytestmark = [pytest.mark.slow, pytest.mark.flower, pytest.mark.xdist_group("a port")]
 
 
 def listening():
@@ -58,6 +58,7 @@ def type_(block, folder, home):
     return done.stdout + done.stderr
 
 
+@pytest.mark.commands
 def test_in_a_clone(tmp_path):
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -106,6 +107,7 @@ def test_a_run_that_fails_says_so(tmp_path):
     assert '"finished:failed"' in printed and "unknown setting 'epsylon'" in printed
 
 
+@pytest.mark.commands
 def test_a_shell_with_a_network_of_its_own_is_reached_by_nobody(tmp_path):
     """What listens there is reached from there, and from nowhere else."""
     page = (ROOT / "docs" / "how-to" / "flower.md").read_text()

@@ -89,7 +89,7 @@ STRATEGIES: dict[str, tuple[dict, str, tuple[str, ...]]] = {
 
 def patiently(examples: int) -> Callable:
     ignored = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-    return settings(max_examples=examples, deadline=None, suppress_health_check=ignored)
+    return settings(max_examples=examples, suppress_health_check=ignored)
 
 
 def attack(watch, name: str, data) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.preference.bases import base_of
@@ -32,7 +32,6 @@ codes = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(codes)
 def test_a_vector_is_whether_there_is_anything_and_distributions(rows):
     answers = answers_of([rows])
@@ -58,7 +57,6 @@ def test_many_rows_are_no_more_than_few():
     assert few_V[0] == many_V[0] == 1.0
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(codes, min_size=1, max_size=6))
 def test_users_do_not_meet_in_a_vector(codes_of):
     answers = answers_of(codes_of)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.client.agent.policy import Policy, PolicyRefusal
@@ -91,7 +91,6 @@ def crowd_of(rows_of):
     return SurveyAnswers(start_U, place_JQ.reshape(-1, len(FORM.places) - 1), FORM)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(rows(), max_size=4), rows(), rows())
 def test_neighbouring_crowds_differ_by_no_more_than_declared(others, mine, instead):
     """Against loops: each user's vector is counted anew, and every neighbour is tried."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.client.agent import ledger as own_ledger
@@ -199,7 +199,6 @@ def test_an_older_copy_is_refused(path, which):
 
 
 @given(data=st.data())
-@settings(max_examples=60)
 def test_no_damage_gives_more_answers(tmp_path_factory, data):
     """``max_rounds`` counts what the ledger shows: refused, or no less than was answered."""
     path = tmp_path_factory.mktemp("state") / "own-ledger.jsonl"

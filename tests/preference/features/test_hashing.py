@@ -3,7 +3,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.preference.choices import LENGTHS
@@ -54,7 +54,6 @@ def test_the_hash_never_changes():
     np.testing.assert_allclose(got[[698, 903]], [-math.sqrt(0.5), math.sqrt(0.5)], rtol=1e-6)
 
 
-@settings(max_examples=50)
 @given(st.lists(texts, max_size=5), texts)
 def test_a_text_has_the_same_features_in_any_company(company, text):
     assert np.array_equal(phi(*company, text, dimension=65)[-1], phi(text, dimension=65)[0])
@@ -65,7 +64,6 @@ BOUNDS = {"bounded": np.hypot(2.0, 2.0), "none": 2.0, "log": np.hypot(2.0, np.lo
 
 
 @pytest.mark.parametrize("length", BOUNDS)
-@settings(max_examples=50)
 @given(texts, texts)
 def test_differences_stay_within_the_bound(length, one, other):
     one_D, other_D = phi(one * 50, other, length_weight=1.0, length=length)
@@ -89,7 +87,6 @@ weights = st.lists(st.floats(-10, 10, width=32), min_size=17, max_size=17)
 
 
 @pytest.mark.parametrize("length", ["bounded", "none"])
-@settings(max_examples=200, deadline=None)
 @given(repeated, st.integers(2, 400), weights)
 def test_repeating_a_text_cannot_raise_its_reward_without_end(length, text, times, theta):
     """Whatever the weights: the reward is bounded, and soon hardly changes.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -120,7 +120,6 @@ def test_nobody(make_examples):
     seed=st.integers(0, 2**32),
     data=st.data(),
 )
-@settings(max_examples=150)
 def test_windows(counts, group_size, seed, data):
     start_U = torch.tensor([0, *np.cumsum(counts)])
     chosen = data.draw(st.sets(st.integers(0, len(counts) - 1), min_size=1))

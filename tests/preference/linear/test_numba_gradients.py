@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.preference.linear import numba_gradients
@@ -80,7 +80,6 @@ def test_several_local_steps_are_those_of_the_loss(name, kind, width):
     torch.testing.assert_close(run(*args).double(), expected(*args), rtol=2e-5, atol=2e-6)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     which=st.integers(0, len(MODELS) - 1),
     exponent=st.floats(-3, 3),

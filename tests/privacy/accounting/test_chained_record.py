@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.privacy.accounting import chained_record
@@ -241,7 +241,6 @@ def shows_at_least(path: Path, lines: list[dict]) -> None:
     assert found[: len(lines)] == lines, "the record has become another one, and nobody noticed"
 
 
-@settings(max_examples=200)
 @given(
     lines=st.integers(1, 6),
     on_record=st.lists(DAMAGE, max_size=2),
@@ -264,7 +263,6 @@ def test_whatever_is_done_to_the_files_it_is_refused_or_whole(
     shows_at_least(path, written)
 
 
-@settings(max_examples=60)
 @given(data=st.data(), older=st.integers(0, 5), more=st.integers(1, 5))
 def test_an_older_copy_of_either_file_is_refused(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, older: int, more: int

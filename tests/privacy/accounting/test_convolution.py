@@ -62,7 +62,7 @@ def test_exact_convolution_of_sampled_gaussians(
         checks.dominates_exactly(way)
 
 
-@settings(max_examples=25, phases=[Phase.generate], deadline=None)
+@settings(phases=[Phase.generate])
 @given(
     st.lists(
         st.tuples(

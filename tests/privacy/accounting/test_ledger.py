@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from damage import any_number
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.privacy.accounting import accountant, chained_record, events
@@ -232,7 +232,6 @@ def test_a_file_whose_lines_are_not_chained_is_not_gone_on_with(path: Path) -> N
     assert path.read_text() == text
 
 
-@settings(max_examples=25)
 @given(data=st.data())
 def test_after_any_damage_it_is_whole_or_refused(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -136,7 +136,7 @@ def test_epsilon_moves_the_right_way_in_every_parameter(
     assert finer <= base + slack  # discretization errs on the safe side
 
 
-@settings(max_examples=25, phases=[Phase.generate])
+@settings(phases=[Phase.generate])
 @given(
     st.floats(0.5, 7.0).map(lambda exponent: 10.0**exponent),
     st.integers(1, 512),
@@ -216,7 +216,6 @@ def test_what_makes_no_sense_is_refused(arguments: tuple, message: str) -> None:
         MixtureGaussian(*arguments)
 
 
-@settings(max_examples=30)
 @given(
     probability=st.one_of(st.just(1.0), st.floats(1e-6, 1.0)),
     noise=st.floats(math.log(0.35), math.log(500.0)).map(math.exp),

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -178,7 +178,6 @@ def answers(mechanism, values, length):
     return np.array([*found, float(weight @ passing)])
 
 
-@settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.floats(-4, 4), st.floats(-1, 1)), min_size=1, max_size=4),
     st.floats(0.2, 3.0),

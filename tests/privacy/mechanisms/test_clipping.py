@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.privacy.adjacency import Adjacency
@@ -99,7 +99,6 @@ def test_grouping_users_does_not_change_the_sum(seed: int, users: int, size: int
     st.sampled_from(list(Adjacency)),
     st.data(),
 )
-@settings(max_examples=200)
 def test_the_sum_as_computed_moves_by_at_most_the_sensitivity(
     seed: int,
     sizes: list[float],
@@ -267,7 +266,6 @@ def stretched(seed: int, users: int, dimensions: int) -> tuple[torch.Tensor, np.
     st.sampled_from([1e-3, 1.0, 1e3]),
     st.sampled_from([1, 3]),
 )
-@settings(max_examples=40, deadline=None)
 def test_long_rows_are_added_to_a_sum_to_the_same_bits(seed, dimensions, norm, cores) -> None:
     grads_BD, stretches_P2 = stretched(seed, 2, dimensions)
     clip, before_D = UserClip(norm), UserClip(norm).clip_sum(rows(seed, 1, dimensions))

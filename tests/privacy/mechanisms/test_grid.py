@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -36,7 +36,6 @@ def test_lengths_without_a_grid(norm: float) -> None:
 
 
 @given(ROWS, NORMS)
-@settings(max_examples=200)
 def test_a_user_on_the_grid_stays_within_the_norm(rows: np.ndarray, norm: float) -> None:
     """The sensitivity after rounding is at most C, in whole numbers, for any input."""
     clip = UserClip(norm)
@@ -49,7 +48,6 @@ def test_a_user_on_the_grid_stays_within_the_norm(rows: np.ndarray, norm: float)
 
 
 @given(ROWS, NORMS)
-@settings(max_examples=100)
 def test_rounding_moves_a_user_toward_zero_by_less_than_a_step(
     rows: np.ndarray, norm: float
 ) -> None:
@@ -73,7 +71,6 @@ def test_rounding_to_the_nearest_would_leave_the_ball() -> None:
 
 
 @given(ROWS, NORMS, st.integers(0, 2**31))
-@settings(max_examples=60)
 def test_a_sum_on_the_grid_is_the_same_in_any_order_and_grouping(
     rows: np.ndarray, norm: float, seed: int
 ) -> None:
@@ -97,7 +94,6 @@ def test_counts_beside_sums_are_on_their_grid() -> None:
 
 
 @given(ROWS, NORMS)
-@settings(max_examples=60)
 def test_examples_are_on_the_grid_as_their_gradients_are(rows: np.ndarray, norm: float) -> None:
     x_KD = torch.from_numpy(rows)
     length_K = torch.linalg.vector_norm(x_KD.double(), dim=1)

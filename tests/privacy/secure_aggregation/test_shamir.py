@@ -4,7 +4,7 @@ import itertools
 import secrets
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.privacy.secure_aggregation import shamir
@@ -35,7 +35,6 @@ def test_the_field_is_one_and_holds_every_secret() -> None:
 
 
 @given(st.binary(min_size=32, max_size=32), st.integers(1, 6), st.integers(0, 4))
-@settings(max_examples=40)
 def test_every_threshold_of_shares_joins_to_the_secret(
     secret: bytes, threshold: int, more: int
 ) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -50,7 +50,6 @@ def hockey_stick(p_O: np.ndarray, q_O: np.ndarray, target: float) -> float:
     )
 
 
-@settings(max_examples=25)
 @given(
     st.lists(st.floats(0.02, 1.0), min_size=3, max_size=5),
     st.lists(st.floats(-1.5, 1.5), min_size=5, max_size=5),

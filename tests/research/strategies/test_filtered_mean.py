@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from by_dp_accounting import loss_of
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -230,7 +230,6 @@ COORDINATES = st.one_of(
 )
 
 
-@settings(max_examples=250)
 @given(st.lists(st.tuples(COORDINATES, COORDINATES), min_size=1, max_size=14))
 @example([(0.0, 0.0)] * 5 + [(50.0, 0.0)] * 6)
 @example([(0.0, 0.0)] * 6 + [(1.0, 0.0)] * 6 + [(0.5, 0.0)])
@@ -238,7 +237,6 @@ def test_no_user_who_comes_or_goes_breaks_the_bounds(points):
     bounded(np.array(points))
 
 
-@settings(max_examples=100)
 @given(
     st.lists(st.tuples(COORDINATES, COORDINATES), min_size=2, max_size=12),
     st.tuples(COORDINATES, COORDINATES),
@@ -351,7 +349,6 @@ def test_whether_two_users_are_near_depends_on_nobody_else():
         np.testing.assert_array_equal(distances(rows_SD[others]), whole[np.ix_(others, others)])
 
 
-@settings(max_examples=150)
 @given(
     st.lists(st.tuples(COORDINATES, COORDINATES), min_size=1, max_size=9),
     st.sampled_from([0.0, 1e3, 7e5, 1.04e6, 1e13, 1e150, 1e308, np.nan, np.inf]),

@@ -32,8 +32,12 @@ KINDS = {
 }
 
 
+#: Runs that tests of this process read, by kind.
+_SAVED: dict[str, tuple] = {}
+
+
 @pytest.fixture
-def saved(config, language_model, tmp_path):
+def own(config, language_model, tmp_path):
     """A function: the model folder of a run of one kind, and the base that it was made on."""
 
     def make(kind):
@@ -50,18 +54,30 @@ def saved(config, language_model, tmp_path):
     return make
 
 
+@pytest.fixture
+def saved(own):
+    """The same, made once for all tests that change neither folder."""
+
+    def make(kind):
+        if kind not in _SAVED:
+            _SAVED[kind] = own(kind)
+        return _SAVED[kind]
+
+    return make
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_file_names_a_place_of_this_machine(saved, kind, tmp_path):
+def test_no_file_names_a_place_of_this_machine(saved, kind, tmp_path_factory):
     model, _ = saved(kind)
-    place = str(tmp_path.parents[1]).encode()  # of all tests, and the bases
+    place = str(tmp_path_factory.getbasetemp()).encode()  # of all tests, and the bases
     files = [file for file in model.rglob("*") if file.is_file()]
     assert len(files) > 2
     assert [file.name for file in files if place in file.read_bytes()] == []
 
 
 @pytest.mark.parametrize("kind", ["encoder", "lora", "sft"])
-def test_a_model_that_was_moved_is_loaded_on_the_base_that_is_given(saved, kind, tmp_path):
-    model, base = saved(kind)
+def test_a_model_that_was_moved_is_loaded_on_the_base_that_is_given(own, kind, tmp_path):
+    model, base = own(kind)
     before = load_scorer(model).score_batch(*ASKED)
     far = tmp_path / "a" / "b" / "c" / "given-away"
     far.parent.mkdir(parents=True)

@@ -105,11 +105,7 @@ def vectors(given, names, model, kind, width, local, group_size=7):
 
 @pytest.mark.parametrize("local", [LocalSteps(1, 1.0), LocalSteps(3, 0.2)], ids=["one", "three"])
 @pytest.mark.parametrize(("name", "kind", "others"), [*KINDS, ("own", "pairs", 1)])
-@settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_users_vector_is_that_user_s_alone(monkeypatch, name, kind, others, local, data):
     monkeypatch.setattr(gradients, "CHUNK_BYTES", data.draw(st.sampled_from([1, 9_000, 2**22])))
@@ -161,7 +157,6 @@ def contributed(strategy, given, names, model, kind, width):
         ("objective-perturbation", *KINDS[0]),
     ],
 )
-@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_a_nodes_sum_is_that_of_its_users_one_by_one(strategy, name, kind, others, data):
     drawn = data.draw(crowds(others))
@@ -178,7 +173,6 @@ def test_a_nodes_sum_is_that_of_its_users_one_by_one(strategy, name, kind, other
 
 
 @pytest.mark.parametrize(("name", "kind", "others"), KINDS)
-@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_rows_that_filters_compare_are_their_users_alone(name, kind, others, data):
     drawn = data.draw(crowds(others))
@@ -242,7 +236,7 @@ def hosted_texts(base, users):
 
 @pytest.mark.parametrize("which", range(5))
 @pytest.mark.parametrize("local", [None, LocalSteps(2, 0.1)], ids=["one", "two"])
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_users_vector_by_a_language_model_is_that_user_s_alone(bases, which, local, data):
     (_, _, task), base = list(bases.items())[which]

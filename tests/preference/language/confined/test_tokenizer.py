@@ -177,20 +177,24 @@ def test_a_chain_of_rules_of_which_each_doubles_a_text(changed, monkeypatch):
 @pytest.mark.parametrize("template", [
     "{% for i in range(10**5) %}{% for j in range(10**5) %}{% endfor %}{% endfor %}",
     "{% set a = namespace(n=3) %}{% for i in range(99) %}{% set a.n = a.n * a.n %}{% endfor %}",
-])  # fmt: skip
+], ids=["loops", "numbers"])  # fmt: skip
 def test_a_chat_template_that_never_ends(changed, template):
     refused(changed("gpt2-chat", template), "What now?", SLOW)
 
 
 @pytest.mark.usefixtures("nothing_is_left")
-@pytest.mark.parametrize("template", ["{{ 'a' * 10**11 }}", "{{ 'a' * 10**8 }}"])
+@pytest.mark.parametrize(
+    "template", ["{{ 'a' * 10**11 }}", "{{ 'a' * 10**8 }}"], ids=["memory", "text"]
+)
 def test_a_chat_template_that_takes_all_memory(changed, template):
     refused(changed("gpt2-chat", template), "What now?", LARGE)
 
 
 @pytest.mark.usefixtures("nothing_is_left")
 @pytest.mark.parametrize(
-    "template", ["{% for i in range(10**9) %}{% endfor %}", "{{ raise_exception(messages[0]) }}"]
+    "template",
+    ["{% for i in range(10**9) %}{% endfor %}", "{{ raise_exception(messages[0]) }}"],
+    ids=["a range", "raises"],
 )
 def test_a_chat_template_that_breaks_off_quotes_nothing(changed, template):
     """Ranges are bounded by who runs templates; what these say themselves may be a user's text."""
