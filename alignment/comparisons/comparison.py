@@ -30,12 +30,7 @@ from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.words import words_of
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood, load_next_token
-from murmuration.server.lineage import (
-    lineage_of_model,
-    mark_of_model,
-    mark_of_rows,
-    mark_of_served,
-)
+from murmuration.server.lineage import lineage_of_model, mark_of_model, mark_of_rows, mark_of_served
 from murmuration.sims.population.win_rate import Estimate, wilson
 
 FORMAT = "murmuration-comparison-1"

@@ -29,9 +29,7 @@ from murmuration.preference.data.in_memory import Source, located_rows
 from murmuration.preference.data.judgements import Judgements, OnBadRows
 from murmuration.preference.data.rows import cells_of
 from murmuration.preference.data.schema import PAIRS, Schema
-from murmuration.preference.data.sources import (
-    Placed,
-)
+from murmuration.preference.data.sources import Placed
 from murmuration.preference.data.texts import UserTexts
 
 #: What users have, grouped by user.

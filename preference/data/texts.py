@@ -24,13 +24,7 @@ from murmuration.preference.data.columns import (
     with_user,
 )
 from murmuration.preference.data.errors import BadRow, InputError
-from murmuration.preference.data.judgements import (
-    CLEAN,
-    LeftOut,
-    OnBadRows,
-    check_grouped,
-    rows_of,
-)
+from murmuration.preference.data.judgements import CLEAN, LeftOut, OnBadRows, check_grouped, rows_of
 from murmuration.preference.data.rows import (
     cells_of,
     check_count,

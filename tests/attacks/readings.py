@@ -23,6 +23,7 @@ from zlib import crc32
 import pyarrow
 import pyarrow.parquet
 import torch
+from format_examples import EXAMPLES
 
 from murmuration.audits.hostile_users import AS_ANOTHER, HOSTILE, renamed
 from murmuration.preference.data.columns import USER_COLUMNS
@@ -274,7 +275,7 @@ def _of_formats(example_of: Callable[[str], Any]) -> dict[str, Declared]:
     return result
 
 
-DECLARED = {**OWN, **_of_formats(lambda name: FORMATS[name].example)}
+DECLARED = {**OWN, **_of_formats(EXAMPLES.__getitem__)}
 
 
 @dataclass(frozen=True)
