@@ -14,7 +14,6 @@ Shape suffixes: J judgements, W others in each, R = J·W rows, U users, T distin
 D dimensions, K = W + 1 responses.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,8 +34,6 @@ from murmuration.preference.models import ABSENT, PreferenceModel
 
 CHUNK = 4096
 _CHUNK_BYTES = 16 * 2**20  # of features; a map may take several times as much for them
-_GPU_WANTED = "MURMURATION_GPU"  # 1: asked for; the processor does it as fast for most heads
-_GPU_SPARE = 2 * 2**30  # bytes; gradients of a chunk, and others who use it
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,33 +88,6 @@ class PairExamples(ArrayExamples):
         """int64: how many judgements each user has."""
         return self.start_U.diff()
 
-    @cached_property
-    def gpu(self) -> torch.device | None:
-        """The GPU on which gradients are computed, with x on it: if it is asked for and has room.
-
-        Looked for once.
-        """
-        if os.environ.get(_GPU_WANTED) != "1" or not torch.cuda.is_available():
-            return None
-        free, _ = torch.cuda.mem_get_info()
-        if 2 * self.x_RD.nbytes + _GPU_SPARE > free:
-            return None
-        try:
-            self.on(there := torch.device("cuda"))
-        except torch.cuda.OutOfMemoryError:  # another process was faster
-            return None
-        return there
-
-    def on(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """x and y on a device, moved there once and kept."""
-        if device not in self._moved:
-            self._moved[device] = self.x_RD.to(device), self.y_R.to(device)
-        return self._moved[device]
-
-    @cached_property
-    def _moved(self) -> dict[torch.device, tuple[torch.Tensor, torch.Tensor]]:
-        return {}
-
     def logits_R(self, theta_D: torch.Tensor, rows_K: torch.Tensor | None = None) -> torch.Tensor:
         """x·θ of each row, or of some, (R,) float32: each by itself, so that no bit depends on the
         others."""
@@ -150,8 +120,9 @@ class PairExamples(ArrayExamples):
         *,
         batch_users: bool = False,
     ) -> Iterator[torch.Tensor]:
-        """As `gradients.user_gradients`."""
-        return gradients.user_gradients(self, theta_D, taken_N, taken_S, model, batch_users)
+        """As `gradients.user_gradients`: each user by itself, whatever ``batch_users`` allows."""
+        del batch_users
+        return gradients.user_gradients(self, theta_D, taken_N, taken_S, model)
 
     def sum_over_users(
         self,
@@ -165,10 +136,10 @@ class PairExamples(ArrayExamples):
         batch_users: bool = False,
         add: AddTo | None = None,
     ) -> torch.Tensor:
-        """As `gradients.sum_over_users`; rows are short, and ``add`` is not needed."""
-        del add
+        """As `gradients.sum_over_users`: each user by itself; ``add`` is not needed."""
+        del add, batch_users
         return gradients.sum_over_users(
-            self, theta_D, taken_N, taken_S, reduce, model, local, width, batch_users
+            self, theta_D, taken_N, taken_S, reduce, model, local, width
         )
 
     def select(self, users_S: np.ndarray) -> "PairExamples":
