@@ -18,7 +18,7 @@ import torch
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
-from murmuration.preference.kinds.model import Examples
+from murmuration.preference.kinds.model import Examples, Model
 from murmuration.preference.language.base.network import LanguageBase, language_base
 from murmuration.preference.language.batch_size import fitting_batch
 from murmuration.preference.language.examples import LanguageExamples
@@ -32,7 +32,7 @@ _TRIAL_TOKENS = 48  # of the longest text on which gradients are compared
 
 
 @dataclass(frozen=True)
-class LanguageModel(ABC):
+class LanguageModel(Model, ABC):
     """A network, and what it learns; see `preference.kinds.model.Model`.
 
     Attributes:
@@ -41,7 +41,7 @@ class LanguageModel(ABC):
 
     network: LanguageBase
 
-    trains, holds_promise = True, True
+    holds_promise = True
 
     @classmethod
     def load(cls, config: Mapping[str, Any], weights: bool) -> Self:
@@ -85,11 +85,6 @@ class LanguageModel(ABC):
     def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """Return which texts fit into the context, (R,) bool."""
         return self.network.texts.fits(prompts, responses)
-
-    def choice(self, theta_D: np.ndarray, test: Any) -> dict[str, object]:
-        """Return nothing."""
-        del theta_D, test
-        return {}
 
     def save(
         self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT
