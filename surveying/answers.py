@@ -48,11 +48,6 @@ class SurveyAnswers(ArrayExamples):
         """V."""
         return self.questionnaire.dimension
 
-    @property
-    def counts_U(self) -> torch.Tensor:
-        """int64: how many judgements each user has."""
-        return self.start_U.diff()
-
     def select(self, users_S: np.ndarray) -> Self:
         """Return the answers of some users, in the given order."""
         starts = self.start_U.tolist()
@@ -122,7 +117,7 @@ class SurveyModel(Model):
         judgements: Judgements = data.as_judgements("a survey asks about judgements, not texts")
         if judgements.kind == "thumbs":
             raise InputError("single ratings compare nothing: leave out --kind thumbs")
-        if judgements.channel.kind == "randomized-response":
+        if judgements.randomized:
             raise InputError("these labels have been randomized already, which is protection")
         return SurveyAnswers(
             torch.from_numpy(np.asarray(judgements.start_U, dtype=np.int64)),

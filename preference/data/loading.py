@@ -309,7 +309,7 @@ def readable_format(source: str, name: str) -> Format:
 
 
 def _formatted(source: str, columns: Mapping[str, str], schema: Schema) -> Formatted:
-    """Return what reads the rows of a source by the declared format.
+    """Make the reader of a source by the declared format.
 
     Raises:
         InputError: the format is unknown, or does not go with what else is declared.

@@ -60,7 +60,7 @@ class LanguageModel(Model, ABC):
 
     @property
     def details(self) -> Mapping[str, object]:
-        """Return how attention is computed."""
+        """The way in which attention is computed."""
         return {"attention": self.network.attention}
 
     def to_config(self) -> dict[str, Any]:
@@ -99,17 +99,13 @@ class LanguageModel(Model, ABC):
         return made.in_batches(self.network.settings.batch_tokens)
 
     def texts_of_each(self, schema: Schema) -> int:
-        """Return how many texts an example has at most."""
+        """The most texts of an example."""
         return schema.responses
-
-    def largest_examples(self, schema: Schema, users: int, each: int) -> LanguageExamples:
-        """Return made-up users whose texts fill the context."""
-        limit = self.network.settings.max_tokens
-        return self.examples(long_judgements(limit, schema, users, each))
 
     def longest_examples(self, schema: Schema, most: int) -> LanguageExamples:
         """Return one made-up user with so many examples, all as long as they can be."""
-        return self.largest_examples(schema, 1, most)
+        limit = self.network.settings.max_tokens
+        return self.examples(long_judgements(limit, schema, most))
 
     def largest_batch(self, schema: Schema, group_size: int = 0) -> LanguageExamples:
         """Return one made-up user whose examples fill a batch, as far as ``group_size`` lets them
@@ -158,7 +154,7 @@ class LanguageModel(Model, ABC):
         return replace(self, network=self.network.in_batches(fitting_batch(small, large, model)))
 
     def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> int:
-        """Return how many tokens fit here; see above."""
+        """Try it out, once; see above."""
         return _tried_out(self, schema, model, group_size, users)
 
 
@@ -181,13 +177,12 @@ def long_texts(max_tokens: int, number: int) -> list[str]:
     return [f"{long}{row}" for row in range(number)]
 
 
-def long_judgements(max_tokens: int, schema: Schema, users: int, each: int) -> Judgements:
-    """Return made-up users with ``each`` judgements, all different, of prompts that are too
+def long_judgements(max_tokens: int, schema: Schema, rows: int) -> Judgements:
+    """Return a made-up user with so many judgements, all different, of prompts that are too
     long."""
-    rows = users * each
     return Judgements(
-        tuple(str(user) for user in range(users)),
-        np.arange(0, rows + 1, each),
+        ("made up",),
+        np.array([0, rows]),
         long_texts(max_tokens, rows),
         [tuple(f"{place}" for place in range(schema.responses)) for _ in range(rows)],
         np.ones(rows, dtype=np.float32),

@@ -85,7 +85,7 @@ class Examples(Protocol):
         ...
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
-        """Return how a model with these numbers does on them."""
+        """Measure a model with these numbers on them."""
         ...
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
@@ -173,7 +173,7 @@ class Model(Protocol):
 
     @property
     def details(self) -> Mapping[str, object]:
-        """Return what a result tells of it beside `to_config`."""
+        """Details for a result, beside `to_config`."""
         return {}
 
     def to_config(self) -> dict[str, Any]:

@@ -32,8 +32,8 @@ class PolicyModel(LanguageModel):
         ]
         return np.array(rewards, dtype=np.float64).reshape(len(theta_ID), len(responses))
 
-    def largest_examples(self, schema: Schema, users: int, each: int) -> PolicyExamples:
-        """Return made-up users whose reference is tried out with the rest."""
+    def longest_examples(self, schema: Schema, most: int) -> PolicyExamples:
+        """Return a made-up user whose reference is tried out with the rest."""
         limit = self.network.settings.max_tokens
-        examples = self.examples(long_judgements(limit, schema, users, each))
+        examples = self.examples(long_judgements(limit, schema, most))
         return replace(examples, kept=References())

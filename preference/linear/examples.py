@@ -14,7 +14,7 @@ Shape suffixes: J judgements, W others in each, R = J·W rows, U users, T distin
 D dimensions, K = W + 1 responses.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -83,11 +83,6 @@ class PairExamples(ArrayExamples):
         numba_gradients.lengths(self.x_RD.numpy(), found_R.numpy())
         return found_R
 
-    @property
-    def counts_U(self) -> torch.Tensor:
-        """int64: how many judgements each user has."""
-        return self.start_U.diff()
-
     def logits_R(self, theta_D: torch.Tensor, rows_K: torch.Tensor | None = None) -> torch.Tensor:
         """x·θ of each row, or of some, (R,) float32: each by itself, so that no bit depends on the
         others."""
@@ -105,7 +100,8 @@ class PairExamples(ArrayExamples):
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
         """Return the accuracy of a head, as `accuracy_by` has it."""
-        return accuracy_by(self.logits_R(torch.from_numpy(float32_of(theta_D))), self)
+        logits_R = self.logits_R(torch.from_numpy(float32_of(theta_D)))
+        return accuracy_by(logits_R, self.y_R, self.start_U, self.kind, self.width)
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
         """Return its accuracy alone."""
@@ -230,7 +226,7 @@ def _selected(x_RD: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 
 def _chunk(dimension: int) -> int:
-    """Return how many rows are worked on at a time."""
+    """Rows that are worked on at a time."""
     return max(1, min(CHUNK, _CHUNK_BYTES // (4 * dimension)))
 
 
@@ -255,21 +251,22 @@ def labels(judgements: Judgements, there_JW: np.ndarray) -> torch.Tensor:
 
 def flips(judgements: Judgements) -> torch.Tensor | None:
     """The probability of each label not to be the true one, (J,) float64; None if unknown or 0."""
-    if judgements.channel.kind != "randomized-response":
+    if judgements.flip_R is None:
         return None
     return torch.tensor(judgements.flip_R, dtype=torch.float64)
 
 
 def distinct_texts(
-    judgements: Judgements, uses_prompt: bool
+    judgements: Judgements, uses_prompt: bool, shown_J: Sequence[Sequence[str]] | None = None
 ) -> tuple[np.ndarray, list[str], list[str], list[int]]:
     """Return which distinct text each response of each judgement is (−1: there is none), and these
-    texts with the judgement they first appear in."""
+    texts with the judgement they first appear in. ``shown_J`` are those of each judgement that
+    count; None: all."""
     index: dict[tuple[str, str], int] = {}
     first_row_T: list[int] = []
     text_JK = np.full((len(judgements), judgements.most_responses), -1, dtype=np.int64)
     for row, (prompt, shown) in enumerate(
-        zip(judgements.prompts, judgements.responses, strict=True)
+        zip(judgements.prompts, shown_J or judgements.responses, strict=True)
     ):
         for side, response in enumerate(shown):
             text = index.setdefault((prompt if uses_prompt else "", response), len(index))

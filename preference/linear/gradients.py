@@ -161,7 +161,7 @@ class _Work:
 
     @property
     def chunks(self) -> int:
-        """Return how many."""
+        """Their number."""
         return len(self.cuts) - 1
 
     def local_updates(self, chunk: int, local: LocalSteps) -> torch.Tensor:

@@ -23,7 +23,6 @@ from zlib import crc32
 import pyarrow
 import pyarrow.parquet
 import torch
-from format_examples import EXAMPLES
 
 from murmuration.audits.hostile_users import AS_ANOTHER, HOSTILE, renamed
 from murmuration.preference.data.columns import USER_COLUMNS
@@ -39,6 +38,7 @@ from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.linear.examples import pair_examples
 from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.clipping import UserClip
+from tests.preference.data.formats.examples import EXAMPLES
 
 OTHERS = ("u1", "u2", "u3", "u4")
 STRANGER = "u9"

@@ -61,7 +61,7 @@ def shown(row: Mapping[str, Any]) -> Shown:
 
 
 def judgement(shown: Shown, given: Sequence[Any]) -> Cells:
-    """Return what an annotator preferred: other questions rate, or ask for words."""
+    """Read the one answer that prefers: other questions rate, or ask for words."""
     prompt, responses = shown
     preferred: list[dict[str, object]] = []
     reasons: list[BadRow] = []

@@ -181,7 +181,7 @@ def flag(row: Cells, column: str) -> bool:
         BadRow: it is neither true nor false.
     """
     try:
-        return flag_cell(row.get(column), column, empty=False)
+        return flag_cell(row.get(column), column)
     except BadRow:
         raise BadRow(f"{column!r} is neither true nor false") from None
 

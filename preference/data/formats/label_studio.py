@@ -80,7 +80,7 @@ def _won(annotation: Mapping[str, Any], columns: Sequence[str]) -> float:
 
 
 def _selected(annotation: Mapping[str, Any], kinds: Collection[str]) -> object:
-    """Return what an annotation's only result of these types says, None for several choices."""
+    """Read an annotation's only result of these types; None for several choices."""
     results = [each for each in annotation["result"] if each.get("type") in kinds]
     if len(results) != 1:
         raise BadRow(f"an annotation needs exactly one result of type {' or '.join(kinds)}")

@@ -43,7 +43,7 @@ def rankings(messages: Sequence[Cells]) -> MadeOfSeveral:
 def _thread(
     messages: Sequence[Cells], places: Mapping[object, int], at: object
 ) -> list[dict[str, object]]:
-    """Return what was said up to a message."""
+    """Collect the turns up to a message, this one included."""
     before: dict[object, Cells] = {}
     while not is_empty(at):
         if at not in places:

@@ -6,7 +6,6 @@ import re
 import sys
 
 import pytest
-from format_examples import EXAMPLES
 
 from murmuration.api.looking import data, written_conversion
 from murmuration.planning.look import look_at
@@ -25,6 +24,7 @@ from murmuration.preference.data.loading import load_data, load_judgements, publ
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.sources import READERS
 from murmuration.preference.data.splitting import convert, split_users
+from tests.preference.data.formats.examples import EXAMPLES
 
 SECRET = "Xylophone"  # stands in every cell of text: no refusal may hold it
 

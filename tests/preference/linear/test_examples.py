@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel
+from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.features import mapped_rows
 from murmuration.preference.features.hashing import HashingFeatures
@@ -201,10 +201,9 @@ def test_flip_probabilities_travel_with_the_judgements():
 
 def test_one_flip_probability_for_all():
     plain = judgements_of(ROWS)
-    noisy = dataclasses.replace(plain, channel=LabelChannel("randomized-response", 0.25))
+    noisy = dataclasses.replace(plain, flip_R=np.full(len(plain), 0.25))
     assert pair_examples(noisy, Counting(False)).flip_J.tolist() == [0.25] * 4
-    corrupted = dataclasses.replace(plain, channel=LabelChannel("corrupted", 0.25))
-    assert pair_examples(corrupted, Counting(False)).flip_J is None
+    assert pair_examples(plain, Counting(False)).flip_J is None
 
 
 @pytest.mark.parametrize("chunk", [1, 4096])

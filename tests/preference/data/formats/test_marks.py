@@ -3,13 +3,13 @@
 import json
 
 import pytest
-from format_examples import EXAMPLES
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.formats.marks import Mark, without_marked
 from murmuration.preference.data.loading import load_judgements, public_texts
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.splitting import convert, split_users
+from tests.preference.data.formats.examples import EXAMPLES
 
 #: How exports write that a cell is true, and that it is false.
 YES, NO = (True, "True", "true", 1, 1.0, "1", "t"), (False, "False", 0, "0", "f", 0.0)
