@@ -6,7 +6,6 @@ is climbed (the proxy), a true reward that was not, and the divergence from the 
 Legend: P prompts, L tokens.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from math import nan, sqrt
@@ -27,7 +26,8 @@ from murmuration.preference.language.generation import (
     read_responses,
 )
 from murmuration.preference.language.tokens import length_batches
-from murmuration.sims.population.population import Population, Weights, true_reward
+from murmuration.privacy.strict_json import finite
+from murmuration.sims.population.population import Population, true_reward
 from murmuration.sims.population.win_rate import worth
 from murmuration.sims.population.wording import STRENGTHS
 
@@ -46,23 +46,22 @@ class Truth(Protocol):
 
     @property
     def worst(self) -> float:
-        """Return what an answer that cannot be read counts as."""
+        """The worth of an answer that cannot be read."""
         ...
 
 
 class PopulationTruth:
     """The embedded population's crowd mean, at the axes that an answer's words have."""
 
-    def __init__(self, weights: Weights = Population.crowd) -> None:
-        self._weights = weights
+    def __init__(self) -> None:
         most = max(strength for strength, _ in STRENGTHS)
         corners = [(a, b, c) for a in (-most, most) for b in (-1.0, 1.0) for c in (0.0, 1.0)]
         #: The least that any answer of the population can be worth.
-        self.worst = min(true_reward(self._weights, corner) for corner in corners)
+        self.worst = min(true_reward(Population.crowd, corner) for corner in corners)
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """As `Truth`; raises InputError for a prompt that is none of the population's."""
-        return worth(prompts, responses, self._weights).rewards_P
+        return worth(prompts, responses, Population.crowd).rewards_P
 
 
 class ModelTruth:
@@ -114,10 +113,7 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Figures for a line of JSON, which has no NaN."""
-        return {
-            name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in asdict(self).items()
-        }
+        return finite(asdict(self), lambda _: None)
 
 
 class Evaluator:
@@ -144,7 +140,7 @@ class Evaluator:
     def __call__(
         self, step: int, progress: Callable[[int, int], None] = lambda *_: None
     ) -> Evaluation:
-        """Return what the policy is at now; the first call is of the reference.
+        """Evaluate the policy as it is; the first call is of the reference.
 
         Raises:
             InputError: an answer has no finite reward, or the policy is not finite.

@@ -10,7 +10,7 @@ Legend: P prompts, N answers to each.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Union
 
 import numpy as np
 
@@ -20,29 +20,17 @@ from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.reward import SavedReward, system_of
 from murmuration.preference.reward import RewardModel
 
+if TYPE_CHECKING:
+    from murmuration.alignment.endpoints.writer import EndpointWriter
+
 #: What scores answers.
 Reward = RewardModel | SavedReward
-
-
-class AnswerWriter(Protocol):
-    """A model on this machine (`generation.Writer`), or one behind an endpoint."""
-
-    #: How many answers broke off at the most tokens, so far.
-    cut_off: int
-
-    def write(
-        self,
-        prompts: Sequence[str],
-        sampling: Sampling = ...,
-        seed: int | Sequence[int] = ...,
-        progress: Callable[[int, int], None] = ...,
-    ) -> list[str]:
-        """Return an answer to each prompt."""
-        ...
+#: A model on this machine, or one behind an endpoint.
+AnswerWriter = Union[Writer, "EndpointWriter"]
 
 
 def writer_of(model: str, server: str = "", system: str | None = None) -> AnswerWriter:
-    """Return what writes a model's answers.
+    """Return the writer of a model's answers.
 
     Args:
         model: a folder or a base; with a server, one of its models.
@@ -83,23 +71,22 @@ class Pool:
     rewards_PN: np.ndarray
 
 
-def load_reward(option: str, folder: Path) -> Reward:
-    """Return a saved reward model; an InputError names the option that says where it is."""
+def load_reward(folder: Path) -> Reward:
+    """Return a saved reward model; an InputError names `--reward`."""
     try:
         return RewardModel.load(str(folder))
     except InputError as error:
-        raise InputError(f"{option} {error}") from None
+        raise InputError(f"--reward {error}") from None
 
 
 def write_samples(
     writer: AnswerWriter,
     prompts: Sequence[str],
-    samples: int,
     sampling: Sampling,
-    seed: int,
+    seeds: Sequence[Sequence[int]],
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> list[list[str]]:
-    """Return ``samples`` answers to each prompt, those that `murmuration respond` would write.
+    """Return an answer to each prompt for each of the seeds.
 
     ``progress`` is told how many answers there are, and how many there will be.
 
@@ -107,13 +94,18 @@ def write_samples(
         InputError: as the writer raises it.
     """
     written = []
-    for sample in range(samples):
+    for sample, seed in enumerate(seeds):
 
         def done(answers: int, of: int, before: int = sample * len(prompts)) -> None:
-            progress(before + answers, samples * of)
+            progress(before + answers, len(seeds) * of)
 
-        written.append(writer.write(prompts, sampling, (seed, sample), done))
+        written.append(writer.write(prompts, sampling, seed, done))
     return [list(row) for row in zip(*written, strict=True)]
+
+
+def seeds_of(seed: int, samples: int) -> list[tuple[int, int]]:
+    """Return the seeds of so many answers to a prompt, as `murmuration respond` draws them."""
+    return [(seed, sample) for sample in range(samples)]
 
 
 def rewards(reward: Reward, prompts: Sequence[str], answers: Sequence[Sequence[str]]) -> np.ndarray:

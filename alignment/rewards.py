@@ -27,10 +27,9 @@ Legend: R answers, P prompts, K answers of the reference to each, D features.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -45,12 +44,9 @@ LENGTHS = ("none", "penalise", "match")
 _AT_A_TIME = 1000
 
 
-class Scores(Protocol):
-    """What gives R answers their rewards; only differences for one prompt mean anything."""
-
-    def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """(R,) float64."""
-        ...
+#: What gives answers to prompts their rewards, (R,) float64; only differences for one prompt mean
+#: anything.
+Scores = Callable[[Sequence[str], Sequence[str]], np.ndarray]
 
 
 class AnswerReward:

@@ -233,7 +233,7 @@ def _check_users(data: Data, rows: bool) -> None:
 
 def randomized(data: Data) -> bool:
     """Return whether labels went through randomized response before they came to the node."""
-    return data.channel.kind == "randomized-response"
+    return data.randomized
 
 
 def _of_all(name: str, rows: np.ndarray, places_S: np.ndarray) -> np.ndarray:

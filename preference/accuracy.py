@@ -9,7 +9,7 @@ of a model.
 import math
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,34 +44,27 @@ class Accuracy:
     share_U: np.ndarray = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
     judged_U: np.ndarray = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
 
-
-class Judged(Protocol):
-    """What accuracy asks of examples; as of `preference.linear.examples.PairExamples`."""
-
-    @property
-    def kind(self) -> Kind:
-        """Of the judgements."""
-        ...
-
-    @property
-    def width(self) -> int:
-        """W."""
-        ...
-
-    @property
-    def y_R(self) -> torch.Tensor:
-        """Return what was preferred."""
-        ...
-
-    @property
-    def start_U(self) -> torch.Tensor:
-        """U + 1 offsets of judgements."""
-        ...
-
-    @property
-    def counts_U(self) -> torch.Tensor:
-        """Return how many judgements each user has."""
-        ...
+    @classmethod
+    def of_users(
+        cls, right_U: Any, judged_U: Any, chance: float, loss: float = math.nan
+    ) -> "Accuracy":
+        """Make it of how many of each user's judgements (or tokens) are right, and of how many: two
+        arrays, or two tensors, (U,)."""
+        there_U = judged_U > 0
+        judged = int(judged_U.sum())
+        if not judged:
+            return cls(math.nan, math.nan, 0, 0, math.nan)
+        share_U = right_U[there_U] / judged_U[there_U]
+        return cls(
+            pooled=float(right_U.sum()) / judged,
+            by_user=float(share_U.mean()),
+            users=int(there_U.sum()),
+            judgements=judged,
+            chance=chance,
+            loss=loss,
+            share_U=np.asarray(share_U),
+            judged_U=np.asarray(judged_U[there_U]),
+        )
 
 
 def float32_of(theta_D: np.ndarray | torch.Tensor) -> np.ndarray:
@@ -82,59 +75,51 @@ def float32_of(theta_D: np.ndarray | torch.Tensor) -> np.ndarray:
     return np.array(theta_D, dtype=np.float32)
 
 
-def accuracy_by(logits_R: torch.Tensor, examples: Judged) -> Accuracy:
+def accuracy_by(
+    logits_R: torch.Tensor, y_R: torch.Tensor, start_U: torch.Tensor, kind: Kind, width: int
+) -> Accuracy:
     """Return the accuracy of logits: of pairs, and of the best of several; of a ranking, its first
     place; of thumbs as `_accuracy_of_thumbs` has it.
 
     A judgement is right when the preferred response scores highest, and right in part, one over
     their number, when several score exactly the same. Judgements in which several responses are
     preferred equally are left out. Without any other, the means are NaN and the counts 0.
+
+    ``y_R``, ``start_U``, ``kind`` and ``width`` are as of `preference.linear.examples`.
     """
-    if examples.kind == "thumbs":
-        return _accuracy_of_thumbs(logits_R.numpy(), examples.y_R.numpy(), examples.start_U.numpy())
-    right_J, decided_J, chance_J = _marks(logits_R, examples)
-    right_U, decided_U = (_by_user(one_J, examples) for one_J in (right_J, decided_J.double()))
-    counted_U = decided_U > 0
-    judgements, users = int(decided_U.sum()), int(counted_U.sum())
-    if not judgements:
-        return Accuracy(math.nan, math.nan, 0, 0, math.nan)
-    share_U = right_U[counted_U] / decided_U[counted_U]
-    return Accuracy(
-        pooled=float(right_U.sum()) / judgements,
-        by_user=float(share_U.mean()),
-        users=users,
-        judgements=judgements,
-        chance=float(chance_J[decided_J].mean()),
-        share_U=share_U.numpy(),
-        judged_U=decided_U[counted_U].numpy(),
-    )
+    if kind == "thumbs":
+        return _accuracy_of_thumbs(logits_R.numpy(), y_R.numpy(), start_U.numpy())
+    right_J, decided_J, chance_J = _marks(logits_R, y_R, kind, width)
+    right_U, decided_U = (_by_user(one_J, start_U) for one_J in (right_J, decided_J.double()))
+    return Accuracy.of_users(right_U, decided_U, float(chance_J[decided_J].mean()))
 
 
-def right_by_user(logits_R: torch.Tensor, examples: Judged) -> tuple[torch.Tensor, torch.Tensor]:
+def right_by_user(
+    logits_R: torch.Tensor, y_R: torch.Tensor, start_U: torch.Tensor, kind: Kind, width: int
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return of how many judgements of each user logits are right, and how many are no ties.
 
-    Both are (U,) float64; what is right is as of `accuracy_by`, whose kinds these are, but for
-    thumbs.
+    Both are (U,) float64; arguments, and what is right, are as of `accuracy_by`, but for thumbs.
     """
-    right_J, decided_J, _ = _marks(logits_R, examples)
-    return _by_user(right_J, examples), _by_user(decided_J.double(), examples)
+    right_J, decided_J, _ = _marks(logits_R, y_R, kind, width)
+    return _by_user(right_J, start_U), _by_user(decided_J.double(), start_U)
 
 
-def _by_user(figure_J: torch.Tensor, examples: Judged) -> torch.Tensor:
+def _by_user(figure_J: torch.Tensor, start_U: torch.Tensor) -> torch.Tensor:
     """Return each user's sum, (U,) float64."""
-    user_J = torch.repeat_interleave(torch.arange(len(examples.counts_U)), examples.counts_U)
-    zeros_U = torch.zeros(len(examples.counts_U), dtype=torch.float64)
+    counts_U = start_U.diff()
+    user_J = torch.repeat_interleave(torch.arange(len(counts_U)), counts_U)
+    zeros_U = torch.zeros(len(counts_U), dtype=torch.float64)
     return zeros_U.index_add(0, user_J, figure_J)
 
 
 def _marks(
-    logits_R: torch.Tensor, examples: Judged
+    logits_R: torch.Tensor, y_R: torch.Tensor, kind: Kind, width: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return how right each judgement is, 0 of a tie, which are no ties, and what guessing gets."""
-    logits_JW = logits_R.view(-1, examples.width)
-    y_JW = examples.y_R.view(-1, examples.width)
+    logits_JW, y_JW = logits_R.view(-1, width), y_R.view(-1, width)
     there_JW = torch.isfinite(y_JW)
-    if examples.kind == "ranking":
+    if kind == "ranking":
         y_JW = _of_first_place(y_JW)
     mass_JW = torch.where(there_JW, 1.0 - y_JW, 0.0)  # of the answer, on each of the others
     mass_JK = torch.cat([1.0 - mass_JW.sum(1, keepdim=True), mass_JW], dim=1)

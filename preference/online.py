@@ -12,8 +12,7 @@ own word, and is asked for as the hub's client does it, with its token.
 """
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.sources import first_line, is_hub_name
 from murmuration.preference.gguf import is_gguf
+from murmuration.preference.within import within
 
 #: A small encoder that goes by one word, wherever its weights are: in the package of the extra
 #: `minilm`, or under this name in the hub's cache.
@@ -33,14 +33,9 @@ _SNAPSHOT = re.compile(r"models--(?P<name>.+)/snapshots/[0-9a-f]{40}")
 _FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors", "*.bin")
 
 
-@contextmanager
-def online() -> Iterator[None]:
+def online() -> AbstractContextManager[None]:
     """Within the block a hub may be asked for names that stand in files, without a token."""
-    before = _online.set(True)
-    try:
-        yield
-    finally:
-        _online.reset(before)
+    return within(_online, True)
 
 
 def is_online() -> bool:

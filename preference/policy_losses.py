@@ -88,7 +88,6 @@ class PolicyObjective:
         unbiased: whether it takes any number for y, and is linear in it but for what no parameter
             moves: it is then given what has the truth as its expectation, where labels are
             randomized.
-        bounded: whether it is within (1 + tanh(r_max))².
         fitter: of one that is no loss of a judgement: how a policy is fitted to labels that left
             their users randomized, as `strategies.local_label` does it by the other losses.
     """
@@ -99,7 +98,6 @@ class PolicyObjective:
     per_token: bool = False
     clips: bool = False
     unbiased: bool = False
-    bounded: bool = False
     fitter: Callable[..., Any] | None = None
 
 
@@ -109,22 +107,18 @@ _OURS = {
         PolicyObjective("dpo"),
         PolicyObjective("ipo", _ipo, per_token=True),
         PolicyObjective("chipo", reward=chipo_reward, clips=True),
-        PolicyObjective(
-            "square-chipo", _square, chipo_reward, clips=True, unbiased=True, bounded=True
-        ),
-        PolicyObjective("square-dpo", _square, clips=True, unbiased=True, bounded=True),
+        PolicyObjective("square-chipo", _square, chipo_reward, clips=True, unbiased=True),
+        PolicyObjective("square-dpo", _square, clips=True, unbiased=True),
         PolicyObjective("robust-dpo", unbiased=True),
     )
 }
 #: Those of ours, and the one where nobody says.
 POLICY_LOSSES = tuple(_OURS)
 DEFAULT = POLICY_LOSSES[0]
-#: Of ours, those of pairs alone, that clip, that correct for randomized labels, and by which a
-#: policy can be chosen.
+#: Of ours, those of pairs alone, that clip, and that correct for randomized labels.
 PAIR_LOSSES = tuple(name for name in POLICY_LOSSES if _OURS[name].pair_loss)
 CLIPPED_LOSSES = tuple(name for name in POLICY_LOSSES if _OURS[name].clips)
 UNBIASED_LOSSES = tuple(name for name in POLICY_LOSSES if _OURS[name].unbiased)
-BOUNDED_LOSSES = tuple(name for name in POLICY_LOSSES if _OURS[name].bounded)
 
 
 def _check_declared(name: str, loaded: object) -> str:
@@ -185,22 +179,12 @@ class PolicyLoss:
         return objective(self.name)
 
     @property
-    def per_token(self) -> bool:
-        """Return whether log-ratios are means over a response's tokens instead of sums."""
-        return self.objective.per_token
-
-    @property
-    def unbiased(self) -> bool:
-        """Return whether it is corrected for randomized labels."""
-        return self.objective.unbiased
-
-    @property
     def most(self) -> float:
         """The most that a difference of two rewards counts."""
         return 2.0 * self.r_max if self.objective.clips else math.inf
 
     def rewards(self, ratio_JK: torch.Tensor) -> torch.Tensor:
-        """Return what log-ratios stand for, in their shape."""
+        """Turn log-ratios into rewards, in their shape."""
         return self.objective.reward(ratio_JK, self.beta)
 
     def logits(self, ratio_JK: torch.Tensor) -> torch.Tensor:
@@ -228,7 +212,7 @@ class PolicyLoss:
             model: of preferences, of losses that are one's likelihood; `btl` if not given.
         """
         there_JW = y_JW.isfinite()
-        if flip_J is not None and self.unbiased:
+        if flip_J is not None and self.objective.unbiased:
             y_JW = _unbiased(y_JW, flip_J)
         logits_JW = self.logits(ratio_JK)
         z_JW = logits_JW.where(there_JW, 0.0).clamp(-self.most, self.most)

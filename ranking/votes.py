@@ -67,11 +67,6 @@ class ItemVotes(ArrayExamples):
         """B·K."""
         return self.boards * self.items
 
-    @property
-    def counts_U(self) -> torch.Tensor:
-        """int64: how many ballots each voter has."""
-        return self.start_U.diff()
-
     def select(self, users_S: np.ndarray) -> "ItemVotes":
         """Return the votes of some voters, in the given order."""
         start_U, users_S = self.start_U.numpy(), np.asarray(users_S, dtype=np.int64)
@@ -103,19 +98,7 @@ class ItemVotes(ArrayExamples):
         user_R, users = user_J[ballot_R[~self.tied_R]], len(self.counts_U)
         right_U = np.bincount(user_R, right_R[~self.tied_R], minlength=users)
         decided_U = np.bincount(user_R, minlength=users)
-        there_U = decided_U > 0
-        if not there_U.any():
-            return Accuracy(np.nan, np.nan, 0, 0, np.nan)
-        share_U = right_U[there_U] / decided_U[there_U]
-        return Accuracy(
-            pooled=float(right_U.sum() / decided_U.sum()),
-            by_user=float(share_U.mean()),
-            users=int(there_U.sum()),
-            judgements=int(decided_U.sum()),
-            chance=0.5,
-            share_U=share_U,
-            judged_U=decided_U[there_U],
-        )
+        return Accuracy.of_users(right_U, decided_U, 0.5)
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
         """Return its accuracy alone."""
@@ -238,7 +221,7 @@ def item_votes(
     """
     if judgements.kind == "thumbs":
         raise InputError("single ratings compare no items: leave out --kind thumbs")
-    if judgements.channel.kind == "randomized-response":
+    if judgements.randomized:
         raise InputError("these labels have been randomized already, which is protection enough")
     item_JW = _item_places(judgements, features)
     board_J = np.zeros(len(judgements), dtype=np.int32)

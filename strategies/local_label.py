@@ -29,7 +29,7 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
-from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel
+from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.escaping import get_logger
 from murmuration.preference.features.hashing import feature_map
 from murmuration.preference.models import declared, preference_model
@@ -184,7 +184,6 @@ class Told:
                 for given, best in zip(shown, answers, strict=True)
             ],
             y_R=np.ones(len(rows), dtype=np.float32),
-            channel=LabelChannel("randomized-response", 1.0 - 1.0 / items.schema.responses),
             kind=items.schema.kind,
             most_responses=items.schema.responses,
             flip_R=self.flips_N,
@@ -443,7 +442,7 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
         policy_loss(policy.network),
         preference_model(config.model, items.schema.kind, items.schema.responses - 1),
     )
-    policy = policy.in_fitting_batches(items.schema, model)
+    corrects, policy = loss.objective.unbiased, policy.in_fitting_batches(items.schema, model)
     rate = config.learning_rate or FIT_RATES[config.train or "lora"]
     given = {"epochs": own.epochs, "batch": own.batch_size, "rate": rate}
     fit = PolicyFit(**{name: value for name, value in given.items() if value})
@@ -453,7 +452,7 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
     def solve(told: Told) -> tuple[np.ndarray, list[str]]:
         examples = policy.examples(told.judgements(items))
         weight_N = None
-        if loss.unbiased and own.label_weights != "equal":
+        if corrects and own.label_weights != "equal":
             weight_N = told.contrast_N**2  # as ``RandomizedLabels.weighted_by_information``
 
         def progress(step: int, steps: int) -> None:
@@ -464,7 +463,7 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
 
     return solve, (
         f"and public prompts and responses a policy was fitted by the loss {loss.name}, "
-        f"{'corrected so that coins cancel' if loss.unbiased else 'which takes them for true'}, in "
+        f"{'corrected so that coins cancel' if corrects else 'which takes them for true'}, in "
         f"{fit.epochs} passes of steps over {fit.batch} labels"
     )
 

@@ -15,11 +15,9 @@ import torch
 from murmuration.preference.choices import Kind
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.loading import Data
-from murmuration.preference.data.schema import Schema
 from murmuration.preference.kinds.array_examples import ArrayExamples
-from murmuration.preference.kinds.model import Examples
+from murmuration.preference.kinds.model import Model
 from murmuration.preference.model_folder import DEFAULT, SaveOptions
-from murmuration.preference.models import PreferenceModel
 from murmuration.surveying.questionnaire import Questionnaire
 
 _CHUNK = 4096  # users whose vectors are there at a time
@@ -49,11 +47,6 @@ class SurveyAnswers(ArrayExamples):
     def dimension(self) -> int:
         """V."""
         return self.questionnaire.dimension
-
-    @property
-    def counts_U(self) -> torch.Tensor:
-        """int64: how many judgements each user has."""
-        return self.start_U.diff()
 
     def select(self, users_S: np.ndarray) -> Self:
         """Return the answers of some users, in the given order."""
@@ -89,12 +82,12 @@ class SurveyAnswers(ArrayExamples):
 
 
 @dataclass(frozen=True)
-class SurveyModel:
+class SurveyModel(Model):
     """The questions, where others have a model; see `preference.kinds.model.Model`."""
 
     questionnaire: Questionnaire
 
-    trains, computes, holds_promise = False, True, False
+    trains = False
 
     @classmethod
     def load(cls, config: Mapping[str, Any], weights: bool) -> Self:
@@ -110,18 +103,9 @@ class SurveyModel:
         """V."""
         return self.questionnaire.dimension
 
-    @property
-    def details(self) -> Mapping[str, object]:
-        """Nothing."""
-        return {}
-
     def to_config(self) -> dict[str, Any]:
         """Return the questions' description."""
         return self.questionnaire.to_config()
-
-    def loaded(self) -> Self:
-        """Return itself."""
-        return self
 
     def examples(self, data: Data, left_out: LeftOut | None = None) -> SurveyAnswers:
         """Return users' answers; nothing is left out.
@@ -133,7 +117,7 @@ class SurveyModel:
         judgements: Judgements = data.as_judgements("a survey asks about judgements, not texts")
         if judgements.kind == "thumbs":
             raise InputError("single ratings compare nothing: leave out --kind thumbs")
-        if judgements.channel.kind == "randomized-response":
+        if judgements.randomized:
             raise InputError("these labels have been randomized already, which is protection")
         return SurveyAnswers(
             torch.from_numpy(np.asarray(judgements.start_U, dtype=np.int64)),
@@ -143,30 +127,11 @@ class SurveyModel:
             judgements.most_responses - 1,
         )
 
-    def reuse(self, made: Examples) -> None:
-        """Return None: other questions have other answers."""
-        del made
-
-    def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> int:
-        """Return zero: any machine can count."""
-        del schema, model, group_size, users
-        return 0
-
     def scores(
         self, theta_ID: Sequence[np.ndarray], prompts: Sequence[str], responses: Sequence[str]
     ) -> NoReturn:
         """Raise InputError."""
         raise InputError("a survey gives no reward")
-
-    def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """Return that all can be read."""
-        del prompts
-        return np.ones(len(responses), dtype=bool)
-
-    def choice(self, theta_D: np.ndarray, test: Any) -> dict[str, object]:
-        """Return nothing."""
-        del theta_D, test
-        return {}
 
     def save(
         self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT

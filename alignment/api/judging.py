@@ -146,39 +146,32 @@ def _check_ours(out: Path) -> None:
 def _answer_writer(
     out: Path | None, prompts: Sequence[str], server: str
 ) -> Callable[[int, Side], None]:
-    """Return what puts answers into a folder as soon as they are there, in place of former ones."""
+    """Return a function that puts answers into a folder at once, in place of former ones."""
 
     from murmuration.alignment.comparisons.comparison import mark_told
-    from murmuration.alignment.writing import answer_lines
+    from murmuration.alignment.writing import answer_lines, writing
     from murmuration.privacy.durable_files import replace_file
 
     def write_answers(place: int, side: Side) -> None:
         if not out:
             return
-        try:
+        with writing(f"--out {out}"):
             if not place:  # what an earlier comparison found is about other answers
                 for name in (RESULT, PAGE):
                     (out / name).unlink(missing_ok=True)
                 shutil.rmtree(out / ANSWERS, ignore_errors=True)
             (out / ANSWERS).mkdir(parents=True, exist_ok=True)
             lines = answer_lines(prompts, side.answers_TN, mark_told(side.model, server))
-            replace_file(out / _answers_file(place), lines)
-        except OSError as error:
-            raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
+            replace_file(out / ANSWERS / f"{place or 'against'}.jsonl", lines)
 
     return write_answers
 
 
-def _answers_file(place: int) -> str:
-    return f"{ANSWERS}/{place or 'against'}.jsonl"
-
-
 def _write(out: Path, comparison: Comparison) -> None:
     from murmuration.alignment.comparisons.page import page
+    from murmuration.alignment.writing import writing
     from murmuration.privacy.durable_files import replace_file
 
-    try:
+    with writing(f"--out {out}"):
         replace_file(out / PAGE, page(comparison).encode())
         replace_file(out / RESULT, strict_json(comparison.result, indent=2).encode() + b"\n")
-    except OSError as error:
-        raise InputError(f"--out {out} cannot be written: {error.strerror}") from None

@@ -130,17 +130,13 @@ def respond(
         cut_off_text,
         load_reward,
         rewards,
+        seeds_of,
         write_samples,
         writer_of,
     )
     from murmuration.alignment.public_prompts import public_prompts
     from murmuration.preference.language.generation import Sampling
-    from murmuration.server.lineage import (
-        lineage_of_saved,
-        mark_of,
-        mark_of_model,
-        mark_of_served,
-    )
+    from murmuration.server.lineage import lineage_of_saved, mark_of, mark_of_model, mark_of_served
     from murmuration.sims.population.prompts import prompts_of
     from murmuration.terminal.status import status
 
@@ -163,7 +159,7 @@ def respond(
         )
     else:
         reward_folder = Path(model_folder(reward)).expanduser()
-        judge = load_reward("--reward", reward_folder)
+        judge = load_reward(reward_folder)
         promise = lineage_of_saved(
             "--reward", str(reward_folder), "--reward-privacy", reward_privacy
         )
@@ -185,9 +181,8 @@ def respond(
         answers = write_samples(
             model_writer,
             texts,
-            drawn,
             how,
-            seed,
+            seeds_of(seed, drawn),
             lambda done, total: say(f"{done:,} of {total:,} responses"),
         )
         cut_off = cut_off_text(model_writer.cut_off, drawn * len(texts), how)

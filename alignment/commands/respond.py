@@ -112,12 +112,12 @@ def _print_responses(
     server: str,
     system: str | None,
 ) -> None:
-    from murmuration.alignment.pool import cut_off_text, write_samples, writer_of
+    from murmuration.alignment.pool import cut_off_text, seeds_of, write_samples, writer_of
 
     if not prompt.strip():
         raise InputError("--prompt is empty")
     writer = writer_of(model, server, system)
-    (responses,) = write_samples(writer, [prompt], samples, sampling, seed)
+    (responses,) = write_samples(writer, [prompt], sampling, seeds_of(seed, samples))
     for response in responses:
         Terminal(highlight=False).print(response, soft_wrap=True)
     if text := cut_off_text(writer.cut_off, samples, sampling):

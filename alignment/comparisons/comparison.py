@@ -22,20 +22,17 @@ import numpy as np
 
 from murmuration.alignment.comparisons.intervals import PromptBootstrap
 from murmuration.alignment.judges import Judge
-from murmuration.alignment.pool import writer_of
+from murmuration.alignment.pool import write_samples, writer_of
 from murmuration.preference.base_names import without_folders
+from murmuration.preference.data.cells import shortened
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import load_responses
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.words import words_of
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood, load_next_token
-from murmuration.server.lineage import (
-    lineage_of_model,
-    mark_of_model,
-    mark_of_rows,
-    mark_of_served,
-)
+from murmuration.privacy.strict_json import finite
+from murmuration.server.lineage import lineage_of_model, mark_of_model, mark_of_rows, mark_of_served
 from murmuration.sims.population.win_rate import Estimate, wilson
 
 FORMAT = "murmuration-comparison-1"
@@ -147,8 +144,8 @@ def read_answers(path: str, prompts: Sequence[str], samples: int) -> Answers:
         need, has = samples * asked[short[0]], len(there.get(short[0], ()))
         raise InputError(
             f"{path}: {len(short):,} of {len(asked):,} prompts have too few answers there, the "
-            f"first {has:,} of {need:,}: {_cut(short[0])!r}. Lower --num-generations, or take "
-            "--prompts that it answers"
+            f"first {has:,} of {need:,}: {shortened(short[0], 60)!r}. Lower --num-generations, or "
+            "take --prompts that it answers"
         )
     seen: Counter[str] = Counter()
     result: Answers = []
@@ -178,7 +175,7 @@ def write_sides(
     said: Said = lambda text: None,
     kept: Callable[[int, Side], None] = lambda place, side: None,
 ) -> tuple[list[Side], Side]:
-    """Return what each model answers, and what the one does that they are compared with.
+    """Get each model's answers, and those of the one that they are compared with.
 
     Args:
         asked: what is compared.
@@ -241,15 +238,13 @@ def _written(
         said(f"{path}: loading")
         network, texts = load_next_token(path, system=asked.system)
         model, writer = SavedLikelihood(network, texts), Writer(network, texts)
-    result = []
-    for sample in range(asked.samples):
-
-        def progress(done: int, of: int, before: int = sample * len(asked.prompts)) -> None:
-            said(f"{path}: {before + done:,} of {asked.samples * of:,} answers")
-
-        draws = (asked.seed.value, number + _SIDES * sample)
-        result.append(writer.write(asked.prompts, asked.sampling, draws, progress))
-    answers_TN = [list(answers) for answers in zip(*result, strict=True)]
+    answers_TN = write_samples(
+        writer,
+        asked.prompts,
+        asked.sampling,
+        [(asked.seed.value, number + _SIDES * sample) for sample in range(asked.samples)],
+        lambda done, of: said(f"{path}: {done:,} of {of:,} answers"),
+    )
     return Side(path, answers_TN, cut_off=writer.cut_off), model
 
 
@@ -286,7 +281,7 @@ def log_ratios(
 def compare(
     asked: ComparisonRequest, sides: Sequence[Side], against: Side, judge: Judge
 ) -> Comparison:
-    """Return what the judge says of each model's answers beside the other's.
+    """Let the judge compare each model's answers with the other's.
 
     Raises:
         InputError: as the judge does.
@@ -338,7 +333,7 @@ def compare(
             nothing = Estimate(math.nan, math.nan, math.nan)
             each |= dict.fromkeys(("win_rate", "length_controlled", "wilson"), nothing)
     result["caveats"] = _caveats(asked, sides, result)
-    return Comparison(asked, sides, against, won, _plain(result))
+    return Comparison(asked, sides, against, won, finite(result, lambda _: None))
 
 
 def _longer(side: Side, other: Side) -> np.ndarray:
@@ -447,18 +442,3 @@ def says_nothing(model: Mapping[str, Any], result: Mapping[str, Any]) -> bool:
     ties."""
     shares = (each.get("unreadable", [0.0])[0] for each in (model, result["against"]))
     return all(share == 1.0 for share in shares)
-
-
-def _plain(value: Any) -> Any:
-    """For JSON, which has no NaN; an interval as value, low and high."""
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value
-
-
-def _cut(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

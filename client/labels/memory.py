@@ -102,7 +102,7 @@ class LabelState:
                 already or no single answers; nothing is told.
             ValueError: so many labels that too little of the budget is left for each.
         """
-        if judgements.channel.kind == "randomized-response":
+        if judgements.randomized:
             raise InputError("these labels are randomized already; give the true ones")
         asked = _Asked(judgements)
         with self._document() as document:

@@ -45,16 +45,16 @@ def is_empty(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-def flag_cell(value: object, column: str, empty: bool | None = None) -> bool:
-    """True or false, also as 1 and 0 and as text, or what an ``empty`` cell stands for; BadRow for
-    anything else."""
+def flag_cell(value: object, column: str) -> bool:
+    """True or false, also as 1 and 0 and as text; false where a cell is empty. BadRow for anything
+    else."""
     known = {"true": True, "1": True, "false": False, "0": False}
     if isinstance(value, (bool, np.bool_)) or (isinstance(value, Real) and value in (0, 1)):
         return bool(value)
     if isinstance(value, str) and value.strip().lower() in known:
         return known[value.strip().lower()]
-    if empty is not None and is_empty(value):
-        return empty
+    if is_empty(value):
+        return False
     raise BadRow(f"{column!r} must be true or false, found {found_kind(value)}")
 
 

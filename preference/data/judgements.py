@@ -10,8 +10,7 @@ Decisions:
 - Of which kind all rows are, and over how many responses at most, is declared
   (`preference.data.schema`), never taken from them: one row would decide the arithmetic of all
   others.
-- How labels came about travels with them (`LabelChannel`), so that a loss takes its flip rate from
-  the data.
+- How likely a label is false travels with it (`flip_R`): a loss takes its flip rate from the data.
 - What its own system took out does not count, whether bad rows are refused or not; how much that
   was is said. Its user stays.
 - A bad row is refused with its place, or left out; it is never repaired. Where it is left out, its
@@ -48,34 +47,6 @@ _NO_PAIRS = (
 )
 
 
-@dataclass(frozen=True)
-class LabelChannel:
-    """How labels were made from what people preferred.
-
-    `flip_probability` is the chance that a label is not the true one, or a public bound on it where
-    judgements have their own (`Judgements.flip_R`): 0 for `clean`, below 1 for
-    `randomized-response` (for pairs below 1/2), anything in [0, 1] for `corrupted`.
-    """
-
-    kind: Literal["clean", "randomized-response", "corrupted"]
-    flip_probability: float = 0.0
-
-    def __post_init__(self) -> None:
-        p = self.flip_probability
-        allowed = {
-            "clean": p == 0,
-            "randomized-response": 0 <= p < 1,
-            "corrupted": 0 <= p <= 1,
-        }
-        if self.kind not in allowed:
-            raise InputError(f"label channel {self.kind!r} is not one of {', '.join(allowed)}")
-        if not allowed[self.kind]:
-            raise InputError(f"a {self.kind} label channel cannot have flip probability {p}")
-
-
-CLEAN = LabelChannel("clean")
-
-
 @dataclass(frozen=True, eq=False)
 class Judgements:
     """Judgements of U users in R rows; the rows of user i are `start_U[i]:start_U[i + 1]`.
@@ -89,13 +60,12 @@ class Judgements:
         y_R: float32; 1 where the first response is preferred, 0.5 for a tie of a pair. Among the
             best of several one over the number of those that tie, which come first. Of thumbs 1
             where the response was liked, else 0.
-        channel: how the labels were made.
         set_aside: `file:line: reason` of the first rows that were left out when loading.
         left_out: how many were.
         kind: `pairs`, `top-1` (the best of several), `ranking` or `thumbs`, as declared.
         most_responses: K, as declared: no judgement has more.
-        flip_R: float64, the probability of each label not to be the true one: always there behind
-            randomized response, else None where `channel` says it all.
+        flip_R: float64, the probability of each label not to be the true one, behind randomized
+            response; None: they are as they were given.
         notes: what is to be said of how the rows were read, where their columns have other names.
         one_user_per_row: whether users are rows, as declared, and not people.
         groups_R: of rankings, how many responses share each place, the best first; empty for one
@@ -113,7 +83,6 @@ class Judgements:
     prompts: list[str]
     responses: list[tuple[str, ...]]
     y_R: np.ndarray
-    channel: LabelChannel = CLEAN
     set_aside: tuple[str, ...] = ()
     left_out: int = 0
     kind: Kind = "pairs"
@@ -150,16 +119,10 @@ class Judgements:
             tied = zip(self.groups_R, self.responses, strict=True)
             if self.kind != "ranking" or any(sum(g) not in (0, len(shown)) for g, shown in tied):
                 raise InputError("ties do not fit the rankings that they are of")
-        if self.flip_R is not None and (
-            self.channel.kind == "clean"
-            or self.flip_R.shape != (rows,)
-            or not ((self.flip_R >= 0) & (self.flip_R <= self.channel.flip_probability)).all()
-        ):
-            raise InputError("flip probabilities do not fit the judgements' channel")
-        if self.channel.kind == "randomized-response":
-            if self.flip_R is None:
-                object.__setattr__(self, "flip_R", np.full(rows, self.channel.flip_probability))
-            if (self.flip_R >= 1.0 - 1.0 / shown_R).any():  # pyright: ignore[reportOptionalOperand]
+        if self.flip_R is not None:
+            if self.flip_R.shape != (rows,) or not (self.flip_R >= 0).all():
+                raise InputError("flip probabilities do not fit the judgements")
+            if (self.flip_R >= 1.0 - 1.0 / shown_R).any():
                 raise InputError("labels behind randomized response must be better than chance")
 
     def __repr__(self) -> str:
@@ -188,6 +151,11 @@ class Judgements:
         return int(np.count_nonzero(~tied_R))
 
     @property
+    def randomized(self) -> bool:
+        """Return whether labels went through randomized response."""
+        return self.flip_R is not None
+
+    @property
     def declared(self) -> tuple[Kind, int]:
         """Of which kind they are, and over how many responses at most."""
         return self.kind, self.most_responses
@@ -209,7 +177,7 @@ class Judgements:
         return f"{file}:{self.line_R[row]}"
 
     def select(self, user_indices: Sequence[int] | np.ndarray) -> "Judgements":
-        """The judgements of these users, in this order, with the same channel.
+        """The judgements of these users, in this order.
 
         `set_aside` belongs to the loading as a whole and stays with the original. Raises IndexError
         for an index outside 0…U-1 and InputError for one given twice.
@@ -334,9 +302,6 @@ class Judgements:
             prompts=[judged.prompt for judged in ordered],
             responses=[judged.responses for judged in ordered],
             y_R=np.array([judged.y for judged in ordered], dtype=np.float32),
-            channel=CLEAN
-            if flip_R is None
-            else LabelChannel("randomized-response", 1.0 - 1.0 / schema.responses),
             set_aside=tuple(left_out.reasons),
             left_out=left_out.rows,
             kind=schema.kind,

@@ -29,9 +29,7 @@ from murmuration.preference.data.in_memory import Source, located_rows
 from murmuration.preference.data.judgements import Judgements, OnBadRows
 from murmuration.preference.data.rows import cells_of
 from murmuration.preference.data.schema import PAIRS, Schema
-from murmuration.preference.data.sources import (
-    Placed,
-)
+from murmuration.preference.data.sources import Placed
 from murmuration.preference.data.texts import UserTexts
 
 #: What users have, grouped by user.
@@ -49,12 +47,12 @@ def load_judgements(
     """Judgements from a source, grouped by user.
 
     Args:
-        source: a `.jsonl`, `.csv`, `.parquet`, `.arrow` or `.json` file (an array, an object that
-            holds the rows, or lines), each also with `.gz`; a folder of such files, or one that
-            `datasets` saved; `package.module:function`, called without arguments, that gives an
-            iterable of mappings; or the name of a data set on the Hugging Face hub. Of the last and
-            of folders a split and a configuration may be named (`preference.data.sources`). What
-            exists here as a path is a path.
+        source: a `.jsonl`, `.csv`, `.parquet`, `.arrow` or `.json` file (an array, what pandas'
+            `to_json` writes by default, or lines), each also with `.gz`; a folder of such files, or
+            one that `datasets` saved; `package.module:function`, called without arguments, that
+            gives an iterable of mappings; or the name of a data set on the Hugging Face hub. Of the
+            last and of folders a split and a configuration may be named
+            (`preference.data.sources`). What exists here as a path is a path.
         columns: field → column, for the fields of `preference.data.columns.FIELDS`.
         on_bad_rows: `refuse` the whole source at its first bad row, or `skip`: leave bad rows out,
             as the result's `set_aside` says; `isolate`, for nodes, does so even if nothing is left,
@@ -311,7 +309,7 @@ def readable_format(source: str, name: str) -> Format:
 
 
 def _formatted(source: str, columns: Mapping[str, str], schema: Schema) -> Formatted:
-    """Return what reads the rows of a source by the declared format.
+    """Make the reader of a source by the declared format.
 
     Raises:
         InputError: the format is unknown, or does not go with what else is declared.

@@ -154,7 +154,7 @@ def readable_user(row: object, names: Mapping[str, str], schema: Schema = PAIRS)
 
 
 def _judgement(schema: Schema, layout: Layout, *cells: object) -> Row:
-    """Return what the cells of a row say that are read, in the order of the layout's ``read``."""
+    """Make a judgement of the cells that are read, in the order of the layout's ``read``."""
     row = dict(zip(layout.read, cells, strict=True))
     if layout.form == "list":
         judged = _listed(row, layout.columns, schema)
@@ -262,7 +262,7 @@ def _compared(row: Mapping[str, object], layout: Layout, schema: Schema) -> Row:
         prompt, first, second = shared_words(first, second, pair)
         notes = (SHARED_WORDS,)
     y = 1.0
-    if first == second or flag_cell(row.get(columns["tie"]), columns["tie"], empty=False):
+    if first == second or flag_cell(row.get(columns["tie"]), columns["tie"]):
         y = 0.5
     elif layout.form == "sides":
         y = labels.won(row[columns["winner"]], columns["winner"], pair, schema)
@@ -311,7 +311,7 @@ def _listed(row: Mapping[str, object], columns: Mapping[str, str], schema: Schem
             f"{columns['scores']!r}; found {'both' if said else 'neither'}. Name yours with "
             "--columns best=NAME"
         )
-    if flag_cell(row.get(columns["tie"]), columns["tie"], empty=False):
+    if flag_cell(row.get(columns["tie"]), columns["tie"]):
         raise BadRow(f"{columns['tie']!r} is for pairs: list all that tie in {columns['best']!r}")
     if "best" in said:
         return _best_of(
@@ -388,5 +388,5 @@ def check_count(count: int, schema: Schema) -> None:
 
 
 def counted(notes: Mapping[str, int]) -> tuple[str, ...]:
-    """Return what is said of rows, and of how many."""
+    """Put notes into words, each with its number of rows."""
     return tuple(f"{note} ({count} rows)" for note, count in notes.items())

@@ -24,13 +24,7 @@ from murmuration.preference.data.columns import (
     with_user,
 )
 from murmuration.preference.data.errors import BadRow, InputError
-from murmuration.preference.data.judgements import (
-    CLEAN,
-    LeftOut,
-    OnBadRows,
-    check_grouped,
-    rows_of,
-)
+from murmuration.preference.data.judgements import LeftOut, OnBadRows, check_grouped, rows_of
 from murmuration.preference.data.rows import (
     cells_of,
     check_count,
@@ -64,7 +58,7 @@ class UserTexts:
     left_out: int = 0
     notes: tuple[str, ...] = ()
 
-    channel = CLEAN  # there are no labels
+    randomized = False  # there are no labels
     thumbs = 0  # nothing was rated
     one_user_per_row = False  # a user is whoever wrote the texts
     declared = None  # texts are of no kind

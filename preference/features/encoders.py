@@ -18,11 +18,7 @@ import numpy as np
 import torch
 
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.sources import (
-    hub_is_reachable,
-    is_hub_name,
-    looks_like_path,
-)
+from murmuration.preference.data.sources import hub_is_reachable, is_hub_name, looks_like_path
 from murmuration.preference.features.frozen_states import FrozenStates
 from murmuration.preference.features.text_length import check_length, length_feature
 from murmuration.preference.features.words import DEFINITION

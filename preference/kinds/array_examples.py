@@ -2,6 +2,8 @@
 
 from typing import Self
 
+import torch
+
 
 class ArrayExamples:
     """Parts of `preference.kinds.model.Examples` that are the same of all of them.
@@ -9,8 +11,14 @@ class ArrayExamples:
     No bit of one user's depends on who else is there, so that public ones are computed alike.
     """
 
-    network, choices = None, 0
+    network = None
     measures_loss = False
+    start_U: torch.Tensor
+
+    @property
+    def counts_U(self) -> torch.Tensor:
+        """int64: how many examples each user has."""
+        return self.start_U.diff()
 
     def in_public(self) -> Self:
         """Return these: they are computed user by user, public or not."""

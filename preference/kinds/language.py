@@ -18,7 +18,7 @@ import torch
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
-from murmuration.preference.kinds.model import Examples
+from murmuration.preference.kinds.model import Examples, Model
 from murmuration.preference.language.base.network import LanguageBase, language_base
 from murmuration.preference.language.batch_size import fitting_batch
 from murmuration.preference.language.examples import LanguageExamples
@@ -32,7 +32,7 @@ _TRIAL_TOKENS = 48  # of the longest text on which gradients are compared
 
 
 @dataclass(frozen=True)
-class LanguageModel(ABC):
+class LanguageModel(Model, ABC):
     """A network, and what it learns; see `preference.kinds.model.Model`.
 
     Attributes:
@@ -41,7 +41,7 @@ class LanguageModel(ABC):
 
     network: LanguageBase
 
-    trains, holds_promise = True, True
+    holds_promise = True
 
     @classmethod
     def load(cls, config: Mapping[str, Any], weights: bool) -> Self:
@@ -60,7 +60,7 @@ class LanguageModel(ABC):
 
     @property
     def details(self) -> Mapping[str, object]:
-        """Return how attention is computed."""
+        """The way in which attention is computed."""
         return {"attention": self.network.attention}
 
     def to_config(self) -> dict[str, Any]:
@@ -86,11 +86,6 @@ class LanguageModel(ABC):
         """Return which texts fit into the context, (R,) bool."""
         return self.network.texts.fits(prompts, responses)
 
-    def choice(self, theta_D: np.ndarray, test: Any) -> dict[str, object]:
-        """Return nothing."""
-        del theta_D, test
-        return {}
-
     def save(
         self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT
     ) -> None:
@@ -104,17 +99,13 @@ class LanguageModel(ABC):
         return made.in_batches(self.network.settings.batch_tokens)
 
     def texts_of_each(self, schema: Schema) -> int:
-        """Return how many texts an example has at most."""
+        """The most texts of an example."""
         return schema.responses
-
-    def largest_examples(self, schema: Schema, users: int, each: int) -> LanguageExamples:
-        """Return made-up users whose texts fill the context."""
-        limit = self.network.settings.max_tokens
-        return self.examples(long_judgements(limit, schema, users, each))
 
     def longest_examples(self, schema: Schema, most: int) -> LanguageExamples:
         """Return one made-up user with so many examples, all as long as they can be."""
-        return self.largest_examples(schema, 1, most)
+        limit = self.network.settings.max_tokens
+        return self.examples(long_judgements(limit, schema, most))
 
     def largest_batch(self, schema: Schema, group_size: int = 0) -> LanguageExamples:
         """Return one made-up user whose examples fill a batch, as far as ``group_size`` lets them
@@ -163,7 +154,7 @@ class LanguageModel(ABC):
         return replace(self, network=self.network.in_batches(fitting_batch(small, large, model)))
 
     def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> int:
-        """Return how many tokens fit here; see above."""
+        """Try it out, once; see above."""
         return _tried_out(self, schema, model, group_size, users)
 
 
@@ -186,13 +177,12 @@ def long_texts(max_tokens: int, number: int) -> list[str]:
     return [f"{long}{row}" for row in range(number)]
 
 
-def long_judgements(max_tokens: int, schema: Schema, users: int, each: int) -> Judgements:
-    """Return made-up users with ``each`` judgements, all different, of prompts that are too
+def long_judgements(max_tokens: int, schema: Schema, rows: int) -> Judgements:
+    """Return a made-up user with so many judgements, all different, of prompts that are too
     long."""
-    rows = users * each
     return Judgements(
-        tuple(str(user) for user in range(users)),
-        np.arange(0, rows + 1, each),
+        ("made up",),
+        np.array([0, rows]),
         long_texts(max_tokens, rows),
         [tuple(f"{place}" for place in range(schema.responses)) for _ in range(rows)],
         np.ones(rows, dtype=np.float32),

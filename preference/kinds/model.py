@@ -85,7 +85,7 @@ class Examples(Protocol):
         ...
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
-        """Return how a model with these numbers does on them."""
+        """Measure a model with these numbers on them."""
         ...
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
@@ -151,33 +151,30 @@ class TrainingExamples(Examples, Protocol):
 
 
 class Model(Protocol):
-    """What is learnt, at any θ: θ itself is kept by whoever trains it."""
+    """What is learnt, at any θ: θ itself is kept by whoever trains it.
+
+    Methods that do something here do what is right of most models that are no language models.
+    """
 
     @property
     def dimension(self) -> int:
         """D."""
         ...
 
-    @property
-    def trains(self) -> bool:
-        """Return whether rounds move θ; False for a class of given models, of which one is
-        chosen."""
-        ...
+    #: Whether rounds move θ; False for a class of given models, of which one is chosen.
+    trains: bool = True
+    #: Whether its folder, once saved, always holds the ledgers that it was paid from.
+    holds_promise: bool = False
 
     @property
     def computes(self) -> bool:
         """Return whether its weights are loaded; if not, examples can be made and nothing else."""
-        ...
-
-    @property
-    def holds_promise(self) -> bool:
-        """Return whether its folder, once saved, always holds the ledgers that it was paid from."""
-        ...
+        return True
 
     @property
     def details(self) -> Mapping[str, object]:
-        """Return what a result tells of it beside `to_config`."""
-        ...
+        """Details for a result, beside `to_config`."""
+        return {}
 
     def to_config(self) -> dict[str, Any]:
         """Return the JSON-able description by which `preference.bases.base_of` makes an equal
@@ -186,7 +183,7 @@ class Model(Protocol):
 
     def loaded(self) -> Self:
         """Return the same with weights; itself, if they are there."""
-        ...
+        return self
 
     def examples(self, data: Data, left_out: LeftOut | None = None) -> Examples:
         """Return users' data as examples.
@@ -204,7 +201,7 @@ class Model(Protocol):
     def reuse(self, made: Examples) -> Examples | None:
         """Return examples that another model made, if this one would make them of the same data,
         as it computes them; else None."""
-        ...
+        del made
 
     def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> int:
         """Return how many tokens are computed at a time here, tried out on made-up examples as
@@ -219,7 +216,8 @@ class Model(Protocol):
         Raises:
             InputError: it cannot be trained here.
         """
-        ...
+        del schema, model, group_size, users
+        return 0
 
     def scores(
         self, theta_ID: Sequence[np.ndarray], prompts: Sequence[str], responses: Sequence[str]
@@ -235,12 +233,14 @@ class Model(Protocol):
 
     def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """Return which of R texts can be read, (R,) bool."""
-        ...
+        del prompts
+        return np.ones(len(responses), dtype=bool)
 
     def choice(self, theta_D: np.ndarray, test: Any) -> dict[str, object]:
         """Return which of several given models θ stands for, and how they do on a public test, if
         there is one; nothing where θ was trained."""
-        ...
+        del theta_D, test
+        return {}
 
     def save(
         self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT

@@ -36,14 +36,8 @@ class TextsModel(LanguageModel):
         del schema
         return 1
 
-    def largest_examples(self, schema: Schema, users: int, each: int) -> LanguageExamples:
-        """Return made-up users with ``each`` texts that are longer than the context."""
-        rows, limit = users * each, self.network.settings.max_tokens
-        names = tuple(str(user) for user in range(users))
-        start_U = np.arange(0, rows + 1, each)
-        return self.examples(UserTexts(names, start_U, long_texts(limit, rows)))
-
     def longest_examples(self, schema: Schema, most: int) -> LanguageExamples:
         """Return one made-up user with so many windows: a long text makes several."""
-        examples = self.largest_examples(schema, 1, most)
+        texts = long_texts(self.network.settings.max_tokens, most)
+        examples = self.examples(UserTexts(("made up",), np.array([0, most]), texts))
         return replace(examples, text_JK=examples.text_JK[:most], start_U=torch.tensor([0, most]))

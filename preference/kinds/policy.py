@@ -9,11 +9,7 @@ from murmuration.preference.data.judgements import LeftOut
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.kinds.language import LanguageModel, long_judgements
-from murmuration.preference.language.policies import (
-    PolicyExamples,
-    policy_examples,
-    policy_rewards,
-)
+from murmuration.preference.language.policies import PolicyExamples, policy_examples, policy_rewards
 from murmuration.preference.language.reference_cache import References
 from murmuration.preference.language.reward import finite_theta
 
@@ -36,8 +32,8 @@ class PolicyModel(LanguageModel):
         ]
         return np.array(rewards, dtype=np.float64).reshape(len(theta_ID), len(responses))
 
-    def largest_examples(self, schema: Schema, users: int, each: int) -> PolicyExamples:
-        """Return made-up users whose reference is tried out with the rest."""
+    def longest_examples(self, schema: Schema, most: int) -> PolicyExamples:
+        """Return a made-up user whose reference is tried out with the rest."""
         limit = self.network.settings.max_tokens
-        examples = self.examples(long_judgements(limit, schema, users, each))
+        examples = self.examples(long_judgements(limit, schema, most))
         return replace(examples, kept=References())

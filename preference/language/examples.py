@@ -96,7 +96,7 @@ class LanguageExamples(ABC):
 
     @abstractmethod
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
-        """Return how the model at θ does on them."""
+        """Measure the model at θ on them."""
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
         """Return its accuracy, and what else is to be known of a finished model: here nothing."""
@@ -410,8 +410,9 @@ class TokenExamples(LanguageExamples):
         return replace(self, y_R=y_R, flip_J=None if whole.flip_J is None else whole.flip_J[kept_J])
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
-        """Return how often the preferred response has the higher reward at θ."""
-        return accuracy_by(self.logits_R(torch.from_numpy(float32_of(theta_D))), self)
+        """Measure how often the preferred response has the higher reward at θ."""
+        logits_R = self.logits_R(torch.from_numpy(float32_of(theta_D)))
+        return accuracy_by(logits_R, self.y_R, self.start_U, self.kind, self.width)
 
     def logits_R(self, theta_D: torch.Tensor) -> torch.Tensor:
         """r(first) − r(other) of each row at θ, (R,) float32; 0 where there is no such response."""

@@ -21,9 +21,7 @@ from typing import Any
 import torch
 
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.sources import (
-    hub_is_reachable,
-)
+from murmuration.preference.data.sources import hub_is_reachable
 from murmuration.preference.language.adapters import (
     CAUSAL,
     REWARD,

@@ -5,7 +5,7 @@ And what of it decides the last digits of what is computed, beside weights and w
 
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from murmuration.preference.data.errors import InputError
+from murmuration.preference.within import within
 
 _BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16"})
 #: A processor's caches hold no more: four times as many take half as long again.
@@ -25,14 +26,9 @@ _PACKAGES = ("torch", "transformers", "peft")
 _no_gpu: ContextVar[bool] = ContextVar("no_gpu", default=False)
 
 
-@contextmanager
-def without_gpu() -> Iterator[None]:
+def without_gpu() -> AbstractContextManager[None]:
     """Run what is loaded within on the processor: GPUs are left to others, who fill them."""
-    before = _no_gpu.set(True)
-    try:
-        yield
-    finally:
-        _no_gpu.reset(before)
+    return within(_no_gpu, True)
 
 
 def usual_device() -> torch.device:

@@ -22,7 +22,6 @@ a batch, L tokens of the longest, Q scored tokens in a batch, H width of states,
 U users, D trained parameters.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -36,6 +35,7 @@ from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.examples import LanguageExamples
 from murmuration.preference.language.tokens import Tokens
+from murmuration.preference.linear.examples import distinct_texts
 from murmuration.preference.models import PreferenceModel
 
 
@@ -60,14 +60,13 @@ class NextTokens(LanguageExamples):
         differentiate_texts(self.base, self.tokens, texts_R, weight_R)
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
-        """Return how often the likeliest next token at θ is the right one, and the loss.
+        """Measure how often the likeliest next token at θ is the right one, and the loss.
 
         ``judgements`` counts scored tokens; ``chance`` is one over the words known. A text in
         several examples counts in each.
         """
         self.base.put(float32_of(theta_D))
         right_T, loss_T = np.zeros((2, len(self.tokens.lengths_T) + 1))  # the last: of no text
-        words = self.base.words
         with torch.no_grad():
             for some_R in self.measured(np.unique(self.text_JK[self.text_JK >= 0])):
                 loss_T[some_R], right_T[some_R] = self._losses(some_R)
@@ -78,21 +77,8 @@ class NextTokens(LanguageExamples):
         right_U, scored_U = (
             np.bincount(user_J, w, len(self.counts_U)) for w in (right_J, scored_J)
         )
-        counted_U = scored_U > 0
-        scored = int(scored_J.sum())
-        if not scored:
-            return Accuracy(math.nan, math.nan, 0, 0, math.nan)
-        share_U = right_U[counted_U] / scored_U[counted_U]
-        return Accuracy(
-            pooled=float(right_J.sum()) / scored,
-            by_user=float(share_U.mean()),
-            users=int(counted_U.sum()),
-            judgements=scored,
-            chance=1.0 / words,
-            loss=float(loss_J.sum()) / scored,
-            share_U=share_U,
-            judged_U=scored_U[counted_U],
-        )
+        loss = float(loss_J.sum()) / max(1, int(scored_J.sum()))
+        return Accuracy.of_users(right_U, scored_U, 1.0 / self.base.words, loss)
 
     def _losses(self, texts_R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Texts' cross-entropies, added up over tokens, and how many tokens were the likeliest."""
@@ -139,7 +125,7 @@ def differentiate_texts(
 
 
 def scored_tokens(tokens: Tokens, texts_R: np.ndarray) -> np.ndarray:
-    """Return how many tokens of some texts are scored, (R,)."""
+    """Count the scored tokens of some texts, (R,)."""
     lengths_R = tokens.start_T[texts_R + 1] - tokens.start_T[texts_R]
     return lengths_R - np.maximum(tokens.second_T[texts_R], 1)
 
@@ -199,16 +185,7 @@ def responses(
         if base.settings.as_published
         else [sorted(shown) for shown in judgements.responses]
     )
-    index: dict[tuple[str, str], int] = {}
-    first_row_T: list[int] = []
-    most = judgements.most_responses
-    text_JK = np.full((len(shown_J), most), -1, dtype=np.int64)
-    for row, (prompt, shown) in enumerate(zip(judgements.prompts, shown_J, strict=True)):
-        for place, response in enumerate(shown):
-            text_JK[row, place] = text = index.setdefault((prompt, response), len(index))
-            if text == len(first_row_T):
-                first_row_T.append(row)
-    prompts, texts = [prompt for prompt, _ in index], [text for _, text in index]
+    text_JK, prompts, texts, first_row_T = distinct_texts(judgements, True, shown_J)
     if left_out is not None:
         reasons_T = [*base.texts.unreadable(prompts, texts, ended=True), ""]  # the last: no text
         if any(reasons_T):

@@ -55,7 +55,7 @@ class PolicyExamples(TokenExamples):
 
     @cached_property
     def loss(self) -> PolicyLoss:
-        """Return what it is trained by."""
+        """The loss that it is trained by."""
         return policy_loss(self.base)
 
     def scored(self, texts_R: np.ndarray, slopes: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -94,9 +94,9 @@ class PolicyExamples(TokenExamples):
         """As what it extends, through the log-ratios that losses are made of."""
         there_NK = self.text_JK[taken_N] >= 0
         ratio_NK = torch.zeros(there_NK.shape, dtype=torch.float64)
-        per_R = (
-            scored_tokens(self.tokens, texts_R) if self.loss.per_token else np.ones(len(texts_R))
-        )
+        per_R = np.ones(len(texts_R))
+        if self.loss.objective.per_token:
+            per_R = scored_tokens(self.tokens, texts_R)
         ratio_NK[torch.from_numpy(there_NK)] = torch.from_numpy(
             (score_R - self.reference_T[texts_R]) / per_R
         )
@@ -121,7 +121,7 @@ class PolicyExamples(TokenExamples):
         for some_R in self.measured(present):
             log_T[some_R] = self.log_likelihoods(some_R)
         ratio_T = log_T - np.where(np.isnan(self.reference_T), 0.0, self.reference_T)
-        if self.loss.per_token:
+        if self.loss.objective.per_token:
             ratio_T[present] /= scored_tokens(self.tokens, present)
         return torch.from_numpy(ratio_T)[torch.from_numpy(self.text_JK)]
 
@@ -154,7 +154,8 @@ class PolicyExamples(TokenExamples):
             written = Writer(self.base.model, self.base.texts).continue_tokens(
                 [ids for ids in openings if ids], Sampling(max_new_tokens=longest)
             )
-        return accuracy_by(self.logits_of(ratio_JK), self), {
+        logits_R = self.logits_of(ratio_JK)
+        return accuracy_by(logits_R, self.y_R, self.start_U, self.kind, self.width), {
             "policy_saturated": float(self.loss.saturated(ratio_JK)[there_JW].double().mean()),
             "policy_chosen_ratio": float(ratio_JK[:, 0].mean()),
             "policy_rejected_ratio": float(ratio_JK[:, 1:][there_JW].mean()),
@@ -207,7 +208,7 @@ class PolicyExamples(TokenExamples):
 
 
 def policy_loss(base: LanguageBase) -> PolicyLoss:
-    """Return what a base with `--task policy` is trained by."""
+    """Return the loss that a base with `--task policy` is trained by."""
     settings = base.settings
     return PolicyLoss(settings.loss, settings.beta, settings.r_max)
 

@@ -168,7 +168,7 @@ class UserBackward:
         rows: int,
         touched: Touched | None = None,
     ) -> Iterator[None]:
-        """Return what is computed and differentiated within adds to the users' rows of
+        """Within, add what is computed and differentiated to the users' rows of
         ``grads_BD``.
 
         ``spans`` names the users whose sequences, of ``rows`` in the batch, are consecutive.
@@ -284,19 +284,17 @@ def _wide(value: Any) -> Any:
 def _linear(module: nn.Module, args: list, named: dict, g: torch.Tensor, into: _Into) -> None:
     x_I = (args or list(named.values()))[0]
     g_O, x_I = g.reshape(-1, g.shape[-1]).float(), x_I.reshape(-1, x_I.shape[-1]).float()
-    if "weight" in into:
+    if "weight" in into and _is_transposed(module):
+        into["weight"].addmm_(x_I.T, g_O)
+    elif "weight" in into:
         into["weight"].addmm_(g_O.T, x_I)
     if "bias" in into:
         into["bias"].add_(g_O.sum(0))
 
 
-def _transposed(module: nn.Module, args: list, named: dict, g: torch.Tensor, into: _Into) -> None:
-    x_I = (args or list(named.values()))[0]
-    g_O, x_I = g.reshape(-1, g.shape[-1]).float(), x_I.reshape(-1, x_I.shape[-1]).float()
-    if "weight" in into:
-        into["weight"].addmm_(x_I.T, g_O)
-    if "bias" in into:
-        into["bias"].add_(g_O.sum(0))
+def _is_transposed(module: nn.Module) -> bool:
+    """Return whether a layer is GPT-2's linear one, of transformers."""
+    return type(module).__name__ == "Conv1D" and hasattr(module, "nf")
 
 
 def _embedding(module: nn.Embedding, args: list, named: dict, g: torch.Tensor, into: _Into) -> None:
@@ -334,12 +332,10 @@ def _again(module: nn.Module, args: list, named: dict, g: torch.Tensor, into: _I
 def _rule(module: nn.Module) -> Callable:
     """Return how a layer's gradient is made; subclasses may compute something else, so exact
     types."""
-    if type(module) is nn.Linear:
+    if type(module) is nn.Linear or _is_transposed(module):
         return _linear
     if type(module) is nn.Embedding and not (module.scale_grad_by_freq or module.max_norm):
         return _embedding
     if type(module) is nn.LayerNorm:
         return _layer_norm
-    if type(module).__name__ == "Conv1D" and hasattr(module, "nf"):  # of transformers: GPT-2's
-        return _transposed
     return _again

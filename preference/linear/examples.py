@@ -14,8 +14,7 @@ Shape suffixes: J judgements, W others in each, R = J·W rows, U users, T distin
 D dimensions, K = W + 1 responses.
 """
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -35,8 +34,6 @@ from murmuration.preference.models import ABSENT, PreferenceModel
 
 CHUNK = 4096
 _CHUNK_BYTES = 16 * 2**20  # of features; a map may take several times as much for them
-_GPU_WANTED = "MURMURATION_GPU"  # 1: asked for; the processor does it as fast for most heads
-_GPU_SPARE = 2 * 2**30  # bytes; gradients of a chunk, and others who use it
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,38 +83,6 @@ class PairExamples(ArrayExamples):
         numba_gradients.lengths(self.x_RD.numpy(), found_R.numpy())
         return found_R
 
-    @property
-    def counts_U(self) -> torch.Tensor:
-        """int64: how many judgements each user has."""
-        return self.start_U.diff()
-
-    @cached_property
-    def gpu(self) -> torch.device | None:
-        """The GPU on which gradients are computed, with x on it: if it is asked for and has room.
-
-        Looked for once.
-        """
-        if os.environ.get(_GPU_WANTED) != "1" or not torch.cuda.is_available():
-            return None
-        free, _ = torch.cuda.mem_get_info()
-        if 2 * self.x_RD.nbytes + _GPU_SPARE > free:
-            return None
-        try:
-            self.on(there := torch.device("cuda"))
-        except torch.cuda.OutOfMemoryError:  # another process was faster
-            return None
-        return there
-
-    def on(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """x and y on a device, moved there once and kept."""
-        if device not in self._moved:
-            self._moved[device] = self.x_RD.to(device), self.y_R.to(device)
-        return self._moved[device]
-
-    @cached_property
-    def _moved(self) -> dict[torch.device, tuple[torch.Tensor, torch.Tensor]]:
-        return {}
-
     def logits_R(self, theta_D: torch.Tensor, rows_K: torch.Tensor | None = None) -> torch.Tensor:
         """x·θ of each row, or of some, (R,) float32: each by itself, so that no bit depends on the
         others."""
@@ -135,7 +100,8 @@ class PairExamples(ArrayExamples):
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
         """Return the accuracy of a head, as `accuracy_by` has it."""
-        return accuracy_by(self.logits_R(torch.from_numpy(float32_of(theta_D))), self)
+        logits_R = self.logits_R(torch.from_numpy(float32_of(theta_D)))
+        return accuracy_by(logits_R, self.y_R, self.start_U, self.kind, self.width)
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
         """Return its accuracy alone."""
@@ -150,8 +116,9 @@ class PairExamples(ArrayExamples):
         *,
         batch_users: bool = False,
     ) -> Iterator[torch.Tensor]:
-        """As `gradients.user_gradients`."""
-        return gradients.user_gradients(self, theta_D, taken_N, taken_S, model, batch_users)
+        """As `gradients.user_gradients`: each user by itself, whatever ``batch_users`` allows."""
+        del batch_users
+        return gradients.user_gradients(self, theta_D, taken_N, taken_S, model)
 
     def sum_over_users(
         self,
@@ -165,10 +132,10 @@ class PairExamples(ArrayExamples):
         batch_users: bool = False,
         add: AddTo | None = None,
     ) -> torch.Tensor:
-        """As `gradients.sum_over_users`; rows are short, and ``add`` is not needed."""
-        del add
+        """As `gradients.sum_over_users`: each user by itself; ``add`` is not needed."""
+        del add, batch_users
         return gradients.sum_over_users(
-            self, theta_D, taken_N, taken_S, reduce, model, local, width, batch_users
+            self, theta_D, taken_N, taken_S, reduce, model, local, width
         )
 
     def select(self, users_S: np.ndarray) -> "PairExamples":
@@ -259,7 +226,7 @@ def _selected(x_RD: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 
 def _chunk(dimension: int) -> int:
-    """Return how many rows are worked on at a time."""
+    """Rows that are worked on at a time."""
     return max(1, min(CHUNK, _CHUNK_BYTES // (4 * dimension)))
 
 
@@ -284,21 +251,22 @@ def labels(judgements: Judgements, there_JW: np.ndarray) -> torch.Tensor:
 
 def flips(judgements: Judgements) -> torch.Tensor | None:
     """The probability of each label not to be the true one, (J,) float64; None if unknown or 0."""
-    if judgements.channel.kind != "randomized-response":
+    if judgements.flip_R is None:
         return None
     return torch.tensor(judgements.flip_R, dtype=torch.float64)
 
 
 def distinct_texts(
-    judgements: Judgements, uses_prompt: bool
+    judgements: Judgements, uses_prompt: bool, shown_J: Sequence[Sequence[str]] | None = None
 ) -> tuple[np.ndarray, list[str], list[str], list[int]]:
     """Return which distinct text each response of each judgement is (−1: there is none), and these
-    texts with the judgement they first appear in."""
+    texts with the judgement they first appear in. ``shown_J`` are those of each judgement that
+    count; None: all."""
     index: dict[tuple[str, str], int] = {}
     first_row_T: list[int] = []
     text_JK = np.full((len(judgements), judgements.most_responses), -1, dtype=np.int64)
     for row, (prompt, shown) in enumerate(
-        zip(judgements.prompts, judgements.responses, strict=True)
+        zip(judgements.prompts, shown_J or judgements.responses, strict=True)
     ):
         for side, response in enumerate(shown):
             text = index.setdefault((prompt if uses_prompt else "", response), len(index))

@@ -8,10 +8,7 @@ other is computed by tensor operations, user by user (``preference.linear.torch_
 
 A user's vector is a function of that user's judgements, θ and public constants, to the last bit:
 not of who sits beside, of how many there are, or of how they are cut into chunks. Else one user
-would move the others' clipped vectors, which no sensitivity counts. Only with ``batch_users``, a
-public setting of the run, may several users share an operation: on a GPU, where one is asked for
-and has room for the rows, and in a language model's batches. What that moves is measured, not
-proven.
+would move the others' clipped vectors, which no sensitivity counts.
 
 Chunks need nothing of each other, so each is worked on by one core; see
 ``privacy.mechanisms.parallel``. A chunk holds a bounded number of users, and no user has more than
@@ -32,14 +29,13 @@ import torch
 
 from murmuration.preference.linear import numba_gradients
 from murmuration.preference.linear.local_steps import LocalSteps
-from murmuration.preference.linear.torch_gradients import Rows, UserBatch, local_updates_alone
+from murmuration.preference.linear.torch_gradients import Rows, local_updates_alone
 from murmuration.preference.models import PreferenceModel
 from murmuration.privacy.mechanisms.parallel import on_each_core
 
 # Bytes of rows in a chunk: enough that handing it to another core costs nothing in comparison.
 CHUNK_BYTES, _LARGE_CHUNK_BYTES = 4 * 2**20, 16 * 2**20
 _CHUNKS = 4  # as many as a sum is cut into, between these sizes
-GPU_CHUNK_BYTES = 64 * 2**20  # clipping takes some times as much besides
 _PARTS = 32  # of a sum: enough for the cores of one machine, and few enough to keep
 
 
@@ -84,17 +80,14 @@ def user_gradients(
     taken_N: torch.Tensor,
     taken_S: torch.Tensor,
     model: PreferenceModel,
-    batch_users: bool = False,
 ) -> Iterator[torch.Tensor]:
     """Each sampled user's mean gradient at θ, chunk by chunk, each of shape (B, D) float32.
 
-    ``taken_N`` and ``taken_S`` come from ``windows``; no user is split over two chunks. The chunks
-    are in this machine's memory.
+    ``taken_N`` and ``taken_S`` come from ``windows``; no user is split over two chunks.
     """
-    device = examples.gpu if batch_users else None
-    work = _Work.of(examples, theta_D, taken_N, taken_S, model, device)
+    work = _Work.of(examples, theta_D, taken_N, taken_S, model)
     for chunk in range(work.chunks):
-        yield work.local_updates(chunk, _ONE_STEP).cpu()
+        yield work.local_updates(chunk, _ONE_STEP)
 
 
 def sum_over_users(
@@ -106,8 +99,6 @@ def sum_over_users(
     model: PreferenceModel,
     local: LocalSteps | None = None,
     width: int | None = None,
-    batch_users: bool = False,
-    device: torch.device | None = None,
 ) -> torch.Tensor:
     """The sum over chunks of ``reduce`` of the users' gradients, (D,) float64, on every core.
 
@@ -115,13 +106,9 @@ def sum_over_users(
     threads at once; with ``local`` it takes how far these steps descend, θ − θ_u, instead. Its
     vectors may have another ``width`` than D. Other arguments as in ``user_gradients``. The result
     is the same, bit for bit, on any number of cores.
-
-    With a ``device``, by tensor operations there, where ``reduce`` finds its chunks. With
-    ``batch_users``, on a GPU if one suits the examples. Else by the processor.
     """
     width = examples.dimension if width is None else width
-    device = device or (examples.gpu if batch_users else None)
-    work = _Work.of(examples, theta_D, taken_N, taken_S, model, device)
+    work = _Work.of(examples, theta_D, taken_N, taken_S, model)
     parts = min(_PARTS, work.chunks)
 
     def part_of(part: int) -> torch.Tensor:
@@ -133,8 +120,7 @@ def sum_over_users(
     if parts == 1:
         return part_of(0)
     total_D = torch.zeros(width, dtype=torch.float64)
-    each = map(part_of, range(parts)) if work.device else on_each_core(part_of, parts)
-    for part_D in each:
+    for part_D in on_each_core(part_of, parts):
         total_D += part_D
     return total_D
 
@@ -144,10 +130,7 @@ _ONE_STEP = LocalSteps(1, 1.0)  # what it descends is the gradient
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """The sampled users, cut into chunks: chunk c is users ``cuts[c]`` to ``cuts[c + 1]``.
-
-    ``device`` is where many users are computed at once; None: each user by itself, here.
-    """
+    """The sampled users, cut into chunks: chunk c is users ``cuts[c]`` to ``cuts[c + 1]``."""
 
     examples: Rows
     theta_D: torch.Tensor
@@ -155,7 +138,6 @@ class _Work:
     taken_N: torch.Tensor
     ends_S: np.ndarray
     cuts: list[int]
-    device: torch.device | None
 
     @classmethod
     def of(
@@ -165,25 +147,21 @@ class _Work:
         taken_N: torch.Tensor,
         taken_S: torch.Tensor,
         model: PreferenceModel,
-        device: torch.device | None = None,
     ) -> "_Work":
         # Compiled code does not look again, and would read beyond the end of a shorter model.
         if theta_D.shape != (examples.dimension,):
             raise ValueError(
                 f"a model of shape {tuple(theta_D.shape)} for {examples.dimension} features"
             )
-        if device and model.of_user:
-            raise ValueError(f"--model {model.name} is computed one user after the other")
         ends_S = np.cumsum(taken_S.numpy())
         # Whoever has no judgement takes room for a gradient, too.
         rows_S = np.cumsum(np.maximum(taken_S.numpy(), 1))
-        sizes = (GPU_CHUNK_BYTES,) * 2 if device else (CHUNK_BYTES, _LARGE_CHUNK_BYTES)
-        cuts = _cuts(rows_S, 4 * examples.dimension * examples.width, *sizes)
-        return cls(examples, theta_D, model, taken_N, ends_S, cuts, device)
+        cuts = _cuts(rows_S, 4 * examples.dimension * examples.width)
+        return cls(examples, theta_D, model, taken_N, ends_S, cuts)
 
     @property
     def chunks(self) -> int:
-        """Return how many."""
+        """Their number."""
         return len(self.cuts) - 1
 
     def local_updates(self, chunk: int, local: LocalSteps) -> torch.Tensor:
@@ -193,9 +171,6 @@ class _Work:
         ends_B = self.ends_S[users] - first
         taken_N = self.taken_N[first : first + int(ends_B[-1])]
         examples = self.examples
-        if self.device:
-            bags = UserBatch.of(examples, taken_N, ends_B, self.device)
-            return bags.local_updates(self.theta_D, self.model, local)
         if self.model.code is None:
             return local_updates_alone(examples, taken_N, ends_B, self.theta_D, self.model, local)
         out_BD = torch.empty(len(ends_B), examples.dimension)
@@ -214,10 +189,10 @@ class _Work:
         return out_BD
 
 
-def _cuts(ends_S: np.ndarray, bytes_each: int, least: int, most: int) -> list[int]:
+def _cuts(ends_S: np.ndarray, bytes_each: int) -> list[int]:
     """Return where chunks begin and end: whole users, about equally many judgements in each."""
     total = int(ends_S[-1]) if len(ends_S) else 0
-    size = min(max(least, total * bytes_each // _CHUNKS), most)
+    size = min(max(CHUNK_BYTES, total * bytes_each // _CHUNKS), _LARGE_CHUNK_BYTES)
     chunks = -(-total // max(1, size // bytes_each))
     inner = np.searchsorted(ends_S, [total * c // chunks for c in range(1, chunks)], side="right")
     return sorted({0, *inner.tolist(), len(ends_S)})

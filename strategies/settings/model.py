@@ -195,7 +195,7 @@ class ModelConfig:
     )
     batch_users: bool = setting(
         False,
-        "Let nodes compute several users at once (language models; a GPU). That no user moves "
+        "Let nodes compute several users at once (language models). That no user moves "
         "the others' vectors is then only measured, not proven.",
         panel=MODEL,
         steps=True,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from murmuration.alignment.endpoints.writer import EndpointWriter
-from murmuration.alignment.pool import rewards, write_samples, writer_of
+from murmuration.alignment.pool import rewards, seeds_of, write_samples, writer_of
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
@@ -31,7 +31,7 @@ def test_answers_are_those_of_respond(language_model):
     base, prompts, told = language_model("gpt2"), ["What now?", "Save it"], []
     sampling = Sampling(0.7, max_new_tokens=4)
     writer = Writer.load(base)
-    answers = write_samples(writer, prompts, 3, sampling, 5, lambda *at: told.append(at))
+    answers = write_samples(writer, prompts, sampling, seeds_of(5, 3), lambda *at: told.append(at))
     for sample in range(3):
         wanted = writer.write(prompts, sampling, (5, sample))
         assert [row[sample] for row in answers] == wanted

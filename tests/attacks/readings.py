@@ -38,6 +38,7 @@ from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.linear.examples import pair_examples
 from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.clipping import UserClip
+from tests.preference.data.formats.examples import EXAMPLES
 
 OTHERS = ("u1", "u2", "u3", "u4")
 STRANGER = "u9"
@@ -274,7 +275,7 @@ def _of_formats(example_of: Callable[[str], Any]) -> dict[str, Declared]:
     return result
 
 
-DECLARED = {**OWN, **_of_formats(lambda name: FORMATS[name].example)}
+DECLARED = {**OWN, **_of_formats(EXAMPLES.__getitem__)}
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def test_labels_are_randomized_and_nothing_else(privatize, places, write_rows, m
 def test_the_loader_reads_the_channel(privatize, places, write_rows, make_rows):
     privatize(write_rows(make_rows([6, 2])))
     found = load_judgements(str(places["out"]), schema=RANDOMIZED)
-    assert found.channel.kind == "randomized-response"
+    assert found.randomized
     flips = [RandomizedResponse(each).flip_probability for each in (0.5, 1.5)]
     np.testing.assert_allclose(found.flip_R, np.repeat(flips, [6, 2]), rtol=1e-15)
 
@@ -107,7 +107,7 @@ def test_the_best_of_several(privatize, places, write_rows):
     schema = Schema("top-1", 3, "randomized")
     found = load_judgements(str(places["out"]), schema=schema)
     assert len(found) == 4
-    assert found.channel.kind == "randomized-response"
+    assert found.randomized
 
 
 def test_pairs_of_single_ratings_tell_the_ratings(privatize, write_rows):

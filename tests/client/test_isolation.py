@@ -131,7 +131,7 @@ def seen(path, kind):
     keys_S = set(entry.keys_U[others_S].tolist())
     return {
         "rows": (mine.prompts, mine.responses, mine.y_R.tolist(), mine.start_U.tolist()),
-        "kind": (mine.kind, mine.most_responses, mine.channel.kind, entry.randomized),
+        "kind": (mine.kind, mine.most_responses, mine.randomized, entry.randomized),
         "names": entry.keys_U[others_S].tolist(),
         "counts": entry.counts_U[others_S].tolist(),
         "features": (examples.width, examples.x_RD.tolist(), examples.y_R.tolist()),

@@ -137,7 +137,7 @@ def test_coins_cancel_among_several_responses():
 def test_others_take_statements_for_true(name):
     loss, ratio_JK = PolicyLoss(name), torch.from_numpy(drawn())
     one = torch.ones(50, 1, dtype=torch.float64)
-    assert not loss.unbiased
+    assert not loss.objective.unbiased
     assert torch.equal(loss.loss(ratio_JK, one, torch.full((50,), 0.3)), loss.loss(ratio_JK, one))
 
 

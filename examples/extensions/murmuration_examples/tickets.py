@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import Format, OwnRows, prefers_first
+from murmuration.preference.data.formats.format import Format, OwnRows
 
 
 def rows(row: Mapping[str, object]) -> Iterator[dict[str, object]]:
@@ -15,16 +15,8 @@ def rows(row: Mapping[str, object]) -> Iterator[dict[str, object]]:
     yield {"user_id": row["customer"], "prompt": row["ticket"], "chosen": best, "rejected": other}
 
 
-def example(user: str, number: int) -> list[dict[str, object]]:
-    """Return a ticket of a customer."""
-    row = {"customer": user, "ticket": f"My lamp {number} is dark."}
-    answers = {"answer1": "Is it plugged in?", "answer2": f"Try another bulb for lamp {number}."}
-    return [{**row, **answers, "solved_by": 1 if prefers_first(user, number) else 2}]
-
-
 TICKETS = Format(
     "tickets",
     forms=(("customer", "ticket", "answer1", "answer2", "solved_by"),),
     reads=OwnRows(rows),
-    example=example,
 )

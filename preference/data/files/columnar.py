@@ -10,15 +10,14 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
 from murmuration.preference.data.errors import BadRow
+from murmuration.preference.data.files.child import started
 
 _CHILD = Path(__file__).with_name("columnar_child.py")
 #: No threads, and no memory that is reserved ahead; nothing else of the environment is needed.
@@ -57,7 +56,7 @@ class FileBudget:
     seconds: int = 30
 
     def bytes(self, size: int) -> int:
-        """Return how many bytes a file of a size may become."""
+        """Bytes that a file of a size may become."""
         return max(self.least_bytes, self.expansion * size)
 
     def decoding(self, size: int) -> dict[str, int]:
@@ -145,19 +144,9 @@ class ColumnarReader:
     def _asked(self, request: Mapping[str, Any], file: IO[bytes]) -> IO[bytes]:
         """Send a request; where its answer comes."""
         if self._socket is None or self._answers is None:
-            self._socket, other = socket.socketpair()
+            packages = ("pyarrow", "numpy")
+            self._process, self._socket = started(_CHILD, packages, _ENVIRONMENT)
             self._answers = self._socket.makefile("rb")
-            result = (find_spec(name) for name in ("pyarrow", "numpy"))
-            paths = {str(Path(spec.origin).parents[1]) for spec in result if spec and spec.origin}
-            with other:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-I", str(_CHILD), str(other.fileno()), *sorted(paths)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    env=_ENVIRONMENT,
-                    pass_fds=[other.fileno()],
-                )
         with suppress(OSError):  # that it is gone shows where its answer should be
             socket.send_fds(self._socket, [json.dumps(request).encode()], [file.fileno()])
         return self._answers

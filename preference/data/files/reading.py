@@ -5,7 +5,7 @@ Decisions:
   about a row can be found with an editor. Parquet, Arrow and arrays count rows instead.
 - A folder is all its files of known kinds in the order of their names, whatever the others are
   called; users may span files. Shards of one split are read where the split is named.
-- A `.json` file may be one object that holds the rows (`preference.data.files.json_objects`).
+- A `.json` file may be one object, of columns or a row (`preference.data.files.json_objects`).
 - Whole files that cannot be read (missing, truncated, not of the kind their name says) are refused:
   setting aside is for rows. Of a folder at a node (``isolate``) only they are left out: where each
   user has a file, a broken one is that user's zero.

@@ -9,22 +9,13 @@ votes; where the two conversations have different ones, or only one has one, bot
 Votes that were given when the names of the models were shown are left out, and copies.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import dropwhile, takewhile
 
 from murmuration.preference.data.cells import list_cell
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import (
-    Cells,
-    Format,
-    OwnRows,
-    example_texts,
-    flag,
-    pair,
-    prefers_first,
-    side,
-)
+from murmuration.preference.data.formats.format import Cells, Format, OwnRows, flag, pair, side
 from murmuration.preference.data.formats.marks import Mark
 
 #: The prompt where models are what is compared.
@@ -103,22 +94,6 @@ _CONVERSATIONS = ("conversation_a", "conversation_b")
 _TEXTS = ("prompt", "response_a", "response_b")
 
 
-def example(user: str, number: int) -> Sequence[Cells]:
-    """Return a vote of a user."""
-    prompt, *texts = example_texts(number)
-    question = {"role": "user", "content": prompt}
-    row: dict[str, object] = {"judge": user, "model_a": "m1", "model_b": f"m{2 + number % 3}"}
-    for column, text in zip(_CONVERSATIONS, texts, strict=True):
-        row[column] = [question, {"role": "assistant", "content": text}]
-    return [{**row, "winner": "model_a" if prefers_first(user, number) else "model_b"}]
-
-
-def example_of_models(user: str, number: int) -> Sequence[Cells]:
-    """Return a vote of a user without what the models said."""
-    (row,) = example(user, number)
-    return [{column: row[column] for column in row if column not in _CONVERSATIONS}]
-
-
 _MARKS = (
     Mark("anony", (False,), "the models' names were shown"),
     Mark("dedup_tag.sampled", (False,), "it is one copy too many of a frequent prompt"),
@@ -133,7 +108,6 @@ ARENA = Format(
         (*_TEXTS, "model_a", "model_b", "winner"),
     ),
     reads=OwnRows(rows),
-    example=example,
     also=("both_equal",),
     marks=_MARKS,
 )
@@ -145,7 +119,6 @@ ARENA_MODELS = Format(
         ("model_a", "model_b", "winner_model_a", "winner_model_b", "winner_tie"),
     ),
     reads=OwnRows(models),
-    example=example_of_models,
     also=("both_equal",),
     marks=_MARKS,
     unmistakable=False,

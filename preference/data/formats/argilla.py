@@ -14,14 +14,7 @@ from typing import Any
 from murmuration.preference.data.cells import label_text, list_cell, number_cell
 from murmuration.preference.data.columns import PROMPT_COLUMNS
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import (
-    Cells,
-    Format,
-    SharedRecords,
-    example_texts,
-    first_of,
-    prefers_first,
-)
+from murmuration.preference.data.formats.format import Cells, Format, SharedRecords, first_of
 from murmuration.preference.data.formats.marks import Mark
 from murmuration.preference.data.user_ids import user_cell
 
@@ -68,7 +61,7 @@ def shown(row: Mapping[str, Any]) -> Shown:
 
 
 def judgement(shown: Shown, given: Sequence[Any]) -> Cells:
-    """Return what an annotator preferred: other questions rate, or ask for words."""
+    """Read the one answer that prefers: other questions rate, or ask for words."""
     prompt, responses = shown
     preferred: list[dict[str, object]] = []
     reasons: list[BadRow] = []
@@ -143,19 +136,10 @@ def _closed(name: object) -> str:
     return label_text(name).replace(" ", "")
 
 
-def example(user: str, number: int) -> Sequence[Cells]:
-    """Return a record with the answer of a user."""
-    prompt, first, second = example_texts(number)
-    best = "response_a" if prefers_first(user, number) else "response_b"
-    fields = {"prompt": prompt, "response_a": first, "response_b": second}
-    return [{"fields": fields, "responses": {"better": [{"user_id": user, "value": best}]}}]
-
-
 ARGILLA = Format(
     "argilla",
     forms=(("fields", "responses"),),
     reads=SharedRecords(answers, shown, judgement),
-    example=example,
     marks=(
         Mark("status", ("discarded",), "its record was discarded"),
         *(

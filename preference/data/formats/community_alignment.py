@@ -4,17 +4,11 @@ Each turn is a judgement. What was said before, with the response that the perso
 of the prompt of the next.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from murmuration.preference.data.cells import is_empty, label_text
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import (
-    Cells,
-    Format,
-    OwnRows,
-    example_texts,
-    prefers_first,
-)
+from murmuration.preference.data.formats.format import Cells, Format, OwnRows
 
 _LETTERS = ("a", "b", "c", "d")
 _TURNS = ("first_turn_", "second_turn_", "third_turn_", "fourth_turn_")
@@ -43,18 +37,9 @@ def _columns(turn: str) -> tuple[str, ...]:
     return tuple(f"{turn}{name}" for name in names)
 
 
-def example(user: str, number: int) -> Sequence[Cells]:
-    """Return a choice of a user."""
-    prompt, *texts = example_texts(number)
-    row = {"annotator_id": user, "prompt": prompt, "preferred_response": "response_d"}
-    row |= {f"response_{x}": f"{text} ({x})" for x, text in zip("abcd", texts * 2, strict=True)}
-    return [row | {"preferred_response": "response_a"} if prefers_first(user, number) else row]
-
-
 COMMUNITY_ALIGNMENT = Format(
     "community-alignment",
     forms=(_columns(""), _columns(_TURNS[0])),
     reads=OwnRows(rows),
-    example=example,
     also=tuple(column for turn in _TURNS[1:] for column in _columns(turn)),
 )

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from zlib import crc32
 
 from murmuration.preference.data.cells import flag_cell, is_empty, label_text
 from murmuration.preference.data.errors import BadRow
@@ -94,9 +93,6 @@ class Format:
         name: as `--format` names it.
         forms: the sets of columns that a row may have; it needs all of one set.
         reads: the functions by which rows are read, and what these depend on.
-        example: returns rows with the n-th judgement of a user: of records one with that user's
-            answer alone, whose texts depend on n and on no user; of public texts theirs, too. By
-            it a format is in the tests of what others' rows can change.
         also: other columns that are read where they are there.
         marks: by which the system says that a record does not count. Such records are left out
             before anything else is read, and counted; the functions need not know of them. What is
@@ -113,7 +109,6 @@ class Format:
     name: str
     forms: tuple[tuple[str, ...], ...]
     reads: OwnRows | SharedRecords | PublicTexts | WholeSource
-    example: Callable[[str, int], Sequence[Cells]]
     also: tuple[str, ...] = ()
     marks: tuple[Mark, ...] = ()
     unmistakable: bool = True
@@ -125,8 +120,6 @@ class Format:
     def __post_init__(self) -> None:
         if not isinstance(self.reads, OwnRows | SharedRecords | PublicTexts | WholeSource):
             raise TypeError(f"format {self.name!r}: reads must say what a user's rows depend on")
-        if not callable(self.example):
-            raise TypeError(f"format {self.name!r}: example must return rows of a user")
 
     @property
     def isolates(self) -> bool:
@@ -188,19 +181,9 @@ def flag(row: Cells, column: str) -> bool:
         BadRow: it is neither true nor false.
     """
     try:
-        return flag_cell(row.get(column), column, empty=False)
+        return flag_cell(row.get(column), column)
     except BadRow:
         raise BadRow(f"{column!r} is neither true nor false") from None
-
-
-def prefers_first(user: str, number: int) -> bool:
-    """Return whether a user of an example prefers the first response of their n-th judgement."""
-    return crc32(f"{user} {number}".encode()) % 2 == 0
-
-
-def example_texts(number: int) -> tuple[str, str, str]:
-    """Return a prompt and two responses for the n-th judgement of anybody."""
-    return f"What of number {number}?", f"A merry reply {number}.", f"A sober, longer one {number}."
 
 
 def first_of(row: Cells, columns: Iterable[str]) -> object:

@@ -1,18 +1,11 @@
 """Two responses and a preference from -3 (the first is much better) to 3, as HelpSteer2 and
 HelpSteer3 publish them, without saying who judged."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from murmuration.preference.data.cells import number_cell
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import (
-    Cells,
-    Format,
-    OwnRows,
-    example_texts,
-    pair,
-    prefers_first,
-)
+from murmuration.preference.data.formats.format import Cells, Format, OwnRows, pair
 
 _FORMS = (
     ("context", "response1", "response2", "overall_preference"),
@@ -30,17 +23,9 @@ def rows(row: Cells) -> Iterator[Cells]:
     yield pair(row[prompt], row[first], row[second], won)
 
 
-def example(user: str, number: int) -> Sequence[Cells]:
-    """Return a preference of a user, in a column that the publishers do not have."""
-    row = dict(zip(_FORMS[1], example_texts(number), strict=False))
-    strength = -2 if prefers_first(user, number) else 3
-    return [{"annotator": user, **row, "preference_strength": strength}]
-
-
 HELPSTEER = Format(
     "helpsteer",
     forms=_FORMS,
     reads=OwnRows(rows),
-    example=example,
     nobody="it publishes what several people said as one figure, and not who they were",
 )

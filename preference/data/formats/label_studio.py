@@ -13,10 +13,8 @@ from murmuration.preference.data.formats.format import (
     Cells,
     Format,
     SharedRecords,
-    example_texts,
     first_of,
     pair,
-    prefers_first,
     side,
 )
 from murmuration.preference.data.formats.marks import Mark
@@ -82,7 +80,7 @@ def _won(annotation: Mapping[str, Any], columns: Sequence[str]) -> float:
 
 
 def _selected(annotation: Mapping[str, Any], kinds: Collection[str]) -> object:
-    """Return what an annotation's only result of these types says, None for several choices."""
+    """Read an annotation's only result of these types; None for several choices."""
     results = [each for each in annotation["result"] if each.get("type") in kinds]
     if len(results) != 1:
         raise BadRow(f"an annotation needs exactly one result of type {' or '.join(kinds)}")
@@ -93,20 +91,10 @@ def _selected(annotation: Mapping[str, Any], kinds: Collection[str]) -> object:
     return label
 
 
-def example(user: str, number: int) -> Sequence[Cells]:
-    """Return a task with the annotation of a user."""
-    prompt, first, second = example_texts(number)
-    selected = "left" if prefers_first(user, number) else "right"
-    result = [{"type": "pairwise", "value": {"selected": selected}}]
-    data = {"prompt": prompt, "answer1": first, "answer2": second}
-    return [{"id": number, "data": data, "annotations": [{"completed_by": user, "result": result}]}]
-
-
 LABEL_STUDIO = Format(
     "label-studio",
     forms=(("id", "data", "annotations"),),
     reads=SharedRecords(annotations, shown, judgement),
-    example=example,
     marks=(
         Mark("annotations.*.was_cancelled", (True,), "its annotator skipped the task"),
         Mark("annotations.*.last_action", ("skipped",), "its annotator skipped the task"),

@@ -4,18 +4,11 @@
 otherwise.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from murmuration.preference.data.cells import label_text, number_cell
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import (
-    Cells,
-    Format,
-    OwnRows,
-    example_texts,
-    first_of,
-    prefers_first,
-)
+from murmuration.preference.data.formats.format import Cells, Format, OwnRows, first_of
 
 _WORDS = {
     "strongly disagree": 1.0,
@@ -41,21 +34,10 @@ def rows(row: Cells) -> Iterator[Cells]:
     yield {"prompt": row["prompt"], "completion": first_of(row, _RESPONSES), "label": number}
 
 
-def example(user: str, number: int) -> Sequence[Cells]:
-    """Return two ratings of a user, one of them good."""
-    prompt, *texts = example_texts(number)
-    ratings = (5, 2) if prefers_first(user, number) else (1, 4)
-    return [
-        {"user_id": user, "prompt": prompt, "response": text, "rating": rating}
-        for text, rating in zip(texts, ratings, strict=True)
-    ]
-
-
 LIKERT = Format(
     "likert",
     forms=tuple(("prompt", response, rating) for rating in _RATINGS for response in _RESPONSES),
     reads=OwnRows(rows),
-    example=example,
     unmistakable=False,
     scale="1..5",
 )

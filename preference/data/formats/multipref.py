@@ -4,7 +4,7 @@ Each entry of a list is a judgement of its own, by whom it names. A row is sever
 node reads it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from murmuration.preference.data.cells import is_empty, list_cell
@@ -14,10 +14,8 @@ from murmuration.preference.data.formats.format import (
     Cells,
     Format,
     SharedRecords,
-    example_texts,
     first_of,
     pair,
-    prefers_first,
     side,
 )
 
@@ -64,19 +62,9 @@ def judgement(shown: Shown, entry: object) -> Cells:
     return pair(*shown, side(entry[winners[0]], winners[0], _FIRST, _SECOND))
 
 
-def example(user: str, number: int) -> Sequence[Cells]:
-    """Return a row with the entry of a user."""
-    prompt, first, second = example_texts(number)
-    best = "A-is-slightly-better" if prefers_first(user, number) else "B-is-clearly-better"
-    entry = {"evaluator": user, "overall_pref": best}
-    row = {"text": prompt, "completion_a": first, "completion_b": second}
-    return [row | {"normal_worker_annotations": [entry]}]
-
-
 MULTIPREF = Format(
     "multipref",
     forms=tuple((prompt, *both, name) for name in _LISTS for prompt in _PROMPTS for both in _PAIRS),
     reads=SharedRecords(entries, shown, judgement),
-    example=example,
     also=_LISTS,
 )

@@ -11,14 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from murmuration.preference.data.cells import is_empty, number_cell
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import (
-    Cells,
-    Format,
-    MadeOfSeveral,
-    WholeSource,
-    example_texts,
-    prefers_first,
-)
+from murmuration.preference.data.formats.format import Cells, Format, MadeOfSeveral, WholeSource
 from murmuration.preference.data.formats.marks import Mark
 
 _ROLES = {"prompter": "user", "assistant": "assistant"}
@@ -50,7 +43,7 @@ def rankings(messages: Sequence[Cells]) -> MadeOfSeveral:
 def _thread(
     messages: Sequence[Cells], places: Mapping[object, int], at: object
 ) -> list[dict[str, object]]:
-    """Return what was said up to a message."""
+    """Collect the turns up to a message, this one included."""
     before: dict[object, Cells] = {}
     while not is_empty(at):
         if at not in places:
@@ -75,24 +68,10 @@ def _ranking(thread: list[dict[str, object]], replies: Sequence[Cells]) -> Cells
     }
 
 
-def example(user: str, number: int) -> Sequence[Cells]:
-    """Return a message of a user and two ranked replies."""
-    prompt, *texts = example_texts(number)
-    question = {"message_id": f"{user} {number}", "parent_id": None, "user_id": user}
-    question |= {"role": "prompter", "text": prompt, "rank": None}
-    ranks = (0, 1) if prefers_first(user, number) else (1, 0)
-    reply = {"parent_id": question["message_id"], "role": "assistant", "user_id": "another"}
-    return [question] + [
-        {**reply, "message_id": f"{user} {number} {rank}", "text": text, "rank": rank}
-        for text, rank in zip(texts, ranks, strict=True)
-    ]
-
-
 OASST = Format(
     "oasst",
     forms=(("message_id", "parent_id", "role", "text", "rank"),),
     reads=WholeSource(rankings),
-    example=example,
     marks=(
         Mark("deleted", (True,), "it was deleted"),
         Mark("review_result", (False,), "reviewers rejected it"),

@@ -4,18 +4,12 @@ A row holds the whole chat. The response is the message that was rated, the prom
 lead to it. A rating is 1 or -1; on a scale of ten beside it nothing is read.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from murmuration.preference.data.cells import number_cell
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import (
-    Cells,
-    Format,
-    OwnRows,
-    example_texts,
-    prefers_first,
-)
+from murmuration.preference.data.formats.format import Cells, Format, OwnRows
 
 
 def rows(row: Mapping[str, Any]) -> Iterator[Cells]:
@@ -40,25 +34,8 @@ def rows(row: Mapping[str, Any]) -> Iterator[Cells]:
     yield {"prompt": before, "completion": rated["content"], "label": rating > 0.0}
 
 
-def example(user: str, number: int) -> Sequence[Cells]:
-    """Return the thumbs that a user gave to two answers."""
-    prompt, *texts = example_texts(number)
-    messages = {"q": {"id": "q", "parentId": None, "role": "user", "content": prompt}}
-    for place, text in zip("ab", texts, strict=True):
-        reply = {"parentId": "q", "role": "assistant", "content": text}
-        messages[place] = {"id": place, **reply}
-    snapshot = {"chat": {"chat": {"history": {"messages": messages}}}}
-    row = {"user_id": user, "snapshot": snapshot}
-    up, down = ("a", "b") if prefers_first(user, number) else ("b", "a")
-    return [
-        {**row, "data": {"rating": rating}, "meta": {"message_id": place}}
-        for place, rating in ((up, 1), (down, -1))
-    ]
-
-
 OPENWEBUI = Format(
     "openwebui",
     forms=(("user_id", "data", "meta", "snapshot"),),
     reads=OwnRows(rows),
-    example=example,
 )

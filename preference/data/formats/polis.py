@@ -13,13 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from murmuration.preference.data.cells import is_empty, number_cell
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import (
-    Cells,
-    Format,
-    MadeOfSeveral,
-    PublicTexts,
-    prefers_first,
-)
+from murmuration.preference.data.formats.format import Cells, Format, MadeOfSeveral, PublicTexts
 from murmuration.preference.data.formats.marks import Mark
 
 PROMPT = "Do you agree?"
@@ -100,21 +94,10 @@ def _number(value: object) -> str:
     return str(value).strip().removesuffix(".0")
 
 
-def example(user: str, number: int) -> Sequence[Cells]:
-    """Return two statements, and the votes of a user on them, one for and one against."""
-    votes = (1, -1) if prefers_first(user, number) else (-1, 1)
-    places = (2 * number, 2 * number + 1)
-    return [{"comment-id": place, "comment-body": f"Statement {place}."} for place in places] + [
-        {"comment-id": place, "voter-id": user, "vote": vote, "timestamp": 1_000 + number}
-        for place, vote in zip(places, votes, strict=True)
-    ]
-
-
 POLIS = Format(
     "polis",
     forms=(("comment-id", "voter-id", "vote"),),
     reads=PublicTexts(("comment-id", "comment-body"), statement, votes),
-    example=example,
     also=("timestamp", "agrees", "disagrees"),
     marks=(Mark("moderated", (-1,), "a moderator rejected it"),),
     warning=warning,

@@ -4,17 +4,11 @@ Each turn with more than one reply is a judgement by the replies' scores. What w
 the reply that the person went on with, is the prompt.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import (
-    Cells,
-    Format,
-    OwnRows,
-    example_texts,
-    prefers_first,
-)
+from murmuration.preference.data.formats.format import Cells, Format, OwnRows
 
 
 def rows(row: Mapping[str, Any]) -> Iterator[Cells | BadRow]:
@@ -43,20 +37,8 @@ def _message(role: str, part: Mapping[str, object]) -> dict[str, object]:
     return {"role": role, "content": part["content"]}
 
 
-def example(user: str, number: int) -> Sequence[Cells]:
-    """Return a conversation of a user with two models."""
-    prompt, *texts = example_texts(number)
-    best = texts[not prefers_first(user, number)]
-    history: list[object] = [{"turn": 0, "role": "user", "content": prompt}]
-    for text in texts:
-        reply = {"turn": 0, "role": "model", "content": text, "if_chosen": text == best}
-        history.append({**reply, "score": 90 if text == best else 10})
-    return [{"user_id": user, "conversation_history": history}]
-
-
 PRISM = Format(
     "prism",
     forms=(("user_id", "conversation_history"),),
     reads=OwnRows(rows),
-    example=example,
 )

@@ -1,20 +1,12 @@
 """Two summaries of a post and which of them a worker chose, as OpenAI published with "Learning to
 summarize from human feedback" (`comparisons`)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from murmuration.preference.data.cells import number_cell
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.formats.format import (
-    Cells,
-    Format,
-    OwnRows,
-    example_texts,
-    first_of,
-    pair,
-    prefers_first,
-)
+from murmuration.preference.data.formats.format import Cells, Format, OwnRows, first_of, pair
 
 
 def rows(row: Mapping[str, Any]) -> Iterator[Cells]:
@@ -26,16 +18,8 @@ def rows(row: Mapping[str, Any]) -> Iterator[Cells]:
     yield pair(first_of(row["info"], ("post", "article")), first, second, 1.0 - choice)
 
 
-def example(user: str, number: int) -> Sequence[Cells]:
-    """Return a comparison of a user."""
-    post, *texts = example_texts(number)
-    row = {"info": {"post": post}, "summaries": [{"text": text} for text in texts]}
-    return [{"worker": user, **row, "choice": int(not prefers_first(user, number))}]
-
-
 TLDR = Format(
     "tldr",
     forms=(("info", "summaries", "choice", "worker"),),
     reads=OwnRows(rows),
-    example=example,
 )

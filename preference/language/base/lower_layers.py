@@ -12,12 +12,14 @@ Shape suffixes: R texts, L tokens, H width of a state.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
 import torch
+
+from murmuration.preference.within import within
 
 
 class _ReachedError(Exception):
@@ -46,33 +48,20 @@ class LowerLayers:
         """Return what the first trained block is given of texts, (R, L, H). Several threads may ask
         at a time."""
         states: list[torch.Tensor] = []
-        before = self._reached.set(states)  # of this thread
-        try:
+        with suppress(_ReachedError), within(self._reached, states):  # of this thread
             network(**inputs)
-        except _ReachedError:
-            pass
-        finally:
-            self._reached.reset(before)
         return states[0].detach()
 
-    @contextmanager
-    def entered(self, state_RLH: torch.Tensor) -> Iterator[None]:
+    def entered(self, state_RLH: torch.Tensor) -> AbstractContextManager[None]:
         """Within, the network begins at these states of the texts that it is called with."""
-        before = self._entered.set(state_RLH)
-        try:
-            yield
-        finally:
-            self._entered.reset(before)
+        return within(self._entered, state_RLH)
 
     @contextmanager
     def noting(self) -> Iterator[list[torch.Tensor]]:
         """Within, what the first trained block is given, call by call, is put into this list."""
         noted: list[torch.Tensor] = []
-        before = self._noted.set(noted)
-        try:
+        with within(self._noted, noted):
             yield noted
-        finally:
-            self._noted.reset(before)
 
     def can_be_entered(self, network: Callable[..., Any], inputs: Mapping[str, Any]) -> bool:
         """Return whether the network says the same of texts, bit for bit, begun at their states."""

@@ -31,7 +31,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import copy
@@ -67,6 +67,7 @@ from murmuration.preference.language.machine import (
 )
 from murmuration.preference.language.tokens import TextTokens, Tokens
 from murmuration.preference.language.user_gradients import UserBackward
+from murmuration.preference.within import within
 
 #: Of the next token there is a number for each word known: at most 256 MiB of these at a time.
 MOST_LOGITS = 2**26
@@ -93,6 +94,8 @@ class LanguageBase:
         tokenizer: its own.
         texts: from texts to tokens.
         dimension: D.
+        trained: its trained parameters, in the order of θ.
+        scale: what the gradient of a loss is multiplied by before it goes back through the network.
         backward: gives each user's gradient by θ.
         device: where it runs; a GPU if there is one.
         attention: how, in transformers' words: sdpa where the architecture has it, else eager.
@@ -110,7 +113,7 @@ class LanguageBase:
     def __init__(self, settings: BaseSettings, weights: bool = True) -> None:
         settings, causal = resolved(settings), settings.task != "reward"
         self.settings, path = settings, settings.path
-        self._dtype, self._scale = getattr(torch, settings.dtype), _SCALES.get(settings.dtype, 1.0)
+        self._dtype, self.scale = getattr(torch, settings.dtype), _SCALES.get(settings.dtype, 1.0)
         # Where everything is trained θ begins at what the checkpoint has, before it is rounded.
         read = torch.float32 if settings.train == "full" else self._dtype
         self.device = usual_device() if weights else torch.device("meta")
@@ -145,18 +148,18 @@ class LanguageBase:
             self.model.requires_grad_(False)
         if settings.train == "head":
             self._head.register_forward_pre_hook(_keep_states)
-        self._trained = [name for name, p in self.model.named_parameters() if p.requires_grad]
+        self._names = [name for name, p in self.model.named_parameters() if p.requires_grad]
         parameters = dict(self.model.named_parameters())
-        self._parameters = [parameters[name] for name in self._trained]
+        self.trained = [parameters[name] for name in self._names]
         self.model.requires_grad_(False)
-        beginning = [p.detach().float().to(self.device).reshape(-1) for p in self._parameters]
+        beginning = [p.detach().float().to(self.device).reshape(-1) for p in self.trained]
         self._initial_D = torch.cat([torch.zeros(0, device=self.device), *beginning])
-        self._units = [_unit_of(parameter) for parameter in self._parameters] if weights else []
+        self._units = [_unit_of(parameter) for parameter in self.trained] if weights else []
         torch.nn.Module.to(self.model, self.device)
         for parameter in self.model.parameters():  # buffers stay: rotations are made of float32
             if parameter.is_floating_point():
                 parameter.data = parameter.data.to(self._dtype)
-        self.backward = UserBackward(self.model, self._trained)
+        self.backward = UserBackward(self.model, self._names)
         self.dimension = self.backward.dimension
         self._in_batches: dict[int, LanguageBase] = {settings.batch_tokens: self}
         self._causal = not self.texts.pairs
@@ -168,7 +171,7 @@ class LanguageBase:
 
     @cached_property
     def batch_tokens(self) -> int:
-        """Return how many tokens are computed at a time."""
+        """Tokens that are computed at a time."""
         return self.settings.batch_tokens or usual_batch(self.device)
 
     def in_batches(self, tokens: int) -> "LanguageBase":
@@ -181,18 +184,13 @@ class LanguageBase:
             other.settings = replace(self.settings, batch_tokens=tokens)
         return self._in_batches[tokens]
 
-    @property
-    def trained(self) -> Sequence[torch.nn.Parameter]:
-        """The trained parameters, in the order of θ."""
-        return self._parameters
-
     def put(self, theta_D: torch.Tensor | np.ndarray) -> None:
         """Move the network to θ."""
         change_D = torch.as_tensor(theta_D, dtype=torch.float32).to(self.device)
         if change_D.shape != self._initial_D.shape:
             raise ValueError(f"θ of {tuple(change_D.shape)} for {self.dimension} parameters")
         start = 0
-        for unit, parameter in zip(self._units, self._parameters, strict=True):
+        for unit, parameter in zip(self._units, self.trained, strict=True):
             end = start + parameter.numel()
             moved = self._initial_D[start:end] + unit * change_D[start:end]
             parameter.data.copy_(moved.view(parameter.shape))
@@ -200,9 +198,9 @@ class LanguageBase:
 
     def theta(self) -> np.ndarray:
         """Return where the network is now, (D,) float32: what `put` moves there, up to rounding."""
-        parts = [p.detach().float().reshape(-1) for p in self._parameters]
+        parts = [p.detach().float().reshape(-1) for p in self.trained]
         change_D = torch.cat([torch.zeros(0, device=self.device), *parts]) - self._initial_D
-        sizes = [parameter.numel() for parameter in self._parameters]
+        sizes = [parameter.numel() for parameter in self.trained]
         return change_D.cpu().numpy() / np.repeat(np.array(self._units, np.float32), sizes)
 
     def random_theta(self) -> torch.Tensor:
@@ -211,7 +209,7 @@ class LanguageBase:
         Drawn from a fixed seed.
         """
         generator, parts = torch.Generator().manual_seed(0), []
-        for name, parameter in zip(self._trained, self._parameters, strict=True):
+        for name, parameter in zip(self._names, self.trained, strict=True):
             drawn = torch.randn(parameter.numel(), generator=generator)
             parts.append(drawn if self.is_of_head(name) else drawn / 3.0)
         return torch.cat([torch.zeros(0), *parts])
@@ -220,26 +218,20 @@ class LanguageBase:
     def differentiable(self) -> Iterator[dict[str, torch.nn.Parameter]]:
         """The trained parameters by name, which have gradients of their own within, as usual."""
         try:
-            for parameter in self._parameters:
+            for parameter in self.trained:
                 parameter.requires_grad_(True)
-            yield dict(zip(self._trained, self._parameters, strict=True))
+            yield dict(zip(self._names, self.trained, strict=True))
         finally:
-            for parameter in self._parameters:
+            for parameter in self.trained:
                 parameter.requires_grad_(False)
                 parameter.grad = None
 
-    @property
-    def scale(self) -> float:
-        """Return what the gradient of a loss is multiplied by before it goes back through the
-        network."""
-        return self._scale
-
     def to_theta(self, grads_BD: torch.Tensor) -> torch.Tensor:
         """Gradients by the parameters, ``scale`` times, as gradients by θ; in place, (B, D)."""
-        if self._scale != 1.0:
-            grads_BD /= self._scale
+        if self.scale != 1.0:
+            grads_BD /= self.scale
         start = 0
-        for unit, parameter in zip(self._units, self._parameters, strict=True):
+        for unit, parameter in zip(self._units, self.trained, strict=True):
             end = start + parameter.numel()
             if unit != 1.0:
                 grads_BD[:, start:end] *= unit
@@ -267,11 +259,8 @@ class LanguageBase:
         whose head reads a pooled state that alone, (R, 1, H). Several threads may ask at a time.
         """
         states: list[torch.Tensor] = []
-        before = _head_reads.set(states)  # of this thread
-        try:
+        with within(_head_reads, states):  # of this thread
             self.model(**inputs)
-        finally:
-            _head_reads.reset(before)
         return states[0] if states[0].ndim == 3 else states[0][:, None]
 
     def written(self, tokens: Tokens, texts_R: np.ndarray) -> dict[str, list[list[int]]]:
@@ -354,7 +343,7 @@ class LanguageBase:
     def next_states(
         self, inputs: Mapping[str, Any], lower_RLH: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Return what is known of the tokens that follow, (R, L, H), for `said`.
+        """States that say the tokens that follow, (R, L, H), for `said`.
 
         Args:
             inputs: as of `inputs_of`.
@@ -382,7 +371,7 @@ class LanguageBase:
         return None if self.lower is None else self._lower_layers.noting
 
     def said(self, state_QH: torch.Tensor) -> torch.Tensor:
-        """Return what is said of some tokens that follow, by their states, (Q, V) float32."""
+        """Logits of some tokens that follow, by their states, (Q, V) float32."""
         with self.computing():
             if self._body is None:
                 return state_QH.float()
@@ -422,7 +411,7 @@ class LanguageBase:
     def inputs(
         self, tokens: Tokens, texts_R: np.ndarray, ids_RL: torch.Tensor, mask_RL: torch.Tensor
     ) -> dict[str, Any]:
-        """Return what the network is called with for a batch."""
+        """Arguments of the network for a batch."""
         segments_RL = tokens.segments(texts_R, ids_RL.shape[1]) if self.has_segments else None
         return self.inputs_of(ids_RL, mask_RL, segments_RL)
 
@@ -468,7 +457,7 @@ class LanguageBase:
             yield
             return
         adapter = self.settings.train == "lora" and not self.settings.merged
-        changed = self._parameters if adapter else [*self.model.parameters()]
+        changed = self.trained if adapter else [*self.model.parameters()]
         types = [parameter.dtype for parameter in changed]
         try:
             for parameter in changed:

@@ -16,13 +16,11 @@ import math
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any
@@ -30,8 +28,10 @@ from typing import IO, Any
 import numpy as np
 
 from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.files.child import started
 from murmuration.preference.language.checkpoint import folder_of
 from murmuration.preference.language.confined import tokenizer_child
+from murmuration.preference.within import within
 
 #: Seconds of a processor for loading and all that comes, and for each character and text besides.
 #: A large vocabulary takes 2 to load; templates take 0.1 ms a text, and a tokenizer written in
@@ -48,6 +48,7 @@ MEMORY = 4 << 30
 TOKEN_BYTES, EXCHANGE_BYTES, EXCHANGE, MOST_BYTES = 64, 8, 1 << 13, 1 << 28
 _PART = 1_000_000  # characters that are tokenized at a time, a text as ``TEXT`` more
 _CHILD = Path(__file__).with_name("tokenizer_child.py")
+_PACKAGES = ("transformers", "tokenizers", "jinja2", "numpy")
 #: Nobody is asked for anything, and no threads of libraries that are not used.
 _ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
@@ -60,14 +61,9 @@ _confined: ContextVar[bool] = ContextVar("confined", default=False)
 _refused: dict[Path, str] = {}
 
 
-@contextmanager
-def confined(active: bool = True) -> Iterator[None]:
+def confined(active: bool = True) -> AbstractContextManager[None]:
     """Within the block tokenizers are loaded into processes with limits, if it is ``active``."""
-    before = _confined.set(active)
-    try:
-        yield
-    finally:
-        _confined.reset(before)
+    return within(_confined, active)
 
 
 def is_confined() -> bool:
@@ -140,7 +136,7 @@ class ConfinedTokenizer:
         self._folder, self._weight, self._lock = folder, 0, threading.Lock()
         self._refusal = _refused.get(folder, "")
         self._check()
-        self._process, self._socket = _started()
+        self._process, self._socket = started(_CHILD, _PACKAGES, _ENVIRONMENT)
         self._answers = self._socket.makefile("rb")
         self._end = weakref.finalize(self, _end, self._process, self._socket, self._answers)
         try:
@@ -278,24 +274,6 @@ def parts(lengths_T: Sequence[int]) -> Iterator[tuple[int, int]]:
         if weight >= _PART or place + 1 == len(lengths_T):
             yield first, place + 1
             first, weight = place + 1, 0
-
-
-def _started() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start a child; it and the socket by which it is asked."""
-    ours, theirs = socket.socketpair()
-    specs = (find_spec(name) for name in ("transformers", "tokenizers", "jinja2", "numpy"))
-    paths = {str(Path(spec.origin).parents[1]) for spec in specs if spec and spec.origin}
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-I", str(_CHILD), str(theirs.fileno()), *sorted(paths)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=_ENVIRONMENT,
-            cwd="/",
-            pass_fds=[theirs.fileno()],
-        )
-    return process, ours
 
 
 def _end(process: subprocess.Popen[bytes], ours: socket.socket, answers: IO[bytes]) -> None:

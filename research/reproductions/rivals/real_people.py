@@ -174,7 +174,13 @@ class Contest:
                 theta_D = learners.without_privacy(seed)
             else:
                 theta_D = learners.head(rival, setting, epsilon, seed)
-            right_U, _ = right_by_user(test.logits_R(torch.from_numpy(theta_D)), test)
+            right_U, _ = right_by_user(
+                test.logits_R(torch.from_numpy(theta_D)),
+                test.y_R,
+                test.start_U,
+                test.kind,
+                test.width,
+            )
             result = right_U.tolist()
             self._runs.add(key, result)
         return np.array(result)

@@ -70,7 +70,8 @@ class People:
         error in degrees."""
         strategy, _ = self._training(config.seed).run(config)
         theta_D = strategy.optimizer.result_D
-        right_U, judged_U = right_by_user(self.test.logits_R(torch.from_numpy(theta_D)), self.test)
+        test, logits_R = self.test, self.test.logits_R(torch.from_numpy(theta_D))
+        right_U, judged_U = right_by_user(logits_R, test.y_R, test.start_U, test.kind, test.width)
         reached = {"accuracy": float(right_U.sum() / judged_U.sum())}
         if self.truth_D is not None:
             lengths = np.linalg.norm(theta_D) * np.linalg.norm(self.truth_D)

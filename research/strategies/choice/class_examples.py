@@ -336,7 +336,8 @@ class ClassExamples:
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
         """Return how often the chosen policy prefers what was preferred."""
-        return accuracy_by(self.logits_R(torch.from_numpy(float32_of(theta_D))), self)
+        logits_R = self.logits_R(torch.from_numpy(float32_of(theta_D)))
+        return accuracy_by(logits_R, self.y_R, self.start_U, self.kind, self.width)
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
         """Return its accuracy alone."""

@@ -31,7 +31,6 @@ from typing import Any, cast
 import numpy as np
 
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.policy_losses import BOUNDED_LOSSES, objective
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
@@ -154,6 +153,8 @@ class Exponential(CohortStrategy):
         return self.optimizer.set(np.eye(mechanism.choices)[place])
 
 
+#: Losses of a judgement that are within (1 + tanh(r_max))².
+BOUNDED_LOSSES = ("square-chipo", "square-dpo")
 _TRUE_LABELS = (
     "--strategy exponential takes true labels; the span of losses, which decides what a choice "
     "costs, holds for no others"
@@ -280,7 +281,7 @@ def _check(settings: Settings) -> None:
         ),
         (settings.labels != "true", f"--labels {settings.labels}: {_TRUE_LABELS}"),
         (
-            bool(settings.loss) and not objective(settings.loss).bounded,
+            settings.loss not in ("", *BOUNDED_LOSSES),
             f"--loss {settings.loss} has no bound: --strategy exponential chooses by "
             f"{' or '.join(BOUNDED_LOSSES)}",
         ),

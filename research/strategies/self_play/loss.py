@@ -55,6 +55,4 @@ def played(
     )
 
 
-SELF_PLAY = replace(
-    objective("square-chipo"), name="selfplay", clips=False, bounded=False, fitter=played
-)
+SELF_PLAY = replace(objective("square-chipo"), name="selfplay", clips=False, fitter=played)

@@ -11,7 +11,7 @@ import pytest
 
 from murmuration.client.labels.memory import LabelState, TermsChanged
 from murmuration.client.labels.private_file import PrivateFile
-from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel
+from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.public_items import canonical, item_id
 from murmuration.preference.data.schema import Schema
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise, RandomizedResponse
@@ -332,7 +332,7 @@ def test_labels_that_cannot_be_told(state):
         **{name: getattr(judgements, name) for name in ("user_ids", "start_U", "prompts")},
         responses=judgements.responses,
         y_R=judgements.y_R,
-        channel=LabelChannel("randomized-response", 0.25),
+        flip_R=np.full(2, 0.25),
     )
     with pytest.raises(InputError, match="randomized already"):
         state.answer(noisy, LabelPromise(1.0), SYSTEM)

@@ -24,6 +24,7 @@ from murmuration.preference.data.loading import load_data, load_judgements, publ
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.sources import READERS
 from murmuration.preference.data.splitting import convert, split_users
+from tests.preference.data.formats.examples import EXAMPLES
 
 SECRET = "Xylophone"  # stands in every cell of text: no refusal may hold it
 
@@ -656,7 +657,7 @@ def test_tldr(read):
 
 # What holds of all of them.
 
-ROWS = {name: [*form.example("u", 1)] for name, form in FORMATS.items()}
+ROWS = {name: [*example("u", 1)] for name, example in EXAMPLES.items()}
 
 
 def test_all_are_known_by_name():
@@ -672,7 +673,7 @@ def test_an_example_is_of_its_user(read, converted, name):
     several |= {} if several["kind"] == "pairs" else {"responses": 4}
     texts = set()
     for number in range(8):
-        rows = form.example("u", number)
+        rows = EXAMPLES[name]("u", number)
         assert json.loads(json.dumps(rows)) == [*rows]
         if isinstance(form.reads, WholeSource):
             ((row,), bad) = converted(name, rows, columns="user_id=user_id")
@@ -827,13 +828,9 @@ def test_each_format_says_what_a_users_rows_depend_on():
         assert type(form.reads) is of_others.get(name, OwnRows)
         assert form.isolates == (name not in of_others)
     with pytest.raises(TypeError, match="reads"):
-        Format("none", forms=(("a",),), example=print)
-    with pytest.raises(TypeError, match="example"):
-        Format("none", forms=(("a",),), reads=OwnRows(iter))
-    with pytest.raises(TypeError, match="example must return rows of a user"):
-        Format("none", forms=(("a",),), reads=OwnRows(iter), example="u")
+        Format("none", forms=(("a",),))
     with pytest.raises(TypeError, match="must say what a user's rows depend on"):
-        Format("none", forms=(("a",),), reads=print, example=print)
+        Format("none", forms=(("a",),), reads=print)
 
 
 def test_who_judged_is_the_only_known_column_or_named(read):
@@ -912,7 +909,7 @@ def _counting_format(monkeypatch, columns, made):
         given.append(row)
         yield made(row)
 
-    form = Format("mine", forms=(columns,), reads=OwnRows(rows), example=print)
+    form = Format("mine", forms=(columns,), reads=OwnRows(rows))
     monkeypatch.setattr(READERS, "names", lambda: ("mine",))
     monkeypatch.setattr(READERS, "load", lambda name: form)
     return given
@@ -947,7 +944,7 @@ def test_a_format_of_another_package(monkeypatch, read):
             raise BadRow("'best' is neither 1 nor 2")
         yield pair(row["q"], row["one"], row["two"], 2.0 - row["best"])
 
-    form = Format("mine", forms=(("q", "one", "two", "best"),), reads=OwnRows(rows), example=print)
+    form = Format("mine", forms=(("q", "one", "two", "best"),), reads=OwnRows(rows))
     monkeypatch.setattr(READERS, "names", lambda: ("mine",))
     monkeypatch.setattr(READERS, "load", lambda name: form)
     row = {"rater": "r", "q": "Q", "one": "A", "two": "B"}

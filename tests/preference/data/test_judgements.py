@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmuration.preference.data.judgements import CLEAN, InputError, Judgements, LabelChannel
+from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import Schema
 
 RANDOMIZED = Schema(labels="randomized")
@@ -27,7 +27,7 @@ def test_groups_by_user_in_order_of_first_appearance():
     assert judgements.y_R.dtype == np.float32
     assert judgements.counts_U.tolist() == [2, 2, 1]
     assert (len(judgements), judgements.decided) == (5, 4)
-    assert judgements.channel is CLEAN
+    assert not judgements.randomized
 
 
 def test_rows_that_say_the_same_keep_their_files_and_their_order():
@@ -77,20 +77,6 @@ def test_select_nobody_and_nonsense():
         judgements.select([1, 1])
 
 
-def test_select_keeps_the_channel():
-    judgements = Judgements.from_rows([row("a"), row("b")])
-    channel = LabelChannel("randomized-response", 0.2)
-    noisy = Judgements(
-        judgements.user_ids,
-        judgements.start_U,
-        judgements.prompts,
-        judgements.responses,
-        judgements.y_R,
-        channel,
-    )
-    assert noisy.select([1]).channel is channel
-
-
 @pytest.mark.parametrize(
     "faulty",
     [
@@ -105,11 +91,10 @@ def test_select_keeps_the_channel():
         {"y_R": np.array([1, 2], np.float32)},
         {"responses": [("x", "y"), ("x",)]},
         {"responses": [("x", "y"), ("x", "y", "z")]},
-        {"channel": LabelChannel("randomized-response", 0.5)},
-        {"flip_R": np.zeros(2)},
-        {"channel": LabelChannel("randomized-response", 0.2), "flip_R": np.array([0.1, 0.3])},
-        {"channel": LabelChannel("randomized-response", 0.2), "flip_R": np.array([0.1, np.nan])},
-        {"channel": LabelChannel("randomized-response", 0.2), "flip_R": np.zeros(3)},
+        {"flip_R": np.full(2, 0.5)},
+        {"flip_R": np.array([0.1, -0.1])},
+        {"flip_R": np.array([0.1, np.nan])},
+        {"flip_R": np.zeros(3)},
     ],
 )
 def test_inconsistent_columns_are_refused(faulty):
@@ -186,22 +171,6 @@ def test_unknown_way_with_bad_rows():
         Judgements.from_rows([row()], on_bad_rows="ignore")
 
 
-@pytest.mark.parametrize(
-    ("kind", "flip"),
-    [
-        ("clean", 0.1),
-        ("randomized-response", 1.0),
-        ("randomized-response", -0.1),
-        ("corrupted", 1.1),
-        ("corrupted", float("nan")),
-        ("other", 0.0),
-    ],
-)
-def test_label_channels_that_cannot_be(kind, flip):
-    with pytest.raises(InputError):
-        LabelChannel(kind, flip)
-
-
 def best_of(user="a", responses=("x", "y", "z"), **more):
     return {"user_id": user, "prompt": "p", "responses": list(responses), **more}
 
@@ -268,21 +237,17 @@ def test_flip_probabilities():
     rows = [row("a", flip_probability=0.1), row("b", flip_probability=0), row("a", "x")]
     rows[2]["flip_probability"] = "0.25"
     judgements = Judgements.from_rows(rows, schema=RANDOMIZED)
-    assert judgements.channel == LabelChannel("randomized-response", 0.5)  # whatever others' are
+    assert judgements.randomized
     assert judgements.flip_R.tolist() == [0.1, 0.25, 0]
     alone = judgements.select([1])
     assert alone.flip_R.tolist() == [0]
-    assert alone.channel == judgements.channel
-    assert replace(alone, flip_R=None, channel=LabelChannel("randomized-response", 0.2)).flip_R == [
-        0.2
-    ]
 
 
 def test_no_flip_probability_decides_how_others_are_read():
     rows = [row("a", flip_probability=0.1), row("b", flip_probability=0.49)]
     alone = Judgements.from_rows(rows[:1], schema=RANDOMIZED)
     beside = Judgements.from_rows(rows, schema=RANDOMIZED).select([0])
-    assert (beside.channel, beside.flip_R) == (alone.channel, alone.flip_R)
+    assert beside.flip_R == alone.flip_R
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import torch
 from language_models import model_on, start, taken
 
-from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel, LeftOut
+from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.gguf import converted
@@ -79,7 +79,8 @@ def differentiated(base, examples, theta_D, chosen, model):
                         ratios.append(torch.zeros((), dtype=torch.float64))
                         continue
                     log, tokens = log_likelihood(base, examples.tokens, text)
-                    ratios.append((log - base_T[text]) / (tokens if loss.per_token else 1))
+                    tokens = tokens if loss.objective.per_token else 1
+                    ratios.append((log - base_T[text]) / tokens)
                 y_1W = examples.y_R.view(-1, examples.width)[j][None].double()
                 flip = None if examples.flip_J is None else examples.flip_J[j : j + 1]
                 total = total + loss.loss(torch.stack(ratios)[None], y_1W, flip, model).sum()
@@ -148,7 +149,7 @@ def test_several_responses_are_a_choice_among_them(made, loss, kind):
 @pytest.mark.parametrize("loss", ["robust-dpo", "square-chipo", "dpo"])
 def test_how_labels_were_randomized_comes_with_them(made, make_rows, loss):
     clean = Judgements.from_rows(make_rows(COUNTS))
-    noisy = replace(clean, channel=LabelChannel("randomized-response", 0.3))
+    noisy = replace(clean, flip_R=np.full(len(clean), 0.3))
     base, examples, theta_D, chosen, model = made(loss, judgements=noisy, r_max=500.0)
     found = ours(examples, theta_D, chosen, model)
     expected = differentiated(base, examples, theta_D, chosen, model)
@@ -318,7 +319,7 @@ def test_losses_are_trls_on_equal_weights_and_tokens(made, loss, called, kind, m
     flip = 0.3 if called == "robust" else 0.0
     judgements = Judgements.from_rows(make_rows(COUNTS))
     if flip:
-        judgements = replace(judgements, channel=LabelChannel("randomized-response", flip))
+        judgements = replace(judgements, flip_R=np.full(len(judgements), flip))
     base, examples, theta_D, _, _ = made(loss, kind, train="full", judgements=judgements)
     reference = AutoModelForCausalLM.from_pretrained(base.settings.path)
     policy = AutoModelForCausalLM.from_pretrained(base.settings.path)

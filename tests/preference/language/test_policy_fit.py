@@ -7,7 +7,7 @@ import pytest
 import torch
 from language_models import assert_equal_but_for_roundings, model_on, noted_gradients
 
-from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel
+from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.language import policy_fit
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
@@ -30,7 +30,7 @@ def made(language_model, make_rows):
         )
         judgements = Judgements.from_rows(make_rows([11]))
         if flip:
-            judgements = replace(judgements, channel=LabelChannel("randomized-response", flip))
+            judgements = replace(judgements, flip_R=np.full(len(judgements), flip))
         found = model_on(base).examples(judgements)
         assert isinstance(found, PolicyExamples)
         return found

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel
+from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.features import mapped_rows
 from murmuration.preference.features.hashing import HashingFeatures
@@ -201,10 +201,9 @@ def test_flip_probabilities_travel_with_the_judgements():
 
 def test_one_flip_probability_for_all():
     plain = judgements_of(ROWS)
-    noisy = dataclasses.replace(plain, channel=LabelChannel("randomized-response", 0.25))
+    noisy = dataclasses.replace(plain, flip_R=np.full(len(plain), 0.25))
     assert pair_examples(noisy, Counting(False)).flip_J.tolist() == [0.25] * 4
-    corrupted = dataclasses.replace(plain, channel=LabelChannel("corrupted", 0.25))
-    assert pair_examples(corrupted, Counting(False)).flip_J is None
+    assert pair_examples(plain, Counting(False)).flip_J is None
 
 
 @pytest.mark.parametrize("chunk", [1, 4096])
@@ -298,57 +297,3 @@ def test_in_a_file_they_are_the_same_bit_for_bit(monkeypatch, rows, uses_prompt)
     assert torch.equal(found.x_RD, wanted.x_RD)
     assert torch.equal(found.select([1, 0]).x_RD, wanted.select([1, 0]).x_RD)
     assert torch.equal(found.lengths_R, wanted.lengths_R)
-
-
-class Cuda:
-    """What ``torch.cuda`` says of a GPU with so many free bytes."""
-
-    OutOfMemoryError = torch.cuda.OutOfMemoryError
-
-    def __init__(self, free):
-        self.free = free
-
-    def is_available(self):
-        return self.free > 0
-
-    def mem_get_info(self):
-        return self.free, 2**40
-
-
-@pytest.mark.parametrize(("free", "used"), [(0, False), (2**31, False), (2**31 + 2**20, True)])
-def test_a_gpu_with_ample_room_takes_the_rows_once(monkeypatch, make_examples, free, used):
-    examples, moved = make_examples([3, 4]), []
-    monkeypatch.setenv("MURMURATION_GPU", "1")
-    monkeypatch.setattr(module.torch, "cuda", Cuda(free))
-    monkeypatch.setattr(PairExamples, "on", lambda self, device: moved.append(device))
-    assert examples.gpu == (torch.device("cuda") if used else None)
-    assert examples.gpu == (torch.device("cuda") if used else None)
-    assert moved == [torch.device("cuda")] * used
-
-
-@pytest.mark.parametrize("said", [None, "0", ""])
-def test_a_gpu_that_nobody_asked_for_is_left_alone(monkeypatch, make_examples, said):
-    monkeypatch.delenv("MURMURATION_GPU", raising=False)
-    if said is not None:
-        monkeypatch.setenv("MURMURATION_GPU", said)
-    monkeypatch.setattr(module.torch, "cuda", Cuda(2**40))
-    assert make_examples([3, 4]).gpu is None
-
-
-def test_a_gpu_that_others_have_filled_is_left_alone(monkeypatch, make_examples):
-    def full(self, device):
-        raise torch.cuda.OutOfMemoryError
-
-    monkeypatch.setenv("MURMURATION_GPU", "1")
-    monkeypatch.setattr(module.torch, "cuda", Cuda(2**40))
-    monkeypatch.setattr(PairExamples, "on", full)
-    assert make_examples([3, 4]).gpu is None
-
-
-def test_what_was_moved_is_kept(make_examples):
-    examples = make_examples([3, 4])
-    there = torch.device("meta")
-    x_RD, y_R = examples.on(there)
-    assert (x_RD.shape, x_RD.device, y_R.device) == (examples.x_RD.shape, there, there)
-    assert examples.on(there)[0] is x_RD
-    assert examples.on(torch.device("cpu"))[0] is examples.x_RD

@@ -9,7 +9,6 @@ from scipy import stats
 
 from murmuration.preference.linear import gradients
 from murmuration.preference.linear.gradients import sum_over_users, user_gradients, windows
-from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import PreferenceModel, preference_model
 from murmuration.privacy.mechanisms.clipping import UserClip
 
@@ -66,46 +65,6 @@ def test_one_user_who_is_not_finite_leaves_the_others_alone(make_examples, oracl
 def test_a_model_of_another_length_is_refused(make_examples, length):
     with pytest.raises(ValueError, match="for 5 features"):
         computed(make_examples([2, 2]), torch.ones(length), np.arange(2), 9, words(2))
-
-
-@pytest.mark.parametrize("chunk_bytes", [1, 200, 2**26])
-@pytest.mark.parametrize("local", [None, LocalSteps(3, 0.2)])
-def test_tensor_operations_on_a_device_sum_to_the_same(
-    make_examples, monkeypatch, chunk_bytes, local
-):
-    clip = UserClip(0.3)
-    monkeypatch.setattr(gradients, "GPU_CHUNK_BYTES", chunk_bytes)
-    examples = make_examples([1, 7, 2, 300, 1, 1, 12], dimension=6)
-    theta_D = torch.linspace(-1, 1, 6)
-    chosen = windows(examples.start_U, np.array([0, 1, 3, 4, 6]), 40, words(5))
-    arguments = (examples, theta_D, *chosen, clip.clip_sum, BTL, local)
-    compiled = sum_over_users(*arguments)
-    found = sum_over_users(*arguments, device=torch.device("cpu"))
-    torch.testing.assert_close(found, compiled, rtol=1e-5, atol=1e-5)
-    assert torch.equal(found, sum_over_users(*arguments, device=torch.device("cpu")))
-
-
-def test_a_gpu_is_used_where_there_is_one_and_users_may_be_batched(make_examples, monkeypatch):
-    examples = make_examples([2, 3])
-    chosen = windows(examples.start_U, np.array([0, 1]), 9, words(2))
-    asked = []
-
-    def of(examples, taken_N, ends_B, device):
-        asked.append(device)
-        return real(examples, taken_N, ends_B)
-
-    real = gradients.UserBatch.of
-    monkeypatch.setattr(gradients.UserBatch, "of", of)
-    clip_sum = UserClip(1.0).clip_sum
-    for gpu, together in (
-        (None, True),
-        (torch.device("cuda"), False),
-        (torch.device("cuda"), True),
-    ):
-        examples.__dict__["gpu"] = gpu
-        sum_over_users(examples, torch.zeros(5), *chosen, clip_sum, BTL, batch_users=together)
-        list(user_gradients(examples, torch.zeros(5), *chosen, BTL, batch_users=together))
-    assert asked == [torch.device("cuda")] * 2
 
 
 def test_nobody(make_examples):

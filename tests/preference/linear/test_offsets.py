@@ -112,19 +112,6 @@ def test_a_user_s_thumbs_belong_together():
     z_J1 = torch.zeros(3, 1)
     with pytest.raises(ValueError, match="of a user's judgements"):
         THUMBS.each(z_J1, torch.ones(3, 1))
-    examples = PairExamples(torch.ones(2, 3), torch.ones(2), torch.tensor([0, 2]), kind="thumbs")
-    from murmuration.preference.linear.gradients import sum_over_users
-
-    with pytest.raises(ValueError, match="one user after the other"):
-        sum_over_users(
-            examples,
-            torch.zeros(3),
-            torch.arange(2),
-            torch.tensor([2]),
-            lambda grads_BD: grads_BD.sum(0).double(),
-            THUMBS,
-            device=torch.device("cpu"),
-        )
 
 
 def people(users, each, seed):

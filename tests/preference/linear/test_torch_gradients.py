@@ -7,12 +7,12 @@ import torch
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.linear.likelihoods import Gaussian
 from murmuration.preference.linear.local_steps import LocalSteps
-from murmuration.preference.linear.torch_gradients import UserBatch, local_updates_alone
+from murmuration.preference.linear.torch_gradients import local_updates_alone
 from murmuration.preference.models import pair_model, preference_model
-from tests.preference.linear.test_numba_gradients import MODELS, judgements, run
+from tests.preference.linear.test_numba_gradients import EVERY, judgements, run
 
 
-@pytest.mark.parametrize(("name", "kind", "width"), MODELS)
+@pytest.mark.parametrize(("name", "kind", "width"), EVERY)
 @pytest.mark.parametrize("local", [LocalSteps(1, 1.0), LocalSteps(3, 0.2)])
 def test_equal_to_the_compiled_kernel(name, kind, width, local):
     model = preference_model(name, kind, width)
@@ -20,20 +20,8 @@ def test_equal_to_the_compiled_kernel(name, kind, width, local):
     examples = PairExamples(x_RD, y_R, torch.tensor([0, 10, 30]), width=width, kind=kind)
     theta_D = torch.linspace(-0.5, 0.5, 21)
     taken_N, ends_B = torch.tensor([4, 5, 6, 0, 22, 23]), np.array([3, 3, 4, 6])
-    found = UserBatch.of(examples, taken_N, ends_B).local_updates(theta_D, model, local)
-    wanted = run(x_RD, y_R, width, taken_N.numpy(), ends_B, theta_D, model, local.steps, local.rate)
-    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("local", [LocalSteps(1, 1.0), LocalSteps(3, 0.2)])
-def test_a_model_of_users_by_itself_is_equal_to_the_compiled_kernel(local):
-    model = preference_model("thumbs", "thumbs")
-    x_RD, y_R = judgements("thumbs", 1, 30, 21, seed=3)
-    examples = PairExamples(x_RD, y_R, torch.tensor([0, 10, 30]), kind="thumbs")
-    theta_D = torch.linspace(-0.5, 0.5, 21)
-    taken_N, ends_B = torch.tensor([4, 5, 6, 0, 22, 23]), np.array([3, 3, 4, 6])
     found = local_updates_alone(examples, taken_N, ends_B, theta_D, model, local)
-    wanted = run(x_RD, y_R, 1, taken_N.numpy(), ends_B, theta_D, model, local.steps, local.rate)
+    wanted = run(x_RD, y_R, width, taken_N.numpy(), ends_B, theta_D, model, local.steps, local.rate)
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
 
 
@@ -42,23 +30,7 @@ def test_a_link_of_ones_own_needs_no_compiled_form():
     assert own.code is None
     x_RD, y_R = judgements("pairs", 1, 10, 5, seed=2)
     examples = PairExamples(x_RD, y_R, torch.tensor([0, 10]))
-    bags = UserBatch.of(examples, torch.arange(10), np.array([4, 10]))
-    found = bags.local_updates(torch.ones(5), own, LocalSteps(1, 1.0))
+    taken_N, ends_B = torch.arange(10), np.array([4, 10])
+    found = local_updates_alone(examples, taken_N, ends_B, torch.ones(5), own, LocalSteps(1, 1.0))
     wanted = run(x_RD, y_R, 1, range(10), [4, 10], torch.ones(5), shipped)
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize(("name", "kind", "width"), MODELS)
-@pytest.mark.parametrize("local", [LocalSteps(1, 1.0), LocalSteps(3, 0.2)])
-def test_everything_is_on_the_device_that_is_asked_for(name, kind, width, local):
-    """Of a device that holds no numbers, torch still knows shapes and what lies on it."""
-    x_RD, y_R = judgements(kind, width, 30, 21, seed=3)
-    examples = PairExamples(x_RD, y_R, torch.tensor([0, 10, 30]), width=width, kind=kind)
-    model, there = preference_model(name, kind, width), torch.device("meta")
-    bags = UserBatch.of(examples, torch.arange(6), np.array([3, 3, 4, 6]), there)
-    tensors = [value for value in vars(bags).values() if isinstance(value, torch.Tensor)]
-    assert len(tensors) == 6
-    assert all(tensor.device == there for tensor in tensors)
-    found = bags.local_updates(torch.ones(21), model, local)
-    assert found.device == there
-    assert found.shape == (4, 21)

@@ -12,26 +12,13 @@ ROWS = [
     {"user_id": f"u{n}", "prompt": "Tea?", "chosen": f"Yes {n}.", "rejected": "No."}
     for n in range(3)
 ]
-NAMES = [*ROWS[0]]
-COLUMNS = {name: [row[name] for row in ROWS] for name in NAMES}
-FORMS = {
-    "records": {"version": "1.0", "about": {"by": "us"}, "data": ROWS},
-    "records alone": {"rows": ROWS},
-    "columns": COLUMNS,
-    "pandas, columns": {name: dict(enumerate(cells)) for name, cells in COLUMNS.items()},
-    "pandas, index": dict(enumerate(ROWS)),
-    "pandas, split": {
-        "columns": NAMES, "index": [0, 1, 2], "data": [[*row.values()] for row in ROWS]
-    },
-    "pandas, table": {"schema": {"fields": [{"name": "user_id"}]}, "data": ROWS},
-}  # fmt: skip
+COLUMNS = {name: {n: row[name] for n, row in enumerate(ROWS)} for name in ROWS[0]}
 
 
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("end", ["json", "json.gz"])
-@pytest.mark.parametrize("form", FORMS)
-def test_every_form_is_read(tmp_path, form, end, indent):
-    text = json.dumps(FORMS[form], indent=indent).encode()
+def test_columns_are_read(tmp_path, end, indent):
+    text = json.dumps(COLUMNS, indent=indent).encode()
     path = tmp_path / f"rows.{end}"
     path.write_bytes(gzip.compress(text) if end.endswith("gz") else text)
     read = load_judgements(str(path))
@@ -41,7 +28,7 @@ def test_every_form_is_read(tmp_path, form, end, indent):
 
 def test_pandas_writes_such_files(tmp_path):
     pandas = pytest.importorskip("pandas")
-    for orient in ("columns", "index", "split", "table", "records"):
+    for orient in (None, "columns", "records"):
         pandas.DataFrame(ROWS).to_json(tmp_path / "rows.json", orient=orient)
         assert load_judgements(str(tmp_path / "rows.json")).user_ids == ("u0", "u1", "u2")
 
@@ -49,12 +36,13 @@ def test_pandas_writes_such_files(tmp_path):
 @pytest.mark.parametrize(
     ("whole", "reason"),
     [
-        ({"train": ROWS, "test": ROWS[:1]}, "several lists .'train', 'test'.*records"),
+        ({"data": ROWS}, "with a list, and no row: .*records"),
+        ({"train": ROWS, "test": ROWS[:1], "by": "us"}, "with a list, and no row: .*records"),
         ({"ann": ROWS[0], "bob": ROWS[1]}, "without numbers for rows: .*records"),
-        ({"columns": NAMES, "index": [], "data": {}}, "no data"),
+        (dict(enumerate(ROWS)), "without numbers for rows: .*records"),
     ],
 )
-def test_what_may_be_several_things_is_named(tmp_path, whole, reason):
+def test_an_object_that_is_no_rows_says_how_to_write_them(tmp_path, whole, reason):
     (tmp_path / "rows.json").write_text(json.dumps(whole, indent=1))
     with pytest.raises(InputError, match=f"rows.json: .*{reason}"):
         load_judgements(str(tmp_path / "rows.json"))
@@ -67,19 +55,15 @@ def test_what_may_be_several_things_is_named(tmp_path, whole, reason):
 )
 def test_one_row_is_a_row(tmp_path, more, indent):
     (tmp_path / "rows.json").write_text(json.dumps(ROWS[0] | more, indent=indent))
-    if "tags" in more:  # which may be the rows
-        with pytest.raises(InputError, match=r"rows.json:1: expected an object"):
-            load_judgements(str(tmp_path / "rows.json"))
-    else:
-        assert load_judgements(str(tmp_path / "rows.json")).responses == [("Yes 0.", "No.")]
+    assert load_judgements(str(tmp_path / "rows.json")).responses == [("Yes 0.", "No.")]
 
 
 def test_a_bad_row_in_an_object_is_its_own(tmp_path):
-    for bad in ("text", 7, None, [1, 2], {"user_id": "u9"}):
-        for whole in ({"data": [*ROWS, bad]}, dict(enumerate([bad, *ROWS]))):
-            (tmp_path / "rows.json").write_text(json.dumps(whole))
-            read = load_judgements(str(tmp_path / "rows.json"), on_bad_rows="skip")
-            assert (len(read), read.left_out) == (3, 1)
+    for bad in ("", 7, None, [1, 2], {"user_id": "u9"}):
+        whole = COLUMNS | {"chosen": COLUMNS["chosen"] | {1: bad}}
+        (tmp_path / "rows.json").write_text(json.dumps(whole))
+        read = load_judgements(str(tmp_path / "rows.json"), on_bad_rows="skip")
+        assert (len(read), read.left_out) == (2, 1)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import pytest
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.formats.marks import Mark, without_marked
-from murmuration.preference.data.formats.registry import FORMATS
 from murmuration.preference.data.loading import load_judgements, public_texts
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.splitting import convert, split_users
+from tests.preference.data.formats.examples import EXAMPLES
 
 #: How exports write that a cell is true, and that it is false.
 YES, NO = (True, "True", "true", 1, 1.0, "1", "t"), (False, "False", 0, "0", "f", 0.0)
@@ -55,7 +55,7 @@ def test_entries_of_lists_and_objects_are_taken_out_as_json_too():
 
 def marked_rows():
     """Yield (format, rows, marked copies of one of them, reason)."""
-    rows = {name: form.example("u", 1) for name, form in FORMATS.items()}
+    rows = {name: example("u", 1) for name, example in EXAMPLES.items()}
     for name in ("arena", "arena-models"):
         yield name, rows[name], {"anony": False}, "'anony'"
         yield name, rows[name], {"dedup_tag": {"high_freq": True, "sampled": False}}, "'dedup_tag.s"
@@ -93,14 +93,14 @@ def test_what_is_marked_is_left_out_and_counted(tmp_path, name, rows, cells, rea
 
 
 def test_who_has_marked_rows_alone_stays_a_user(tmp_path):
-    rows = [*FORMATS["arena-models"].example("u", 1), *FORMATS["arena-models"].example("v", 1)]
+    rows = [*EXAMPLES["arena-models"]("u", 1), *EXAMPLES["arena-models"]("v", 1)]
     rows[1] = {**rows[1], "anony": False}
     loaded = load(tmp_path / "rows.jsonl", rows, "arena-models")
     assert (loaded.user_ids, loaded.counts_U.tolist()) == (("u", "v"), [1, 0])
 
 
 def test_a_rejected_statement_goes_with_its_votes_in_any_order(tmp_path):
-    rows = [*FORMATS["polis"].example("u", 0), *FORMATS["polis"].example("u", 1)]
+    rows = [*EXAMPLES["polis"]("u", 0), *EXAMPLES["polis"]("u", 1)]
     rejected = {**rows[0], "moderated": "-1"}
     others = [row | {"moderated": 1} if "comment-body" in row else row for row in rows[1:]]
     for order in ([rejected, *others], [*others, rejected], [rows[0], rejected, *others]):
@@ -114,7 +114,7 @@ def test_a_rejected_statement_goes_with_its_votes_in_any_order(tmp_path):
 
 def test_a_voter_rejects_no_statement(tmp_path):
     """A row that names a voter says nothing of what others' votes are about."""
-    rows = [*FORMATS["polis"].example("u", 0)]
+    rows = [*EXAMPLES["polis"]("u", 0)]
     hostile = {**rows[0], "voter-id": "x", "vote": 1, "moderated": -1}
     loaded = load(tmp_path / "rows.jsonl", [hostile, *rows], "polis", kind="thumbs")
     assert loaded.counts_U[loaded.user_ids.index("u")] == 2
@@ -126,7 +126,7 @@ def test_a_voter_rejects_no_statement(tmp_path):
      {"tree_state": "halted_by_moderator"}],
 )  # fmt: skip
 def test_deleted_messages_are_in_no_ranking(tmp_path, cells):
-    rows = [*FORMATS["oasst"].example("u", 1), *FORMATS["oasst"].example("v", 1)]
+    rows = [*EXAMPLES["oasst"]("u", 1), *EXAMPLES["oasst"]("v", 1)]
     rows[-1] = {**rows[-1], **cells}
     source = written(tmp_path / "rows.jsonl", rows)
     made = convert(source, tmp_path / "out.jsonl", "user_id=user_id", "oasst")
@@ -136,7 +136,7 @@ def test_deleted_messages_are_in_no_ranking(tmp_path, cells):
 
 
 def test_a_split_counts_what_was_taken_out(tmp_path):
-    rows = [row for n in range(40) for row in FORMATS["arena-models"].example(f"u{n}", 1)]
+    rows = [row for n in range(40) for row in EXAMPLES["arena-models"](f"u{n}", 1)]
     rows += [{**row, "anony": "false"} for row in rows[:7]]
     split = split_users(
         written(tmp_path / "rows.jsonl", rows), 0.5, tmp_path, format="arena-models"

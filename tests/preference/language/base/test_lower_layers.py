@@ -114,8 +114,8 @@ def test_a_rewards_gradient_is_plain_pytorchs(language_model, make_rows, kind):
     theta_D = (0.02 if real else 1.0) * base.random_theta()
     mine_D = gradients(examples, theta_D)[0]
     plain = loaded(path, layers="all")
-    names = [name for name in plain._trained if name in base._trained]
-    assert names == base._trained
+    names = [name for name in plain._names if name in base._names]
+    assert names == base._names
     numbers = {name.split(".layers.")[1].split(".")[0] for name in names if ".layers." in name}
     assert numbers == ({str(layer) for layer in range(22, 30)} if real else {"1"})
     plain.put(torch.zeros(plain.dimension))
@@ -187,7 +187,7 @@ def test_another_layer_or_type_is_kept_elsewhere(tmp_path, make_rows, computed):
 def test_layers_in_the_middle_alone_are_changed(tmp_path, make_rows):
     save_gpt2(tmp_path / "g", n_layer=3)
     base = loaded(str(tmp_path / "g"), layers="2-2")
-    assert {name.split(".h.")[1][0] for name in base._trained if ".h." in name} == {"1"}
+    assert {name.split(".h.")[1][0] for name in base._names if ".h." in name} == {"1"}
     examples = examples_of(base, make_rows)
     theta_D = base.random_theta()
     entered = gradients(examples, theta_D)
@@ -215,8 +215,8 @@ def test_where_nobody_says_the_last_two_are_changed_and_told(tmp_path, make_rows
     save_gpt2(tmp_path / "g", n_layer=3)
     base = loaded(str(tmp_path / "g"), layers="auto")
     assert base.to_config()["layers"] == "last:2"
-    assert not any(".h.0." in name for name in base._trained)
-    assert any(".h.1." in name for name in base._trained)
+    assert not any(".h.0." in name for name in base._names)
+    assert any(".h.1." in name for name in base._names)
     assert base.lower is not None
     again = LanguageBase(BaseSettings(**base.settings.described))
     assert again.dimension == base.dimension

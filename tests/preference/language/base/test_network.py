@@ -157,8 +157,8 @@ def test_a_server_without_weights_knows_what_is_trained_and_where_the_head_is(la
     """DistilBERT's has a layer below it, which is drawn, and RoBERTa's is one of two in a head."""
     settings = BaseSettings(language_model(kind), rank=2)
     node, server = LanguageBase(settings), LanguageBase(settings, weights=False)
-    assert (node.dimension, node._trained) == (server.dimension, server._trained)
-    of_head = [node.is_of_head(name) for name in node._trained]
+    assert (node.dimension, node._names) == (server.dimension, server._names)
+    of_head = [node.is_of_head(name) for name in node._names]
     parts = zip(node.trained, of_head, strict=True)
     node.put(torch.cat([torch.full((p.numel(),), float(here)) for p, here in parts]))
     head = node.model.get_base_model().get_submodule(node.head.split(".")[0])

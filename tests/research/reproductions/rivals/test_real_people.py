@@ -148,7 +148,9 @@ def test_accuracy_is_that_of_the_examples(judgements, tmp_path):
     contest = real_people.Contest(judgements, "hashing", SMALL, Runs(tmp_path / RUNS, {}))
     test = contest._examples["test"]
     theta_D = torch.randn(test.dimension, generator=torch.Generator().manual_seed(0))
-    right_U, judged_U = real_people.right_by_user(test.logits_R(theta_D), test)
+    right_U, judged_U = real_people.right_by_user(
+        test.logits_R(theta_D), test.y_R, test.start_U, test.kind, test.width
+    )
     accuracy = test.accuracy(theta_D)
     assert float(right_U.sum() / judged_U.sum()) == pytest.approx(accuracy.pooled)
     assert int(judged_U.sum()) == accuracy.judgements
