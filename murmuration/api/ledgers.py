@@ -283,11 +283,11 @@ def _below(folder: Path) -> Iterator[tuple[Path, list[str]]]:
 
     seen: set[tuple[int, int]] = set()
     for place, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
-        found = Path(place).stat()
-        if (found.st_dev, found.st_ino) in seen:
+        status = Path(place).stat()
+        if (status.st_dev, status.st_ino) in seen:
             folders.clear()
             continue
-        seen.add((found.st_dev, found.st_ino))
+        seen.add((status.st_dev, status.st_ino))
         yield Path(place), files
 
 

@@ -278,7 +278,7 @@ def as_nobody(server, monkeypatch):
         Path(folder).chmod(0o755)
         victim = Path(folder) / "file"
         victim.write_text("root's")
-        shutil.copyfile(ATTACKS / "links.sh", Path(folder) / "links.sh")
+        shutil.copyfile(ATTACKS / "programs" / "links.sh", Path(folder) / "links.sh")
         yield Client.load(server / "clients" / "alice"), victim
 
 

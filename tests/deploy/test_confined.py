@@ -16,7 +16,7 @@ from murmuration.deploy import confined, processes
 from murmuration.deploy.confined import in_namespace, node_environment
 from murmuration.deploy.processes import Program, wait_for
 
-DAEMON = Path(__file__).parents[1] / "attacks" / "daemon.sh"
+DAEMON = Path(__file__).parents[1] / "attacks" / "programs" / "daemon.sh"
 ROOT = str(Path(confined.__file__).parents[2])
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 NOBODY = pytest.param("nobody", marks=AS_ROOT)

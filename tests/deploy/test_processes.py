@@ -229,7 +229,7 @@ def test_a_server_that_takes_differences_gets_nobodys_sum(tmp_path):
     """It ships an app of its own: one round under masks with all four nodes, then with three."""
     world, hostile = World(tmp_path, ("a", "b", "c", "d"), users=8), tmp_path / "app"
     write_bundle(hostile, {})
-    attack = Path(__file__).parents[1] / "attacks" / "differencing_app.py"
+    attack = Path(__file__).parents[1] / "attacks" / "programs" / "differencing_app.py"
     shutil.copyfile(attack, hostile / "murmuration" / "server" / "app.py")
     for name in "abcd":
         (world.client(name) / "policy.toml").write_text(POLICY + "secure_only = true\n")
