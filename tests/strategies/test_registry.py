@@ -1,5 +1,6 @@
 """The node halves by name."""
 
+import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -169,6 +170,16 @@ def test_every_strategy_is_in_the_matrix():
         assert strategy.adjacencies and strategy.adjacencies <= set(Adjacency)
         said = strategy.why != "it declares none"
         assert said == (strategy.adjacencies != set(Adjacency))
+
+
+def test_what_can_be_masked_says_on_which_grid_its_sums_are():
+    """A node takes the grid from its own half, and from no request."""
+    numbers = {"clip-norm": 0.5, "middle": 0.5, "group-size": 4.0, "policies": 3.0}
+    for strategy in registry.strategies().values():
+        if strategy.sums is not Sums.FLOATING_POINT:
+            half = next(iter(strategy.node_halves.values()))
+            steps = half.steps(lambda name, default: numbers.get(name, default))
+            assert steps and all(0.0 < step < math.inf for step in steps.values())
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)

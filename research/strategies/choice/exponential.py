@@ -121,6 +121,11 @@ def most_of_one(number: Number) -> float:
     return math.sqrt(max(1.0, number("policies", math.inf) - 1.0))
 
 
+def grid_of_losses(number: Number) -> Mapping[str, float]:
+    """The grid of a sum of losses, whatever is asked."""
+    return {"sum": 1.0 / STEPS}
+
+
 class Exponential(CohortStrategy):
     """The server half of a choice by exact coins, with a ``ChoicePlan``. θ is 1 at the choice."""
 
@@ -329,7 +334,7 @@ EXPONENTIAL = Strategy(
     name="exponential",
     help="Choose one of several given policies, by the exponential mechanism or a better one.",
     build=build,
-    node_halves={"exponential": NodeHalf(client_update, length=most_of_one)},
+    node_halves={"exponential": NodeHalf(client_update, most_of_one, grid_of_losses)},
     settings=ExponentialSettings,
     adjacencies=ALL,
     rounds=(1,),
