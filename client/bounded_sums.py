@@ -59,9 +59,13 @@ class BoundedSums:
         """The sums by name: of the users of whom they can be computed.
 
         Raises:
-            Exception: the request makes no sense, which shows without anybody.
+            ValueError: beside "sum" there would be what no bound is about.
+            Exception: the request makes no sense. Both show without anybody.
         """
         nothing = self._of(slice(0))
+        bounded = {"sum", "within"} if self.half.counts else {"sum"}
+        if math.isfinite(self.longest) and set(nothing) != bounded:
+            raise ValueError(f"sums {sorted(nothing)}, where {sorted(bounded)} are bounded")
         with left_out("the sum of all users"):
             sums = self._of(slice(None))
             self._check(sums, nothing, len(self.keys_S))

@@ -104,6 +104,18 @@ def test_what_a_request_says_wrong_shows_without_anybody(make_rows):
         bounded_of(NodeHalf(update, clip_norm), make_rows([3, 5, 2])).deployed()
 
 
+@pytest.mark.parametrize("name", ["more", "within"])
+def test_nothing_leaves_beside_what_is_bounded(make_rows, name):
+    """Before anybody is looked at, whatever a half of another package makes of them."""
+
+    def update(examples, work, keys_S, source):
+        assert not len(work.users_S)
+        return {"sum": np.zeros(D), name: np.zeros(1)}
+
+    with pytest.raises(ValueError, match="are bounded"):
+        bounded_of(NodeHalf(update, clip_norm, grid_of_clip), make_rows([3, 5, 2])).deployed()
+
+
 def test_in_a_simulation_it_is_raised(make_rows):
     def update(examples, work, keys_S, source):
         return {"sum": np.full(D, np.inf)}
