@@ -64,7 +64,7 @@ class BoundedSums:
         """
         nothing = self._of(slice(0))
         bounded = {"sum", "within"} if self.half.counts else {"sum"}
-        if math.isfinite(self.longest) and set(nothing) != bounded:
+        if self.half.length is not None and set(nothing) != bounded:
             raise ValueError(f"sums {sorted(nothing)}, where {sorted(bounded)} are bounded")
         with left_out("the sum of all users"):
             sums = self._of(slice(None))

@@ -255,18 +255,18 @@ def check_noise(config: Settings, strategy: Strategy) -> None:
         raise ValueError("--honest-nodes is for --noise distributed: whose shares the noise is")
     if config.noise not in ("discrete", "distributed"):
         return
-    asked = f"--noise {config.noise}"
+    noise = f"--noise {config.noise}"
     if strategy.sums_of(config) < Sums.WITH_DISCRETE_NOISE:
         raise ValueError(
-            f"{asked} is not for {strategy.as_set(config)}; leave it out, or use gaussian"
+            f"{noise} is not for {strategy.as_set(config)}; leave it out, or use gaussian"
         )
     if config.seed >= 0:
         raise ValueError(
-            f"{asked} comes from the operating system and cannot be repeated: leave out "
+            f"{noise} comes from the operating system and cannot be repeated: leave out "
             "--seed, or use --noise gaussian"
         )
     if not installed():
-        raise ValueError(f"{asked} needs OpenDP: {_WITH_OPENDP}")
+        raise ValueError(f"{noise} needs OpenDP: {_WITH_OPENDP}")
     if config.noise == "distributed":
         _check_distributed(config, strategy)
 

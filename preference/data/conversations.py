@@ -128,9 +128,9 @@ def exchange(
             if messages is not None
         )
         return shared, first, second
-    asked = "" if prompt is None else prompt_cell(row[prompt], prompt)
+    words = "" if prompt is None else prompt_cell(row[prompt], prompt)
     first, second = (response_cell(row[column], column) for column in pair)
-    return asked, first, second
+    return words, first, second
 
 
 def rated_exchange(row: Mapping[str, object], column: str, prompt: str | None) -> tuple[str, str]:
@@ -282,19 +282,19 @@ def _message(item: object, column: str) -> Message:
     there = [
         (mapping[who], mapping[what]) for who, what in _OF_MESSAGES if {who, what} <= {*mapping}
     ]
-    said = next((each for each in there if each[1] is not None), there[0] if there else None)
-    if said is None:
+    speaker = next((each for each in there if each[1] is not None), there[0] if there else None)
+    if speaker is None:
         raise BadRow(
             f"{column!r} must be text, or a list of messages with 'role' and 'content' (or 'from' "
             f"and 'value'); a message is {found_kind(item)}"
         )
-    role = _ROLE_OF.get(said[0].lower()) if isinstance(said[0], str) else None
+    role = _ROLE_OF.get(speaker[0].lower()) if isinstance(speaker[0], str) else None
     if role is None:
         raise BadRow(
             f"{column!r}: a message's role must be one of {', '.join(_ROLE_OF)}; found "
-            f"{found_kind(said[0])}"
+            f"{found_kind(speaker[0])}"
         )
-    return {"role": role, "content": _content(said[1], column)}
+    return {"role": role, "content": _content(speaker[1], column)}
 
 
 def _content(value: object, column: str) -> str:

@@ -118,9 +118,9 @@ class RowReader:
             if judged.kind != self._schema.kind and self._labels_only:
                 raise BadRow(_THUMBS_TELL)
             if self._schema.one_user_per_row:
-                said = _content(judged, self._labels_only)
-                user = f"row {said} {self._rows_of[said] + 1}"
-                self._rows_of[said] += 1
+                content = _content(judged, self._labels_only)
+                user = f"row {content} {self._rows_of[content] + 1}"
+                self._rows_of[content] += 1
             else:
                 check_count(self._rows_of[user], self._schema)
                 self._rows_of[user] += 1
@@ -249,15 +249,15 @@ def _rated(row: Mapping[str, object], layout: Layout, schema: Schema) -> Row:
 
 def _compared(row: Mapping[str, object], layout: Layout, schema: Schema) -> Row:
     """Two responses, of which the first was preferred, or which a label tells."""
-    columns, asked = layout.columns, layout.prompt
+    columns, prompt_column = layout.columns, layout.prompt
     pair = columns["chosen"], columns["rejected"]
-    bare = asked is None or is_empty(row.get(asked))
-    prompt, first, second = exchange(row, pair, None if bare else asked)
-    notes = (SHARED_TURNS,) if asked is None else ()
+    bare = prompt_column is None or is_empty(row.get(prompt_column))
+    prompt, first, second = exchange(row, pair, None if bare else prompt_column)
+    notes = (SHARED_TURNS,) if prompt_column is None else ()
     if not prompt and schema.no_prompt:
         notes = (NO_PROMPT,)
-    elif not prompt and asked is not None:
-        prompt_cell(row[asked], asked)  # which says what is wrong with it
+    elif not prompt and prompt_column is not None:
+        prompt_cell(row[prompt_column], prompt_column)  # which says what is wrong with it
     elif not prompt:
         prompt, first, second = shared_words(first, second, pair)
         notes = (SHARED_WORDS,)

@@ -31,13 +31,13 @@ def exact_sum(
     ``about`` may tell each agent of another sum; by default all hear of the first one's.
     """
     places = {name: place for place, name in enumerate(work, start=1)}
-    said = _told(work, kind, about)
-    roster, shared = shared_out(agents, places, session, said)
+    sum_of = _told(work, kind, about)
+    roster, shared = shared_out(agents, places, session, sum_of)
     masked = {}
     for name, place in places.items():
         request = with_shares(work[name], place, shared, session)
         masked[place] = wire.read_masked(agents[name].handle(kind, request), length)
-    return opened_sum(agents, places, session, said(next(iter(work))), roster, shared, masked)
+    return opened_sum(agents, places, session, sum_of(next(iter(work))), roster, shared, masked)
 
 
 def opened_sum(
@@ -69,8 +69,8 @@ def asked_for_masked(
 ) -> dict[int, RecordDict]:
     """Return what each agent would be asked for next, all for one sum: nothing is masked yet."""
     places = {name: place for place, name in enumerate(agents, start=1)}
-    said = _told(dict.fromkeys(agents, request), "train", None)
-    _, shared = shared_out(agents, places, session, said)
+    sum_of = _told(dict.fromkeys(agents, request), "train", None)
+    _, shared = shared_out(agents, places, session, sum_of)
     return {name: with_shares(request, place, shared, session) for name, place in places.items()}
 
 

@@ -121,8 +121,8 @@ def opened_alone(agents, parties, request, session=b"s" * 16):
     keys = [entry.keys for entry in roster]
     shared = {place: party.share(place, keys, about) for place, party in own.items()}
     for place, agent in agents.items():
-        told = wire.Invitation(session, place, roster, about).request()
-        shared[place] = wire.read_shares(agent.handle(wire.SHARES, told), place, parties)
+        invitation = wire.Invitation(session, place, roster, about).request()
+        shared[place] = wire.read_shares(agent.handle(wire.SHARES, invitation), place, parties)
     total_L, seeds, secrets, cut = np.zeros(0), {}, {}, shamir.SHARE_BYTES
     for place, agent in agents.items():
         reply = agent.handle("train", with_shares(request, place, shared, session))

@@ -33,9 +33,9 @@ def test_a_run_behind_a_link_counts_once(tmp_path):
     (tmp_path / "runs" / "b").symlink_to(tmp_path / "disk" / "b")
     (tmp_path / "runs" / "again").symlink_to(tmp_path / "disk")
     (tmp_path / "disk" / "round").symlink_to(tmp_path / "runs")
-    found = all_runs(tmp_path / "runs")
-    assert len(found.runs) == 2
-    assert found.promise.epsilon == pytest.approx(3.0, rel=1e-3)
+    ledgers = all_runs(tmp_path / "runs")
+    assert len(ledgers.runs) == 2
+    assert ledgers.promise.epsilon == pytest.approx(3.0, rel=1e-3)
 
 
 def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path, monkeypatch):

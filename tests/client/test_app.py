@@ -95,15 +95,15 @@ def test_train_answers_with_the_node_halfs_sum_and_nothing_else(ask, store):
     reply = ask(work(users_S, theta_D), "train")
     assert list(reply.content) == ["sums"]
     assert reply.content.array_records["sums"]["sum"].dtype == "int32"  # of so few users
-    found = summed(reply)
+    sum_D = summed(reply)
     expected = uls.client_update(
         store.examples(FEATURES),
         TrainRequest({"theta": theta_D}, PARAMETERS, users_S),
         store.keys_U[users_S],
         Randomness(3),
     )["sum"]
-    np.testing.assert_array_equal(found, expected)
-    assert np.linalg.norm(found) > 0.1
+    np.testing.assert_array_equal(sum_D, expected)
+    assert np.linalg.norm(sum_D) > 0.1
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,8 @@ def test_trl_policy(run, language_model, tmp_path):
     pytest.importorskip("trl")
     theta_D = [0.0] * 64 + [1.0]
     RewardModel(theta_D, HashingFeatures(dimension=65)).save(tmp_path / "reward")
-    told = run("trl_policy.py", str(tmp_path / "reward"), "--steps", "8")
-    before, after = re.findall(r"([+-][\d.]+) (?:before|after)", told)
+    printed = run("trl_policy.py", str(tmp_path / "reward"), "--steps", "8")
+    before, after = re.findall(r"([+-][\d.]+) (?:before|after)", printed)
     assert float(after) > float(before)
 
 

@@ -197,8 +197,8 @@ def test_what_is_no_bound_is_refused(bad):
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 3.0, 8.0])
 @pytest.mark.parametrize("f", [0.001, 0.01, 0.5])
 def test_randomized_response_reaches_it_where_it_can(epsilon, f):
-    told = math.exp(epsilon) / (1 + math.exp(epsilon))  # the point (1 - told, told) is reached
-    assert found_at_most(epsilon, 0.0, 1 - told) == pytest.approx(told)
+    likely = math.exp(epsilon) / (1 + math.exp(epsilon))  # the point (1 - told, told) is reached
+    assert found_at_most(epsilon, 0.0, 1 - likely) == pytest.approx(likely)
     assert f <= found_at_most(epsilon, 1e-5, f) <= 1
 
 

@@ -318,8 +318,8 @@ SIZES = {"users": 1000, "cohort": 200, "rounds": 20, "delta": 1e-5}
 def solve_shared(strategy, variant, adaptation, shared_query, adjacency):
     """What ``murmuration plan`` solves for this strategy."""
     own = AupSettings(variant=variant, adaptation=adaptation)
-    asked = replace(shared_query, strategy=strategy, settings=own)
-    return registry.named(strategy).solve(asked, adjacency)
+    query = replace(shared_query, strategy=strategy, settings=own)
+    return registry.named(strategy).solve(query, adjacency)
 
 
 def shared_query(**change: float | None) -> PlanQuery:

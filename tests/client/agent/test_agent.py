@@ -48,8 +48,8 @@ def test_allowed_work_is_answered_with_the_clipped_sum(make):
     agent = make()
     reply = agent.handle("train", work())
     assert reply.array_records["sums"]["sum"].dtype == "int32"  # of so few users
-    found = summed(reply)
-    assert 0 < np.linalg.norm(found) <= 0.2
+    sum_D = summed(reply)
+    assert 0 < np.linalg.norm(sum_D) <= 0.2
     assert agent.ledger.plans == {"run1": stated()}
     assert agent.ledger.answered["train"] == 1
 

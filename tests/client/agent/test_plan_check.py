@@ -246,8 +246,8 @@ def test_a_node_without_an_agent_answers_by_its_owners_terms(terms, parties, rul
         raise AssertionError("nobody's judgements are looked at")
 
     host = Host(nothing, nothing, Randomness(None), terms)
-    found = answers.ANSWERS[plan_query.QUERY](shown(parties=parties), host)
-    assert plan_query.read_reply(found) == rule
+    reply = answers.ANSWERS[plan_query.QUERY](shown(parties=parties), host)
+    assert plan_query.read_reply(reply) == rule
 
 
 def test_noise_that_a_node_cannot_draw(agent, monkeypatch):

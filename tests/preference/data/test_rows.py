@@ -317,14 +317,14 @@ def test_any_row_with_responses_is_parsed_or_refused(row):
 def whole(row):
     """A row is refused in one line, or gives a judgement that is whole."""
     try:
-        found = judged(row)
+        row_or_reason = judged(row)
     except BadRow as reason:
         assert "\n" not in str(reason)
     else:
-        assert all(text.strip() for text in (found.prompt, *found.responses))
-        assert len(found.responses) >= 2
-        assert round(1 / found.y) <= len(found.responses)
-        assert 0 <= (found.flip_probability or 0) < 1
+        assert all(text.strip() for text in (row_or_reason.prompt, *row_or_reason.responses))
+        assert len(row_or_reason.responses) >= 2
+        assert round(1 / row_or_reason.y) <= len(row_or_reason.responses)
+        assert 0 <= (row_or_reason.flip_probability or 0) < 1
 
 
 # Scores and ranks beside responses: what of a judgement they make.

@@ -156,8 +156,8 @@ EXPERTS = ("mixtral", "qwen3_moe")
 
 def changed(base):
     """Names of the layers that LoRA changes."""
-    found = (name for name, module in base.model.named_modules() if hasattr(module, "base_layer"))
-    return {name.rpartition(".")[2] for name in found}
+    names = (name for name, module in base.model.named_modules() if hasattr(module, "base_layer"))
+    return {name.rpartition(".")[2] for name in names}
 
 
 @pytest.mark.parametrize("task", ["reward", "text"])

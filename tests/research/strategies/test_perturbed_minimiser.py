@@ -43,12 +43,12 @@ def test_without_noise_it_is_ridge_regression(adjacency):
     _, x_RD, y_R, start_U = crowd(each=3)
     more = {} if adjacency is Adjacency.REPLACE_LABELS else {"cap": 3}
     ridge = 20.0
-    found = perturbed_minimiser(
+    theta_D = perturbed_minimiser(
         x_RD, y_R, **TERMS, start_U=start_U, adjacency=adjacency, ridge=ridge,
         generator=Silent(), **more,
     )  # fmt: skip
-    p = 1 / (1 + np.exp(-x_RD @ found))
-    np.testing.assert_allclose((p - 1) @ x_RD / 3 + ridge * found, 0.0, atol=1e-3)
+    p = 1 / (1 + np.exp(-x_RD @ theta_D))
+    np.testing.assert_allclose((p - 1) @ x_RD / 3 + ridge * theta_D, 0.0, atol=1e-3)
 
 
 @pytest.mark.parametrize("calibration", ["analytic", "paper"])
@@ -60,20 +60,20 @@ def test_noise_is_as_promised_not_more_and_not_less(adjacency, calibration):
         **TERMS, calibration=calibration
     )
     recorder = Recorder()
-    found = perturbed_minimiser(
+    theta_D = perturbed_minimiser(
         x_RD, y_R, **TERMS, adjacency=adjacency, ridge=400.0, generator=recorder,
         calibration=calibration,
     )  # fmt: skip
     if isinstance(plan, FullObjective):
         assert recorder.sizes == [5, 5]
         output = FullObjective(**TERMS, tolerance=module.TOLERANCE, calibration=calibration)
-        found = found - output.output_std
+        theta_D = theta_D - output.output_std
         sign = -1.0
     else:
         assert recorder.sizes == [5]
         sign = 1.0
-    p = 1 / (1 + np.exp(-x_RD @ found))
-    left_D = (p - 1) @ x_RD + 400.0 * found
+    p = 1 / (1 + np.exp(-x_RD @ theta_D))
+    left_D = (p - 1) @ x_RD + 400.0 * theta_D
     np.testing.assert_allclose(left_D, sign * plan.std, rtol=1e-3)
 
 
@@ -116,20 +116,22 @@ def test_a_label_is_worth_a_length_and_a_user_no_more():
 def test_under_replace_judgements_beyond_the_cap_and_length_beyond_the_bound_do_not_count():
     _, x_RD, y_R, start_U = crowd(each=4, users=50)
     terms = {**TERMS, "length": 0.5, "adjacency": Adjacency.REPLACE, "generator": Silent()}
-    found = perturbed_minimiser(x_RD, y_R, start_U=start_U, cap=2, **terms)
-    kept = np.arange(len(y_R)) % 4 < 2
-    short = x_RD[kept] * np.minimum(1.0, 0.5 / np.linalg.norm(x_RD[kept], axis=1, keepdims=True))
-    other = perturbed_minimiser(short, y_R[kept], start_U=np.arange(0, 101, 2), cap=2, **terms)
-    np.testing.assert_allclose(found, other, atol=1e-6)
+    theta_D = perturbed_minimiser(x_RD, y_R, start_U=start_U, cap=2, **terms)
+    used_R = np.arange(len(y_R)) % 4 < 2
+    short = x_RD[used_R] * np.minimum(
+        1.0, 0.5 / np.linalg.norm(x_RD[used_R], axis=1, keepdims=True)
+    )
+    other = perturbed_minimiser(short, y_R[used_R], start_U=np.arange(0, 101, 2), cap=2, **terms)
+    np.testing.assert_allclose(theta_D, other, atol=1e-6)
 
 
 def test_balls():
     _, x_RD, y_R, _ = crowd()
     for adjacency in (Adjacency.REPLACE_LABELS, Adjacency.REPLACE):
-        found = perturbed_minimiser(
+        theta_D = perturbed_minimiser(
             x_RD, y_R, **TERMS, adjacency=adjacency, ball=0.25, generator=np.random.default_rng(0)
         )
-        assert np.linalg.norm(found) == pytest.approx(0.25, rel=1e-5)
+        assert np.linalg.norm(theta_D) == pytest.approx(0.25, rel=1e-5)
 
 
 def test_an_inexact_minimum_is_not_released(monkeypatch):

@@ -45,12 +45,12 @@ def test_what_was_there_before_is_told_apart(tmp_path):
 @given(st.lists(st.integers(0, 60), max_size=8))
 def test_torn_anywhere(tmp_path_factory, cuts):
     path = tmp_path_factory.mktemp("run") / "metrics.jsonl"
-    data, tail, found = text(*range(1, 6)), Tail(path), []
+    data, tail, read = text(*range(1, 6)), Tail(path), []
     places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
     for start, end in pairwise(places):
         append(path, data[start:end])
-        found += tail.read()[0]
-    assert found == lines(1, 2, 3, 4, 5)
+        read += tail.read()[0]
+    assert read == lines(1, 2, 3, 4, 5)
 
 
 def test_replaced_by_a_shorter_file(tmp_path):

@@ -19,10 +19,10 @@ def test_byte_for_byte(values):
     assert (mine.dtype, mine.stype) == (theirs.dtype, theirs.stype)
     assert tuple(mine.shape) == tuple(theirs.shape)
     for array in (mine, theirs):
-        found = decoded(array)
-        assert (found.dtype, found.shape) == (values.dtype, values.shape)
-        assert found.tobytes() == values.tobytes()
-        assert found.flags.writeable
+        result = decoded(array)
+        assert (result.dtype, result.shape) == (values.dtype, values.shape)
+        assert result.tobytes() == values.tobytes()
+        assert result.flags.writeable
     assert mine.data == theirs.data
 
 
@@ -31,9 +31,9 @@ def test_byte_for_byte(values):
     [np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.arange(12)[::2], np.array(3.0)],
 )
 def test_whatever_order_they_have_in_memory(values):
-    found = decoded(encoded(values))
-    np.testing.assert_array_equal(found, values)
-    assert found.flags.c_contiguous
+    result = decoded(encoded(values))
+    np.testing.assert_array_equal(result, values)
+    assert result.flags.c_contiguous
 
 
 @pytest.mark.parametrize(

@@ -136,12 +136,12 @@ def test_nobody_is_named_twice_or_otherwise(users, salt):
 
 
 def test_sums_round_trip():
-    found = messages.read_sums(
+    read = messages.read_sums(
         messages.sums_reply({"sum": np.ones(3, np.float32), "b": np.zeros(2)}),
         {"sum": (3,), "b": (2,)},
     )
-    assert found["sum"].tolist() == [1, 1, 1]
-    assert found["b"].shape == (2,)
+    assert read["sum"].tolist() == [1, 1, 1]
+    assert read["b"].shape == (2,)
 
 
 def test_whole_steps_travel_in_32_bits_and_come_back_the_same():
@@ -150,10 +150,10 @@ def test_whole_steps_travel_in_32_bits_and_come_back_the_same():
     content, shapes = messages.sums_reply(sums, steps), {"sum": (3,), "loss": (1,)}
     lengths = {name: len(array.data) - 128 for name, array in content.array_records["sums"].items()}
     assert lengths == {"sum": 4 * 3, "loss": 8}
-    found = messages.read_sums(content, shapes, {**steps, "loss": 0.0})
+    read = messages.read_sums(content, shapes, {**steps, "loss": 0.0})
     for name, value in sums.items():
-        assert found[name].dtype == np.float64
-        assert found[name].tolist() == value.tolist()
+        assert read[name].dtype == np.float64
+        assert read[name].tolist() == value.tolist()
     # Who did not ask for whole steps does not take them for values, and floats are taken as ever.
     with pytest.raises(MalformedReply, match="floating"):
         messages.read_sums(content, shapes)

@@ -101,8 +101,8 @@ def test_files_of_a_folder_are_of_the_kind_that_is_declared(write, tmp_path):
         f"{second}:1: a row of kind top-1 over 3 responses, and pairs are declared: pass --kind "
         "top-1 --responses 3"
     )
-    kept = load_judgements(str(tmp_path), on_bad_rows="skip")
-    assert (len(kept), kept.left_out) == (3, 2)
+    judgements = load_judgements(str(tmp_path), on_bad_rows="skip")
+    assert (len(judgements), judgements.left_out) == (3, 2)
 
 
 def test_what_is_wrong_with_a_judgement_is_said_with_its_place(write):
@@ -110,9 +110,9 @@ def test_what_is_wrong_with_a_judgement_is_said_with_its_place(write):
     path = write("rows.jsonl", as_jsonl(rows))
     message = refusal(path, schema=BEST_OF_4)
     assert message.startswith(f"{path}:2: 'best' must be the place of a response")
-    kept = load_judgements(path, on_bad_rows="skip", schema=BEST_OF_4)
-    assert len(kept) == 2
-    assert kept.set_aside[0].startswith(f"{path}:2: ")
+    judgements = load_judgements(path, on_bad_rows="skip", schema=BEST_OF_4)
+    assert len(judgements) == 2
+    assert judgements.set_aside[0].startswith(f"{path}:2: ")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -162,10 +162,10 @@ def test_at_a_node_a_file_that_cannot_be_read_is_left_out_alone(write, tmp_path)
     write("2.csv", as_csv(ROWS))
     write("3.parquet", b"PAR1")
     path = write("4.jsonl", as_jsonl(ROWS[:1]))
-    found = load_judgements(str(tmp_path), on_bad_rows="isolate")
-    assert found.user_ids == load_judgements(path).user_ids
-    assert found.left_out == 3
-    reasons = "".join(found.set_aside)
+    judgements = load_judgements(str(tmp_path), on_bad_rows="isolate")
+    assert judgements.user_ids == load_judgements(path).user_ids
+    assert judgements.left_out == 3
+    reasons = "".join(judgements.set_aside)
     for reason in ("1.jsonl.gz:1: damaged or cut", "2.csv:1: in CSV", "3.parquet:1: not readable"):
         assert reason in reasons
 
@@ -189,16 +189,16 @@ def renamed_column(content, name=b"other"):
 def test_a_file_that_fails_in_an_unusual_way_is_its_users_loss_too(write, tmp_path, broken):
     write("b.jsonl", as_jsonl(ROWS[:1]))
     broken(tmp_path / "a.parquet")
-    found = load_judgements(str(tmp_path), on_bad_rows="isolate")
-    assert (found.user_ids, len(found), found.left_out) == (("b",), 1, 1)
-    assert found.set_aside[0].startswith(f"{tmp_path / 'a.parquet'}:1: ")
+    judgements = load_judgements(str(tmp_path), on_bad_rows="isolate")
+    assert (judgements.user_ids, len(judgements), judgements.left_out) == (("b",), 1, 1)
+    assert judgements.set_aside[0].startswith(f"{tmp_path / 'a.parquet'}:1: ")
     assert refusal(str(tmp_path)).startswith(f"{tmp_path / 'a.parquet'}: ")
 
 
 def test_what_a_row_quotes_does_not_pile_up_in_reasons(write):
     rows = [{"user_id": "a", "c" * 100_000: 1}, *ROWS]
-    found = load_judgements(write("rows.jsonl", as_jsonl(rows)), on_bad_rows="isolate")
-    assert len(found.set_aside[0]) < 1000
+    judgements = load_judgements(write("rows.jsonl", as_jsonl(rows)), on_bad_rows="isolate")
+    assert len(judgements.set_aside[0]) < 1000
 
 
 @pytest.mark.parametrize(
@@ -412,8 +412,8 @@ def test_a_file_that_cannot_be_split_by_user_is_refused_whole(write, on_bad_rows
 
 def test_deep_nesting_is_a_bad_row(write):
     deep = b'{"user_id": "v", "prompt": ' + b"[" * 50_000 + b"]" * 50_000 + b"}\n"
-    found = load_judgements(write("a.jsonl", deep + LINE), on_bad_rows="isolate")
-    assert (found.user_ids, found.left_out) == (("u",), 1)
+    judgements = load_judgements(write("a.jsonl", deep + LINE), on_bad_rows="isolate")
+    assert (judgements.user_ids, judgements.left_out) == (("u",), 1)
 
 
 def test_an_open_quote_in_csv_takes_nobodys_rows(tmp_path):
