@@ -19,6 +19,9 @@ from murmuration.ranking.bradley_terry import ELO_PER_UNIT
 #: How many times as large as with independent votes the variance of a net score is where voters'
 #: tastes differ by 170 points and each gives some eight votes.
 USUAL_DESIGN_EFFECT = 1.3
+#: Standard deviations that a difference must be long: in 80 % of polls the two-sided interval of
+#: 95 % is not to hold zero.
+_QUANTILES = float(special.ndtri(0.8) - special.ndtri(0.025))
 #: Differences that a plan says how many voters are needed for.
 _POINTS = (10, 20, 50)
 
@@ -30,8 +33,6 @@ def detectable_points(
     votes_each: float,
     net_std: float,
     design_effect: float = 1.0,
-    confidence: float = 0.95,
-    power: float = 0.8,
 ) -> float:
     """Return the least difference between two items, in points, that so many voters tell apart.
 
@@ -42,13 +43,10 @@ def detectable_points(
         net_std: of the noise in each net score, as the plan has it; 0 for none.
         design_effect: how many times as large as with independent votes the variance of a net score
             is: 1 where all voters have the same taste, more where they differ and vote often.
-        confidence: of the two-sided interval that is not to hold zero.
-        power: with what probability it is not to.
     """
-    quantiles = _quantiles(confidence, power)
     per_vote = (items - 1) / (voters * votes_each)
     variance = 4 * design_effect * per_vote + 2 * (per_vote * net_std) ** 2
-    return ELO_PER_UNIT * quantiles * math.sqrt(variance)
+    return ELO_PER_UNIT * _QUANTILES * math.sqrt(variance)
 
 
 def voters_needed(
@@ -58,8 +56,6 @@ def voters_needed(
     votes_each: float,
     net_std: float,
     design_effect: float = 1.0,
-    confidence: float = 0.95,
-    power: float = 0.8,
 ) -> int:
     """Return how many voters tell apart two items that differ by so many points.
 
@@ -70,8 +66,7 @@ def voters_needed(
     """
     if not points > 0:
         raise ValueError(f"the difference must be positive, got {points}")
-    quantiles = _quantiles(confidence, power)
-    target = (points / ELO_PER_UNIT / quantiles) ** 2
+    target = (points / ELO_PER_UNIT / _QUANTILES) ** 2
     linear, square = 4 * design_effect * (items - 1), 2 * ((items - 1) * net_std) ** 2
     votes = (linear + math.sqrt(linear**2 + 4 * square * target)) / (2 * target)
     return math.ceil(votes / votes_each)
@@ -94,8 +89,3 @@ def planned_power(
     }
     needed = {f"voters_for_{points}_points": voters_needed(points, **board) for points in _POINTS}
     return {**needed, "points_told_apart": detectable_points(voters, **board)}
-
-
-def _quantiles(confidence: float, power: float) -> float:
-    """Return how many standard deviations a difference must be long to be found."""
-    return float(special.ndtri(power) - special.ndtri((1 - confidence) / 2))

@@ -26,10 +26,8 @@ from murmuration.preference.online import MINILM, MINILM_HUB, minilm_folder
 NEEDED = "--base needs transformers: pip install 'murmuration-rlhf[lm]'"
 #: Adapters that may be put on each other.
 MOST_ADAPTERS = 16
-#: What decides beside weights, by pattern.
-_SMALL = (
-    "config.json",
-    ADAPTER,
+#: Files of tokenizers as transformers writes them, beside those of models that count pieces.
+TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -37,9 +35,9 @@ _SMALL = (
     "vocab.json",
     "vocab.txt",
     "merges.txt",
-    "chat_template.*",
-    "*.model",
 )
+#: What decides beside weights, by pattern.
+_SMALL = ("config.json", ADAPTER, *TOKENIZER_FILES, "chat_template.*", "*.model")
 #: Weights, by pattern; the second where there are none of the first, as transformers reads them.
 _WEIGHTS = (
     ("model*.safetensors", "adapter_model.safetensors"),

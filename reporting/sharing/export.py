@@ -20,7 +20,7 @@ from murmuration.preference.base_names import last_name, without_folders
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.sources import first_line, is_hub_name
 from murmuration.preference.language.adapter_config import ADAPTER, name_base
-from murmuration.preference.language.checkpoint import check_same
+from murmuration.preference.language.checkpoint import TOKENIZER_FILES, check_same
 from murmuration.preference.language.reward import FILE as ABOUT
 from murmuration.preference.language.reward import (
     base_of_adapter,
@@ -57,13 +57,7 @@ SHARED = (
     "generation_config.json",
     ADAPTER,
     ABOUT,
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "vocab.txt",
-    "merges.txt",
+    *TOKENIZER_FILES,
     "tokenizer.model",
     "sentencepiece.bpe.model",
     "spiece.model",
