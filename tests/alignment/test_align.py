@@ -505,11 +505,16 @@ def test_a_rate_that_breaks_the_policy_is_told_in_one_line(asked, tmp_path):
     assert not (tmp_path / "out" / "result.json").exists()
 
 
-SHOWN = [(f"{name} now ?", "put some aside first") for name in ("loan", "buy", "bet", "spend")]
+#: To each prompt two answers, of which the reward likes one: a policy taught by them has a choice.
+SHOWN = [
+    (f"{name} now ?", answer)
+    for name in ("loan", "buy", "bet", "spend")
+    for answer in ("put some aside first", "save it")
+]
 
 
 def with_demonstrations(asked, out, **more):
-    wanted = asked(supervised=Supervised("shown.jsonl", epochs=20, batch=4, rate=0.3))
+    wanted = asked(supervised=Supervised("shown.jsonl", epochs=20, batch=8, rate=0.3))
     return align(wanted, PROMPTS, out, demonstrations=SHOWN, **more)
 
 
@@ -526,8 +531,8 @@ def test_what_was_learnt_first_is_the_reference_and_the_policy_needs_no_other_fo
     taught, tmp_path, language_model
 ):
     out, result = taught
-    assert result["learnt"]["demonstrations"] == 4
-    assert result["reference"]["kl"] == 0  # a policy that was taught so well may stay where it is
+    assert result["learnt"]["demonstrations"] == len(SHOWN)
+    assert result["reference"]["kl"] == 0 != result["policy"]["kl"]  # estimated: of either sign
     prompts, answers = map(list, zip(*SHOWN, strict=True))
     before, after = (
         SavedLikelihood.load(folder) for folder in (language_model("llama"), out / "sft")
@@ -567,7 +572,7 @@ def test_killed_while_it_learns_or_after_it_comes_to_the_same(asked, taught, tmp
 def test_it_goes_on_only_with_the_demonstrations_that_it_was_begun_with(asked, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         with_demonstrations(asked, tmp_path / "out", said=killed_at_the_reference)
-    wanted = asked(supervised=Supervised("shown.jsonl", epochs=20, batch=4, rate=0.3))
+    wanted = asked(supervised=Supervised("shown.jsonl", epochs=20, batch=8, rate=0.3))
     with pytest.raises(InputError, match="begun with another demonstrations_digest"):
         align(
             wanted,
