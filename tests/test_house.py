@@ -61,22 +61,22 @@ VAGUE = {
 NO_VERB = re.compile(r"(What|Whether|Of|How)\b")
 #: How many there are in each room: these numbers may only fall.
 WORST_WORDS = {
-    "alignment": 50,
+    "alignment": 49,
     "audits": 2,
     "cli": 7,
-    "client": 20,
+    "client": 19,
     "deploy": 2,
     "murmuration": 12,
-    "preference": 74,
+    "preference": 62,
     "privacy": 25,
     "ranking": 1,
-    "reporting": 43,
+    "reporting": 37,
     "research": 78,
     "server": 14,
     "sims": 12,
-    "strategies": 80,
+    "strategies": 78,
     "surveying": 1,
-    "tests": 1524,
+    "tests": 1485,
     "tuning": 0,
 }
 

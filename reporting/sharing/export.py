@@ -139,10 +139,12 @@ def export(model: Path, out: Path, how: Sharing) -> Exported:
         else:
             _name_encoder(new, how)
         _drop_paths(new)
-        told = None if lineage is None else _details(folder, lineage, how.audit)
-        _amend_card(folder, new, how, told, [] if lineage is None else paragraphs(lineage))
+        promise_details = None if lineage is None else _details(folder, lineage, how.audit)
+        _amend_card(
+            folder, new, how, promise_details, [] if lineage is None else paragraphs(lineage)
+        )
         if lineage is not None:
-            for name, content in files_of(lineage, new, told).items():
+            for name, content in files_of(lineage, new, promise_details).items():
                 (new / name).write_bytes(content)
 
     try:
@@ -192,8 +194,8 @@ def _lineage(folder: Path, new: Path, how: Sharing) -> Promise | None:
     except InputError as error:
         if how.without_promise:
             return None
-        said = str(error).replace(str(new), str(folder))
-        raise InputError(f"{said}; or send it without: --without-promise") from None
+        why = str(error).replace(str(new), str(folder))
+        raise InputError(f"{why}; or send it without: --without-promise") from None
     finally:
         for file in (new / PRIVACY, *new.glob("ledger-*.jsonl*")):
             file.unlink(missing_ok=True)
@@ -293,12 +295,12 @@ def _evidence(promise: Promise) -> dict[str, Any] | None:
     terms = {"adjacency": run.adjacency, "delta": run.delta}
     attack = attack_bounds.of_run(charges, epsilon=run.epsilon, **terms)
     opinion = second_opinion.of_run(charges, **terms)
-    told = {"attack": dataclasses.asdict(attack), "second_opinion": opinion.to_json()}
-    return {"epsilon": run.epsilon, **told}
+    checked = {"attack": dataclasses.asdict(attack), "second_opinion": opinion.to_json()}
+    return {"epsilon": run.epsilon, **checked}
 
 
 def _amend_card(
-    folder: Path, new: Path, how: Sharing, told: Details | None, said: Sequence[str]
+    folder: Path, new: Path, how: Sharing, promise_details: Details | None, sentences: Sequence[str]
 ) -> None:
     place = new / CARD
     card = place.read_text(encoding="utf-8") if place.exists() else ""
@@ -317,9 +319,15 @@ def _amend_card(
         passage = loading(writes, base=named, adapter=adapter, pooling=pooling)
     elif how.hub:
         changes["base_model"] = how.hub
-    entry = {name: value for name, value in (told or {}).items() if value is not None}
+    entry = {name: value for name, value in (promise_details or {}).items() if value is not None}
     changes["differential_privacy"] = entry or None
-    text = amended(without_folders(card), changes, passage, table(told) if told else "", said)
+    text = amended(
+        without_folders(card),
+        changes,
+        passage,
+        table(promise_details) if promise_details else "",
+        sentences,
+    )
     if how.merge:
         text = text.replace(_NOT_WHOLE, "its change is in the weights: this folder is whole", 1)
     place.write_text(text, encoding="utf-8")

@@ -59,12 +59,12 @@ def push(folder: Path, name: str, *, private: bool = False, revision: str = "") 
 def _why(error: Exception) -> str:
     """One line, with what to do where that is known."""
     status = getattr(getattr(error, "response", None), "status_code", None)
-    said = {
+    advice = {
         401: "the hub does not know the token (401): set HF_TOKEN, or run `hf auth login`",
         403: "the token may not write there (403): give one that may write, of this namespace",
     }
-    if status in said:
-        return said[status]
+    if status in advice:
+        return advice[status]
     names = {kind.__name__ for kind in type(error).__mro__}  # of whichever HTTP client it has
     if status is None and (isinstance(error, OSError) or "TransportError" in names):
         return f"the hub cannot be reached: {first_line(error)}"
