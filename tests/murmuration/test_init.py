@@ -1,5 +1,6 @@
 """The names that ``murmuration`` itself has: what they do, refuse, and do not import."""
 
+import ast
 import dataclasses
 import inspect
 import json
@@ -21,6 +22,7 @@ from murmuration.preference.data.errors import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import LedgerError
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.plugins import brought
 from murmuration.strategies.settings.from_python import in_python
 
 SMALL = {"epsilon": 0.5, "delta": 1e-3, "rounds": 3, "cohort": 10, "seed": 1}
@@ -32,6 +34,17 @@ def test_every_name_is_there():
         assert inspect.getdoc(getattr(murmuration, name))
     assert set(murmuration.__all__) <= set(dir(murmuration))
     assert murmuration.RewardModel is RewardModel
+
+
+def test_editors_are_told_of_each_name_and_where_it_is():
+    tree = ast.parse(Path(murmuration.__file__).read_text(encoding="utf-8"))
+    for block in (node for node in tree.body if isinstance(node, ast.If)):
+        if ast.unparse(block.test) == "TYPE_CHECKING":
+            stated = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    places = {name.asname: node.module for node in stated for name in node.names}
+    there = {name: point.module for name, point in brought("murmuration.api").items()}
+    assert places == murmuration._PLACES | there
+    assert {*places, "__version__"} == set(murmuration.__all__)
 
 
 def test_another_name_is_not():
