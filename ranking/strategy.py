@@ -36,6 +36,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Participation, Unit, select
 from murmuration.ranking.board import fit_board
 from murmuration.ranking.items import KIND as ITEMS
 from murmuration.ranking.items import ONE_BOARD, ItemFeatures
@@ -51,12 +52,10 @@ from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
-    ALL,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
-    Sums,
     clip_norm,
     grid_of_clip,
     promise,
@@ -353,8 +352,7 @@ RANKING = Strategy(
     build=build,
     node_halves={"ranking": NodeHalf(client_update, clip_norm, grid_of_clip, model=False)},
     settings=RankingSettings,
-    adjacencies=ALL,
-    sums=Sums.WITH_SHARED_NOISE,
+    theorems=select(Unit.VECTOR, Participation.POISSON),
     rounds=(1,),
     check=check,
     solve=solve,

@@ -32,6 +32,7 @@ from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum, node
 from murmuration.privacy.mechanisms.grid import COUNT_STEP
 from murmuration.privacy.mechanisms.noisy_sum import CountingClip, JointSum, sum_noise_for
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Unit, select
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import batches_users, clip_of, model_of, sampled
 from murmuration.strategies.optimizers import OptimizerSettings
@@ -40,12 +41,10 @@ from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.adaptive import AdaptiveSettings
 from murmuration.strategies.settings.own.shared import Quantile
 from murmuration.strategies.spec import (
-    ALL,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
-    Sums,
     clip_norm,
     cohort_bytes,
     grid_and_count,
@@ -407,7 +406,6 @@ ADAPTIVE = Strategy(
     build=build,
     node_halves={"adaptive": NodeHalf(client_update, clip_norm, grid_and_count)},
     settings=AdaptiveSettings,
-    adjacencies=ALL,
-    sums=Sums.WITH_SHARED_NOISE,
+    theorems=select(Unit.VECTOR_AND_BIT),
     solve=divided(AdaptivePlan, lambda plan: {"count_noise": plan.count_noise}),
 )

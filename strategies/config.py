@@ -74,6 +74,10 @@ class RunConfig(Settings):
             raise InputError(f"{self.own!r} are no settings of --strategy {self.strategy}")
         check_values(self)
         check_values(self.own)
+        try:
+            registry.check_adjacency(self.strategy, Adjacency(self.adjacency), self.own)
+        except ValueError as error:
+            raise InputError(str(error)) from None
         strategy.check(self)
         _check_together(self, strategy)
 
@@ -289,7 +293,6 @@ def _check_together(config: RunConfig, strategy: Strategy) -> None:
     if schema.kind == "thumbs":
         _check_thumbs(config, strategy)
     try:
-        registry.check_adjacency(config.strategy, Adjacency(config.adjacency))
         check_noise(config, strategy)
         if config.secure_aggregation:
             check_masks(config, strategy, registry.strategies().values())

@@ -30,7 +30,6 @@ from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.dp_fedavg import FedAvgSettings
 from murmuration.strategies.spec import (
-    ALL,
     BuiltStrategy,
     NodeHalf,
     RunContext,
@@ -40,12 +39,13 @@ from murmuration.strategies.spec import (
 )
 from murmuration.strategies.uls import (
     DEFAULT_CLIP,
+    OF_VECTORS,
     Uls,
     UlsPlan,
+    applies,
     built,
     check_sampling,
     correlation,
-    sums_of,
 )
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ DP_FEDAVG = Strategy(
     build=build,
     node_halves={"dp-fedavg": NodeHalf(client_update, clip_norm, grid_of_clip)},
     settings=FedAvgSettings,
-    adjacencies=ALL,
-    sums=sums_of,
+    theorems=OF_VECTORS,
+    applies=applies,
     check=check_sampling,
     solve=sampled_users,
 )

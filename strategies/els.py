@@ -42,6 +42,7 @@ from murmuration.privacy.mechanisms.median import release_median
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum
 from murmuration.privacy.mechanisms.parallel import on_each_core
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Unit, select
 from murmuration.strategies import sums, uls
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import batches_users, model_of, retained
@@ -52,13 +53,10 @@ from murmuration.strategies.protocol.secure_rounds import check_nodes
 from murmuration.strategies.settings.own.els import ElsSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
-    ALL,
-    COMES_OR_GOES,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
-    Sums,
     clip_norm_of_each,
     grid_of_clip,
     sum_bytes,
@@ -246,7 +244,7 @@ MEDIAN_SHARE = 0.05
 def build_els(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
     config = context.config
-    ELS.check_adjacency(Adjacency(config.adjacency))  # before anything is spent
+    ELS.check_adjacency(Adjacency(config.adjacency), config.own)  # before anything is spent
     group_size, chosen_at = config.group_size, 0.0
     if not group_size:
         chosen_at = MEDIAN_SHARE * config.epsilon
@@ -444,9 +442,13 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     }
 
 
-def _sums(settings: Settings) -> Sums:
+def _check(settings: Settings) -> None:
     """Choosing a group size shows the server exact counts of judgements."""
-    return Sums.WITH_SHARED_NOISE if settings.group_size else Sums.WITH_DISCRETE_NOISE
+    if settings.noise == "distributed" and not settings.group_size:
+        raise InputError(
+            "--noise distributed: the server would see exact numbers of judgements, to choose a "
+            "group size; give --group-size, or use --noise discrete"
+        )
 
 
 ELS = Strategy(
@@ -455,9 +457,8 @@ ELS = Strategy(
     build=build_els,
     node_halves={"els": NodeHalf(client_update, clip_norm_of_each, grid_of_clip)},
     settings=ElsSettings,
-    adjacencies=COMES_OR_GOES,
-    why="nothing is proved for a user whose examples are replaced",
-    sums=_sums,
+    theorems=select(Unit.EXAMPLES, event=MixtureGaussian.kind),
+    check=_check,
     solve=solve,
 )
 GROUP = Strategy(
@@ -466,7 +467,6 @@ GROUP = Strategy(
     build=build_group,
     node_halves={"group": NodeHalf(client_update, clip_norm_of_each, grid_of_clip)},
     settings=ElsSettings,
-    adjacencies=ALL,
-    sums=Sums.ON_A_GRID,
+    theorems=select(Unit.EXAMPLES, event=GroupGaussian.kind),
     solve=solve,
 )

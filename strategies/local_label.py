@@ -41,6 +41,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.promise import delta_text
+from murmuration.privacy.theorems import Mechanism, Participation, Unit, find, select
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import label_queries, messages
@@ -49,7 +50,7 @@ from murmuration.strategies.protocol.users import RegistryError
 from murmuration.strategies.settings.declaration import option
 from murmuration.strategies.settings.own.local_label import LocalLabelSettings
 from murmuration.strategies.settings.run import Settings
-from murmuration.strategies.spec import LABELS, BuiltStrategy, RunContext, Strategy
+from murmuration.strategies.spec import BuiltStrategy, RunContext, Strategy
 
 if TYPE_CHECKING:
     import torch
@@ -194,6 +195,9 @@ class Told:
 Solve = Callable[[Told], tuple[np.ndarray, list[str]]]
 
 
+_PARTS = (Unit.EACH_LABEL, Participation.ONCE, Mechanism.RANDOMIZED_RESPONSE)
+
+
 @dataclass(frozen=True)
 class LocalLabelPlan:
     """What is promised, and to how many users."""
@@ -205,7 +209,7 @@ class LocalLabelPlan:
     sampler = PoissonSampler(1.0)  # everybody is asked
 
     def __post_init__(self) -> None:
-        LOCAL_LABEL.check_adjacency(self.adjacency)
+        find(*_PARTS, self.adjacency)
         if self.users < 1:
             raise ValueError(f"there must be users with labels: {self.users}")
 
@@ -510,11 +514,8 @@ LOCAL_LABEL = Strategy(
     help="Training on labels that leave their users randomized: one round, no trusted server.",
     build=build,
     settings=LocalLabelSettings,
-    adjacencies=LABELS,
-    why="only labels are randomized; prompts, responses and their numbers are public",
+    theorems=select(*_PARTS),
     rounds=(1,),
     check=_check,
-    local=True,
-    draws="randomized-response",
     fits_policies=True,
 )

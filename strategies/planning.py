@@ -268,24 +268,14 @@ def buffered(
     return Correlation(factor, sigma, spread, spread * sigma / alone)
 
 
-#: Which --sampling and --noise-correlation go together.
-_TOGETHER = (("poisson", "none"), ("poisson", "banded"), ("cyclic", "blt"), ("all", "none"))
-
-
-def check_together(sampling: str, correlation: str, bands: int | None) -> None:
-    """InputError, naming the option, for noise that is not for who is in a round."""
-    if (sampling, correlation) not in _TOGETHER:
-        raise InputError(
-            f"--sampling {sampling} and --noise-correlation {correlation} do not go together: "
-            "banded is for poisson, blt for cyclic and cyclic for blt, and none for the others"
-        )
+def check_bands(correlation: str, bands: int | None) -> None:
+    """InputError for a number of bands where noise has none."""
     if bands is not None and not (correlation == "banded" and bands >= 2):
         raise InputError("--bands is for --noise-correlation banded, and at least 2")
 
 
 def check_correlated(
     correlation: str,
-    adjacency: Adjacency,
     *,
     rounds: int,
     bands: int | None,
@@ -294,11 +284,6 @@ def check_correlated(
 ) -> None:
     """InputError, naming the option, for what there is no such noise for; None or 0: not given."""
     banded, least = correlation == "banded", bands or BANDS[0]
-    if banded and adjacency.vectors_changed != 1:
-        raise InputError(
-            f"--noise-correlation banded has no guarantee under {adjacency}: it is proved of users "
-            "who come or go; use --adjacency add-remove or zero-out, or --noise-correlation none"
-        )
     if rounds > MOST_CORRELATED_ROUNDS:
         raise InputError(
             f"--noise-correlation {correlation} is for at most {MOST_CORRELATED_ROUNDS:,} "
@@ -330,7 +315,7 @@ def _correlated(
         )
     epsilon, delta = known["epsilon"], known["delta"]
     rounds, cohort, users = int(known["rounds"]), known["cohort"], known["users"]
-    check_correlated(correlation, adjacency, rounds=rounds, bands=bands, cohort=cohort, users=users)
+    check_correlated(correlation, rounds=rounds, bands=bands, cohort=cohort, users=users)
     steps = OptimizerSettings("sgd", 1.0, rounds)
     terms: dict[str, Any] = {"delta": delta, "adjacency": adjacency, "hold_out": query.hold_out}
     charged: dict[Event, int]

@@ -178,15 +178,15 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     return built
 
 
-def check_adjacency(name: str, adjacency: Adjacency) -> None:
+def check_adjacency(name: str, adjacency: Adjacency, own: object) -> None:
     """Unsupported (a ValueError), saying what to use instead, if there is no guarantee."""
     try:
-        named(name).check_adjacency(adjacency)
+        named(name).check_adjacency(adjacency, own)
     except Unsupported as error:
         others = [
             other.name
             for other in strategies().values()
-            if adjacency in other.adjacencies and other is not NONPRIVATE
+            if adjacency in other.adjacencies and other is not NONPRIVATE and other.name != name
         ]
         said = str(error).removesuffix("or another strategy")
         raise Unsupported(f"{said}or one of the strategies {', '.join(others)}") from None

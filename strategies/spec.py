@@ -5,9 +5,8 @@ A strategy's file holds its plan, its settings, its server half, its node half, 
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +30,7 @@ from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.promise import Promise, delta_text
 from murmuration.privacy.secure_aggregation import party
+from murmuration.privacy.theorems import Mechanism, Status, Theorem, Unit, listed
 from murmuration.strategies.base import CohortStrategy, Participants, PrivateLog
 from murmuration.strategies.optimizers import (
     NOISE_LOGITS,
@@ -41,7 +41,7 @@ from murmuration.strategies.optimizers import (
 )
 from murmuration.strategies.planning import Solve, not_planned
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.declaration import declared, option
+from murmuration.strategies.settings.declaration import about, declared, option
 from murmuration.strategies.settings.own.shared import NoSettings, Retained
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan
@@ -51,11 +51,6 @@ if TYPE_CHECKING:
 
 #: What a release can give: JSON.
 Value = TypeVar("Value", int, list[int])
-
-ALL = frozenset(Adjacency)
-#: Where a user comes or goes, and is not replaced.
-COMES_OR_GOES = frozenset({Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT})
-LABELS = frozenset({Adjacency.REPLACE_LABELS})
 
 #: Gives a number of a request by name, or what stands for one that is missing.
 Number = Callable[[str, float], float]
@@ -83,6 +78,11 @@ def grid_and_count(number: Number) -> Mapping[str, float]:
     return {**grid_of_clip(number), "within": grid.COUNT_STEP}
 
 
+def no_grid(number: Number) -> Mapping[str, float]:
+    """Sums in floating point."""
+    return {}
+
+
 @dataclass(frozen=True)
 class NodeHalf:
     """What a node computes, and how much of one user can be in it.
@@ -100,7 +100,7 @@ class NodeHalf:
 
     client_update: Callable[[Any, TrainRequest, np.ndarray, Randomness], Mapping[str, np.ndarray]]
     length: Callable[[Number], float] | None
-    steps: Callable[[Number], Mapping[str, float]] = lambda number: {}
+    steps: Callable[[Number], Mapping[str, float]] = no_grid
     whole: bool = False
     model: bool = True
 
@@ -115,18 +115,6 @@ class NodeHalf:
         return self.steps is grid_and_count
 
 
-class Sums(IntEnum):
-    """What the sums of nodes are fit for; each also for what those before it are fit for."""
-
-    FLOATING_POINT = 0
-    #: Nodes can mask them.
-    ON_A_GRID = 1
-    #: The server can add discrete noise.
-    WITH_DISCRETE_NOISE = 2
-    #: Nodes can add shares of it: the server needs nothing that is exact.
-    WITH_SHARED_NOISE = 3
-
-
 @dataclass(frozen=True)
 class Strategy:
     """A strategy, and all that the rest of the project knows of it.
@@ -139,19 +127,16 @@ class Strategy:
         node_halves: what nodes are asked, by the name that stands in requests. The first is what
             an owner's policy means by ``name``.
         settings: a frozen dataclass of those that are its own.
-        adjacencies: under which there is a guarantee. What is not declared is refused.
-        why: why there is none under the others.
+        theorems: what is proven of what it releases in a round: one row for each noise and
+            sampling that it can have. What is not named is refused.
+        applies: whether a theorem is of a run with these settings of its own.
         rounds: how many it can take, where it solves for the model with everybody; empty: any.
         everybody: whether it takes steps with everybody in each of them, so that there is no
             cohort to choose.
-        sums: what its sums are fit for, if need be by its settings.
         check: InputError, naming the option, for settings that do not go together.
         solve: for ``murmuration plan``.
         fits_policies: of one that solves, whether that can be a policy.
-        local: whether labels are randomized before they leave their users, so that nothing is
-            added to a sum.
         trains: whether it trains a model; False: what it gives was there already.
-        draws: what is random in it, where nothing is added to a sum.
         lineage: from the description of what is learnt on, and settings, to the runs behind models
             that it names beside its base; None where it names none.
         features: from settings to the description of features of its own, for
@@ -163,27 +148,41 @@ class Strategy:
     build: "Callable[[RunContext, Ledger], BuiltStrategy]"
     node_halves: Mapping[str, NodeHalf] = field(default_factory=dict)
     settings: type = NoSettings
-    adjacencies: frozenset[Adjacency] = frozenset()
-    why: str = "it declares none"
+    theorems: tuple[Theorem, ...] = ()
+    applies: Callable[[Any, Theorem], bool] = lambda own, theorem: True
     rounds: tuple[int, ...] = ()
     everybody: bool = False
-    sums: Sums | Callable[[Settings], Sums] = Sums.FLOATING_POINT
     check: Callable[[Settings], None] = lambda settings: None
     solve: Solve = not_planned
     fits_policies: bool = False
-    local: bool = False
     trains: bool = True
-    draws: str = ""
     lineage: Callable[[Mapping[str, Any], Settings], Promise | None] | None = None
     features: Callable[[Settings], dict[str, Any] | None] | None = None
 
-    def sums_of(self, settings: Settings) -> Sums:
-        """What its sums are fit for with these settings."""
-        return self.sums if isinstance(self.sums, Sums) else self.sums(settings)
+    def theorems_of(self, own: object) -> tuple[Theorem, ...]:
+        """What is proven of a run with these settings of its own."""
+        return tuple(row for row in self.theorems if self.applies(own, row))
 
-    def as_set(self, settings: Settings) -> str:
+    def adds(self, mechanism: Mechanism, own: object) -> bool:
+        """Whether something is proven of a run with such noise."""
+        return any(row.mechanism is mechanism for row in self.theorems_of(own))
+
+    def masks(self, own: object) -> bool:
+        """Whether its sums are on a grid, so that nodes can mask them."""
+        grids = any(half.steps is not no_grid for half in self.node_halves.values())
+        return grids and any(row.unit.sums for row in self.theorems_of(own))
+
+    def is_proven(self, own: object) -> bool:
+        """Whether its guarantee is proven, and not only claimed."""
+        return all(row.status is not Status.CLAIMED for row in self.theorems_of(own))
+
+    @property
+    def adjacencies(self) -> frozenset[Adjacency]:
+        """Those under which there is a guarantee, with the settings that it needs."""
+        return _under(self.theorems)
+
+    def as_set(self, own: object) -> str:
         """The strategy with those of its own settings that are not defaults, as options."""
-        own = settings.of(self.settings)
         given = [f"--strategy {self.name}"]
         for each in declared(self.settings):
             if (value := getattr(own, each.name)) != each.default:
@@ -202,20 +201,41 @@ class Strategy:
         return not halves or any(half.model for half in halves)
 
     @property
+    def local(self) -> bool:
+        """Whether labels are randomized before they leave their users, and nothing is summed."""
+        return any(row.unit is Unit.EACH_LABEL for row in self.theorems)
+
+    @property
     def averages_users(self) -> bool:
         """Return whether a user's judgements enter as one averaged gradient, whatever loss it is
         of."""
         one_by_one = any(half.of_examples for half in self.node_halves.values())
         return not (self.rounds or self.local or one_by_one)
 
-    def check_adjacency(self, adjacency: Adjacency) -> None:
+    def check_adjacency(self, adjacency: Adjacency, own: object) -> None:
         """Unsupported (a ValueError), saying what to use instead, if there is no guarantee."""
-        if adjacency not in self.adjacencies:
-            listed = " or ".join(a for a in Adjacency if a in self.adjacencies)
-            raise Unsupported(
-                f"--strategy {self.name} has no guarantee under {adjacency}: {self.why}; "
-                f"use --adjacency {listed}, or another strategy"
-            )
+        found = self.theorems_of(own)
+        if adjacency in (under := _under(found)):
+            return
+        ways = [f"--adjacency {listed(under)}"] if under else []
+        ways += self._other_settings(own, adjacency)
+        of_what = found[0] if found else "these settings together"
+        raise Unsupported(
+            f"{self.as_set(own)} has no guarantee under {adjacency}: nothing is proven there of "
+            f"{of_what}; use {', or '.join([*ways, 'another strategy'])}"
+        )
+
+    def _other_settings(self, own: Any, adjacency: Adjacency) -> Iterator[str]:
+        """Single changes of its own settings with which there is a guarantee."""
+        for each in declared(self.settings):
+            for choice in about(each).choices:
+                changed = replace(own, **{each.name: choice})
+                if changed != own and adjacency in _under(self.theorems_of(changed)):
+                    yield f"{option(each.name)} {choice}"
+
+
+def _under(theorems: Iterable[Theorem]) -> frozenset[Adjacency]:
+    return frozenset[Adjacency]().union(*(row.adjacencies for row in theorems))
 
 
 # Which noise a run draws: exact whole numbers where it can, floating point elsewhere.
@@ -256,9 +276,9 @@ def check_noise(config: Settings, strategy: Strategy) -> None:
     if config.noise not in ("discrete", "distributed"):
         return
     noise = f"--noise {config.noise}"
-    if strategy.sums_of(config) < Sums.WITH_DISCRETE_NOISE:
+    if not strategy.adds(Mechanism.DISCRETE_GAUSSIAN, config.own):
         raise ValueError(
-            f"{noise} is not for {strategy.as_set(config)}; leave it out, or use gaussian"
+            f"{noise} is not for {strategy.as_set(config.own)}; leave it out, or use gaussian"
         )
     if config.seed >= 0:
         raise ValueError(
@@ -278,10 +298,10 @@ def _check_distributed(config: Settings, strategy: Strategy) -> None:
             "--noise distributed is added by the nodes, and hides nothing if their sums arrive "
             "without masks: add --secure-aggregation"
         )
-    if strategy.sums_of(config) < Sums.WITH_SHARED_NOISE:
+    if not strategy.adds(Mechanism.SHARES, config.own):
         raise ValueError(
-            f"--noise distributed is not for {strategy.as_set(config)}, where the server is told "
-            "exact numbers: use --noise discrete"
+            f"--noise distributed is not for {strategy.as_set(config.own)}, where the server is "
+            "told exact numbers: use --noise discrete"
         )
     if not config.test and config.heldout:
         raise ValueError(
@@ -297,8 +317,9 @@ def choose_noise(
 
     Raises ValueError if what is asked for is too much.
     """
-    if strategy.draws:
-        return NoiseChoice(strategy.draws)
+    for mechanism in (Mechanism.RANDOMIZED_RESPONSE, Mechanism.EXPONENTIAL):
+        if strategy.adds(mechanism, config.own):
+            return NoiseChoice(mechanism.value)
     if config.noise in ("discrete", "distributed"):
         if dimension > MOST_COORDINATES:
             raise ValueError(
@@ -311,8 +332,8 @@ def choose_noise(
     if seeded or not config.private:
         return NoiseChoice("gaussian")
     why = ""
-    if strategy.sums_of(config) < Sums.WITH_DISCRETE_NOISE:
-        why = strategy.as_set(config)
+    if not strategy.adds(Mechanism.DISCRETE_GAUSSIAN, config.own):
+        why = strategy.as_set(config.own)
     if not why and dimension > MOST_COORDINATES:
         why = f"{dimension:,} weights, more than {MOST_COORDINATES:,}"
     if not why and not installed():
@@ -550,8 +571,6 @@ class BuiltStrategy:
     bytes_per_user: float
     #: For the report: what took place in a round, in sentences.
     account: str = ""
-    #: Whether the guarantee is one; False where a paper's claim is repeated.
-    proven: bool = True
     #: For the result: what else there is to say of the plan, all of it public.
     about: Mapping[str, str | int | float] = field(default_factory=dict)
 
@@ -614,10 +633,10 @@ def promise(config: Settings, released: str = "") -> str:
 
 def check_masks(config: Settings, strategy: Strategy, others: Iterable[Strategy]) -> None:
     """ValueError, saying what to do, if the strategy's sums cannot be masked."""
-    if strategy.sums_of(config) < Sums.ON_A_GRID:
-        able = [other.name for other in others if other.sums_of(config) >= Sums.ON_A_GRID]
+    if not strategy.masks(config.own):
+        able = [other.name for other in others if other.masks(other.settings())]
         raise ValueError(
-            f"--secure-aggregation is not for {strategy.as_set(config)}, where sums are on no "
+            f"--secure-aggregation is not for {strategy.as_set(config.own)}, where sums are on no "
             f"grid; it is for {', '.join(able)}"
         )
     if config.adjacency == Adjacency.ADD_REMOVE:

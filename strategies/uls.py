@@ -47,6 +47,7 @@ from murmuration.privacy.mechanisms.sampling import (
     Sampler,
     whole_groups,
 )
+from murmuration.privacy.theorems import Mechanism, Participation, Status, Theorem, Unit, select
 from murmuration.strategies.base import PRIVATE, SteppedStrategy
 from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.optimizers import OptimizerSettings
@@ -54,8 +55,8 @@ from murmuration.strategies.planning import (
     BANDS,
     Correlation,
     buffered,
+    check_bands,
     check_correlated,
-    check_together,
     correlations,
     sampled_users,
 )
@@ -65,12 +66,10 @@ from murmuration.strategies.settings.own.shared import Retained, Sampled
 from murmuration.strategies.settings.own.uls import UlsSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
-    ALL,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
-    Sums,
     clip_norm,
     cohort_bytes,
     grid_of_clip,
@@ -154,9 +153,7 @@ class UlsPlan(CohortPlan):
     def mechanism(self) -> GaussianSum | CorrelatedSum:
         """Return what each round runs and charges."""
         sampler, terms = self.sampler, (self.clip, self.noise_multiplier, self.adjacency)
-        if isinstance(sampler, CyclicSampler):
-            if self.factor is None or self.discrete is not None:
-                raise ValueError("correlated noise is not on a grid")
+        if isinstance(sampler, CyclicSampler) and self.factor and self.discrete is None:
             return CorrelatedSum(sampler, *terms, self.factor)
         return GaussianSum(sampler, *terms, self.discrete)
 
@@ -251,7 +248,6 @@ def correlation(context: RunContext) -> Correlation | None:
         return buffered(steps, config.epsilon, users=users, cohort=cohort, **terms)
     check_correlated(
         own.noise_correlation,
-        sizes["adjacency"],
         rounds=sizes["rounds"],
         bands=own.bands,
         cohort=cohort,
@@ -361,7 +357,7 @@ def account(plan: UlsPlan, whoever: str) -> str:
 def check_sampling(config: Settings) -> None:
     """InputError, naming the option, for users who cannot be sampled as it is set."""
     own, adjacency = config.of(Sampled), Adjacency(config.adjacency)
-    check_together(own.sampling, own.noise_correlation, own.bands or None)
+    check_bands(own.noise_correlation, own.bands or None)
     if own.sampling == "poisson" and own.noise_correlation == "none":
         return
     named = f"--sampling {own.sampling} with --noise-correlation {own.noise_correlation}"
@@ -379,7 +375,6 @@ def check_sampling(config: Settings) -> None:
         )
     check_correlated(
         own.noise_correlation,
-        adjacency,
         rounds=config.rounds,
         bands=own.bands,
         cohort=config.cohort,
@@ -387,10 +382,21 @@ def check_sampling(config: Settings) -> None:
     )
 
 
-def sums_of(config: Settings) -> Sums:
-    """Noise that rounds share is the server's, in floating point."""
-    independent = config.of(Sampled).noise_correlation == "none"
-    return Sums.WITH_SHARED_NOISE if independent else Sums.FLOATING_POINT
+#: What is proven of one clipped vector of each user.
+OF_VECTORS = select(Unit.VECTOR)
+_TAKE_PART = {
+    "poisson": {Participation.POISSON, Participation.TURNS_BY_COIN},
+    "cyclic": {Participation.TURNS},
+    "all": {Participation.POISSON},
+}
+_CORRELATED = {"banded": Mechanism.BANDED, "blt": Mechanism.BUFFERED}
+
+
+def applies(own: Sampled, theorem: Theorem) -> bool:
+    """Whether it is of such sampling, with such noise."""
+    shared = theorem.mechanism if theorem.mechanism in _CORRELATED.values() else None
+    same = shared is _CORRELATED.get(own.noise_correlation)
+    return same and theorem.participation in _TAKE_PART[own.sampling]
 
 
 ULS = Strategy(
@@ -399,8 +405,8 @@ ULS = Strategy(
     build=build,
     node_halves={"uls": NodeHalf(client_update, clip_norm, grid_of_clip)},
     settings=UlsSettings,
-    adjacencies=ALL,
-    sums=sums_of,
+    theorems=OF_VECTORS,
+    applies=applies,
     check=check_sampling,
     solve=sampled_users,
 )
@@ -490,5 +496,5 @@ NONPRIVATE = Strategy(
     build=build_nonprivate,
     node_halves={"nonprivate": NodeHalf(client_update_exactly, length=None)},
     settings=Retained,
-    adjacencies=ALL,
+    theorems=select(Unit.UNBOUNDED, status=Status.NONE),
 )

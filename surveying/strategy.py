@@ -32,6 +32,7 @@ from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.figures import interval
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Participation, Unit, select
 from murmuration.strategies.contributions import clip_of
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import released_once
@@ -40,12 +41,10 @@ from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
-    ALL,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
-    Sums,
     clip_norm,
     grid_of_clip,
     promise,
@@ -237,8 +236,7 @@ SURVEY = Strategy(
         "survey": NodeHalf(client_update, clip_norm, grid_of_clip, whole=True, model=False)
     },
     settings=SurveySettings,
-    adjacencies=ALL,
-    sums=Sums.WITH_SHARED_NOISE,
+    theorems=select(Unit.VECTOR, Participation.POISSON),
     rounds=(1,),
     check=check,
     solve=lambda query, adjacency: released_once(query, adjacency, (1,)),

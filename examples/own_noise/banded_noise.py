@@ -25,6 +25,7 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Mechanism, Participation, Unit, select
 from murmuration.strategies import spec
 from murmuration.strategies.base import PRIVATE, SteppedStrategy
 from murmuration.strategies.contributions import bounded_sum, clip_of
@@ -128,7 +129,7 @@ BANDED = spec.Strategy(
     help="Everybody in every round, with noise that the next round takes back in part.",
     build=build,
     node_halves={"banded": spec.NodeHalf(client_update, length=spec.clip_norm)},
-    adjacencies=spec.ALL,
+    theorems=select(Unit.VECTOR, Participation.POISSON, Mechanism.GAUSSIAN),
     everybody=True,
     solve=everybody(BandedPlan, clip=UserClip(1.0)),
 )

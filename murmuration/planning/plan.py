@@ -99,7 +99,7 @@ def plan(
     """
     from murmuration.strategies import registry
     from murmuration.strategies.config import DELTA_EXPONENT, own_settings, typed
-    from murmuration.strategies.planning import SIX, PlanQuery, check_together
+    from murmuration.strategies.planning import SIX, PlanQuery, check_bands
     from murmuration.strategies.settings.model import user_isolation
     from murmuration.strategies.settings.privacy import check_delta, parse_delta
     from murmuration.strategies.settings.sampling import cohort_of_turns, usual_cohort
@@ -153,7 +153,7 @@ def plan(
     sampled = registry.named(strategy).samples and sampling_probability is None
     sampled = sampled and sampling != "all" and not optimize
     choose = cohort is None and users and sampled and given.count(None) == 1
-    check_together(sampling, noise_correlation, own_sampled.bands or None)
+    check_bands(noise_correlation, own_sampled.bands or None)
     if sampling == "all":
         if not users:
             raise InputError("--sampling all needs --users: all of them are in each round")
@@ -179,7 +179,7 @@ def plan(
             settings,
             brought,
         )
-        registry.check_adjacency(strategy, neighbours)
+        registry.check_adjacency(strategy, neighbours, settings)
         if optimize and (sampling, noise_correlation) != ("poisson", "none"):
             raise InputError(
                 "--optimize compares Poisson cohorts and independent noise: leave out --sampling "

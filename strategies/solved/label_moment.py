@@ -52,8 +52,9 @@ from murmuration.preference.features.hashing import feature_map
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Shown
-from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.clipping import LabelClip
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Unit, select
 from murmuration.strategies.contributions import clip_of
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import released_once
@@ -63,12 +64,10 @@ from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.settings.own.shared import Solved
 from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
-    LABELS,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
-    Sums,
     clip_norm,
     grid_of_clip,
     sum_bytes,
@@ -95,9 +94,9 @@ class LabelMomentPlan(WholeCrowdPlan):
         return LABEL_MOMENT
 
     @cached_property
-    def clip(self) -> UserClip:
+    def clip(self) -> LabelClip:
         """Return the bound on a user's moment."""
-        return UserClip(self.clip_norm)
+        return LabelClip(self.clip_norm)
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
@@ -265,7 +264,6 @@ def bytes_with_items(context: RunContext, sent: float, up: int = 8) -> float:
 
 
 #: Why strategies that solve for the model protect labels only.
-PUBLIC_ITEMS = "the model is solved for on the prompts and responses, which must be public"
 
 LABEL_MOMENT = Strategy(
     name="label-moment",
@@ -273,9 +271,7 @@ LABEL_MOMENT = Strategy(
     build=build,
     node_halves={"label-moment": NodeHalf(client_update, clip_norm, grid_of_clip, whole=True)},
     settings=Solved,
-    adjacencies=LABELS,
-    sums=Sums.WITH_SHARED_NOISE,
-    why=PUBLIC_ITEMS,
+    theorems=select(Unit.LABELS),
     rounds=(1, 2),
     solve=lambda asked, adjacency: released_once(asked, adjacency, LABEL_MOMENT.rounds),
 )

@@ -34,23 +34,22 @@ from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Public, Shown
-from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.clipping import LabelClip, UserClip
 from murmuration.privacy.mechanisms.objective_noise import Calibration, LabelObjective
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Mechanism, Unit, select
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import released_once
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.objective_perturbation import ObjectiveSettings
 from murmuration.strategies.solved.label_moment import (
-    PUBLIC_ITEMS,
     bytes_with_items,
     max_judgements,
     public_examples,
 )
 from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
-    LABELS,
     BuiltStrategy,
     NodeHalf,
     RunContext,
@@ -83,17 +82,16 @@ class ObjectivePlan(WholeCrowdPlan):
     ) -> Self:
         """The plan with the least noise that costs at most ``epsilon``, or with the paper's."""
         if calibration == "paper":
-            OBJECTIVE_PERTURBATION.check_adjacency(plan["adjacency"])
             # A label moves a user's vector by up to the length: two clip norms of half of it.
             sigma = 2.0 * LabelObjective(epsilon, plan["delta"], 1.0, "paper").std
             return cls(noise_multiplier=sigma, **plan)
         return super().for_epsilon(epsilon, rounds=1, **plan)
 
     @property
-    def clip(self) -> UserClip:
+    def clip(self) -> LabelClip:
         """Return what a user's vector is within: labels y − ½ move it by half of what labels y
         do."""
-        return UserClip((self.length or 1.0) / 2.0)
+        return LabelClip((self.length or 1.0) / 2.0)
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
@@ -250,8 +248,7 @@ OBJECTIVE_PERTURBATION = Strategy(
         )
     },
     settings=ObjectiveSettings,
-    adjacencies=LABELS,
-    why=PUBLIC_ITEMS,
+    theorems=select(Unit.LABELS, Mechanism.GAUSSIAN),
     rounds=(1,),
     solve=lambda asked, adjacency: released_once(asked, adjacency, (1,)),
 )

@@ -31,7 +31,6 @@ class WholeCrowdPlan(SumPlan):
         """Return the bound on all that a user adds."""
 
     def __post_init__(self) -> None:
-        self.declared().check_adjacency(self.adjacency)
         if self.users < 1:
             raise ValueError(f"there must be at least one user, got {self.users}")
         if self.rounds not in (allowed := self.declared().rounds):

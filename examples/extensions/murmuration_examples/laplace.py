@@ -23,6 +23,7 @@ from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.noisy_sum import fingerprint
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.theorems import Mechanism, Participation, Theorem, Unit
 from murmuration.strategies import spec, uls
 from murmuration.strategies.protocol.messages import Scalar
 from murmuration.strategies.sums import CohortPlan
@@ -45,6 +46,18 @@ class SampledPure:
         del adjacency
         amplified = math.log1p(self.probability * math.expm1(self.epsilon))
         return (DiscretePMF.worst(amplified * (1.0 + 1e-12), 0.0, interval),)
+
+
+LAPLACE = Theorem(
+    Unit.VECTOR,
+    Participation.POISSON,
+    Mechanism.LAPLACE,
+    SampledPure.kind,
+    frozenset(Adjacency),
+    "Laplace noise of scale Δ/ε on each coordinate, Δ being how far one user moves the sum in ℓ1, "
+    "is (ε, 0)-private; sampled with probability q it is log(1 + q(e^ε − 1)).",
+    "Dwork, McSherry, Nissim and Smith 2006; Balle, Barthe and Gaboardi 2018",
+)
 
 
 @dataclass(frozen=True)
@@ -147,5 +160,5 @@ LAPLACE_ULS = spec.Strategy(
     help="As uls, with Laplace noise: delta is spent on nothing but held-out users.",
     build=build,
     node_halves={"laplace-uls": spec.NodeHalf(uls.client_update, length=spec.clip_norm)},
-    adjacencies=spec.ALL,
+    theorems=(LAPLACE,),
 )

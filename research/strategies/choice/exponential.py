@@ -38,6 +38,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.promise import Promise
+from murmuration.privacy.theorems import ALL, Mechanism, Participation, Theorem, Unit
 from murmuration.research.strategies.choice.exponential_mechanism import (
     RULES,
     STEPS,
@@ -54,13 +55,11 @@ from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.declaration import option
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
-    ALL,
     BuiltStrategy,
     NodeHalf,
     Number,
     RunContext,
     Strategy,
-    Sums,
     base_settings,
 )
 
@@ -336,13 +335,23 @@ EXPONENTIAL = Strategy(
     build=build,
     node_halves={"exponential": NodeHalf(client_update, most_of_one, grid_of_losses)},
     settings=ExponentialSettings,
-    adjacencies=ALL,
+    theorems=(
+        Theorem(
+            Unit.LOSSES,
+            Participation.ONCE,
+            Mechanism.EXPONENTIAL,
+            "pure-dp",
+            ALL,
+            "A policy drawn with weights e^(−εL/Δ), L being the sum of users' bounded losses, is "
+            "(ε, 0)-private.",
+            "Zhou et al. 2025, Algorithm 2; McSherry and Talwar 2007",
+            "exponential-mechanism",
+        ),
+    ),
     rounds=(1,),
-    sums=Sums.ON_A_GRID,
     check=_check,
     fits_policies=True,
     trains=False,
-    draws="exponential-mechanism",
     lineage=_lineage,
     features=_described,
 )
