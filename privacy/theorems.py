@@ -21,7 +21,7 @@ from murmuration.privacy.adjacency import Adjacency, Unsupported
 
 
 class Status(StrEnum):
-    """How far a theorem is known to hold."""
+    """The standing of a theorem."""
 
     PROVEN = "proven"
     #: As published; no proof that we could follow.
@@ -31,7 +31,7 @@ class Status(StrEnum):
 
 
 class Unit(StrEnum):
-    """How much of one user can be in what is released."""
+    """The bound on one user's part of a release."""
 
     VECTOR = "one clipped vector of each user"
     VECTOR_AND_BIT = "one clipped vector of each user, and a bit"
@@ -46,7 +46,7 @@ class Unit(StrEnum):
 
     @property
     def sums(self) -> bool:
-        """Whether nodes add up what users contribute, on a grid, so that it can be masked."""
+        """True where nodes add up contributions on a grid, so that sums can be masked."""
         return self in _SUMMED
 
 
@@ -56,7 +56,7 @@ _SUMMED = frozenset(
 
 
 class Participation(StrEnum):
-    """Who takes part in a release."""
+    """The users, or judgements, that take part in a release."""
 
     POISSON = "users, by Poisson sampling (probability 1: everybody)"
     TURNS_BY_COIN = "groups of users in turn, by Poisson sampling within a group"
@@ -68,7 +68,7 @@ class Participation(StrEnum):
 
 
 class Mechanism(StrEnum):
-    """What is added to a sum, or drawn."""
+    """The noise on a sum, or the draw in place of one."""
 
     GAUSSIAN = "Gaussian noise"
     DISCRETE_GAUSSIAN = "discrete Gaussian noise"
@@ -141,11 +141,11 @@ _GAUSSIAN = (
     "probability q; where a user is replaced, of N(1, σ²) against N(−1, σ²)."
 )
 _DISCRETE = (
-    "Discrete Gaussian noise of at least s steps on vectors of whole numbers costs what continuous "
+    "As the row above: discrete Gaussian noise of at least s steps costs what continuous "
     "noise costs, and an addition to δ that vanishes with s."
 )
 _SHARES = (
-    "The sum of equal shares of discrete Gaussian noise costs what one draw costs, and a further "
+    "As the row above: the sum of equal shares of noise costs what one draw costs, and a further "
     "addition to δ, as long as so many nodes are honest as shares are counted."
 )
 _JOINT = (
@@ -156,7 +156,6 @@ _MIXTURE = (
     "Where a user has at most G judgements, each in with probability p, the sum costs the privacy "
     "loss of a mixture of Gaussians with means Binomial(G, p) against one with mean 0."
 )
-_SAMPLED = "Mironov, Talwar and Zhang 2019; Koskela, Jälkö, Prediger and Honkela 2020"
 _CKS = "Canonne, Kamath and Steinke 2020; the bound in `privacy/accounting/grid_noise.py`"
 _KLS = "Kairouz, Liu and Steinke 2021; the bound in `privacy/accounting/grid_noise.py`"
 
@@ -167,31 +166,31 @@ def _sampled(
     event: str,
     adjacencies: frozenset[Adjacency],
     audit: str,
-    says: str = "",
-    source: str = "",
+    says: str,
+    source: str,
 ) -> tuple[Theorem, ...]:
     """A sum with each of the three kinds of independent noise."""
-    also = f"{source}; " if source else ""
-    said = f"{says} " if says else ""
-    about = (unit, participation)
-    return (
-        Theorem(
-            *about, Mechanism.GAUSSIAN, event, adjacencies, says or _GAUSSIAN,
-            source or _SAMPLED, audit,
-        ),
-        Theorem(
-            *about, Mechanism.DISCRETE_GAUSSIAN, event, adjacencies, said + _DISCRETE,
-            also + _CKS, "discrete-gaussian",
-        ),
-        Theorem(
-            *about, Mechanism.SHARES, event, adjacencies, said + _SHARES,
-            also + _KLS, "distributed-gaussian",
-        ),
-    )  # fmt: skip
+    noises = (
+        (Mechanism.GAUSSIAN, says, source, audit),
+        (Mechanism.DISCRETE_GAUSSIAN, _DISCRETE, _CKS, "discrete-gaussian"),
+        (Mechanism.SHARES, _SHARES, _KLS, "distributed-gaussian"),
+    )
+    return tuple(
+        Theorem(unit, participation, mechanism, event, adjacencies, statement, source, audit)
+        for mechanism, statement, source, audit in noises
+    )
 
 
 TABLE: tuple[Theorem, ...] = (
-    *_sampled(Unit.VECTOR, Participation.POISSON, "poisson-gaussian", ALL, "poisson-gaussian"),
+    *_sampled(
+        Unit.VECTOR,
+        Participation.POISSON,
+        "poisson-gaussian",
+        ALL,
+        "poisson-gaussian",
+        _GAUSSIAN,
+        "Mironov, Talwar and Zhang 2019; Koskela, Jälkö, Prediger and Honkela 2020",
+    ),
     *_sampled(
         Unit.VECTOR_AND_BIT,
         Participation.POISSON,
@@ -358,15 +357,15 @@ def find(
     Raises:
         Unsupported: there is none; the message names the nearest, or where it holds.
     """
-    found = select(unit, participation, mechanism, event=event)
-    if not found:
+    matching = select(unit, participation, mechanism, event=event)
+    if not matching:
         near = "; or ".join(f"{row.participation}, with {row.mechanism}" for row in select(unit))
         raise Unsupported(
             f"nothing is proven of {mechanism} on {unit} ({participation}); of the same there is "
             f"something for {near or 'nothing'}"
         )
-    found[0].check(adjacency)
-    return found[0]
+    matching[0].check(adjacency)
+    return matching[0]
 
 
 def check_event(kind: str, adjacency: Adjacency) -> None:

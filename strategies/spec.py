@@ -160,20 +160,20 @@ class Strategy:
     features: Callable[[Settings], dict[str, Any] | None] | None = None
 
     def theorems_of(self, own: object) -> tuple[Theorem, ...]:
-        """What is proven of a run with these settings of its own."""
+        """The theorems about a run with these settings of its own."""
         return tuple(row for row in self.theorems if self.applies(own, row))
 
     def adds(self, mechanism: Mechanism, own: object) -> bool:
-        """Whether something is proven of a run with such noise."""
+        """True where a theorem is about a run with such noise."""
         return any(row.mechanism is mechanism for row in self.theorems_of(own))
 
     def masks(self, own: object) -> bool:
-        """Whether its sums are on a grid, so that nodes can mask them."""
+        """True where its sums are on a grid, so that nodes can mask them."""
         grids = any(half.steps is not no_grid for half in self.node_halves.values())
         return grids and any(row.unit.sums for row in self.theorems_of(own))
 
     def is_proven(self, own: object) -> bool:
-        """Whether its guarantee is proven, and not only claimed."""
+        """True where its guarantee is proven, and not only claimed."""
         return all(row.status is not Status.CLAIMED for row in self.theorems_of(own))
 
     @property
@@ -202,7 +202,7 @@ class Strategy:
 
     @property
     def local(self) -> bool:
-        """Whether labels are randomized before they leave their users, and nothing is summed."""
+        """True where labels are randomized before they leave their users, and nothing is summed."""
         return any(row.unit is Unit.EACH_LABEL for row in self.theorems)
 
     @property

@@ -392,8 +392,9 @@ _TAKE_PART = {
 _CORRELATED = {"banded": Mechanism.BANDED, "blt": Mechanism.BUFFERED}
 
 
-def applies(own: Sampled, theorem: Theorem) -> bool:
-    """Whether it is of such sampling, with such noise."""
+def applies(own: object, theorem: Theorem) -> bool:
+    """True for a theorem about this sampling and this noise."""
+    own = own if isinstance(own, Sampled) else Sampled()
     shared = theorem.mechanism if theorem.mechanism in _CORRELATED.values() else None
     same = shared is _CORRELATED.get(own.noise_correlation)
     return same and theorem.participation in _TAKE_PART[own.sampling]

@@ -60,7 +60,7 @@ class CorrelatedSum:
 
     @property
     def theorem(self) -> Theorem:
-        """What is proven of all rounds; Unsupported if nothing is."""
+        """The theorem about all rounds; Unsupported if there is none."""
         factor = self.factor
         return find(self.clip.unit, factor.participation, factor.mechanism, self.adjacency)
 

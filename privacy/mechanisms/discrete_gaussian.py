@@ -52,7 +52,7 @@ class DiscreteNoise:
     dimension: int
 
     def charged(self, event: PoissonGaussian | MixtureGaussian) -> Event:
-        """What a release costs that would cost ``event`` with continuous noise."""
+        """The cost of a release that would cost ``event`` with continuous noise."""
         return DiscretizedGaussian(event, self.dimension, grid.PRECISION)
 
     def add(

@@ -54,7 +54,7 @@ class DistributedNoise:
             raise ValueError(f"noise in shares is of at least two parties, got {self.parties}")
 
     def charged(self, event: PoissonGaussian | MixtureGaussian) -> Event:
-        """What a release costs that would cost ``event`` with continuous noise."""
+        """The cost of a release that would cost ``event`` with continuous noise."""
         return DiscretizedGaussian(event, self.dimension, grid.PRECISION, self.parties)
 
     def add(

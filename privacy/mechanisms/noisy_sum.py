@@ -61,7 +61,7 @@ class GaussianSum:
 
     @property
     def theorem(self) -> Theorem:
-        """What is proven of a release; Unsupported if nothing is."""
+        """The theorem about a release; Unsupported if there is none."""
         noise = _mechanism(self.discrete)
         return find(self.clip.unit, self.sampler.participation, noise, self.adjacency)
 
@@ -131,7 +131,7 @@ class ExampleSum:
 
     @property
     def theorem(self) -> Theorem:
-        """What is proven of a release; Unsupported if nothing is."""
+        """The theorem about a release; Unsupported if there is none."""
         parts = self.clip.unit, Participation.EXAMPLES, _mechanism(self.discrete)
         return find(*parts, self.adjacency, event=self.event_kind.kind)
 
@@ -352,7 +352,7 @@ class JointSum:
 
     @property
     def theorem(self) -> Theorem:
-        """What is proven of a release of both; Unsupported if nothing is."""
+        """The theorem about a release of both; Unsupported if there is none."""
         noise = _mechanism(self.discrete)
         return find(Unit.VECTOR_AND_BIT, self.sampler.participation, noise, self.adjacency)
 

@@ -35,7 +35,7 @@ DELTA = 1e-5
 #: What a release of each kind may be charged as, from a noise multiplier.
 CHARGED = {
     "poisson-gaussian": lambda sigma: PoissonGaussian(0.1, sigma),
-    "mixture-gaussian": lambda sigma: MixtureGaussian(sigma, 4, 0.05),
+    "mixture-gaussian": lambda sigma: MixtureGaussian(sigma, 2, 0.05),
     "group-gaussian": lambda sigma: GroupGaussian(sigma, 2, 0.01),
     "banded-gaussian": lambda sigma: BandedGaussian(4, 0.4, sigma),
     "blt-gaussian": lambda sigma: BufferedGaussian(8, 4, sigma),
@@ -104,7 +104,7 @@ def test_the_fields_reference_agrees_where_it_knows_the_charge(kind, adjacency):
     held = {a for row in TABLE if row.event == kind for a in row.adjacencies}
     if adjacency not in held or kind in ("group-gaussian", "unprotected"):
         return
-    charges = [(CHARGED[kind](2.0), 20)]
+    charges = [(CHARGED[kind](2.0), 4)]
     found = second_opinion.of_run(charges, adjacency=adjacency, delta=DELTA)
     if found.theirs is not None:
         assert found.ours == pytest.approx(found.theirs, rel=1e-5)
