@@ -34,7 +34,7 @@ _TOP = 2  # parts of /home or /tmp: a way through there tells of this machine
 
 
 def resolve_base(path: str) -> str:
-    """Return an existing folder's absolute path, or a hub name as it is.
+    """An existing folder's absolute path, or a hub name unchanged.
 
     ``smollm2`` and GGUF files are converted into a folder of the cache first, if they were not yet.
 
@@ -52,8 +52,9 @@ def resolve_base(path: str) -> str:
 
 
 def name_for(path: str, folder: Path) -> str:
-    """Return what a model that is saved in ``folder`` calls its base at ``path``; hubs' names
-    stay."""
+    """The name by which a model saved in ``folder`` refers to its base at ``path``; hubs' names
+    stay.
+    """
     if (public := _public_name(path)) or not Path(path).is_absolute():
         return public or path
     base, here = os.path.realpath(path), os.path.realpath(folder)
@@ -64,13 +65,12 @@ def name_for(path: str, folder: Path) -> str:
 
 
 def last_name(path: str) -> str:
-    """Return a folder by its last name, as `./base`; hubs' names and packaged models' stay."""
+    """A folder as its last name, such as `./base`; names of hubs and packaged models stay."""
     local = Path(path).is_absolute() or path.startswith((".", "~"))
     return _public_name(path) or (f"./{Path(path).name}" if local else path)
 
 
 def _public_name(path: str) -> str:
-    """Return the name of what a hub's cache or a package holds; empty for any other folder."""
     return hub_name(Path(path)) or (SMOLLM2 if is_packaged(Path(path)) else "")
 
 
@@ -92,8 +92,8 @@ def without_folders(text: str) -> str:
 
 
 def place_of(name: str, folder: Path, *, given: str = "", digest: str = "") -> str:
-    """Return where the base is that a model in ``folder`` calls so: an absolute path, or what is
-    given.
+    """Find the base that a model in ``folder`` names: its absolute path, or ``given`` if that is a
+    name on a hub.
 
     Args:
         name: of the base.
@@ -136,7 +136,7 @@ def _places(name: str, folder: Path) -> Iterator[Path]:
 
 
 def _recorded(folder: Path) -> Path | None:
-    """Return what a run wrote down beside its model, for itself."""
+    """The path of the base that a run recorded beside its model."""
     try:
         result = json.loads((folder.resolve().parent / "base.json").read_bytes())["path"]
     except (OSError, ValueError, KeyError, TypeError):

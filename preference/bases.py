@@ -32,7 +32,7 @@ KINDS = {
 
 
 def base_of(config: Mapping[str, Any], weights: bool = True) -> Model:
-    """Return the model that a description names.
+    """The model that a config describes.
 
     Args:
         config: as of `Model.to_config`.

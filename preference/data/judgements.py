@@ -126,7 +126,7 @@ class Judgements:
                 raise InputError("labels behind randomized response must be better than chance")
 
     def __repr__(self) -> str:
-        """Return how many there are, and nobody's words or name."""
+        """The number of judgements and users, without any text or id."""
         return f"Judgements({len(self)} {self.kind} of {len(self.user_ids)} users)"
 
     def __len__(self) -> int:
@@ -140,9 +140,9 @@ class Judgements:
 
     @property
     def decided(self) -> int:
-        """Return how many judgements are not ties. Zero means that there is nothing to learn from.
+        """The number of judgements that are not ties. If zero, there is nothing to learn from.
 
-        Of thumbs those of users who have both, up and down.
+        Of thumbs, only those of users who gave both kinds count.
         """
         if self.kind == "thumbs":
             sums_U = np.diff(np.concatenate(([0.0], np.cumsum(self.y_R)))[self.start_U])
@@ -152,7 +152,7 @@ class Judgements:
 
     @property
     def randomized(self) -> bool:
-        """Return whether labels went through randomized response."""
+        """True if labels went through randomized response."""
         return self.flip_R is not None
 
     @property
@@ -170,7 +170,7 @@ class Judgements:
         raise InputError(refusal)
 
     def place(self, row: int) -> str:
-        """Return where a row stands, as `file:line`; without a line as its number, from 1."""
+        """The place of a row as `file:line`; without lines as its number, from 1."""
         if self.line_R is None:
             return f"judgement {row + 1}"
         file = self.files[0 if self.file_R is None else self.file_R[row]]

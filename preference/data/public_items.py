@@ -1,4 +1,4 @@
-"""Judgements without their labels: what was shown, in an order that tells nothing.
+"""Judgements without their labels: what was shown, in an order that reveals nothing.
 
 Where labels are what is protected, prompts and responses are public, but the order in which a
 judgement lists its responses is the label. The *canonical order* sorts responses as strings, so it

@@ -30,7 +30,7 @@ class Paired:
     beyond: int = 0
 
     def told(self) -> tuple[str, ...]:
-        """Return what is to be said to whom the data belong, and to nobody else."""
+        """Notes for the owner of the data, and for nobody else."""
         if not self.thumbs:
             return ()
         said = (
@@ -73,14 +73,15 @@ def pair_up(rows_of: Mapping[str, list[Row]], most: int) -> tuple[dict[str, list
 
 
 def _pairs(liked: list[Row], disliked: list[Row]) -> int:
-    """Return how many pairs there are, without making them."""
+    """The number of pairs, without making them."""
     disliked_of = Counter(row.responses for row in disliked)
     return sum(len(disliked) - disliked_of[row.responses] for row in liked)
 
 
 def _matched(liked: list[Row], disliked: list[Row]) -> Iterator[tuple[int, int]]:
-    """Yield the places of all pairs: each of the longer list once, against one of the other, and so
-    on by turns."""
+    """Yield the indices of all pairs: first each of the longer list once, against one of the other,
+    then the next round.
+    """
     up, down = len(liked), len(disliked)
     for turn in range(min(up, down)):
         for at in range(max(up, down)):

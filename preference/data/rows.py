@@ -111,7 +111,7 @@ class RowReader:
         self._remembered = lru_cache(maxsize=2**14, typed=True)(partial(_judgement, schema))
 
     def read(self, row: Mapping[str, object] | BadRow) -> tuple[str, Row] | BadRow:
-        """Return whose a row is and its judgement, or why it is none, and whose."""
+        """The user and judgement of a row; or why it has none, with the user."""
         try:
             user, judged = read_row(row, self._names, self._schema, self._remembered)
             check_row(judged, self._schema)
@@ -132,8 +132,9 @@ class RowReader:
 
 
 def _content(judged: Row, shown_alone: bool) -> str:
-    """Return what stands for a row without a user: all that it says, so that rows of one name are
-    alike; or what was ``shown_alone``, where labels are protected, which a name would tell."""
+    """A hash that identifies a row without a user: of all that it holds, so that equal rows have
+    one name; or only of what was shown if labels are protected, since a name would reveal them.
+    """
     content: tuple[object, ...] = (judged.prompt, *sorted(judged.responses))
     if not shown_alone:
         content += (judged.responses, judged.y, judged.groups, judged.flip_probability)
@@ -141,7 +142,7 @@ def _content(judged: Row, shown_alone: bool) -> str:
 
 
 def readable_user(row: object, names: Mapping[str, str], schema: Schema = PAIRS) -> str | None:
-    """Return whom a row is of, whatever else is wrong with it; None if it names nobody."""
+    """The user of a row, whatever else is wrong with it; None if it names nobody."""
     cells = row.cells if isinstance(row, BadRow) else row
     if not isinstance(cells, Mapping):
         return None
@@ -179,7 +180,7 @@ def _judgement(schema: Schema, layout: Layout, *cells: object) -> Row:
 
 
 def cells_of(row: object) -> Mapping[str, object]:
-    """Return the cells of a row by their columns; BadRow where it is none."""
+    """The cells of a row by column. BadRow if it is not a mapping."""
     if isinstance(row, BadRow):
         raise row
     if not isinstance(row, Mapping):
@@ -193,7 +194,7 @@ def read_row(
     schema: Schema = PAIRS,
     remembered: Callable[..., Row] | None = None,
 ) -> tuple[str, Row]:
-    """Return whose a row is, empty where that is not read, and its judgement.
+    """The user of a row (empty if not read) and its judgement.
 
     `names` maps the fields of `columns.REQUIRED`, and others that were asked for, to the row's own
     columns. What was asked for must be there; other fields have their own names and may be absent,
@@ -274,7 +275,7 @@ def _compared(row: Mapping[str, object], layout: Layout, schema: Schema) -> Row:
 
 
 def _scores_tie(row: Mapping[str, object], columns: Mapping[str, str]) -> bool:
-    """Return whether the scores of a pair, if it has any, are equal.
+    """True if a pair has scores and they are equal.
 
     Raises:
         BadRow: that of the response that was preferred is the lower one.

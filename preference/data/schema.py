@@ -116,12 +116,12 @@ class Schema:
 
     @property
     def falling(self) -> bool:
-        """Return whether the better labels of the declared scale are the lower ones."""
+        """True if lower labels of the declared scale are better."""
         start, _, end = self.scale.partition("..")
         return bool(self.scale) and float(start) > float(end)
 
     def same_id(self, user_id: str) -> str:
-        """Return a user's id in the spelling that stands for all that are declared to be one."""
+        """The user's id in the one spelling for all ids that are declared to be the same."""
         if self.ids == "casefold":
             return unicodedata.normalize("NFC", user_id.casefold())
         return user_id

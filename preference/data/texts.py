@@ -67,7 +67,7 @@ class UserTexts:
         check_grouped(self.user_ids, self.start_U, len(self.texts), "texts")
 
     def __repr__(self) -> str:
-        """Return how many there are, and nobody's words or name."""
+        """The number of texts and users, without any text or id."""
         return f"UserTexts({len(self)} of {len(self.user_ids)} users)"
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class UserTexts:
 
     @property
     def decided(self) -> int:
-        """Return how many there is something to learn from: all."""
+        """The number of texts that can be learned from: all."""
         return len(self.texts)
 
     def as_texts(self, refusal: str) -> Self:
@@ -161,8 +161,9 @@ class UserTexts:
 def _parse(
     row: Mapping[str, object], names: Mapping[str, str], schema: Schema
 ) -> tuple[str, str, list[str]]:
-    """A row's user, text, and what is said of it; BadRow for anything missing, empty or not
-    text."""
+    """The user and text of a row, and notes about it. BadRow if either is missing, empty or not
+    text.
+    """
     stated, names = names, with_user(row, names)
     if missing := {field: column for field, column in names.items() if column not in row}:
         raise missing_columns(row, missing)

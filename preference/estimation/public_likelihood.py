@@ -157,7 +157,9 @@ def spread(examples: PairExamples, p_JW: torch.Tensor) -> torch.Tensor:
 
 
 def reciprocal(length_U: torch.Tensor) -> torch.Tensor:
-    """1 / length, and 0 where it is 0: whoever was shown equal features says nothing."""
+    """1 / length, and 0 where the length is 0: a user who was shown equal features has no
+    information.
+    """
     return torch.where(length_U > 0, 1.0 / length_U, 0.0)
 
 

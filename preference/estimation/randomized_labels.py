@@ -143,23 +143,23 @@ class RandomizedLabels:
 
     @cached_property
     def present_JW(self) -> torch.Tensor:
-        """Return which rows are not padding."""
+        """The mask of rows that are not padding."""
         places_W = torch.arange(self.x_JWD.shape[-2])
         return places_W < (self.options_J - 1).unsqueeze(-1)
 
     @cached_property
     def present_JK(self) -> torch.Tensor:
-        """Return which responses are there."""
+        """The mask of responses that are not padding."""
         return torch.nn.functional.pad(self.present_JW, (1, 0), value=True)
 
     @cached_property
     def unbiased_JK(self) -> torch.Tensor:
-        """q: labels whose expectation over the coins is the true one. Padding has zero."""
+        """q: labels whose expectation over the randomization is the true one. Zero for padding."""
         q_JK = (self.stated_JK - self.noise_J.unsqueeze(-1)) / self.contrast_J.unsqueeze(-1)
         return q_JK * self.present_JK
 
     def logits(self, theta_D: torch.Tensor) -> torch.Tensor:
-        """Return how much better the first response is than each other one, (…, J, W)."""
+        """The reward of the first response minus that of each other one, (…, J, W)."""
         return (self.x_JWD @ theta_D[..., None, :, None]).squeeze(-1)
 
     def weighted_by_information(self) -> "RandomizedLabels":
@@ -217,7 +217,7 @@ def of_pairs(link: models.Link) -> Link:
 
 
 def link_of(model: str) -> Link:
-    """Return the probabilities under a preference model, by its name.
+    """The link of a preference model, by its name.
 
     Raises:
         InputError: it is declared with no link.

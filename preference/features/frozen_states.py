@@ -3,7 +3,7 @@
 A text's states have the same bits alone and in any company: another user's text must not move them
 in their last digit. Three things make it fast all the same.
 
-- Texts of equally many tokens share a batch, without padding (but for the shortest). The weights
+- Texts of equally many tokens share a batch, without padding (except the shortest). The weights
   of a small network are read from memory once for the batch; for one short text that takes longer
   than computing with them. Whether texts of a batch are isolated is up to the machine's kernels: a
   row of a product may be added up in another order where there are more rows. That depends on
@@ -92,7 +92,7 @@ class Pace:
             log.info("computing features: %s of %s texts, %s", f"{done:,}", f"{total:,}", self.rate)
 
     def since(self, before: "Pace") -> "Pace":
-        """Return what came on top."""
+        """The difference to an earlier pace."""
         return Pace(self.texts - before.texts, self.seconds - before.seconds)
 
     @property
@@ -141,8 +141,7 @@ class FrozenStates:
         self._prepared: set[bytes] = set()
 
     def pooled(self, written: Written) -> np.ndarray:
-        """Return what ``pool`` gives of R texts, (R, H) float32, from what a tokenizer makes of
-        each; zeros where there is nothing to read."""
+        """The pooled states of R tokenized texts, (R, H) float32; zeros for an empty text."""
         names = names_of(written, range(len(written["input_ids"])))
         row_RH = np.zeros((len(names), self._width), dtype=np.float32)
         places: dict[bytes, list[int]] = defaultdict(list)
@@ -158,7 +157,7 @@ class FrozenStates:
         return row_RH
 
     def padded(self, written: Written) -> torch.Tensor:
-        """Return the states of R texts, (R, L, H), zero beyond the end of each, on the device."""
+        """The states of R texts, (R, L, H), zero beyond the end of each, on the device."""
         names = names_of(written, range(len(written["input_ids"])))
         lengths = [len(ids) for ids in written["input_ids"]]
         rows = self._found(names)
@@ -189,7 +188,7 @@ class FrozenStates:
             self._remember(name, row)
 
     def _found(self, names: Sequence[bytes]) -> dict[bytes, torch.Tensor]:
-        """Return what is kept under some names, each row flat."""
+        """The cached rows of these names, each flat."""
         rows = {name: self._in_memory[name] for name in names if name in self._in_memory}
         others = [name for name in names if name not in rows]
         for name, stored in self._cache.find(others).items():
@@ -199,8 +198,9 @@ class FrozenStates:
     def _computed(
         self, written: Written, places: Mapping[bytes, int], *, keep: bool
     ) -> Iterator[tuple[bytes, torch.Tensor]]:
-        """Yield the rows of some texts, flat, the longest first; and keep on disk what has room
-        there and is finite."""
+        """Yield the rows of some texts, flat, the longest first; store on disk those that are
+        finite, while there is room.
+        """
         name_of, done = {place: name for name, place in places.items()}, 0
         try:
             for batches in self._parts(written, [*name_of]):
@@ -248,7 +248,7 @@ class FrozenStates:
             yield part
 
     def _rows(self, written: Written, batches: Sequence[Sequence[int]]) -> list[np.ndarray]:
-        """Return the rows of the batches' texts, one after the other."""
+        """The rows of the batches' texts, in order."""
 
         def piece(number: int) -> np.ndarray:
             texts = batches[number]
@@ -262,8 +262,9 @@ class FrozenStates:
         return [row for rows in result for row in rows]
 
     def together(self, written: Written) -> np.ndarray:
-        """Return the rows of B texts of equally many tokens, read in one batch: (B, H), or whole
-        (B, L · H)."""
+        """The rows of B texts of equally many tokens, read in one batch: (B, H), or (B, L·H)
+        without pooling.
+        """
         inputs = {name: torch.tensor(rows).to(self._device) for name, rows in written.items()}
         with torch.no_grad():  # a setting of the thread
             states_BLH = self._states(inputs).float()
@@ -275,7 +276,7 @@ class FrozenStates:
 
     @cached_property
     def isolates(self) -> bool:
-        """Return whether texts of a batch have the bits here that they have alone, as tried out."""
+        """True if texts in a batch get the same bits as alone on this machine, as measured."""
         generator = torch.Generator().manual_seed(0)
         with one_core():
             for texts, tokens in _TRIED:
@@ -305,7 +306,7 @@ def batches_of(written: Written, texts: Iterable[int], tokens: int) -> list[list
 
 
 def names_of(written: Written, texts: Iterable[int]) -> list[bytes]:
-    """Return what each text is kept under: a digest of all that the network reads of it."""
+    """The cache key of each text: a digest of all that the network reads of it."""
     columns = sorted(written)
     result = []
     for text in texts:

@@ -39,8 +39,7 @@ class FeatureMap(Protocol):
 
     @property
     def uses_prompt(self) -> bool:
-        """Return whether φ depends on the prompt; if not, equal responses need computing only
-        once."""
+        """True if φ depends on the prompt; if not, equal responses are computed once."""
         ...
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
@@ -209,9 +208,9 @@ AUTO = "auto"
 
 
 def chosen_features(option: str) -> str:
-    """Return what `--features auto` stands for on this machine; anything else as it is.
+    """The features that `--features auto` selects on this machine; anything else unchanged.
 
-    It depends on what is installed, and on nobody's data.
+    The choice depends on what is installed, and on no data.
     """
     if option.strip() != AUTO:
         return option

@@ -144,7 +144,7 @@ class LanguageStates:
 
     @cached_property
     def _centre_D(self) -> np.ndarray:
-        """Return the mean over the public exchanges."""
+        """The mean over the public exchanges."""
         prompts, responses = zip(*EXCHANGES, strict=True)
         return self._states.pooled(self._written(prompts, responses)).mean(0)
 
@@ -161,7 +161,7 @@ class LanguageStates:
 
 
 def states_config(option: str, length: str) -> dict:
-    """Return the config of the features that ``--features`` names by a GGUF file or `smollm2`.
+    """The config of the features that ``--features`` names by a GGUF file or `smollm2`.
 
     Raises:
         InputError: there is no such model, or it cannot be converted.

@@ -30,13 +30,13 @@ LANGUAGES = (*_WORDS, UNCLEAR)
 
 
 def script_of(text: str) -> str:
-    """Return the script of most letters, by Unicode's name of it: ``Latin``, ``Cyrillic``, …"""
+    """The script of most letters, by its Unicode name: ``Latin``, ``Cyrillic``, …"""
     names = Counter(_script(letter) for letter in text[:CHARACTERS] if letter.isalpha())
     return names.most_common(1)[0][0] if names else NO_LETTERS
 
 
 def language_of(text: str) -> str:
-    """Return which of `LANGUAGES` a text in Latin letters is in."""
+    """The one of `LANGUAGES` that a text in Latin letters is in."""
     words = [word.strip(".,;:!?\"'()").lower() for word in text[:CHARACTERS].split()]
     hits = {
         language: sum(word in known for word in words) for language, known in _OF_LANGUAGE.items()

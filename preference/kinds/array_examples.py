@@ -21,10 +21,10 @@ class ArrayExamples:
         return self.start_U.diff()
 
     def in_public(self) -> Self:
-        """Return these: they are computed user by user, public or not."""
+        """Itself: computed user by user, public or not."""
         return self
 
     def in_batches(self, tokens: int) -> Self:
-        """Return these: they have no tokens."""
+        """Itself: there are no tokens."""
         del tokens
         return self

@@ -21,7 +21,7 @@ class LanguageHeadModel(LinearModel):
     holds_promise = True
 
     def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """Return which texts the language model can read."""
+        """True for each text that the language model can read."""
         return self.features.fits(prompts, responses)
 
     def save(

@@ -35,7 +35,7 @@ _FREE = {
 
 
 def adapter_config(folder: Path) -> dict[str, Any]:
-    """Return what the adapter in a folder says of itself.
+    """The config of the adapter in a folder.
 
     Raises:
         InputError: it cannot be read, names no base, is no LoRA, or is out of bounds.
@@ -90,8 +90,7 @@ def _are_numbers(numbers: Iterable[Any], most: int) -> bool:
 
 
 def adapted(folder: Path) -> str:
-    """Return what an adapter in a folder changes: a folder, or a hub name; empty where there is
-    none.
+    """The base of the adapter in a folder: a folder, or a hub name; empty if there is no adapter.
 
     Raises:
         InputError: as of `adapter_config`, or nothing of that name is here.

@@ -53,8 +53,8 @@ def with_lora(
 
     With ``layers``, as of `trained_layers`, LoRA changes what lies in these alone.
 
-    Modules with ``new`` parameters, which were drawn, are not trained but saved with the adapter:
-    whoever loads it would draw others.
+    Modules with ``new`` parameters, which were drawn, are not trained but saved with the adapter: a
+    loader would draw others.
 
     Raises:
         InputError: peft is not installed, or there are no such layers (names those there are).

@@ -84,7 +84,7 @@ def _on_gpu(work: Callable[[], None]) -> int:
 
 
 def kept_for_backward(base: LanguageBase) -> Taken:
-    """Measures what is kept for a backward pass, but for the network's own weights."""
+    """Measure the memory kept for a backward pass, except the network's own weights."""
     own = {parameter.untyped_storage().data_ptr() for parameter in base.model.parameters()}
 
     def taken(work: Callable[[], None]) -> int:

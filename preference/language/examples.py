@@ -99,7 +99,7 @@ class LanguageExamples(ABC):
         """Measure the model at θ on them."""
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
-        """Return its accuracy, and what else is to be known of a finished model: here nothing."""
+        """The accuracy; there are no other metrics."""
         return self.accuracy(theta_D), {}
 
     @property
@@ -108,7 +108,7 @@ class LanguageExamples(ABC):
         return self.base.model
 
     def in_public(self) -> Self:
-        """Return the same, declared public: texts share batches."""
+        """The same examples, declared public: texts share batches."""
         return replace(self, public=True)
 
     def prepare(self, taken_N: np.ndarray, together: bool) -> None:
@@ -453,8 +453,9 @@ class TokenExamples(LanguageExamples):
         weight_N: np.ndarray,
         model: PreferenceModel,
     ) -> np.ndarray:
-        """Return the derivatives of Σ weight · loss of some examples by the scores of their texts,
-        (R,)."""
+        """The derivatives of Σ weight · loss of some examples by the scores of their texts,
+        (R,).
+        """
         there_NK = torch.from_numpy(self.text_JK[taken_N] >= 0)
         reward_NK = torch.zeros(there_NK.shape)
         reward_NK[there_NK] = torch.from_numpy(score_R).float()
@@ -509,7 +510,7 @@ class TokenExamples(LanguageExamples):
         mine_BN: list[np.ndarray],
         model: PreferenceModel,
     ) -> torch.Tensor:
-        """Return the slopes of some users' mean losses in the scores of texts, (B, T) float32."""
+        """The derivatives of some users' mean losses by the scores of texts, (B, T) float32."""
         taken_N, count_B = np.concatenate(mine_BN), np.array([len(mine_N) for mine_N in mine_BN])
         user_N = np.repeat(np.arange(len(mine_BN)), count_B)
         texts_R = self._texts_of(taken_N)
@@ -522,7 +523,7 @@ class TokenExamples(LanguageExamples):
         return torch.from_numpy(result_BT).float()
 
     def _texts_of(self, taken_N: np.ndarray) -> np.ndarray:
-        """Return the texts of some examples, one example's after the other's, (R,)."""
+        """The texts of some examples, example by example, (R,)."""
         text_NK = self.text_JK[taken_N]
         return text_NK[text_NK >= 0]
 
@@ -544,7 +545,9 @@ class TokenExamples(LanguageExamples):
     def _of_each(
         self, texts_T: np.ndarray, touched: Touched, together: bool
     ) -> tuple[np.ndarray, torch.Tensor]:
-        """Return some texts' scores, (T,), and their gradients by θ, (T, D), where it was put."""
+        """The scores of some texts, (T,), and their gradients by θ, (T, D), at the θ that was put
+        last.
+        """
         with out_of_memory_advice():
             grads_TD = torch.zeros(len(texts_T), self.dimension, device=self.base.device)
         score_T = np.zeros(len(texts_T))

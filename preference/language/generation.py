@@ -1,7 +1,7 @@
 """Responses that a saved language model writes, one token after the other.
 
 What each of T prompts gets depends on the model, its place in the list, and a seed, whose numbers
-are drawn apart from any generator of the process: not on which prompts stand beside it, but for
+are drawn apart from any generator of the process: not on which prompts stand beside it, except for
 roundings of the last digit, which now and then make another token of one that was drawn on an edge.
 Where at least half of a batch repeats others' prompts, each of its prompts is read once.
 
@@ -307,7 +307,8 @@ def _states_of(
 
 
 def read_responses(texts: TextTokens, tokens: Sequence[list[int]]) -> tuple[list[str], int]:
-    """Return responses as texts without their ends, and how many have none because they broke off.
+    """Responses as texts without their end tokens, and the number that have no end because they
+    were broken off.
 
     Args:
         texts: how tokens are read.
@@ -322,7 +323,7 @@ def read_responses(texts: TextTokens, tokens: Sequence[list[int]]) -> tuple[list
 
 @contextmanager
 def _without_defaults(network: Any) -> Iterator[None]:
-    """Without penalties and limits that a checkpoint names for whoever says nothing."""
+    """Without the penalties and limits that a checkpoint sets by default."""
     from transformers import GenerationConfig
 
     former, network.generation_config = network.generation_config, GenerationConfig()

@@ -132,13 +132,14 @@ def load_scorer(
 
 
 def _is_owned(name: str) -> bool:
-    """Return whether this names a hub's model by its owner, who is no folder here: otherwise it is
-    rather a folder that is spelled wrongly."""
+    """True if this names a hub's model with an owner that is no folder here; otherwise it is
+    probably a misspelled folder.
+    """
     return "/" in name and is_of_hub(name) and not Path(name).parent.exists()
 
 
 def is_base(path: str | os.PathLike) -> bool:
-    """Return whether this names a base: a GGUF file, or a folder as transformers saves one."""
+    """True if this names a base: a GGUF file, or a folder as transformers saves one."""
     if is_gguf(os.fspath(path)):
         return True
     try:

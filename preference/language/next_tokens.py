@@ -1,4 +1,4 @@
-"""Texts as tokens, and the loss of a language model that says their next token.
+"""Texts as tokens, and the next-token loss of a causal language model.
 
 - `text`: an example is a text of a user's own. One longer than the context is cut into windows, as
   language models are trained; each window begins with the last token of the one before, so that
@@ -14,8 +14,8 @@ scored: where to stop is learnt, too.
 
 Of each scored token there is a number for every word known, far more than anything else. So states
 are computed once, and what is said by them in chunks of tokens, each of which goes back to its
-states before the next is computed: gradients are those of the whole but for the order of sums, and
-of these numbers there are never more than the base's ``most_logits`` (and their gradients).
+states before the next is computed: gradients are those of the whole except for the order of sums,
+and of these numbers there are never more than the base's ``most_logits`` (and their gradients).
 
 Legend: J examples, K texts of an example at most, N sampled examples, T distinct texts, R texts in
 a batch, L tokens of the longest, Q scored tokens in a batch, H width of states, V words known,

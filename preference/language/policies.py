@@ -112,7 +112,7 @@ class PolicyExamples(TokenExamples):
     def ratios(self, theta_D: torch.Tensor) -> torch.Tensor:
         """Log-ratios of all judgements' responses at θ, (J, K) float64; 0 where there is none.
 
-        Of each text by itself, but for a public test.
+        Each text is computed by itself, except in a public test.
         """
         present = np.unique(self.text_JK[self.text_JK >= 0])
         self.refer(present)
@@ -208,7 +208,7 @@ class PolicyExamples(TokenExamples):
 
 
 def policy_loss(base: LanguageBase) -> PolicyLoss:
-    """Return the loss that a base with `--task policy` is trained by."""
+    """The loss of a base with `--task policy`."""
     settings = base.settings
     return PolicyLoss(settings.loss, settings.beta, settings.r_max)
 

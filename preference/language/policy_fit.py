@@ -53,7 +53,7 @@ class PolicyFit:
             raise InputError(f"--learning-rate must be a positive number; got {self.rate}")
 
     def steps(self, judgements: int) -> int:
-        """Return how many there are."""
+        """The number of steps."""
         return self.epochs * -(-judgements // self.batch)
 
     def __call__(
@@ -128,15 +128,16 @@ class PolicyFit:
 
 
 def share_of_rate(step: int, steps: int) -> float:
-    """Return the share of the largest rate that a step has: rising at first, then falling to 0."""
+    """A step's learning rate as a share of the largest: rising at first, then falling to 0."""
     return min(1.0, (step + 1) / max(1.0, _WARMUP * steps)) * (1.0 - step / steps)
 
 
 def shortened_gradient(
     base: LanguageBase, parameters: Mapping[str, torch.Tensor]
 ) -> torch.Tensor | None:
-    """Return the gradient that was added up in parameters, and taken from them, in θ's units, at
-    most of length one: (D,); None if it is not finite."""
+    """The gradient accumulated in parameters, clipped to length one in θ's units, (D,); None if it
+    is not finite. It is removed from the parameters.
+    """
     flat = [
         (torch.zeros_like(p) if p.grad is None else p.grad).float().reshape(1, -1)
         for p in parameters.values()

@@ -111,7 +111,7 @@ class Tokens:
         return ids_RL, mask_RL
 
     def segments(self, texts_R: np.ndarray, length: int) -> torch.Tensor:
-        """Return which of an encoder's two segments each token belongs to, (R, L): 0 or 1."""
+        """The segment of an encoder that each token belongs to, (R, L): 0 or 1."""
         second = torch.from_numpy(self.second_T[texts_R])[:, None]
         return (torch.arange(length) >= second).long()
 
@@ -169,7 +169,9 @@ class TextTokens:
         cache = RowCache(folder, key, "tokens")
 
         def computed(places: Sequence[int]) -> Iterator[list[int]]:
-            """Yield of each text whether its prompt was cut, where the response begins, tokens."""
+            """Yield for each text: whether its prompt was cut, where the response begins, and the
+            tokens.
+            """
             head_ids, tail_ids = (self._ids([side[t] for t in places]) for side in (heads, tails))
             for text, head, tail in zip(places, head_ids, tail_ids, strict=True):
                 room = most - len(tail)
@@ -204,21 +206,21 @@ class TextTokens:
         return Tokens(ids, start_T, second_T, int(cut_T.sum()))
 
     def whole(self, prompts: Sequence[str], responses: Sequence[str]) -> list[str]:
-        """Return each prompt with its response as they are written down."""
+        """Each prompt with its response, as they are written for the model."""
         parts = (self._exchanges if self.chat else self._plain)(prompts, responses)
         return [head + tail for head, tail in zip(*parts, strict=True)]
 
     def fits(
         self, prompts: Sequence[str], responses: Sequence[str], *, ended: bool = False
     ) -> np.ndarray:
-        """Return which texts can be read, (T,) bool."""
+        """True for each text that can be read, (T,) bool."""
         reasons_T = self.unreadable(prompts, responses, ended=ended)
         return np.array([not reason for reason in reasons_T], dtype=bool)
 
     def unreadable(
         self, prompts: Sequence[str], responses: Sequence[str], *, ended: bool = False
     ) -> list[str]:
-        """Return why each of T texts cannot be read; "" where it can."""
+        """The reason why each of T texts cannot be read; "" if it can."""
         _, tails = (self._exchanges if self.chat else self._plain)(prompts, responses)
         most, reasons_T = self._most(ended), self._misread(prompts, responses, tails)
         for text, ids in enumerate(self._ids(tails)):
@@ -229,8 +231,9 @@ class TextTokens:
     def _misread(
         self, prompts: Sequence[str], responses: Sequence[str], tails: Sequence[str]
     ) -> list[str]:
-        """Return why the model would read something else than each of T texts, whatever its length;
-        ``tails`` is what is written of the responses."""
+        """The reason why the model would read something else than each of T texts, whatever its
+        length; ``tails`` are the responses as written.
+        """
         if not self.chat:
             return [""] * len(tails)
         return [
@@ -275,7 +278,6 @@ class TextTokens:
         return [*dict.fromkeys(result)]
 
     def _last(self, ended: bool) -> list[int]:
-        """Return what is written after a response."""
         return self._after + (self._end(self._after) if ended and not self.chat else [])
 
     def _most(self, ended: bool) -> int:
@@ -331,8 +333,7 @@ class TextTokens:
     def _exchanges(
         self, prompts: Sequence[str], responses: Sequence[str]
     ) -> tuple[list[str], list[str]]:
-        """Return what the chat template writes, up to where the response begins and from there
-        on."""
+        """The chat template's output, up to where the response begins and from there on."""
         heads, tails = [], []
         for prompt, response in zip(prompts, responses, strict=True):
             head, whole = self._templated(prompt, response)
@@ -430,7 +431,6 @@ def _joined(texts: Iterable[Sequence[int]]) -> tuple[torch.Tensor, np.ndarray]:
 
 
 def _around(whole: list[int], part: list[int]) -> tuple[list[int], list[int]]:
-    """Return what stands before and after a part."""
     for at in range(len(whole)):
         if whole[at : at + len(part)] == part:
             return whole[:at], whole[at + len(part) :]

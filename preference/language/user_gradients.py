@@ -293,7 +293,7 @@ def _linear(module: nn.Module, args: list, named: dict, g: torch.Tensor, into: _
 
 
 def _is_transposed(module: nn.Module) -> bool:
-    """Return whether a layer is GPT-2's linear one, of transformers."""
+    """True if a layer is GPT-2's linear one, of transformers."""
     return type(module).__name__ == "Conv1D" and hasattr(module, "nf")
 
 
@@ -330,8 +330,9 @@ def _again(module: nn.Module, args: list, named: dict, g: torch.Tensor, into: _I
 
 
 def _rule(module: nn.Module) -> Callable:
-    """Return how a layer's gradient is made; subclasses may compute something else, so exact
-    types."""
+    """The function for a layer's gradient; by exact type, since subclasses may compute something
+    else.
+    """
     if type(module) is nn.Linear or _is_transposed(module):
         return _linear
     if type(module) is nn.Embedding and not (module.scale_grad_by_freq or module.max_norm):

@@ -1,4 +1,4 @@
-"""What users' own steps are: light to import, for whoever only plans them."""
+"""Settings of users' local steps; light to import."""
 
 import math
 from dataclasses import dataclass

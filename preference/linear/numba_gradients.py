@@ -85,7 +85,7 @@ def slopes(model: int, z: np.ndarray, y: np.ndarray, slope: np.ndarray) -> None:
 
 @kernel()
 def there(y: np.ndarray) -> int:
-    """Return how many of a judgement's rows are there."""
+    """The number of a judgement's rows that are not padding."""
     count = 0
     while count < len(y) and not math.isinf(y[count]):
         count += 1

@@ -60,7 +60,7 @@ class FileBudget:
         return max(self.least_bytes, self.expansion * size)
 
     def decoding(self, size: int) -> dict[str, int]:
-        """Return the limits of the process that decodes a file of a size, by their names."""
+        """The limits of the process that decodes a file of ``size`` bytes, by name."""
         return {
             "bytes": self.bytes(size),
             "rows": self.bytes(size) // self.row_bytes,
@@ -99,8 +99,8 @@ class ColumnarReader:
         wanted: Collection[str] | None,
         users: Collection[str] = (),
     ) -> Iterator[tuple[int, Mapping[str, object] | BadRow]]:
-        """Yield the rows of an open file, counted from 1, with all columns: the ``wanted`` hold
-        what is there, and others None.
+        """Yield the rows of an open file, counted from 1, with all columns; those that are not
+        ``wanted`` hold None.
 
         Args:
             file: one with a descriptor.
@@ -165,8 +165,7 @@ class ColumnarReader:
 
 
 def _next(answers: IO[bytes], longest: int) -> Any:
-    """Return what the next line says; where there is none, or one that is no answer, that it
-    ended."""
+    """The child's next line, decoded; an "end" if there is none or it cannot be read."""
     try:
         return json.loads(answers.readline(longest))
     except (OSError, ValueError, RecursionError):

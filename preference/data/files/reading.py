@@ -151,7 +151,7 @@ def _is_packed(path: Path) -> bool:
 
 
 def _not_isolated(kind: str, reader: Reader | None) -> str:
-    """Return why one row's bytes could reach others' in such a file; empty if they cannot."""
+    """The reason why one row's bytes could change how others are read; empty if they cannot."""
     if reader is not None and not reader.isolates:
         return f"what reads {kind} does not keep people's rows apart"
     return {
@@ -285,10 +285,10 @@ def _json(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
 
 
 def _only_object(stream: IO[bytes], most: int | None) -> Mapping[str, object] | None:
-    """Return the object that a whole file is; None where it is of lines.
+    """The JSON object that a whole file is; None for a file of lines.
 
-    One of several lines, of which any is an object, is a file of lines: nobody's broken line may
-    join others' to one object.
+    A file of several lines, of which any is an object, is a file of lines: a broken line must not
+    join others to one object.
     """
     lines = _lines(stream, most)
     if _is_object(next(lines)) and any(line.strip() for line in lines):
@@ -309,7 +309,7 @@ def _only_object(stream: IO[bytes], most: int | None) -> Mapping[str, object] | 
 
 
 def _is_object(line: bytes) -> bool:
-    """Return whether a line is an object that holds anything, by itself."""
+    """True if a line alone is a JSON object that is not empty."""
     line = line.removeprefix(codecs.BOM_UTF8).strip()
     if not (line.startswith(b"{") and line.endswith(b"}")):
         return False

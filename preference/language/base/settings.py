@@ -144,7 +144,7 @@ class BaseSettings:
 
     @property
     def described(self) -> dict[str, Any]:
-        """Return all settings; without a system prompt where there is none."""
+        """All settings; without `system` if there is no system prompt."""
         result = asdict(self)
         if not self.system:
             del result["system"]
@@ -152,8 +152,9 @@ class BaseSettings:
 
     @property
     def of_reference(self) -> dict[str, Any]:
-        """Return what a likelihood at θ = 0 depends on: nothing of the losses, nor of where the
-        model lies."""
+        """The settings that a likelihood at θ = 0 depends on: not the loss, nor the model's
+        place.
+        """
         return {k: v for k, v in self.described.items() if k not in _NOT_OF_REFERENCE}
 
 
@@ -165,11 +166,11 @@ def check_system(system: str) -> None:
 
 
 def resolved(settings: BaseSettings, usually: int = USUALLY) -> BaseSettings:
-    """Return settings with what is at their path, the type that there is, and which layers:
-    ``auto`` are the last so many as ``usually``, or all where there are no more.
+    """Complete the settings with the digest and revision at their path, the number type, and the
+    layers: ``auto`` means the last ``usually``, or all if there are no more.
 
     Raises:
-        InputError: nothing is there, or something else than their digest or revision says.
+        InputError: nothing is there, or its digest or revision is another.
     """
     path = resolve_base(settings.path)
     result = contents_of(path)
