@@ -51,7 +51,7 @@ class Truth(Protocol):
 
 
 class PopulationTruth:
-    """The embedded population's crowd mean, at the axes that an answer's words have."""
+    """The embedded population's mean reward over users, at the axes in an answer's words."""
 
     def __init__(self) -> None:
         most = max(strength for strength, _ in STRENGTHS)
@@ -191,8 +191,9 @@ class Evaluator:
         return proxy - self._zero, unreadable
 
     def worse(self, step: int, best: int) -> bool:
-        """Return whether answers at a step are truly worse than at another, beyond what 95 % of
-        chance does to their difference by prompt."""
+        """True if the true reward at a step is below that at another by more than the 95 % error of
+        their difference by prompt.
+        """
         apart_P = self.truth_P[step] - self.truth_P[best]
         return float(apart_P.mean()) < -_NORMAL * _error(apart_P)
 
@@ -230,8 +231,9 @@ def divergences(
 
 
 def kl_is(sampling: Sampling) -> str:
-    """Return what the mean of `divergences` estimates: the divergence only where everything was
-    drawn from."""
+    """The name of what the mean of `divergences` estimates: the KL divergence only if sampling was
+    not truncated.
+    """
     return "KL" if sampling.top_p == 1 else "mean log-ratio"
 
 

@@ -30,23 +30,23 @@ JUDGES = Group(
 
 
 class Judge(Protocol):
-    """Whoever compares answers."""
+    """A judge of answers."""
 
     def preferred(
         self, prompts: Sequence[str], first: Sequence[str], second: Sequence[str]
     ) -> np.ndarray:
-        """Return which of two answers to each prompt wins, (P,): 1 the first, 0 the second, 0.5 a
-        tie.
+        """The winner of two answers to each prompt, (P,): 1 for the first, 0 for the second, 0.5
+        for a tie.
 
-        One whose verdict may depend on the order asks for both.
+        A judge whose verdict may depend on the order judges both orders.
 
         Raises:
-            InputError: it cannot judge these, and why.
+            InputError: it cannot judge these; the message has the reason.
         """
         ...
 
     def figures(self, prompts: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
-        """Return what it says of answers by themselves, for a result; may be nothing."""
+        """Metrics of answers by themselves, for a result; may be empty."""
         ...
 
     def about(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class Judge(Protocol):
 
 
 class PopulationJudge:
-    """The embedded population's true reward at its crowd mean.
+    """The embedded population's true reward, at its mean over users.
 
     An answer that cannot be read loses against one that can.
     """
@@ -217,7 +217,7 @@ def judge_of(
 
 
 def _accuracy_text(folder: Path) -> str:
-    """Return what the run beside a model says of its accuracy; nothing where there is none."""
+    """A sentence with the held-out accuracy of the run beside a model; empty if there is none."""
     folder = folder.expanduser().resolve()
     result = read_json(folder.parent / "result.json") if folder.name == "model" else {}
     accuracy = result.get("heldout_accuracy")

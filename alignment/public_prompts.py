@@ -5,13 +5,13 @@ users were shown are their data, and what a policy answers to them, or rows that
 no post-processing. So they are refused where they can be recognised: beside a run's model lies, in
 a simulation, what its users were shown (``sims.runtimes.shown_prompts``).
 
-Such a file is refused, and not filtered: what is left out silently would make all that follows,
-the policy, the answers, depend on private data, and whoever compares it with the file would learn
-which prompts were somebody's. The comparison is exact and charged to nobody: a refusal says how
-many were found and where, to the operator only, who holds the run's folder. (That nothing was
-refused is told by the output itself: if that is too much, declare the prompts public before anybody
-looks, and nothing is compared.) It recognises a prompt by its letters and digits; one that was
-worded otherwise is not recognised.
+Such a file is refused, and not filtered: what is left out silently would make all that follows, the
+policy, the answers, depend on private data, and a comparison with the file would reveal which
+prompts were users'. The comparison is exact and charged to nobody: a refusal states the number of
+such prompts and their place, to the operator only, who holds the run's folder. (The output itself
+reveals that nothing was refused. To avoid that, declare the prompts public beforehand: then nothing
+is compared.) It recognises a prompt by its letters and digits; one that was worded otherwise is not
+recognised.
 """
 
 from collections.abc import Iterator, Sequence

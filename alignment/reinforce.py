@@ -95,7 +95,7 @@ class Steps:
 
     @property
     def written_by(self) -> dict[str, Any]:
-        """Return what TRL's configurations say of who writes."""
+        """The settings of TRL's configurations for generation."""
         if not self.vllm:
             return {}
         if self.vllm == COLOCATE:
@@ -104,12 +104,12 @@ class Steps:
 
     @property
     def prompts(self) -> int:
-        """Return how many prompts a step has."""
+        """The number of prompts in a step."""
         return self.batch // self.answers
 
 
 def trainer_of(method: str) -> tuple[Any, Any]:
-    """Return TRL's trainer and the class of its configuration.
+    """TRL's trainer and the class of its configuration.
 
     Raises:
         InputError: TRL, or what it needs, is not installed, or not in a version that fits.
@@ -304,11 +304,11 @@ def train_policy(
 def configuration(
     base: LanguageBase, steps: Steps, sampling: Sampling, seed: int, folder: Path, together: int
 ) -> dict[str, Any]:
-    """Return what TRL's configurations are made with.
+    """The arguments of TRL's configurations.
 
     Args:
         base: the policy.
-        steps: how it climbs.
+        steps: of the optimization.
         sampling: of answers.
         seed: of answers.
         folder: for checkpoints.
@@ -345,11 +345,11 @@ def configuration(
 
 
 def answers_together(batch: int, tokens: int, new_tokens: int, base: LanguageBase) -> int:
-    """Return how many of a step's answers go through the network at a time: a divisor of ``batch``.
+    """The number of a step's answers that go through the network at a time: a divisor of ``batch``.
 
-    Their gradients are added up, so a step is the same but for roundings. What they need at a time
-    follows from their states, of which each layer that is gone back through keeps some tens, and
-    from the numbers of all words for each of their tokens.
+    Their gradients are added up, so a step is the same except for rounding. What they need at a
+    time follows from their states, of which each layer that is gone back through keeps some tens,
+    and from the numbers of all words for each of their tokens.
 
     Args:
         batch: answers of a step.
@@ -369,7 +369,7 @@ def answers_together(batch: int, tokens: int, new_tokens: int, base: LanguageBas
 def last_checkpoint(folder: Path) -> str | None:
     """The last checkpoint in a folder that was written to its end; None if there is none.
 
-    Whoever writes one writes ``trainer_state.json`` last, and removes the former one after that.
+    ``trainer_state.json`` is written last, and the former checkpoint removed after that.
     """
     result = {}
     for state in folder.glob("checkpoint-*/trainer_state.json"):

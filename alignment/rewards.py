@@ -53,14 +53,14 @@ class AnswerReward:
     """The reward of a model folder, for any number of answers at a time.
 
     The texts go to the model as `murmuration score` gives them to it: its own templating, and no
-    tokens of whoever wrote the answers. One that is too long for a language model's reward is worth
-    as little as the worst of those that it is given with: to go on for ever must not pay, and one
+    tokens from the answers' writer. One that is too long for a language model's reward is worth as
+    little as the worst of those that it is given with: to go on for ever must not pay, and one
     answer must not end a run.
 
     Attributes:
-        model: what it is of.
-        too_long: how many answers were, so far.
-        iterates: of a language model, where they were asked for.
+        model: the reward model.
+        too_long: the number of answers so far that were too long.
+        iterates: of a language model, if requested.
     """
 
     def __init__(self, model: RewardModel | SavedReward) -> None:
@@ -78,13 +78,13 @@ class AnswerReward:
 
     @property
     def tells_unusual(self) -> bool:
-        """Return whether it can say how unusual an answer is."""
+        """True if it can measure how unusual an answer is."""
         return self.model.features is not None or self.iterates is not None
 
     def unusual(
         self, prompts: Sequence[str], answers: Sequence[str], place_R: np.ndarray
     ) -> "_Unusual | Disagreement":
-        """Return what says how unusual an answer is beside these of the reference, if it can."""
+        """The measure of how unusual an answer is, compared with these of the reference."""
         if self.model.features is not None:
             return _Unusual(self.model.features, prompts, answers, place_R)
         assert self.iterates is not None  # or it cannot

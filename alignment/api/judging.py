@@ -146,7 +146,7 @@ def _check_ours(out: Path) -> None:
 def _answer_writer(
     out: Path | None, prompts: Sequence[str], server: str
 ) -> Callable[[int, Side], None]:
-    """Return a function that puts answers into a folder at once, in place of former ones."""
+    """A function that writes answers into a folder at once, replacing earlier ones."""
 
     from murmuration.alignment.comparisons.comparison import mark_told
     from murmuration.alignment.writing import answer_lines, writing

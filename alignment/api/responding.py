@@ -23,12 +23,12 @@ class Responses:
 
     Attributes:
         path: the file: ``prompt`` and ``response`` in each row, and of best of n the ``reward``.
-        prompts: how many prompts there were.
-        samples: how many responses to each were drawn.
-        promise: of best of n, what may be claimed of it; without a reward None.
+        prompts: the number of prompts.
+        samples: the number of responses drawn for each.
+        promise: of best of n, the privacy guarantee; None without a reward.
         mean_reward: of best of n, the mean reward of those that were chosen.
         mean_reward_drawn: the mean reward of all that were drawn.
-        cut_off: what is said of responses that broke off; nothing where none did.
+        cut_off: a note about truncated responses; empty if there are none.
     """
 
     path: Path

@@ -71,7 +71,9 @@ class PromptBootstrap:
         return Estimate(float(rate_at_equal_length(whole_12)[0]), float(low), float(high))
 
     def _draws(self, width: int) -> Iterator[np.ndarray]:
-        """Return how often each different prompt is drawn, (B, C), for rows of so many numbers."""
+        """Yield the number of draws of each distinct prompt, (B, C), in batches for rows of
+        ``width`` numbers.
+        """
         generator = np.random.default_rng([self._seed, _STREAM])
         rows = max(1, _AT_A_TIME // width)
         for at in range(0, _DRAWS, rows):

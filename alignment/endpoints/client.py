@@ -93,7 +93,7 @@ class Endpoint:
 
     @property
     def is_private(self) -> bool:
-        """Return whether nobody on the way can read what is sent."""
+        """True if nobody on the way can read what is sent."""
         parts = urlsplit(self.url)
         if parts.scheme == "https" or parts.hostname == "localhost":
             return True
@@ -104,7 +104,7 @@ class Endpoint:
 
     @property
     def named(self) -> str:
-        """Return the option and the address, which errors begin with."""
+        """The option and the address, with which errors begin."""
         return f"{self.role.option} {self.url}"
 
 
@@ -233,7 +233,7 @@ class Client:
 
 
 def _openai(option: str) -> ModuleType:
-    """Return the package, which logs nothing: at some levels it logs a reply's headers."""
+    """The openai package with its loggers disabled: at some levels they log a reply's headers."""
     try:
         import openai
     except ImportError:
@@ -252,7 +252,7 @@ async def _close_unless_good(response: Any) -> None:
 
 
 async def _bounded(reply: Any) -> bytes | None:
-    """Return a body; None for one that is too large or packed, or that broke off."""
+    """The reply's body; None if it is too large, compressed, or incomplete."""
     if reply.headers.get("content-encoding", "identity") not in ("", "identity"):
         return None
     content = bytearray()
@@ -267,7 +267,7 @@ async def _bounded(reply: Any) -> bytes | None:
 
 
 def completion_of(content: bytes | None) -> Completion | None:
-    """Return what a reply says; None if it is no chat completion."""
+    """The completion in a reply; None if it is not a chat completion."""
     try:
         reply = json.loads(content or b"")
         choice = reply["choices"][0]

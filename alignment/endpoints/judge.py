@@ -73,12 +73,12 @@ class EndpointJudge:
     def preferred(
         self, prompts: Sequence[str], first: Sequence[str], second: Sequence[str]
     ) -> np.ndarray:
-        """Return which of two answers to each prompt wins, (P,): 1 the first, 0 the second, 0.5 a
-        tie.
+        """The winner of two answers to each prompt, (P,): 1 for the first, 0 for the second, 0.5
+        for a tie.
 
         Raises:
-            InputError: the endpoint refuses, cannot be reached, or gives no verdict at all. What it
-                said by then is kept.
+            InputError: the endpoint refuses, cannot be reached, or gives no verdict at all.
+                Verdicts received by then are kept.
         """
         keys: list[tuple[str, str] | None] = []
         bodies: dict[str, Body] = {}
@@ -107,7 +107,7 @@ class EndpointJudge:
         return {}
 
     def about(self) -> dict[str, Any]:
-        """Return how it judged, what came of it and what that cost, for a result."""
+        """How it judged, with counts and cost, for a result."""
         counts = self._counts
         decided = counts["first place"] + counts["second place"]
         summary = {
@@ -174,7 +174,7 @@ class EndpointJudge:
 
 
 def question(model: str, prompt: str, first: str, second: str) -> Body:
-    """Return what is sent to have two answers compared in this order."""
+    """The request to compare two answers in this order."""
     texts = (prompt, first, second)
     mark = sha256("\0".join(texts).encode()).hexdigest()[:16]
     parts = [
@@ -193,13 +193,12 @@ def question(model: str, prompt: str, first: str, second: str) -> Body:
 
 
 def key_of(url: str, body: Body) -> str:
-    """Return a hash of everything that decides a verdict."""
+    """A hash of everything that decides a verdict."""
     return sha256(json.dumps([url, body], sort_keys=True).encode()).hexdigest()
 
 
 def verdict_of(completion: Completion) -> str:
-    """Return the verdict that a completion ends with: which of two answers, `TIE` or
-    `MALFORMED`."""
+    """The verdict at the end of a completion: one of two answers, `TIE` or `MALFORMED`."""
     last = completion.text.rpartition("</think>")[2].strip().rpartition("\n")[2]
     result = _VERDICT.fullmatch(last[:200])
     return _SAID[result[1].upper()] if result else MALFORMED
