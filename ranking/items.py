@@ -59,17 +59,17 @@ class ItemFeatures:
 
     @property
     def uses_prompt(self) -> bool:
-        """Return whether there are boards, of which the prompt names one."""
+        """True if there are several categories: the prompt then names one."""
         return self.boards != ONE_BOARD
 
     @cached_property
     def item_places(self) -> "Places":
-        """Return where items stand."""
+        """The index of each item."""
         return Places(self.items)
 
     @cached_property
     def board_places(self) -> "Places":
-        """Return where boards stand."""
+        """The index of each category."""
         return Places(self.boards)
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:

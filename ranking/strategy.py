@@ -84,17 +84,17 @@ class RankingPlan(WholeCrowdPlan):
 
     @staticmethod
     def declared() -> Strategy:
-        """Return the strategy that it is the plan of."""
+        """The strategy of this plan."""
         return RANKING
 
     @cached_property
     def clip(self) -> UserClip:
-        """Return the bound on a voter's vector."""
+        """The bound on a voter's vector."""
         return UserClip(self.layout.clip_norm)
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: the bound, the cap, and who chose the pairs."""
+        """The config sent to nodes: the bound, the cap, and who chose the pairs."""
         return {
             "clip-norm": self.clip.norm,
             "group-size": self.layout.cap,
@@ -165,7 +165,7 @@ class Ranking(SumStrategy):
         return self.optimizer.set(np.concatenate(scores))
 
     def votes(self) -> RankingRelease:
-        """Return what was released, as it is to be read.
+        """The release.
 
         Raises:
             ValueError: nothing was.
@@ -186,13 +186,13 @@ class Ranking(SumStrategy):
         )
 
     def outcome(self) -> Mapping[str, Shown[object]]:
-        """Return the release, for whoever draws a board from the result."""
+        """The release, for the leaderboard drawn from the result."""
         if self._noisy_V is None:
             return {}
         return {"votes": self.ledger.released(self.votes().to_json())}
 
     def notes(self) -> list[str]:
-        """Return that nothing was learnt, where that is so."""
+        """A note that nothing was learnt, if so, or that counts are impossible."""
         if self._noisy_V is None:
             return super().notes()
         votes = self.votes()
@@ -228,7 +228,7 @@ class Ranking(SumStrategy):
 
 
 def names_of(context: RunContext) -> ItemFeatures:
-    """Return the public lists of items and categories.
+    """The public lists of items and categories.
 
     Raises:
         InputError: there is none of items, or a model of texts beside.
@@ -247,7 +247,7 @@ def names_of(context: RunContext) -> ItemFeatures:
 
 
 def layout_of(context: RunContext, names: ItemFeatures) -> VoteLayout:
-    """Return what stands where in a voter's vector, from public numbers."""
+    """The layout of a voter's vector, from public numbers."""
     own = context.config.of(RankingSettings)
     return VoteLayout(
         items=len(names.items),
@@ -291,11 +291,11 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
 
 
 def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
-    """Return all numbers of a plan of one Gaussian sum, with how many voters tell how much apart,
-    if it is known how many items there are.
+    """All numbers of a plan of one Gaussian sum, with the statistical power if the number of items
+    is known.
 
     Raises:
-        InputError: numbers that no board can have.
+        InputError: numbers that no leaderboard can have.
     """
     numbers = released_once(query, adjacency, (1,))
     items = query.own.get("board_size")
@@ -338,7 +338,7 @@ def check(settings: Settings) -> None:
 
 
 def features(settings: Settings) -> dict[str, Any] | None:
-    """Return the description of one feature an item; None where no list is named."""
+    """The config of one feature per item; None if no list is named."""
     listed = settings.of(RankingSettings).items
     if not listed:
         return None
