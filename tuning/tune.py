@@ -123,7 +123,7 @@ def _search(
     eta: float,
     settings: dict[str, Any],
 ) -> tuple[Search, dict[str, Any]]:
-    """Return a search, and the settings that all its candidates share, without a seed."""
+    """A search, and the settings that all its candidates share, without a seed."""
     from murmuration.api.config import make_config
     from murmuration.api.rows import locate, with_columns
     from murmuration.planning.plan import parse_adjacency
@@ -171,8 +171,9 @@ def _refuse_lineage(configs: Sequence[RunConfig]) -> None:
 
 
 def _shown(search: Search) -> Any:
-    """Return what shows that a search goes on, and nothing else: how many runs there are, and how
-    far they are, is secret."""
+    """A progress display that shows only that the search goes on: the number of runs and their
+    progress are secret.
+    """
     from rich.progress import Progress, SpinnerColumn, TextColumn
 
     from murmuration.terminal.terminal import Terminal
