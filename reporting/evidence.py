@@ -22,9 +22,9 @@ _HOLD_OUT = (
 
 
 def attack_rows(run: Mapping[str, Any]) -> dict[str, str]:
-    """Return what attacks reach at most, by name; ``run`` has ``result.json``'s entries.
+    """Upper bounds on attacks, by name; ``run`` has the entries of ``result.json``.
 
-    Nothing where nothing is promised to users or to single judgements.
+    Empty if there is no guarantee for users or single judgements.
     """
     if run["epsilon"] is None:
         return {}
@@ -43,7 +43,7 @@ def attack_rows(run: Mapping[str, Any]) -> dict[str, str]:
 
 
 def second_opinion_rows(run: Mapping[str, Any]) -> dict[str, str]:
-    """Return both accountants' epsilon of the training alone, and what is whose, by name."""
+    """The epsilons of the training alone by both accountants, by name."""
     opinion = run.get("second_opinion")
     if not opinion:
         return {}
@@ -62,7 +62,7 @@ def second_opinion_rows(run: Mapping[str, Any]) -> dict[str, str]:
 
 
 def second_opinion_text(run: Mapping[str, Any]) -> str | None:
-    """Return the same as one line, for a card; None where there is none."""
+    """The same as one line, for a card; None if there is none."""
     rows = second_opinion_rows(run)
     return "; ".join(f"{name}: {value}" for name, value in rows.items()) or None
 

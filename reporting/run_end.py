@@ -35,7 +35,7 @@ class RunReport:
         )
 
     def card(self) -> str:
-        """Return the README of its model."""
+        """The README of the model."""
         return model_card(self._result, self.details)
 
     def write(self, folder: Path, metrics: Sequence[Mapping[str, Any]]) -> None:

@@ -81,7 +81,7 @@ class RoundProgress:
 
     @property
     def left(self) -> str | None:
-        """Return how long the rounds will take that are left, where that is known."""
+        """The time left for the remaining rounds, if known."""
         left = self.task.time_remaining
         if not left:
             return None

@@ -177,10 +177,10 @@ def model_folder(path: Path) -> Path:
 
 
 def _lineage(folder: Path, new: Path, how: Sharing) -> Promise | None:
-    """Return what its users were promised; None where nobody knows, and it may go all the same.
+    """The guarantee for its users; None if it is unknown and the export is allowed all the same.
 
-    Where a base is given, that is read from the copy, which is told where the base is: what was
-    made on it cost people, too.
+    If a base is given, it is read from the copy, which has the base's new place: the base has a
+    privacy cost, too.
     """
     given = bool(how.place) and (folder / ADAPTER).exists()
     if given:
@@ -257,8 +257,9 @@ def _drop_paths(new: Path) -> None:
 
 
 def _details(folder: Path, promise: Promise, audit: Path | None) -> Details:
-    """Return what is told of the promise, with what took place in a round as it was written down
-    with the model or its run, and an audit of its mechanism."""
+    """The details of the guarantee, with the description of a round as recorded with the model or
+    its run, and an audit of its mechanism.
+    """
     stated = (read_json(folder / PRIVACY).get("promise") or {}).get("sampling")
     if folder.name == "model" and not stated:
         stated = first_sentence(str(read_json(folder.parent / "result.json").get("account", "")))
@@ -276,10 +277,11 @@ def _details(folder: Path, promise: Promise, audit: Path | None) -> Details:
 
 
 def _evidence(promise: Promise) -> dict[str, Any] | None:
-    """Return what the ledger of a single run says of attackers, and dp-accounting of its training.
+    """The bounds on attacks from the ledger of a single run, and dp-accounting's epsilon of its
+    training.
 
-    None where several runs are behind a model, or none that promised users anything: no curve is
-    known then, and bounds follow from (ε, δ).
+    None if several runs are behind a model, or none with a guarantee: no curve is known then, and
+    bounds follow from (ε, δ).
     """
     if len(promise.counted) != 1:
         return None
