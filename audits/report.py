@@ -81,7 +81,7 @@ def failed(audits: Sequence[Mapping[str, Any]], faults: Sequence[Mapping[str, An
 
 
 def page(audits: Sequence[Row], faults: Sequence[Row], seed: int, confidence: float) -> str:
-    """Return the Markdown page."""
+    """The Markdown page."""
     return _PAGE.render(
         audits=audits,
         faults=faults,
