@@ -108,5 +108,5 @@ def compare(
 
 
 def _entries(folder: Path) -> set[str]:
-    """Return what a folder holds beside rows that were given in memory."""
+    """The entries of a folder, without the rows that were given in memory."""
     return {path.name for path in folder.iterdir()} - {"private"} if folder.is_dir() else set()

@@ -60,7 +60,7 @@ class PrivatizedLabels:
     notes: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``murmuration privatize --json`` prints."""
+        """The output of ``murmuration privatize --json``."""
         from murmuration.privacy.adjacency import Adjacency
 
         return {
@@ -205,7 +205,7 @@ def privatize(
 
 
 def labels_released(state: str | os.PathLike[str]) -> list[Spend]:
-    """Return what each user has spent, by a state file; an InputError if there is none."""
+    """The budget that each user has spent, from a state file; InputError if there is none."""
     from murmuration.client.labels.memory import LabelState
 
     path = Path(state)
@@ -215,7 +215,7 @@ def labels_released(state: str | os.PathLike[str]) -> list[Spend]:
 
 
 def _rows(judgements: Judgements, answer: Answer) -> Iterator[dict[str, Any]]:
-    """Yield the rows that were released, in the columns of the data."""
+    """Yield the released rows, in the columns of the data."""
     from murmuration.preference.data.public_items import canonical
 
     labels, start_U = answer.labels, answer.labels.start_U

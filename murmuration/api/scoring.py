@@ -49,7 +49,7 @@ def score(
     base: str = "",
     system: str | None = None,
 ) -> np.ndarray:
-    """Return scores of responses to prompts: the higher, the better liked.
+    """Score responses to prompts: higher is better.
 
     Only differences mean anything. A model of task text, sft or policy gives the response's
     log-likelihood in nats instead.
@@ -86,8 +86,7 @@ def score(
 
 
 def ignores_prompt(model: Run | str | os.PathLike[str]) -> bool:
-    """Return whether a saved model scores a response the same after any prompt, as hashed words
-    do."""
+    """True if a saved model's scores do not depend on the prompt, as with hashed words."""
     path = Path(model_folder(model)).expanduser() / "config.json"
     config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     features = config.get("features")

@@ -122,8 +122,7 @@ def train_config(
     on_note: OnNote | None = None,
     report_to: str | Report | None = None,
 ) -> Run:
-    """Return the run of a config, as ``train`` does; notes go to the terminal, or to
-    ``on_note``."""
+    """Run a config, as ``train`` does; notes go to the terminal, or to ``on_note``."""
     from murmuration.sims.runtimes.execute import execute
     from murmuration.sims.runtimes.ray_cluster import Workers
     from murmuration.sims.runtimes.tracking import tracked
@@ -141,7 +140,7 @@ def train_config(
 
 
 def in_notebook() -> bool:
-    """Return whether this is a notebook."""
+    """True in a notebook."""
     from murmuration.terminal.terminal import Terminal
 
     return Terminal().is_jupyter

@@ -121,7 +121,7 @@ def estimate_and_double(space: Space, length: Length, multiplier: Multiplier) ->
 
 
 def rivals(space: Space, length: Length, multiplier: Multiplier) -> Mapping[str, Point]:
-    """Return what else uses the budget: the largest cohort, the largest group, and the least noise.
+    """Other ways to use the budget: the largest cohort, the largest group, and the least noise.
 
     "least noise" looks at every point of the frontier, where Algorithm 3 looks along one path.
     """

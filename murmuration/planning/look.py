@@ -103,7 +103,7 @@ class DataSummary:
         return f"DataSummary({self.source!r}, {self.judgements!r})"
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show: the text, escaped."""
+        """The text, escaped, for notebooks."""
         return f"<pre>{escape(str(self))}</pre>"
 
     def __rich__(self) -> Group:
@@ -127,7 +127,7 @@ class DataSummary:
 
     @property
     def command(self) -> str:
-        """Return a command that trains on these judgements, to be copied."""
+        """A command that trains on these judgements, to be copied."""
         parts = [f"murmuration run --data {shlex.quote(self.source)}"]
         if self.renamed:
             parts.append(f"--columns {shlex.quote(self.renamed)}")
@@ -154,13 +154,14 @@ class DataSummary:
 
     @property
     def users_to_train_on(self) -> int:
-        """Return a round figure for the users who would be trained on, others being held out."""
+        """The number of users to train on, others being held out, rounded."""
         return advice.users_to_train_on(len(self.judgements.user_ids))
 
     @property
     def _few_left_out(self) -> bool:
-        """Return whether so few rows are unusable that a run may skip them: of more, what they hold
-        has not been understood."""
+        """True if a run may skip the unusable rows: if they were many, the rows would not have been
+        understood.
+        """
         left_out = self.judgements.left_out
         return left_out <= _FEW * (len(self.judgements) + left_out)
 
@@ -333,9 +334,9 @@ def look_at(
 
 
 def time_of(features: str, judgements: Judgements) -> str:
-    """Say how long ``--features`` take for all texts on this machine, as measured on a few.
+    """Estimate how long ``--features`` take for all texts on this machine, from a few.
 
-    Texts that were computed before are found, and do not count.
+    Cached texts do not count.
 
     Raises:
         InputError: there are no such features, or they cannot be loaded.
@@ -359,7 +360,7 @@ def time_of(features: str, judgements: Judgements) -> str:
 
 
 def _read(source: str, declaration: Declaration) -> tuple[Judgements, Schema]:
-    """Return the judgements of the kind that is declared, or that suits most rows."""
+    """The judgements of the declared kind, or of that of most rows."""
 
     def read(kind: str) -> tuple[Judgements, Schema]:
         schema, columns = declaration.schema(kind), parse_columns(declaration.columns)
@@ -377,7 +378,7 @@ def _read(source: str, declaration: Declaration) -> tuple[Judgements, Schema]:
 
 
 def _taken(columns: str, declaration: Declaration, schema: Schema) -> dict[str, str]:
-    """Return which column is read for which field; of a format all that it reads."""
+    """The column for each field; for a format all that it reads."""
     header = declaration.header
     result: dict[str, str] = {}
     if schema.format:

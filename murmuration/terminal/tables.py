@@ -18,7 +18,7 @@ def console(*, stderr: bool = False, width: int = 160) -> Terminal:
 
 
 def as_text(content: RenderableType) -> str:
-    """Return what a console shows of some content, as plain text."""
+    """The console's output for some content, as plain text."""
     file = StringIO()
     Terminal(file=file, width=160).print(content)
     return file.getvalue().rstrip("\n")
