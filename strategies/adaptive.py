@@ -172,12 +172,11 @@ class RadiusPlan(CohortPlan):
 
     @abstractmethod
     def mechanism_at(self, radius: float) -> Mechanism:
-        """Return what a round with this radius runs and charges; what it costs is the same at
-        any."""
+        """The mechanism of a round with this radius; its cost is the same for any radius."""
 
     @property
     def mechanism(self) -> Mechanism:
-        """Return what the first round runs and charges."""
+        """The mechanism of the first round."""
         return self.mechanism_at(self.start)
 
     @property
@@ -187,7 +186,7 @@ class RadiusPlan(CohortPlan):
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it besides the radius in force."""
+        """The config sent to nodes, besides the current radius."""
         return {"middle": self.middle, **super().node_config}
 
 
@@ -212,8 +211,7 @@ class AdaptivePlan(RadiusPlan):
         return cls(noise_multiplier=sigma, count_noise=count_noise, **plan)
 
     def mechanism_at(self, radius: float) -> JointSum:
-        """Return what a round with this radius runs and charges; what it costs is the same at
-        any."""
+        """The mechanism of a round with this radius; its cost is the same for any radius."""
         return JointSum(
             self.coins,
             UserClip(radius),

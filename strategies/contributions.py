@@ -43,7 +43,9 @@ class ClipSum(Protocol):
 def retained(
     start_U: torch.Tensor, users_S: np.ndarray, keys_S: np.ndarray, most: int, source: Randomness
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what a user keeps for the run, at most ``most``: judgements (N,) and counts (S,)."""
+    """The judgements that users keep for the whole run, at most ``most`` each: judgements (N,) and
+    counts (S,).
+    """
     from murmuration.preference.linear.gradients import windows
 
     # The same in every round, and in one that is drawn again.
@@ -54,7 +56,9 @@ def retained(
 def sampled(
     examples: TrainingExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what counts of the asked users in this round: judgements (N,) and counts (S,)."""
+    """The judgements of the sampled users that count in this round: judgements (N,) and counts
+    (S,).
+    """
     import torch
 
     from murmuration.preference.linear.gradients import windows
@@ -82,7 +86,7 @@ def model_of(examples: TrainingExamples, work: TrainRequest) -> PreferenceModel:
 
 
 def batches_users(work: TrainRequest) -> bool:
-    """Return whether several users may share an operation, by a public setting of the run."""
+    """True if several users may share an operation, by a public setting of the run."""
     return bool(work.parameters.get("batch-users", False))
 
 

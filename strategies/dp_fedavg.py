@@ -76,7 +76,7 @@ class FedAvgPlan(UlsPlan):
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: as for ULS, and the local steps."""
+        """The config sent to nodes: as for ULS, and the local steps."""
         return {
             **super().node_config,
             "local-steps": self.local.steps,

@@ -133,7 +133,8 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Told:
-    """N labels: about which public judgements, which of the responses, and with which coins.
+    """N randomized labels: the public judgement of each, the response stated, and the flip
+    probability.
 
     ``rows_N`` are places among all judgements, ``answers_N`` places among the responses in their
     canonical order, of which there are ``choices_N``; with probability ``flips_N`` the answer is
@@ -163,7 +164,9 @@ class Told:
 
     @property
     def in_words(self) -> str:
-        """Return how much was told, in all: post-processing of public coins."""
+        """A sentence on the information in all labels: post-processing of public flip
+        probabilities.
+        """
         c, worth = 1.0 / np.median(self.contrast_N), float((self.contrast_N**2).sum())
         return (
             f"{len(self):,} labels were released. To correct for randomized response, the median "
@@ -211,12 +214,12 @@ class LocalLabelPlan:
 
     @property
     def charges(self) -> dict[Event, int]:
-        """Return what the labels of one user cost."""
+        """The event of one user's labels."""
         return {LabelsTold(self.promise.epsilon, self.promise.delta): 1}
 
     @property
     def node_config(self) -> Mapping[str, messages.Scalar]:
-        """Return what users are promised: nodes are asked for labels, not for work."""
+        """The promise to users: nodes are asked for labels, not for gradients."""
         return self.promise.to_config()
 
 
@@ -338,7 +341,7 @@ _HOW = {
 
 
 def label_promise(config: Settings) -> LabelPromise:
-    """Return what users are promised for their labels; InputError if it cannot be."""
+    """The promise to users about their labels; InputError if the settings allow none."""
     own = config.of(LocalLabelSettings)
     try:
         return LabelPromise(
@@ -414,7 +417,9 @@ def on_features(estimate: Estimate, examples: PairExamples) -> Solve:
 
 
 def _linear(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
-    """Return how a linear head is fitted, and in words; InputError for a model that cannot be."""
+    """The function that fits a linear head, and a description; InputError for a model that cannot
+    be fitted.
+    """
     config, own = context.config, context.config.of(LocalLabelSettings)
     examples = items.examples(feature_map(json.loads(context.features)))
     preference_model(config.model, examples.kind, examples.width)  # refuses a model of pairs
@@ -431,7 +436,7 @@ def _linear(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
 
 
 def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
-    """Return how a policy is fitted, and in words."""
+    """The function that fits a policy, and a description."""
     from murmuration.preference.kinds.policy import PolicyModel
     from murmuration.preference.language.policies import policy_loss
     from murmuration.preference.language.policy_fit import FIT_RATES, PolicyFit

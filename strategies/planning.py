@@ -83,7 +83,7 @@ Solve = Callable[[PlanQuery, Adjacency], dict[str, Any]]
 def attack_figures(
     charges: Mapping[Event, int], *, adjacency: Adjacency, epsilon: float, delta: float
 ) -> dict[str, float]:
-    """Return what attacks on a run of this plan reach at most; ``epsilon`` is what it may cost."""
+    """Upper bounds on attacks against a run of this plan; ``epsilon`` is its budget."""
     bounds = attack_bounds.of_run(
         charges.items(), adjacency=adjacency, epsilon=epsilon, delta=delta
     )
@@ -117,7 +117,7 @@ def sampled_users(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
 
 
 def _solved(query: PlanQuery, missing: str, adjacency: Adjacency) -> dict[str, float]:
-    """Return all of ``SIX``, of which the one that is ``missing`` is solved for."""
+    """All of ``SIX``, with the ``missing`` one solved for."""
     given, coins = {name: getattr(query, name) for name in SIX}, query.hold_out
     known = {name: value for name, value in given.items() if value is not None}
     for name, value in known.items():
@@ -214,8 +214,9 @@ def correlations(
     adjacency: Adjacency,
     hold_out: HoldOut | None,
 ) -> list[Correlation]:
-    """Return independent noise, and that of those ``bands`` for which there are enough users and
-    rounds."""
+    """Independent noise, and correlated noise of those ``bands`` for which there are enough users
+    and rounds.
+    """
     added = workload(settings)
     result: list[Correlation] = []
     for count in (1, *bands):
@@ -246,7 +247,7 @@ def buffered(
     adjacency: Adjacency,
     hold_out: HoldOut | None,
 ) -> Correlation:
-    """Return buffered noise for groups of so many users that take turns.
+    """Buffered noise for groups of users of size ``cohort`` that take turns.
 
     Raises:
         ValueError: they do not make a whole number of groups.
@@ -319,9 +320,10 @@ def check_correlated(
 def _correlated(
     query: PlanQuery, known: Mapping[str, float], missing: str, adjacency: Adjacency
 ) -> dict[str, float]:
-    """Return all of ``SIX`` with correlated noise, and its error over that of independent noise, of
-    a run with the usual optimizer: in bands of all that are compared, of which the best is taken;
-    by buffers also over independent noise with the same turns."""
+    """All of ``SIX`` with correlated noise, and its error relative to independent noise, for a run
+    with the default optimizer: for banded noise with all numbers of bands compared, of which the
+    best is taken; for buffered noise also relative to independent noise over the same turns.
+    """
     correlation, bands = query.sampled.noise_correlation, query.sampled.bands
     if missing != "noise_multiplier":
         raise InputError(
@@ -362,7 +364,7 @@ def _correlated(
 
 
 def largest(fits: Callable[[int], bool], most: int) -> int:
-    """Return the largest number up to ``most`` that fits, 0 if none; ``fits`` turns false once."""
+    """The largest number up to ``most`` that fits, 0 if none; ``fits`` turns false once."""
     low, high = 0, most + 1
     while high - low > 1:
         middle = (low + high) // 2

@@ -119,9 +119,9 @@ def named(name: str) -> Strategy:
 
 @cache
 def node_halves(only: frozenset[str] | None = None) -> dict[str, NodeHalf]:
-    """Return what nodes can be asked to compute, by the name that stands in requests.
+    """The node halves, by their names in requests.
 
-    With ``only``, of other packages' strategies those of these names; no other is imported.
+    ``only`` names the strategies of other packages that are included; no other is imported.
     """
     asked_before = NodeHalf(
         group_size_histogram.client_update, None, lambda number: {"sum": 1.0}, model=False
@@ -137,10 +137,10 @@ def _halves(known: dict[str, Strategy]) -> dict[str, NodeHalf]:
 
 @cache
 def allowable(only: frozenset[str] | None = None) -> dict[str, str]:
-    """Return what an owner's policy can allow: the node half that each strategy's name stands for.
+    """The node half of each strategy that an owner's policy can allow, by the strategy's name.
 
-    Those whose part of one user has a bound; of several node halves it is the first. ``only`` as in
-    ``node_halves``.
+    These are the ones with a bound on one user's contribution; of several node halves it is the
+    first. ``only`` is as in ``node_halves``.
     """
     result = {}
     for strategy in _loaded(only)[0].values():
@@ -162,7 +162,7 @@ def solved() -> frozenset[str]:
 
 
 def base_config(config: Settings) -> dict[str, Any]:
-    """Return the description of what a run learns on, for `preference.bases.base_of`.
+    """The config of a run's model, for `preference.bases.base_of`.
 
     Raises:
         InputError: settings that do not go together, or a folder that is not there.

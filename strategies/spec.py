@@ -85,17 +85,17 @@ def grid_and_count(number: Number) -> Mapping[str, float]:
 
 @dataclass(frozen=True)
 class NodeHalf:
-    """What a node computes, and how much of one user can be in it.
+    """A node's computation, and the bound on one user's part of it.
 
     Attributes:
-        client_update: from examples, what is asked, the users' random names and the source of draws
-            to named sums; a pure function.
-        length: from a request's numbers, how long one user's part can be. None: there is no bound,
-            and no owner's policy allows it.
-        steps: from a request's numbers, the grids of its sums by name, of those that are on one.
-            Nothing else says on which grid a sum is: no request names one.
+        client_update: a pure function from examples, the request, the users' random names and the
+            source of draws to named sums.
+        length: from a request's numbers, the bound on the length of one user's part. None: there is
+            no bound, and no owner's policy allows it.
+        steps: from a request's numbers, the grid step of each discrete sum by name. Only this
+            defines a sum's grid: no request names one.
         whole: whether all judgements of a user count, whatever group size a request names.
-        model: whether it looks at the model at all.
+        model: whether it uses the model at all.
     """
 
     client_update: Callable[[Any, TrainRequest, np.ndarray, Randomness], Mapping[str, np.ndarray]]
@@ -106,12 +106,12 @@ class NodeHalf:
 
     @property
     def of_examples(self) -> bool:
-        """Return whether the clip norm is that of a single example."""
+        """True if the clip norm is that of a single example."""
         return self.length is clip_norm_of_each
 
     @property
     def counts(self) -> bool:
-        """Return whether it also tells how many users are within a radius."""
+        """True if it also returns the number of users within a radius."""
         return self.steps is grid_and_count
 
 
@@ -192,19 +192,18 @@ class Strategy:
 
     @property
     def samples(self) -> bool:
-        """Return whether a round has a cohort instead of everybody."""
+        """True if a round has a sampled cohort instead of all users."""
         return not (self.rounds or self.everybody)
 
     @property
     def has_model(self) -> bool:
-        """Return whether it learns a model, which could be measured on users who are held out."""
+        """True if it learns a model, which could be evaluated on held-out users."""
         halves = self.node_halves.values()
         return not halves or any(half.model for half in halves)
 
     @property
     def averages_users(self) -> bool:
-        """Return whether a user's judgements enter as one averaged gradient, whatever loss it is
-        of."""
+        """True if a user's judgements enter as one averaged gradient, of any loss."""
         one_by_one = any(half.of_examples for half in self.node_halves.values())
         return not (self.rounds or self.local or one_by_one)
 
@@ -293,9 +292,9 @@ def _check_distributed(config: Settings, strategy: Strategy) -> None:
 def choose_noise(
     config: Settings, strategy: Strategy, dimension: int, *, seeded: bool, nodes: int
 ) -> NoiseChoice:
-    """The noise of a run with so many weights, on so many registered ``nodes``.
+    """The noise of a run with ``dimension`` weights, on ``nodes`` registered nodes.
 
-    Raises ValueError if what is asked for is too much.
+    Raises ValueError if the noise cannot be drawn for these sizes.
     """
     if strategy.draws:
         return NoiseChoice(strategy.draws)
@@ -353,7 +352,7 @@ _LONGEST_CLIPPED = 40.0
 
 
 def described_base(config: Settings) -> dict[str, Any]:
-    """Return the description of what --base or --features name, for `preference.bases.base_of`.
+    """The config of the model that --base or --features name, for `preference.bases.base_of`.
 
     Raises:
         InputError: settings that do not go together, or a folder that is not there.
@@ -372,7 +371,8 @@ def described_base(config: Settings) -> dict[str, Any]:
 
 
 def base_settings(config: Settings, **instead: Any) -> "BaseSettings":
-    """Return what --base names and the settings about it say; ``instead`` takes their place.
+    """The settings of the base that --base names, with the options about it; ``instead`` overrides
+    them.
 
     Raises:
         InputError: settings that do not go together, or a folder that is not there.
@@ -414,7 +414,7 @@ def base_settings(config: Settings, **instead: Any) -> "BaseSettings":
 
 
 def trains_layers(config: Settings) -> bool:
-    """Return whether more than a linear head is trained."""
+    """True if more than a linear head is trained."""
     return bool(config.base) and config.train != "head"
 
 
@@ -424,10 +424,10 @@ ReleaseCache = Callable[[str, Callable[[], Released[Any]]], Any]
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a strategy needs besides its plan.
+    """Inputs of a strategy besides its plan.
 
     Raises:
-        ValueError: the plan would count on coins of a hold-out that were not tossed.
+        ValueError: the plan would rely on a random hold-out that did not take place.
     """
 
     strategy: Strategy
@@ -450,7 +450,7 @@ class RunContext:
 
     @property
     def hold_out(self) -> HoldOut | None:
-        """Return how users are held out by a secret coin, if that is so."""
+        """The hold-out mechanism if users are held out at random."""
         return self.config.hold_out
 
     @property
@@ -460,7 +460,7 @@ class RunContext:
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """Return what every ``SumPlan`` takes from the settings, but for its noise."""
+        """The settings of every ``SumPlan``, except its noise."""
         config = self.config
         return {
             "users": self.users,
@@ -472,7 +472,7 @@ class RunContext:
 
     @property
     def cohort_sizes(self) -> dict[str, Any]:
-        """Return what every ``CohortPlan`` takes from the settings, but for its noise."""
+        """The settings of every ``CohortPlan``, except its noise."""
         config = self.config
         return {
             **self.sizes,
@@ -483,7 +483,7 @@ class RunContext:
 
     @cached_property
     def noise(self) -> NoiseChoice:
-        """Return which noise is drawn."""
+        """The kind of noise that is drawn."""
         nodes = len(self.participants.registry.nodes)
         return choose_noise(
             self.config, self.strategy, self.dimension, seeded=self.source.seeded, nodes=nodes

@@ -138,7 +138,7 @@ class UlsPlan(CohortPlan):
 
     @property
     def sampler(self) -> Sampler:
-        """Return who is asked in a round."""
+        """The sampler of a round's users."""
         if isinstance(self.factor, BufferedToeplitz):  # everybody of the group whose turn it is
             return CyclicSampler(1.0 / self.factor.separation, self.factor.separation)
         if self.factor:
@@ -147,12 +147,12 @@ class UlsPlan(CohortPlan):
 
     @property
     def of_rounds(self) -> dict[Event, int]:
-        """Return what the rounds cost: each alike, or the first for all."""
+        """The events of the rounds: one per round, or one of the first round that pays for all."""
         return self.mechanism.charges(self.rounds)
 
     @cached_property
     def mechanism(self) -> GaussianSum | CorrelatedSum:
-        """Return what each round runs and charges."""
+        """The mechanism that each round runs and charges."""
         sampler, terms = self.sampler, (self.clip, self.noise_multiplier, self.adjacency)
         if isinstance(sampler, CyclicSampler):
             if self.factor is None or self.discrete is not None:
@@ -169,7 +169,7 @@ class UlsPlan(CohortPlan):
 
     @property
     def divisor(self) -> float:
-        """Return what the noisy sum is divided by: M, or M·C with normalized clipping."""
+        """The divisor of the noisy sum: M, or M·C with normalized clipping."""
         return self.cohort * (self.clip.norm if self.normalized else 1.0)
 
     @property
@@ -179,7 +179,9 @@ class UlsPlan(CohortPlan):
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: clip norm, and how many judgements of a user count."""
+        """The config sent to nodes: the clip norm, and the number of a user's judgements that
+        count.
+        """
         return {"clip-norm": self.clip.norm, **super().node_config}
 
 
@@ -221,7 +223,7 @@ class Uls(SumStrategy, SteppedStrategy):
         return self.release(round_, totals) / self.plan.divisor
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return what a resumed run needs; secret is the noise that later rounds share."""
+        """The state that a resumed run needs; the noise that later rounds share is secret."""
         secret: dict[str, np.ndarray] = {}
         if self.memory and self.rounds_done < self.plan.rounds:
             secret = self.memory.state()
@@ -237,8 +239,9 @@ class Uls(SumStrategy, SteppedStrategy):
 
 
 def correlation(context: RunContext) -> Correlation | None:
-    """Return the noise that the settings ask for, if it is correlated: of as many bands as are
-    named, or as have the least error, or by buffers."""
+    """The correlated noise that the settings ask for, if any: banded, with the given number of
+    bands or that of the least error, or buffered.
+    """
     config, sizes = context.config, context.cohort_sizes
     own, users, cohort = config.of(Sampled), sizes["users"], sizes["cohort"]
     if own.noise_correlation == "none":
@@ -297,7 +300,7 @@ def built(
     correlated: Correlation | None,
     whoever: str,
 ) -> BuiltStrategy:
-    """A strategy of such a plan; ``whoever`` took part did what it says."""
+    """A strategy of such a plan; ``whoever`` is the verb phrase of `account`."""
     moving, in_sum = plan.noise, account(plan, whoever)
     if correlated is not None:  # independent noise that moves θ as far
         moving = plan.mechanism.std / plan.divisor * correlated.spread
@@ -318,7 +321,9 @@ def built(
 
 
 def account(plan: UlsPlan, whoever: str) -> str:
-    """For the report: what took place in a round, and what ``whoever`` took part did."""
+    """The report's description of a round; ``whoever`` is a verb phrase: what each
+    participant did.
+    """
     sampler, correlated = plan.sampler, ""
     if isinstance(sampler, PoissonSampler) and sampler.probability == 1.0:
         took_part = "In each round everybody took part."
@@ -427,7 +432,7 @@ class NonPrivatePlan:
 
     @property
     def sampler(self) -> PoissonSampler:
-        """Return who is asked in a round."""
+        """The sampler of a round's users."""
         return PoissonSampler(self.cohort / self.users)
 
     @property
@@ -437,7 +442,7 @@ class NonPrivatePlan:
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: how many judgements of a user count."""
+        """The config sent to nodes: the number of a user's judgements that count."""
         return {"group-size": self.group_size, "retain": self.retain}
 
 

@@ -2,8 +2,8 @@
 
 Source: AUP-RLHF, Algorithm 1 and Theorem 4. Users are partitioned once: phase i of k works on
 n_i = n/2^(k+1−i) of them, each phase on twice as many as the one before, and a share of 2^−k of all
-users is never used (with one phase, half of them). Here each user's phase is a coin of their own,
-so that nobody's coming or going moves anybody else; n_i is the nominal number.
+users is never used (with one phase, half of them). Here each user's phase is drawn independently,
+so that adding or removing one user moves no other; n_i is the nominal number.
 """
 
 import math

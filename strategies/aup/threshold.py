@@ -9,10 +9,10 @@ fixed number of further series begins. When all are spent the radius stays. See
 Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, which may be
 any of the four, for the whole sequence of models, centres and radii: T compositions of the
 Poisson-subsampled Gaussian with probability M/N, and the pure epsilon of each series in full. The
-test may ask the very cohort that is summed because it is purely private for any change of one
-user's coin and bit, and because the round's centre and radius are fixed before its answer; it is
-never amplified by sampling. The count of those within moves by 1, and only up where a user comes
-and down where one goes, so that its noise is halved under add-remove and zero-out. Trusted: as for
+test may ask the very cohort that is summed because it has pure DP for any change of one user's
+sampling and bit, and because the round's centre and radius are fixed before its answer; it is never
+amplified by sampling. The count of those within moves by 1, and only up where a user comes and down
+where one goes, so that its noise is halved under add-remove and zero-out. Trusted: as for
 ``strategies.aup.centred``.
 
 This costs more than the quantile: the test needs noise small beside a fifth of the cohort in every
@@ -86,7 +86,7 @@ class ThresholdPlan(RadiusPlan):
         )
 
     def mechanism_at(self, radius: float) -> GaussianSum:
-        """Return what a round with this radius runs and charges, besides the test."""
+        """The mechanism of a round with this radius, besides the test."""
         clip = UserClip(radius)
         return GaussianSum(self.sampler, clip, self.noise_multiplier, self.adjacency, self.discrete)
 

@@ -91,10 +91,10 @@ def read_reply(content: RecordDict, users: int) -> ToldLabels:
 
 
 def check_promise(labels: ToldLabels, promise: LabelPromise) -> None:
-    """RegistryError where somebody told more than ``promise`` covers.
+    """Raise RegistryError if labels cost a user more than ``promise`` covers.
 
-    A server cannot see the coins. But what a node says of them must not cost its users more than
-    the ledger counts.
+    A server cannot see the randomization itself. But the parameters that a node states must not
+    cost its users more than the ledger counts.
     """
     told_U = np.diff(labels.start_U)
     if promise.cap and told_U.max(initial=0) > promise.cap:
@@ -109,8 +109,7 @@ def check_promise(labels: ToldLabels, promise: LabelPromise) -> None:
 
 
 def places(labels: ToldLabels, items: PublicItems) -> np.ndarray:
-    """Return which public judgement of the same users each label is about, (N,) int64, all
-    different.
+    """The public judgement of the same users that each label is about, (N,) int64, all different.
 
     Raises:
         RegistryError: a label about nothing that was shown to its user.

@@ -201,7 +201,7 @@ class UserSelection:
 
     @classmethod
     def of(cls, content: RecordDict) -> UserSelection:
-        """Return whom a request is about; ValueError for no names, or one given twice."""
+        """The users that a request is about; ValueError if none is named, or one twice."""
         record = content.config_records[COHORT]
         names, salt = record["users"], record["salt"]
         if not (isinstance(names, bytes) and isinstance(salt, bytes)) or len(names) % 8:
@@ -266,7 +266,7 @@ def work_request(
 
 
 def read_work(content: RecordDict, users_S: np.ndarray = NOBODY) -> TrainRequest:
-    """Return what was asked, of users at these places."""
+    """The request, for users at these indices."""
     arrays = {name: decoded(a) for name, a in content.array_records["model"].items()}
     parameters = dict(content.config_records["parameters"])
     return TrainRequest(arrays, parameters, users_S)  # type: ignore[arg-type]
@@ -278,7 +278,7 @@ NOISE_PARTIES, _NOISE_ON = "noise-parties", "noise-on-"
 
 
 def noise_parameters(noise: NodeNoise | None) -> dict[str, Scalar]:
-    """Return how a request says what noise a node is to add; nothing where it is to add none."""
+    """The parameters of a request for noise that a node is to add; empty if it is to add none."""
     if noise is None:
         return {}
     shares = {_NOISE_ON + name: share for name, share in noise.shares.items()}
@@ -286,10 +286,9 @@ def noise_parameters(noise: NodeNoise | None) -> dict[str, Scalar]:
 
 
 def read_noise(parameters: Mapping[str, Scalar]) -> tuple[int, dict[str, float]]:
-    """Return how many shares the noise of a round is, and the standard deviation of one on each
-    sum.
+    """The number of shares of a round's noise, and the standard deviation of one share on each sum.
 
-    None, and nothing, where nodes add no noise. Raises ValueError for anything else.
+    Zero, and empty, if nodes add no noise. Raises ValueError for anything else.
     """
     shares = {
         name.removeprefix(_NOISE_ON): share

@@ -1,4 +1,4 @@
-"""Whether the owners of nodes would answer what a run is going to ask: before its first coin.
+"""Ask, before the first round, whether the nodes' owners would allow a run's requests.
 
 Once a run's plan is made, every registered node is shown what a request to work will say: strategy,
 bounds, features, and the stated plan (``strategies.protocol.stated_plan``). It answers with the
@@ -6,12 +6,12 @@ name of the rule of its owner's policy that would refuse it, or with none. Nothi
 asking, here or there. If too few would answer, the run ends (``strategies.protocol.availability``)
 before anything is drawn.
 
-What it tells: a rule's name, one of ``RULES``. Which node named which rule goes to the private log.
-A server learns no more by it than by asking in earnest, where a refusal names the rule and the
-bound; and an owner's agent looks at few different plans in an hour (``client.agent.agent``).
+What it reveals: a rule's name, one of ``RULES``. Which node named which rule goes to the private
+log. A server learns no more from it than from a real request, where a refusal names the rule and
+the bound; and an owner's agent looks at few different plans in an hour (``client.agent.agent``).
 
 What is trusted: nothing. A node that says yes can refuse later; one that says no is asked all the
-same, if the run goes on, since no coin and no denominator may depend on it.
+same, if the run goes on, since neither sampling nor a denominator may depend on it.
 """
 
 from collections.abc import Collection, Mapping
@@ -46,7 +46,8 @@ def request(parameters: Mapping[str, messages.Scalar], parties: int) -> RecordDi
 
 
 def read_request(content: RecordDict) -> tuple[messages.TrainRequest, int]:
-    """Return what would be asked, about nobody, and among how many parties; see ``request``.
+    """The parameters of the future request, without users, and the number of parties; see
+    ``request``.
 
     Raises ValueError where that is no number.
     """
@@ -83,7 +84,7 @@ class Answers:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """Return which rules would refuse, each once."""
+        """The rules that would refuse, each once."""
         return tuple(rule for rule in RULES if rule in self.refusing.values())
 
     def check(self, registry: Registry, min_nodes: float, *, masked: bool) -> None:
@@ -123,7 +124,9 @@ def ask(
     timeout: float,
     slow: Collection[int] = (),
 ) -> Answers:
-    """Show every one of ``nodes`` what will be asked; what they said within ``timeout`` seconds."""
+    """Send every one of ``nodes`` the parameters of the future requests; their answers within
+    ``timeout`` seconds.
+    """
     content, result = request(parameters, parties), Answers()
     outgoing = [messages.outgoing(content, QUERY, node, 0, message_ttl(timeout)) for node in nodes]
     waiting = set(nodes)

@@ -50,7 +50,7 @@ def request(asked: messages.UserSelection) -> RecordDict:
 
 
 def read_request(content: RecordDict, node_config: Mapping[str, object]) -> messages.UserSelection:
-    """Return whose items are asked for; ValueError where texts are not public."""
+    """The users whose items are requested; ValueError if texts are not public."""
     adjacency = content.config_records["items"].get("adjacency")
     if adjacency != Adjacency.REPLACE_LABELS.value:
         raise ValueError(

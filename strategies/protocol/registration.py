@@ -59,7 +59,9 @@ class Registration:
 
     @property
     def by_ids(self) -> bool:
-        """Return whether a claim counts or not whoever else is at the node."""
+        """True if users are registered by id, so that a claim does not depend on the node's other
+        users.
+        """
         hosted = [*self.nodes.values(), self.other]
         return all(
             one.users == 0 or len(one.ids or ()) in range(1, one.users + 1) for one in hosted
@@ -68,8 +70,8 @@ class Registration:
     def held_to(
         self, answers: Mapping[int, RegistryEntry], keys: Mapping[int, bytes], salt: bytes
     ) -> dict[int, RegistryEntry]:
-        """Return what counts of nodes' answers, by node id; their ``keys`` are those that Flower
-        checked.
+        """The part of nodes' answers that is valid, by node id; their ``keys`` are those that
+        Flower verified.
 
         A user who is registered by id for another key counts nowhere else. A node of a deployment
         has no place of its own, whatever it says.

@@ -84,7 +84,7 @@ ENTRY_BYTES = 2 * crypto.KEY_BYTES + _SIGNER + signing.SIGNATURE_BYTES
 
 
 def signed_text(session: bytes, keys: PublicKeys) -> bytes:
-    """Return what a node's agent puts its name to."""
+    """The text that a node's agent signs."""
     return b"murmuration secure sum 2 keys\x00" + session + keys.sealing + keys.masking
 
 
@@ -114,9 +114,9 @@ def read_keys(content: RecordDict) -> Entry:
 
 
 def about(kind: str, content: RecordDict) -> bytes:
-    """Return what a request to work of a ``kind`` would have summed: a hash.
+    """A hash of the inputs of a request's sum, of this ``kind`` of work.
 
-    The same for all nodes of a round; ProtocolError if the request is none.
+    It is the same for all nodes of a round; ProtocolError if this is not such a request.
     """
     try:
         model, parameters = content.array_records["model"], content.config_records["parameters"]
@@ -250,12 +250,12 @@ def read_masked(content: RecordDict, length: int) -> np.ndarray:
 
 
 def unmask_request(session: bytes, arrived: Sequence[int]) -> RecordDict:
-    """Say whose vectors arrived, and ask for shares of their seeds and of the others' keys."""
+    """Request the shares of seeds of nodes whose vectors arrived, and of the keys of the others."""
     return RecordDict({RECORD: ConfigRecord({"session": session, "arrived": list(arrived)})})
 
 
 def read_arrived(content: RecordDict) -> list[int]:
-    """Return whose vectors arrived; ProtocolError for anything else."""
+    """The places of the nodes whose vectors arrived; ProtocolError for anything else."""
     try:
         return [int(place) for place in content.config_records[RECORD]["arrived"]]  # type: ignore[union-attr,arg-type]
     except (KeyError, TypeError, ValueError) as error:

@@ -53,10 +53,10 @@ _TOO_SMALL = 0.01
 
 
 def check_nodes(registry: Registry, probability: float) -> None:
-    """ValueError if too few nodes would take part too often, or too many.
+    """Raise ValueError if too few nodes would take part too often, or too many.
 
-    ``probability`` is that of a user to take part in a round, over all secret coins: a refusal must
-    not tell how they fell.
+    ``probability`` is that of a user to take part in a round, over all secret sampling: a refusal
+    must not depend on its outcome.
     """
     users = [len(mine) for _, mine in registry.by_node(registry.single)]
     taking_part = 1.0 - (1.0 - probability) ** np.array(users, dtype=np.float64)

@@ -116,6 +116,6 @@ _OF_ROWS = (
 
 
 def row_fields(*without: str) -> list[Field[Any]]:
-    """Return the settings by which rows are declared, but for some."""
+    """The settings that declare rows, without some."""
     fields = {field.name: field for field in declared(DataConfig)}
     return [fields[name] for name in _OF_ROWS if name not in without]

@@ -9,7 +9,6 @@ _MOST = 200
 
 
 def _is_line(text: str) -> bool:
-    """Return whether a text is one short line that a page can show."""
     return len(text) <= _MOST and text.isprintable()
 
 

@@ -16,12 +16,12 @@ COHORT_SHARE, LEAST_COHORT, MOST_COHORT = 5, 100, 500
 
 
 def usual_cohort(users: int) -> int:
-    """Return a fifth of a public number of users, at least 100 (or all) and at most 500."""
+    """A fifth of a public number of users, at least 100 (or all) and at most 500."""
     return max(1, min(users, max(LEAST_COHORT, min(MOST_COHORT, users // COHORT_SHARE))))
 
 
 def cohort_of_turns(users: int, cohort: int) -> int:
-    """Return the cohort next to this one in which a whole number of rounds has all ``users``."""
+    """The cohort size nearest to this one that divides ``users`` into a whole number of rounds."""
     return round(users / max(1, round(users / cohort)))
 
 

@@ -13,12 +13,12 @@ solved for on public features, which is post-processing: no step sizes, no sched
 
 *What clipping changes, and what is done about it.* A user's clipping factor min(1, C s_u/‖v_u‖)
 depends on their labels, so the expected sum is not the unclipped one. Given θ it can be computed
-from public features: the server draws labels from the model (its own coins, the same every time),
-takes each user's mean factor f_u as the weight w_u = f_u/s_u, and what the drawn sums differ by
-from the weighted ones as a correction, and repeats this until the solution stays. At any C the
-estimate then aims at θ* and not beside it; without it, halving C shrinks the estimate. A user with
-a single judgement has ‖v_u‖ = s_u at θ₀ = 0, whatever the label, so C = 1 would cut off nothing of
-them; somewhat less is better for users with many, whose lengths vary.
+from public features: the server draws labels from the model (with a fixed seed), takes each user's
+mean factor f_u as the weight w_u = f_u/s_u, and the difference between the drawn sums and the
+weighted ones as a correction, and repeats this until the solution stays. At any C the estimate then
+aims at θ* and not beside it; without it, halving C shrinks the estimate. A user with a single
+judgement has ‖v_u‖ = s_u at θ₀ = 0, whatever the label, so C = 1 would cut off nothing of them;
+somewhat less is better for users with many, whose lengths vary.
 
 *The ridge* looks at the noise and at public features: it minimises the expected squared error of
 log-odds, if weights have a variance at which the log-odds of a typical judgement are about one.
@@ -96,12 +96,12 @@ class LabelMomentPlan(WholeCrowdPlan):
 
     @cached_property
     def clip(self) -> UserClip:
-        """Return the bound on a user's moment."""
+        """The bound on a user's moment."""
         return UserClip(self.clip_norm)
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: the clip norm."""
+        """The config sent to nodes: the clip norm."""
         return {"clip-norm": self.clip.norm}
 
 

@@ -91,13 +91,12 @@ class ObjectivePlan(WholeCrowdPlan):
 
     @property
     def clip(self) -> UserClip:
-        """Return what a user's vector is within: labels y − ½ move it by half of what labels y
-        do."""
+        """The bound on a user's vector: labels y − ½ move it by half as much as labels y."""
         return UserClip((self.length or 1.0) / 2.0)
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: the bound on features."""
+        """The config sent to nodes: the bound on features."""
         return {"length": self.length}
 
 

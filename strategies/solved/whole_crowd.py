@@ -1,4 +1,4 @@
-"""What plans have in common in which the whole crowd takes part, with one vector each."""
+"""Common base of plans in which all users take part, with one vector each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WholeCrowdPlan(SumPlan):
     @property
     @abstractmethod
     def clip(self) -> UserClip:
-        """Return the bound on all that a user adds."""
+        """The bound on a user's contribution."""
 
     def __post_init__(self) -> None:
         self.declared().check_adjacency(self.adjacency)
@@ -47,7 +47,7 @@ class WholeCrowdPlan(SumPlan):
 
     @cached_property
     def mechanism(self) -> GaussianSum:
-        """Return what each round runs and charges: a Gaussian sum over everybody."""
+        """The mechanism that each round runs and charges: a Gaussian sum over all users."""
         return GaussianSum(
             self.sampler, self.clip, self.noise_multiplier, self.adjacency, self.discrete
         )
