@@ -67,8 +67,9 @@ def audit_published_test(task: Task) -> Measured:
     test = _plan(task, _TESTED).test(1)
 
     def score(left: int, last: float | None) -> float:
-        """Return the score of two clusters, one of size ``left``, too far apart to be near, and one
-        more user."""
+        """The score of two clusters, one of size ``left``, too far apart to be near, and one more
+        user.
+        """
         right = _TESTED - 1 - left
         rows = [-0.9] * left + [0.9] * right + ([] if last is None else [last])
         return concentration_score(distances(np.array(rows)[:, None]) <= 1.0, _TESTED)
@@ -114,8 +115,7 @@ def _watched(
     purpose: str,
     seen: Callable[[AupPublished, np.ndarray], float],
 ) -> Scores:
-    """Return what is ``seen`` of runs, each with a ledger and draws of its own, on the two
-    halves."""
+    """The values ``seen`` in runs on the two data sets, each with its own ledger and randomness."""
 
     def one(second: bool, rows_SD: np.ndarray) -> np.ndarray:
         score_N = np.zeros(task.trials)
@@ -148,7 +148,9 @@ def audit_published(task: Task) -> Measured:
 
 
 def audit_published_mean(task: Task) -> Measured:
-    """Coins, mean and noise without the test, against the Gaussian that the paper charges."""
+    """Random filter, mean and noise without the test, against the Gaussian that the paper
+    charges.
+    """
     plan = _plan(task, _ODD)
 
     def mean(strategy: AupPublished, rows_SD: np.ndarray) -> float:

@@ -2,7 +2,7 @@
 
 Each was found in existing software, or is easily made. For each: whether the audit catches it, by a
 lower bound above the claim; which test does; and what in the construction stands in its way. An
-audit of a fault runs the honest code but for the one thing that is wrong.
+audit of a fault runs the correct code except for the one thing that is wrong.
 
 Legend: N trials, T rounds.
 """
@@ -74,7 +74,7 @@ class LooseClip(Watching):
     """A grid whose nodes are told to clip at many times the norm that noise is for."""
 
     def push_messages(self, messages_: Iterable[Message]) -> Iterable[str]:
-        """As ever, but for that."""
+        """Push the messages with a looser clip norm."""
         outgoing = list(messages_)
         for message in outgoing:
             parameters = message.content.config_records.get("parameters", {})
@@ -271,14 +271,14 @@ def _shuffled(task: Task) -> Measured:
 
 
 def _fresh_coins(task: Task) -> Measured:
-    """One label, asked for ten times, answered by new coins each time."""
+    """One label, asked for ten times, randomized anew each time."""
     mechanism = RandomizedResponse(task.epsilon)
     scores = label_scores(mechanism, task, labels=_MANY)
     return Measured.of(scores, mechanism.epsilon, task, delta=0.0)
 
 
 def _nan(task: Task) -> Measured:
-    """The canary's gradient is not finite: the sum is refused, and its absence tells who is there.
+    """The canary's gradient is not finite: the sum is refused, and its absence reveals the canary.
 
     A refusal counts as the largest score.
     """

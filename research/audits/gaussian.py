@@ -6,8 +6,8 @@ contribute is known to the attacker and subtracted, so it is left out here. The 
 noisy sum and uses the likelihood ratio of the sampled mixture, summed over rounds: no attacker on
 this pair does better (Neyman and Pearson).
 
-Trials are coordinates: each round, the cohort's coins are drawn for N users at once, each is a
-trial of its own, and one release adds noise to all of them.
+Trials are coordinates: in each round N users are sampled at once, each is a separate trial, and one
+release adds noise to all of them.
 
 Legend: N trials, B users in a chunk, D dimensions.
 """
@@ -130,8 +130,8 @@ def audit_banded(task: Task, factor: Banded = _FACTOR, *, every_round: bool = Fa
     The attacker knows the canary's group and takes the correlation back: C times what was released.
     Of that, what the canary may be in is matched with their column of C, turn by turn.
 
-    Two ways to get it wrong: a ``factor`` with longer columns, or a canary whose coins are tossed
-    in ``every_round``, and not on the turns of their group alone.
+    Two faults: a ``factor`` with longer columns, or a canary who is sampled in ``every_round``, and
+    not only in the turns of their group.
     """
     sampler, clip = CyclicSampler(_TURN / factor.bands, factor.bands), UserClip(_CLIP)
     rounds = factor.bands * _CYCLES
@@ -321,8 +321,8 @@ def audit_distributed(task: Task, *, adding: int = _PARTIES, amplified: bool = F
     Nodes add their shares by the code with which they do before they mask; as many are in the sum
     as the noise is made for, and the server knows that the user was asked.
 
-    Two ways to get it wrong: fewer are ``adding`` theirs, or what the server sees is claimed to be
-    ``amplified`` by coins that it has tossed itself.
+    Two faults: fewer nodes are ``adding`` their noise, or the server's own view is claimed to be
+    ``amplified`` by sampling that the server did itself.
     """
     if not installed():
         raise ValueError("noise in shares needs OpenDP: pip install 'murmuration-rlhf[secure]'")

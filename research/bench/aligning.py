@@ -57,7 +57,7 @@ class AlignBench:
 
 
 def measure_step(bench: AlignBench, repetitions: int) -> dict[str, Any]:
-    """Return seconds of a step and milliseconds a written token of both, and their ratio.
+    """Measure seconds per step and milliseconds per generated token of both, and their ratio.
 
     Raises:
         InputError: there is no such base, or TRL is not installed.

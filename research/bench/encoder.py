@@ -73,7 +73,7 @@ def _texts(seed: int, words: int, texts: int) -> list[str]:
 
 @contextmanager
 def _cache(folder: str) -> Iterator[None]:
-    """Return what is computed is kept there; nowhere, if it is empty."""
+    """Use this folder as the cache inside; no cache if it is empty."""
     before = os.environ.get(FOLDER)
     os.environ[FOLDER] = folder
     try:

@@ -151,7 +151,7 @@ class _Clocks:
         return store_for(self._context)
 
     def _work(self, asked: list[RecordDict]) -> messages.TrainRequest:
-        """Return what a round's messages ask for, all nodes taken together as one."""
+        """The request of a round's messages, with all nodes taken as one."""
         places = [self.store.where(messages.UserSelection.of(content)) for content in asked]
         return messages.read_work(asked[0], np.unique(np.concatenate(places)))
 
@@ -176,7 +176,7 @@ def _context_of(run_config: Mapping[str, Scalar]) -> Context:
 
 
 def _seconds(call: Callable[[], object], threads: int) -> float:
-    """Return how long a call takes with so many threads of torch."""
+    """The duration of a call with this number of torch threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

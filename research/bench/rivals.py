@@ -61,7 +61,7 @@ def pfl_environment(folder: Path = _CACHE / "pfl-0.6") -> Path:
 
 
 def pfl_users_per_second(python: Path, setting: Setting) -> float:
-    """Return how many users a second pfl-research trains, the median over rounds.
+    """The number of users per second that pfl-research trains, as a median over rounds.
 
     Raises:
         NoRival: it failed.
@@ -78,7 +78,7 @@ def pfl_users_per_second(python: Path, setting: Setting) -> float:
 
 
 def flower_users_per_second(setting: Setting, users_per_node: int | None) -> float:
-    """Return how many users a second a simulation by ``flwr run`` trains, start-up aside.
+    """The number of users per second that a simulation by ``flwr run`` trains, without start-up.
 
     With ``users_per_node`` 1 this is Flower as it is commonly used: each user a client.
 

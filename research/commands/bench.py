@@ -409,8 +409,9 @@ def align(
 
 
 def _of(listed: str, known: Container[str] | None = None) -> list[str]:
-    """Return what is listed; a typer error for what is not known, or without ``known`` is no
-    number."""
+    """The listed names; a typer error for an unknown one or, without ``known``, one that is no
+    number.
+    """
     names = [name.strip() for name in listed.split(",")]
     for name in names:
         if name not in known if known is not None else not (name.isdecimal() and int(name)):

@@ -204,7 +204,7 @@ def aup_kwise(
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return a sentence for every strategy: its exponent of K, the bound's, and the verdict."""
+    """A sentence for every strategy: its exponent of K, the bound's, and the verdict."""
     return [
         f"{row['strategy']}: the error goes with K to the {row['slope']:.2f} "
         f"[{row['low']:.2f}, {row['high']:.2f}] against {row['exponent']:g} in A Thm 5, an upper "

@@ -7,8 +7,8 @@ Strategies that protect labels only are compared among themselves (``label_compa
 same grid under ``replace-labels``: figures under two adjacencies do not compare.
 
 The grid's best is chosen by looking at θ*, which nobody can do, and what looking would cost is not
-charged: it is a bound on what tuning could achieve. Its ends are worse than its middle, but for
-the smallest clip norm: below that everybody is scaled to one length, and nothing changes.
+charged: it is a bound on what tuning could achieve. Its ends are worse than its middle, except for
+the smallest clip norm: below that every user is scaled to one length, and nothing changes.
 """
 
 import itertools
@@ -191,8 +191,7 @@ def theory(
     dimension: int = DIMENSION,
     delta: float = _SETTINGS.delta,
 ) -> list[Bound]:
-    """Return what the papers prove about these populations, where κ is 2/d, L is 1 and B is
-    ‖θ*‖."""
+    """The papers' bounds for these populations, where κ is 2/d, L is 1 and B is ‖θ*‖."""
     case = Case(users, each, dimension, epsilon, delta, model_bound=NORM, coverage=2.0 / dimension)
     return all_bounds(case)
 
@@ -234,7 +233,7 @@ def reproduced(quick: bool) -> Reproduction:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return how what is not tuned compares with the best of the grid."""
+    """Sentences that compare untuned strategies with the best of the grid."""
     result = [
         f"ε = {row['epsilon']:g}: {row['strategy']}, with nothing tuned, has {row['ratio']:.3f} "
         "times the error of the best of a grid of ULS, chosen by looking at the truth for free."

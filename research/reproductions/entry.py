@@ -100,10 +100,10 @@ class Entry:
     def computed(
         self, name: str, quick: bool, out: Path | None, data: Path | None = None
     ) -> Reproduction:
-        """Return what is found, of people's ``data`` if there are some (with ``of_people``, and
-        ``out``); ``out`` is the folder that it will be written to, if any, by that name.
+        """Compute the result, on people's ``data`` if given (with ``of_people``, and ``out``);
+        ``out`` is the folder that it will be written to, if any, by that name.
 
-        Of the quick form there are no verdicts: too few repetitions for any.
+        The quick form has no verdicts: its repetitions are too few.
         """
         token = _kept_in.set(out / UNFINISHED / name if out else None)
         try:
@@ -141,7 +141,7 @@ def where(rows: Iterable[Row], **wanted: Any) -> list[Row]:
 
 
 def distinct(rows: Iterable[Row], column: str) -> list[Any]:
-    """Return what stands in a column, each once, in the order of the rows; None is left out."""
+    """The distinct values of a column, in the order of the rows, without None."""
     return [value for value in dict.fromkeys(row.get(column) for row in rows) if value is not None]
 
 

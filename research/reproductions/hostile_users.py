@@ -109,11 +109,12 @@ def measured(
     bucketed: Sequence[float] = (0.01, 0.05, 0.1, 0.2),
     seeds: int = 3,
 ) -> list[dict[str, Any]]:
-    """A row for each attack and share of hostile users, and for medians of so many ``buckets``.
+    """A row for each attack and share of hostile users, and for medians over ``buckets`` buckets.
 
-    Of ``aggregate, attack, share, moved, at_most, relative, accuracy_mean, accuracy_sd``: ``moved``
-    is how far θ is from where it would be without hostile users, under the same coins and noise,
-    ``relative`` that in lengths of the latter, ``at_most`` what they can do by themselves.
+    Columns: ``aggregate, attack, share, moved, at_most, relative, accuracy_mean, accuracy_sd``.
+    ``moved`` is the distance of θ from its value without hostile users, under the same sampling and
+    noise, ``relative`` the same relative to the length of the latter, ``at_most`` the bound on
+    their direct effect.
     """
     cases = [Case(share, attack) for attack in (FLIPPED, AGAINST) for share in shares]
     for number in buckets:
@@ -203,15 +204,16 @@ def _settings(plan: UlsPlan, buckets: int = 1) -> OptimizerSettings:
 
 
 def bound(plan: UlsPlan, share: float, steps: int = 1) -> float:
-    """Return how far hostile users of this share can move θ by themselves, on average over the
-    coins."""
+    """The expected bound on the distance that a share of hostile users can move θ directly, over
+    the sampling.
+    """
     settings = _settings(plan, steps)
     rates = sum(settings.rate * settings.factor(t) for t in range(1, plan.rounds + 1))
     return 2.0 * share * plan.clip.norm * rates
 
 
 def alignment(world: World) -> float:
-    """Return how long all users' clipped gradients at θ = 0 add up to, in clip norms a user."""
+    """The length of the sum of all users' clipped gradients at θ = 0, in clip norms per user."""
     plan, everybody = world.plan, np.arange(world.plan.users)
     parameters = {"clip-norm": plan.clip.norm, "group-size": plan.group_size, "round": 1}
     work = TrainRequest(
@@ -238,7 +240,7 @@ def _row(
 
 
 def remarks(rows: Rows, world: World) -> list[str]:
-    """Return what it comes to, whatever that is."""
+    """Sentences on the results."""
     length = alignment(world)
     summed = where(rows, aggregate=SUM)
     (honest,) = where(summed, share=0.0)
@@ -262,7 +264,7 @@ def remarks(rows: Rows, world: World) -> list[str]:
 
 
 def _on_medians(rows: Rows) -> Iterator[str]:
-    """Return whether a median helps: at each share, against sums under the same attack.
+    """Yield sentences on whether a median helps: at each share, against sums under the same attack.
 
     Its steps are shorter, which helps by itself: so also against a sum with the same steps.
     """

@@ -183,7 +183,7 @@ class Chaos:
             self.start_node(name)
 
     def socket(self, name: str) -> Path:
-        """Return where a client's agent answers."""
+        """The socket of a client's agent."""
         return self.rogue if name == ROGUE else self.site.socket(name)
 
     def start_node(self, name: str) -> Program:
@@ -192,7 +192,7 @@ class Chaos:
         return self.site.start_node(name, self.socket(name), port)
 
     def look_after(self) -> None:
-        """What ``deploy client`` does: start again what ended, but for what is dropped for good."""
+        """As ``deploy client`` does, restart programs that ended, except those dropped for good."""
         while not self.stop.wait(5.0):
             for name in (*HONEST, ROGUE):
                 parts = [self.site.programs.get(f"{name}-{part}") for part in NODE_PARTS]
@@ -202,7 +202,7 @@ class Chaos:
                     self.start_node(name)
 
     def rounds_done(self) -> int:
-        """Return how many rounds have their metrics on disk."""
+        """The number of rounds with metrics on disk."""
         path = self.out / "metrics.jsonl"
         if not path.exists():
             return 0

@@ -50,7 +50,7 @@ HARMS: dict[str, Callable[[int], RecordDict | str]] = {
 
 
 def main(path: Path, log: Path, seconds: float) -> None:
-    """Answer until the process is ended."""
+    """Answer requests until the process is ended."""
     harms = list(HARMS)
     turn = asked = 0
     with listening(path) as listener:

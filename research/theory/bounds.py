@@ -88,12 +88,12 @@ class Case:
 
     @property
     def flatter(self) -> float:
-        """Return what randomized response at ε/m costs: (e^{ε/m} + 1)/(e^{ε/m} − 1)."""
+        """The factor of randomized response at ε/m: (e^{ε/m} + 1)/(e^{ε/m} − 1)."""
         return 1.0 / math.tanh(self.epsilon / self.judgements / 2.0)
 
     @property
     def quantile(self) -> str:
-        """Return what a bound is of that fails with chance α."""
+        """The wording for a bound that fails with probability α."""
         return f"with probability {1.0 - self.failure:g}"
 
     @property
@@ -151,7 +151,7 @@ class Bound:
 
 
 def all_bounds(case: Case) -> list[Bound]:
-    """Return every paper's bounds: by norm and place, lower before upper."""
+    """Every paper's bounds, sorted by norm and place, lower before upper."""
     bounds = [*user_privacy_bounds(case), *label_privacy_bounds(case)]
     return sorted(bounds, key=lambda bound: (bound.norm, bound.place, bound.side))
 

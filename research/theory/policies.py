@@ -165,8 +165,9 @@ def _mean(phi_SAD: np.ndarray, chance_SA: np.ndarray) -> np.ndarray:
 
 
 def _best_share(from_D: np.ndarray, towards_D: np.ndarray, gain: float, radius: float) -> float:
-    """Return where in [0, 1] share·gain − radius·‖from + share·towards‖, which is concave, is
-    largest."""
+    """The share in [0, 1] that maximizes share·gain − radius·‖from + share·towards‖, which is
+    concave.
+    """
     squared = float(towards_D @ towards_D)
     if squared * radius**2 <= gain**2:
         return 1.0  # only ever rises: the way was chosen to rise at its start

@@ -57,8 +57,9 @@ def accuracies(
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return, for AUP as run, which baselines it is above or below beyond both intervals, and what
-    it has with its test off."""
+    """Sentences for AUP as run: the baselines that it is above or below beyond both intervals, and
+    its accuracy with its test off.
+    """
     result = []
     for task in distinct(rows, "task"):
         for epsilon in distinct(where(rows, task=task), "epsilon"):

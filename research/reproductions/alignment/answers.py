@@ -56,7 +56,7 @@ class Answers:
         return cls(np.where(unreadable_PN, WORST, rewards_PN), unreadable_PN, phi_PND)
 
     def rewards(self, theta_D: np.ndarray) -> np.ndarray:
-        """Return what a linear reward says of each answer, (P, N) float64."""
+        """The linear reward of each answer, (P, N) float64."""
         return np.einsum("pnd,d->pn", self.phi_PND, theta_D, dtype=np.float64)
 
     def first(self, count: int) -> "Answers":
@@ -103,7 +103,7 @@ def _writer(path: str) -> Writer:
 
 
 def cautions(answers: Answers) -> list[str]:
-    """Return what to say of a pool of which too little can be read."""
+    """A caution if too few answers of a pool can be read."""
     share = float(answers.unreadable_PN.mean())
     if share <= 0.5:
         return []

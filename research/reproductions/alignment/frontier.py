@@ -123,7 +123,7 @@ def _spread(rewards_PN: np.ndarray) -> float:
 def rewards_of_seeds(
     sizes: Sizes, epsilons: Sequence[float], seeds: int, names: Sequence[str] = PRIVATE
 ) -> Found:
-    """Return what each seed's users come to: rewards by strategy and ε."""
+    """The rewards of each seed's users, by strategy and ε."""
     tasks = [(sizes, seed, tuple(epsilons), names) for seed in range(seeds)]
     return list(tracked(in_processes(compared, tasks), "rewards", seeds))
 

@@ -21,8 +21,8 @@ Source: AUP-RLHF, Section 6 and Table 5: a linear head, n users with m judgement
 - Randomized response is fitted to the end, by the debiased likelihood, and not stepped.
 
 Everything but randomized response runs through strategies, messages and ledgers that users get, on
-a node that has the features; of those labels the coins are tossed here, and the fit is that of
-``--strategy local-label``.
+a node that has the features; those labels are randomized here, and the fit is that of ``--strategy
+local-label``.
 
 Legend: U users, J judgements, D dimensions.
 """
@@ -164,8 +164,8 @@ class People:
 
     Args:
         sizes: of those trained on.
-        seed: of who they are, of coins and of noise.
-        examples: theirs, if they are at hand.
+        seed: of the users, of sampling and of noise.
+        examples: theirs, if already computed.
     """
 
     def __init__(self, sizes: Sizes, seed: int, examples: PairExamples | None = None) -> None:
@@ -249,7 +249,9 @@ def compared(
 
 
 def halts(found: Sequence[Mapping[tuple[str, float | None], Learnt]]) -> list[str]:
-    """Return how many rounds published AUP took before its test said no, or there were no more."""
+    """Sentences on the number of rounds that published AUP took before its test failed, or the
+    rounds ended.
+    """
     return [
         f"{name}, ε = {epsilon:g}: {fmean(one[name, epsilon].rounds for one in found):.1f} rounds, "
         "on average over seeds, until its test said no or none was left."

@@ -133,7 +133,7 @@ def shares(truth_PN: np.ndarray, others_PM: np.ndarray) -> np.ndarray:
 
 
 def win_rate(rewards_PN: np.ndarray, won_PN: np.ndarray) -> float:
-    """Return how often the best by a reward wins, at the most from which to choose."""
+    """The win rate of the best by a reward, among the largest number of answers."""
     return float(expected_best(rewards_PN, won_PN)[-1].mean())
 
 

@@ -122,7 +122,7 @@ def _errors(trial: _Trial) -> dict[str, float]:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return how errors change from the fewest to the most judgements of each user."""
+    """Sentences on how errors change from the fewest to the most judgements per user."""
     result = []
     for held in distinct(rows, "held"):
         here = where(rows, held=held)

@@ -111,7 +111,9 @@ def chipo_toy(
 
 
 def judged(n: int, seed: int) -> np.ndarray:
-    """Return how often each response was preferred to each other, (A, A), of ``n`` judgements."""
+    """The number of times each response was preferred to each other, (A, A), in ``n``
+    judgements.
+    """
     generator = np.random.default_rng([2407, seed])
     pairs_N2 = generator.choice(len(REFERENCE_A), (n, 2), p=REFERENCE_A)
     chance_N = special.expit(TRUE_A[pairs_N2[:, 0]] - TRUE_A[pairs_N2[:, 1]])
@@ -126,7 +128,7 @@ def judged(n: int, seed: int) -> np.ndarray:
 def fitted(wins_AA: np.ndarray, loss: str) -> np.ndarray:
     """The reward in [0, R_max] with the least ``loss``, (A,).
 
-    With β = 1, log-ratios are rewards but for a constant, which cancels.
+    With β = 1, log-ratios are rewards up to a constant, which cancels.
     """
     first_J, other_J = np.nonzero(wins_AA)
     weight_J = torch.from_numpy(wins_AA[first_J, other_J] / wins_AA.sum())
@@ -180,7 +182,7 @@ def policy_gap(reward_A: np.ndarray, beta: float, *, chi: bool) -> float:
 
 
 def scarce(n: int) -> bool:
-    """Return whether each rare response has few judgements, which is when the claim is made."""
+    """True if each rare response has few judgements: the claim is about this case."""
     return 2 * n * REFERENCE_A[-1] < SCARCE
 
 
@@ -211,7 +213,7 @@ def _lower(above_R: np.ndarray) -> float:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return whether the claim agrees, and where it does not hold."""
+    """Sentences on whether the claim agrees, and where it does not hold."""
     best = [row for row in rows if "best_gap" in row]
     sizes = distinct(best, "n")
 

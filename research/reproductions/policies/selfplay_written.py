@@ -176,7 +176,7 @@ def tuning(cell: Cell, settings: Sequence[Setting], gaps: Sequence[float]) -> li
 
 
 def kinds(prompts: Sequence[str], answers: Sequence[str]) -> np.ndarray:
-    """Return kinds of written answers, (R,); `UNREADABLE` among them."""
+    """The kinds of generated answers, (R,), including `UNREADABLE`."""
     result = []
     for prompt, answer in zip(prompts, answers, strict=True):
         topic = topic_of(prompt)
@@ -186,13 +186,15 @@ def kinds(prompts: Sequence[str], answers: Sequence[str]) -> np.ndarray:
 
 
 def shares(prompts: Sequence[str], answers: Sequence[str]) -> np.ndarray:
-    """Return shares of kinds among written answers, (K,)."""
+    """The shares of kinds among generated answers, (K,)."""
     return np.bincount(kinds(prompts, answers), minlength=len(TRUTH_KK)) / len(prompts)
 
 
 def gap(shares_K: np.ndarray) -> float:
-    """Return the gap of a policy that writes kinds with these shares, against opponents that write
-    kinds whatever is asked: both ends are alike, as ℓ(b, a) = −ℓ(a, b); the best is one kind."""
+    """The duality gap of a policy whose answers have these shares of kinds, against opponents that
+    write kinds independently of the prompt: both ends are equal, as ℓ(b, a) = −ℓ(a, b); the best
+    response is a single kind.
+    """
     return 2.0 * float((TRUTH_KK @ shares_K).max())
 
 
@@ -213,11 +215,11 @@ class Played:
         self._played: dict[tuple[float | None, Setting], tuple[Written, Written]] = {}
 
     def base(self) -> Written:
-        """Return what the base writes."""
+        """The result of the base's own answers."""
         return Written(gap(self._base_K), 0.5, self._base_K)
 
     def written(self, cell: Cell, setting: Setting) -> Written:
-        """Return what a policy writes that a method made of statements at an ε."""
+        """The result of a policy that a method made from statements at an ε."""
         epsilon, method = cell
         if method in (SELF_PLAY, DRAWN):
             known = (epsilon, setting)
@@ -240,7 +242,7 @@ class Played:
         return self._of(self._answers(base, theta_D, self._prompts, 3))
 
     def _self_play(self, epsilon: float | None, setting: Setting) -> tuple[Written, Written]:
-        """Return what the last policy writes, and what one that is drawn from π_1, …, π_T does."""
+        """The results of the last policy, and of one that is drawn from π_1, …, π_T."""
         base, fit = self._fit(SELF_PLAY, setting)
         play = SelfPlay(self._sizes.iterations, self._sizes.played, fit)
         later = play.iterates(
@@ -263,7 +265,7 @@ class Played:
         return base, replace(FIT, seed=self._seed, rate=rate)
 
     def _stated(self, epsilon: float | None) -> tuple[np.ndarray, float]:
-        """Return whether the first is stated to be preferred, (J,), and the chance of a flip."""
+        """The statements on whether the first is preferred, (J,), and the flip probability."""
         if epsilon is None:
             return self._first_J, 0.0
         coins = Corruption(epsilon=epsilon)
@@ -286,7 +288,7 @@ class Played:
     def _answers(
         self, base: LanguageBase, theta_D: np.ndarray | None, prompts: Sequence[str], stream: int
     ) -> list[str]:
-        """Return what is written at temperature 1; without θ by the reference."""
+        """Answers at temperature 1; of the reference without θ."""
         put_D = np.zeros(base.dimension, np.float32) if theta_D is None else theta_D
         base.put(torch.from_numpy(put_D))
         sampling = Sampling(max_new_tokens=SAMPLING.max_new_tokens)
@@ -296,8 +298,9 @@ class Played:
 def iterative_dpo(
     play: SelfPlay, preference: GeneralPreference, prompts: Sequence[str], base: LanguageBase
 ) -> np.ndarray:
-    """Return θ after as many iterations of DPO as ``play`` has, each from the policy before, which
-    is its reference, on as many pairs that this policy wrote."""
+    """θ after ``play``'s number of iterations of DPO; each starts from the policy before, which is
+    its reference, on as many pairs that this policy generated.
+    """
     generator = np.random.default_rng([play.fit.seed, 5])
     order: list[int] = generator.permutation(len(prompts)).tolist()
     repeated = [prompts[order[place % len(order)]] for place in range(play.pairs)]
@@ -316,7 +319,7 @@ def iterative_dpo(
 
 
 def _from(examples: PolicyExamples, theta_D: np.ndarray) -> PolicyExamples:
-    """Return examples whose reference is the policy at θ."""
+    """Examples whose reference is the policy at θ."""
     examples = examples.in_public()
     ratio_JK = examples.ratios(torch.from_numpy(theta_D)).numpy()
     moved_T = np.array(examples.reference_T)
@@ -338,7 +341,7 @@ def _judgements(
 
 
 def one_seed(task: tuple[str, int, Mapping[Cell, Setting], Sizes]) -> dict[Cell, Written]:
-    """Return what policies write: of a reference's folder, a seed, settings and sizes."""
+    """The results of policies, for a reference's folder, a seed, settings and sizes."""
     path, seed, settings, sizes = task
     played = Played(path, sizes, seed)
     result = {cell: played.written(cell, setting) for cell, setting in settings.items()}
@@ -377,7 +380,7 @@ def remarks(rows: Rows) -> list[str]:
 
 
 def verdict(row: Mapping[str, Any]) -> str:
-    """Return whether self-play's gap is smaller than a row's."""
+    """The verdict on whether self-play's gap is smaller than a row's."""
     below, interval = row["below_mean"], row["below_interval"]
     if abs(below) <= interval:
         return f"undecided, {below:+.2f} ± {interval:.2f}"

@@ -5,9 +5,9 @@ here it is ‖θ̂ − θ*‖₂ on the populations of ``research.reproductions.
 two. Every pair of powers of two is trained, with the clip norm at the median length of gradients
 that is estimated from *other* people, the same for all seeds, and the step size of a few that is
 best on average over seeds, by looking at θ*, as nobody can. Then each strategy says which pair it
-would have taken for a budget, and is compared with the pair that is best on average over seeds.
-The greedy oracle looks at errors averaged over the same seeds. Strategies and ε are the paper's,
-which starts from G = 1, M = 32, as here, but for "least noise", of which it says nothing.
+would have taken for a budget, and is compared with the pair that is best on average over seeds. The
+greedy oracle looks at errors averaged over the same seeds. Strategies and ε are the paper's, which
+starts from G = 1, M = 32, as here, except for "least noise", which it does not have.
 
 The claims, with rules that were fixed before the full run, by 95 % intervals over seeds of
 differences of the same seed, averaged over ε and budgets:
@@ -99,7 +99,7 @@ class _Size:
 def one_seed(
     task: tuple[int, _Size, Mapping[int, float], Sequence[float], Sequence[float], RunConfig],
 ) -> dict[tuple[float, int, int, float], float]:
-    """Return ‖θ̂ − θ*‖ by ε, group size, cohort and step size in units of the clip norm."""
+    """‖θ̂ − θ*‖ by ε, group size, cohort and step size in units of the clip norm."""
     seed, size, clips, epsilons, rates, settings = task
     population = size.population(seed)
     training = Training(population.examples, Randomness(seed))
@@ -218,8 +218,8 @@ def _regrets(
 
 
 def greedy_oracle(space: Space, loss: Callable[[Point], float]) -> Point:
-    """Return where the paper's "greedy local oracle" ends, which doubles whichever leads to the
-    smaller true ``loss``.
+    """The end point of the paper's "greedy local oracle", which doubles whichever of the two leads
+    to the smaller true ``loss``.
 
     A yardstick for local strategies; nobody can compute it without training at every point. Like
     the paper's it uses the whole budget, whether or not that helps.
@@ -235,7 +235,7 @@ def greedy_oracle(space: Space, loss: Callable[[Point], float]) -> Point:
 def _compared(
     by_name: Mapping[str, np.ndarray], epsilons: Sequence[float], budgets: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Return the rows of strategies, from their regrets (E, B, S), with verdicts by the rules."""
+    """The rows of strategies, from their regrets (E, B, S), with verdicts by the rules."""
     rows = []
     for name, regret_EBS in by_name.items():
         less_EBS = by_name[DOUBLE] - regret_EBS
@@ -274,7 +274,7 @@ def _most(votes: Sequence[str]) -> str:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return each strategy's regret, and the claims' verdicts with their differences."""
+    """Sentences on each strategy's regret, and the claims' verdicts with their differences."""
     kinds = [row for row in rows if "strategy" in row]
     budgets = [row for row in kinds if "compute" in row]
     over_all = {row["strategy"]: row for row in where(kinds, compute=None, epsilon=None)}

@@ -1,4 +1,4 @@
-"""A choice among policies that are there already: the exponential mechanism over a finite class.
+"""A choice among existing policies: the exponential mechanism over a finite class.
 
 Nothing is trained. Of a class of policies that was fixed before (``murmuration policies commit``)
 the one is drawn that suits people best, by chance:
@@ -7,7 +7,7 @@ the one is drawn that suits people best, by chance:
   y)², z being the difference of the rewards that the policy stands for, clipped at 2·R_max. A user
   counts as the mean of their judgements, shifted to a minimum of zero and held within the span,
   4·tanh(R_max), in whole numbers. The sum leaves.
-- *Server.* Draws one policy with probability proportional to exp(−rate · sum), by exact coins.
+- *Server.* Draws one policy with probability proportional to exp(−rate · sum), by exact sampling.
 
 Formal guarantee: (ε, 0) at the level of users under the plan's adjacency. It needs the
 class not to depend on what these users judged, or only by runs that were private themselves and are
@@ -84,7 +84,7 @@ class ChoicePlan:
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: how many policies there are."""
+        """The config sent to nodes: the number of policies."""
         return {"policies": self.mechanism.choices}
 
 
@@ -127,7 +127,9 @@ def grid_of_losses(number: Number) -> Mapping[str, float]:
 
 
 class Exponential(CohortStrategy):
-    """The server half of a choice by exact coins, with a ``ChoicePlan``. θ is 1 at the choice."""
+    """The server half of a choice by exact sampling, with a ``ChoicePlan``. θ is 1 at the
+    choice.
+    """
 
     name = "exponential"
     plan: ChoicePlan
@@ -183,7 +185,7 @@ def pure_epsilon(
     delta: float,
     adjacency: Adjacency,
 ) -> float:
-    """Return the pure epsilon that a release may have, for the accountant to count ``budget``.
+    """The pure epsilon that a release may have, so that the accountant counts ``budget``.
 
     That is the budget, unless it lies between two losses of the accountant's grid, so that the next
     one is counted: then a step less.

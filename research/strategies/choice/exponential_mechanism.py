@@ -21,11 +21,12 @@ Decisions:
   it, so what a user adds is at most ``STEPS`` whichever way it was rounded, and sums are exact in
   any order and under masks.
 - *An exact draw.* A choice is proposed uniformly and taken with probability exp(−γ), with γ the
-  rational number that rate and sums make and coins that are exact (``discrete_laplace``), until one
-  is taken; in permute-and-flip, of those not proposed before. No exponential or logarithm is ever
+  rational number that rate and sums make and exact Bernoulli draws (``discrete_laplace``), until
+  one is taken; in permute-and-flip, of those not proposed before. No exponential or logarithm is
+  ever
   rounded, so there are no last digits to read (Mironov 2012; Ilvento 2020), as there are in noise
-  added to scores or in a softmax of 64 bits. At most P proposals are needed on average. How long it
-  takes tells something of the sums: whoever may see outcomes only may not see that.
+  added to scores or in a softmax of 64 bits. At most P proposals are needed on average. Its running
+  time depends on the sums, and must be hidden from those who may see outcomes only.
 
 Legend: P choices, J judgements of one user.
 """
@@ -122,7 +123,7 @@ class ExponentialMechanism:
 
     @property
     def event(self) -> Event:
-        """Return what a choice costs one user: at item level, all of their judgements."""
+        """The event of a choice for one user: at item level, of all their judgements."""
         epsilon = self.epsilon * max(1, self.cap)
         if epsilon > _MOST_EPSILON:
             return Unprotected()
@@ -136,7 +137,7 @@ class ExponentialMechanism:
     def contribution(self, losses_JP: np.ndarray) -> np.ndarray:
         """A user's part of the sums from their judgements' losses, (P,) float64 of whole numbers.
 
-        Whoever has no judgements, losses of another shape or any that is not finite adds zero.
+        A user with no judgements, losses of another shape or a loss that is not finite adds zero.
         """
         zero_P = np.zeros(self.choices)
         losses_JP = np.asarray(losses_JP, dtype=np.float64)
@@ -148,9 +149,9 @@ class ExponentialMechanism:
         return steps_JP.sum(axis=0) if np.isfinite(steps_JP).all() else zero_P
 
     def in_steps(self, losses_JP: np.ndarray) -> np.ndarray:
-        """Return each row less its minimum and held within the span, in whole steps, (J, P).
+        """Each row less its minimum, clipped to the span, in whole steps, (J, P).
 
-        NaN in a row that is not finite; of finite losses, too, a difference can be too large.
+        NaN in a row that is not finite; a difference of finite losses can overflow, too.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             apart_JP = (losses_JP - losses_JP.min(axis=1, keepdims=True)) / self.span
@@ -159,7 +160,7 @@ class ExponentialMechanism:
         return np.where(finite_J[:, None], steps_JP, np.nan)
 
     def is_valid(self, sum_P: np.ndarray, users: int) -> bool:
-        """Return whether so many users can have produced a node's sums."""
+        """True if ``users`` users can have produced a node's sums."""
         return (
             sum_P.shape == (self.choices,)
             and users * self.most < _EXACT
@@ -168,7 +169,7 @@ class ExponentialMechanism:
         )
 
     def probabilities(self, sum_P: np.ndarray) -> np.ndarray:
-        """Return how likely each choice is, (P,), to the accuracy of 64 bits. Not for release."""
+        """The probability of each choice, (P,), to the accuracy of 64 bits. Not for release."""
         weight_P = np.exp(-float(self.rate) * (sum_P - sum_P.min()))
         if self.rule == "exponential":
             return weight_P / weight_P.sum()
@@ -192,7 +193,7 @@ class ExponentialMechanism:
         return float(self.probabilities(sum_P) @ gap_P)
 
     def gap_bound(self, failure: float = 1.0) -> float:
-        """Return what the gap exceeds with probability at most ``failure``; public.
+        """The bound that the gap exceeds with probability at most ``failure``; public.
 
         (span/ε)·log(P/failure), and twice that where a user is swapped. At ``failure`` 1 it bounds
         the *expected* gap: E[rate · gap] is at most the entropy of the choice. Both hold for

@@ -75,7 +75,7 @@ def _committed(text: str, public: bool) -> Policy:
 
 
 def of_policies(policies: Iterable[Policy], config: Settings) -> Promise:
-    """Return the runs that the policies of a run's class came from.
+    """The runs that the policies of a run's class came from.
 
     All of them: which policy is chosen depends on the others, too.
 

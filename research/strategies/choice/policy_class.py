@@ -104,7 +104,7 @@ def read_class(named: str) -> tuple[Policy, ...]:
 
 
 def policy_of(entry: Mapping[str, Any]) -> Policy:
-    """Return a policy from JSON.
+    """A policy from JSON.
 
     Raises:
         ValueError, KeyError, TypeError: anything else.
