@@ -41,7 +41,7 @@ class SampledPure:
             raise ValueError("probability must be in (0, 1], and epsilon in (0, 500]")
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
-        """Return the worst loss of what is so private, rounded up."""
+        """The dominating privacy loss distribution, rounded up."""
         del adjacency
         amplified = math.log1p(self.probability * math.expm1(self.epsilon))
         return (DiscretePMF.worst(amplified * (1.0 + 1e-12), 0.0, interval),)
@@ -60,7 +60,7 @@ class LaplaceSum:
 
     @property
     def event(self) -> SampledPure:
-        """Return what one release costs."""
+        """The event of one release, for the accountant."""
         return SampledPure(self.sampler.probability, self.epsilon)
 
     @property
@@ -77,7 +77,7 @@ class LaplaceSum:
     def release(
         self, sum_D: np.ndarray, *, round_: int, covers: str, ledger: Ledger, source: Randomness
     ) -> np.ndarray:
-        """Return the noisy sum; it is charged first."""
+        """Charge the ledger, then return the noisy sum."""
         replay = fingerprint(sum_D, self.std, round_, covers, source)
         charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
         coins = source.stream(f"noise {covers}", round_, charge.attempt)
@@ -94,13 +94,13 @@ class LaplacePlan(CohortPlan):
 
     @property
     def mechanism(self) -> LaplaceSum:
-        """Return what a round runs and charges."""
+        """The mechanism that each round runs and charges."""
         sampler, epsilon = self.sampler, 1.0 / self.noise_multiplier
         return LaplaceSum(sampler, self.clip, self.dimension, epsilon, self.adjacency)
 
     @property
     def divisor(self) -> float:
-        """Return what sums are divided by."""
+        """The divisor of the noisy sum."""
         return self.cohort
 
     @property
@@ -110,7 +110,7 @@ class LaplacePlan(CohortPlan):
 
     @property
     def node_config(self) -> dict[str, Scalar]:
-        """Return what nodes are told."""
+        """The config sent to nodes."""
         return {"clip-norm": self.clip.norm, **super().node_config}
 
 
@@ -122,7 +122,7 @@ class LaplaceUls(uls.Uls):
 
 
 def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
-    """Return the plan, the strategy and the report's figures."""
+    """The plan, the strategy and the report's figures."""
     clip = UserClip(context.config.clip_norm or uls.DEFAULT_CLIP)
     plan = LaplacePlan.for_epsilon(
         context.config.epsilon, clip=clip, dimension=context.dimension, **context.cohort_sizes
