@@ -28,10 +28,10 @@ class Accuracy:
         by_user: mean over users of each user's mean; NaN without any.
         users: users with a judgement that is not a tie.
         judgements: judgements that are not ties.
-        chance: what guessing comes to, as a mean over judgements; NaN without any.
-        loss: of models that say the next token, where `judgements` are tokens: the mean
+        chance: the accuracy of guessing, as a mean over judgements; NaN without any.
+        loss: of causal language models, for which `judgements` are tokens: the mean
             cross-entropy in nats; NaN for a reward.
-        share_U: what ``by_user`` is the mean of.
+        share_U: each user's share, of which ``by_user`` is the mean.
         judged_U: the number of judgements (or tokens) that each of these shares is of.
     """
 
@@ -48,8 +48,9 @@ class Accuracy:
     def of_users(
         cls, right_U: Any, judged_U: Any, chance: float, loss: float = math.nan
     ) -> "Accuracy":
-        """Make it of how many of each user's judgements (or tokens) are right, and of how many: two
-        arrays, or two tensors, (U,)."""
+        """From each user's number of correct judgements (or tokens) and number of all: two arrays,
+        or two tensors, (U,).
+        """
         there_U = judged_U > 0
         judged = int(judged_U.sum())
         if not judged:

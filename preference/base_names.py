@@ -98,7 +98,7 @@ def place_of(name: str, folder: Path, *, given: str = "", digest: str = "") -> s
     Args:
         name: of the base.
         folder: of the model.
-        given: the base that somebody names instead, a folder or a hub's name; empty: nobody does.
+        given: the base to use instead, a folder or a hub's name; empty: none is given.
         digest: SHA-256 of the base, for the message; empty: not known.
 
     Raises:

@@ -129,13 +129,13 @@ def pair_model(name: str, link: Link, code: int | None = None) -> PreferenceMode
 
 @dataclass(frozen=True)
 class PreferenceLoss:
-    """Declare a preference model: all that is asked of it anywhere.
+    """A preference model.
 
     Attributes:
         name: of `--model`.
         help: what it is for, after its name, as in "for pairs".
-        scores: what differences of scores are under it, in the plural, as in "log odds".
-        model: its loss and slopes, for judgements of a kind and so many logits each.
+        scores: the name of differences of scores under it, in the plural, as in "log odds".
+        model: its loss and slopes, for judgements of a kind with a number of logits each.
         kinds: of judgements that it is for.
         several: whether judgements may be over more than two responses.
         logistic: whether it is of exponential form, so that labels enter the gradient only in a sum

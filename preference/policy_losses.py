@@ -149,14 +149,12 @@ def objective(name: str) -> PolicyObjective:
 
 @dataclass(frozen=True)
 class PolicyLoss:
-    """A loss, and what it is set by.
+    """A loss with its parameters.
 
     Attributes:
         name: one of `POLICY_LOSSES`, or of another package's.
-        beta: how much reward a log-ratio of one stands for; of `ipo` half the inverse of the margin
-            that is asked for.
-        r_max: what the difference of two rewards is at most is taken to be twice of; of losses
-            that clip.
+        beta: the reward of a log-ratio of one; of `ipo` half the inverse of the target margin.
+        r_max: half the bound on the difference of two rewards; of losses that clip.
 
     Raises:
         InputError: an unknown name, or a number that is not positive.

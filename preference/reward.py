@@ -205,7 +205,7 @@ class RewardModel:
 
     @classmethod
     def load_linear(cls, folder: str | os.PathLike, base: str = "") -> "RewardModel":
-        """The same of features with a head alone; arguments and errors as of `load`."""
+        """Load a linear head on features; arguments and errors as of `load`."""
         config = _read_config(Path(folder))
         path = Path(folder) / "model.safetensors"
         try:

@@ -104,5 +104,7 @@ def found_kind(value: object) -> str:
 
 
 def shortened(text: str, most: int = 400) -> str:
-    """A text of at most so many characters: a reason is kept, and what it quotes may be huge."""
+    """A text of at most ``most`` characters: a reason for an error is kept, but may quote a huge
+    cell.
+    """
     return text if len(text) <= most else text[: most - 1] + "…"

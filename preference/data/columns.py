@@ -148,7 +148,7 @@ def column_names(
     """The required columns by field: those of ``needed`` fields and those that ``columns`` names.
 
     Raises:
-        InputError: there is no such field, or a column cannot be what is asked of it.
+        InputError: there is no such field, or a column cannot be used for a field.
     """
     for each, column in columns.items():
         if each not in fields:

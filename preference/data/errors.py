@@ -30,7 +30,7 @@ def first_line(error: BaseException) -> str:
 
 
 def reword(error: BaseException, words: Callable[[str], str]) -> None:
-    """Change the text of an error, and of those that led to it, for whoever will read it."""
+    """Change the text of an error, and of those that led to it, for its reader."""
     led: BaseException | None = error
     while led is not None:
         if led.args and isinstance(led.args[0], str):

@@ -61,17 +61,17 @@ class Judgements:
             best of several one over the number of those that tie, which come first. Of thumbs 1
             where the response was liked, else 0.
         set_aside: `file:line: reason` of the first rows that were left out when loading.
-        left_out: how many were.
+        left_out: the number of rows left out.
         kind: `pairs`, `top-1` (the best of several), `ranking` or `thumbs`, as declared.
         most_responses: K, as declared: no judgement has more.
         flip_R: float64, the probability of each label not to be the true one, behind randomized
             response; None: they are as they were given.
-        notes: what is to be said of how the rows were read, where their columns have other names.
+        notes: on how the rows were read, if their columns have other names.
         one_user_per_row: whether users are rows, as declared, and not people.
-        groups_R: of rankings, how many responses share each place, the best first; empty for one
-            without ties. None: there are no ties.
-        thumbs: of how many single ratings pairs were made (`preference.data.ratings`).
-        thumbs_alone: how many of these are in no pair.
+        groups_R: of rankings, the number of responses that share each place, the best first; empty
+            for one without ties. None: there are no ties.
+        thumbs: the number of single ratings of which pairs were made (`preference.data.ratings`).
+        thumbs_alone: the number of these in no pair.
         files: names of the files that rows stand in, in their order, where a source has several.
         file_R: int32, in which of these each row stands; None where there is one alone.
         line_R: int64, in which line of its file each row stands; None of pairs made of thumbs, and
@@ -135,7 +135,7 @@ class Judgements:
 
     @property
     def counts_U(self) -> np.ndarray:
-        """int64: how many judgements each user has."""
+        """The number of judgements of each user, int64."""
         return np.diff(self.start_U)
 
     @property
@@ -157,7 +157,7 @@ class Judgements:
 
     @property
     def declared(self) -> tuple[Kind, int]:
-        """Of which kind they are, and over how many responses at most."""
+        """Their kind, and the most responses of one."""
         return self.kind, self.most_responses
 
     def as_judgements(self, refusal: str) -> Self:
@@ -319,7 +319,7 @@ class Judgements:
 
 
 def check_grouped(user_ids: Sequence[str], start_U: np.ndarray, rows: int, what: str) -> None:
-    """InputError unless ids are distinct and offsets (U + 1,) ascend from 0 to so many rows."""
+    """Raise InputError unless ids are distinct and offsets (U + 1,) ascend from 0 to ``rows``."""
     users = len(user_ids)
     if len(set(user_ids)) != users:
         raise InputError(f"user ids of {what} must be distinct")
@@ -349,7 +349,7 @@ def rows_of(
 class LeftOut:
     """Rows that cannot be used: refused, or left out and counted.
 
-    ``rows`` is how many, ``reasons`` holds the first ones' with their places.
+    ``rows`` is their number, ``reasons`` has those of the first ones with their places.
     """
 
     def __init__(self, on_bad_rows: OnBadRows) -> None:
@@ -360,7 +360,7 @@ class LeftOut:
         self.rows = 0
 
     def add(self, place: str, reason: BadRow) -> None:
-        """One more; InputError where bad rows are refused."""
+        """Add a row; InputError if bad rows are refused."""
         # A reason may quote half a character, which no log can hold.
         message = f"{place}: {reason}".encode("utf-8", "backslashreplace").decode("utf-8")
         if self._on_bad_rows == "refuse":
@@ -382,12 +382,12 @@ class LeftOut:
         return ~bad_J
 
     def add_all(self, kept_R: np.ndarray, reason: str) -> None:
-        """Those of some rows, (R,) bool, that are not kept, for one reason."""
+        """Add those of some rows that are not kept, (R,) bool, for one reason."""
         for row in np.flatnonzero(~kept_R).tolist():
             self.add(f"row {row + 1}", BadRow(reason))
 
     def check(self, good: int, nothing: str) -> None:
-        """InputError if no row is ``good``, but where that is nobody's fault."""
+        """Raise InputError if no row is ``good``, except at a node."""
         if good or self._on_bad_rows == "isolate":
             return
         if self.rows:

@@ -185,7 +185,7 @@ def ranks(value: object, column: str, responses: int) -> list[float]:
     means, 1, 2.5, 2.5, 4.
 
     Raises:
-        BadRow: they are no ranks of so many.
+        BadRow: they are not ranks of this number of responses.
     """
     given = [number_cell(rank) for rank in list_cell(value) or ()]
     ordered = sorted(rank for rank in given if math.isfinite(rank))

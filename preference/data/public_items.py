@@ -45,9 +45,9 @@ def item_ids(judgements: Judgements) -> np.ndarray:
 def public_order(judgements: Judgements, ids_R: np.ndarray | None = None) -> np.ndarray:
     """Rows grouped by user as they are, and by item inside a user, (R,) int64.
 
-    In what order somebody gave their judgements, or a file lists them, may tell about their labels;
-    this order does not. Several judgements of one item by one user stay in their order. ``ids_R``
-    are the ``item_ids``, if they are at hand.
+    The order in which a user gave judgements, or a file lists them, may reveal labels; this order
+    does not. Several judgements of one item by one user stay in their order. ``ids_R`` are the
+    ``item_ids``, if already computed.
     """
     users_R = np.repeat(np.arange(len(judgements.user_ids)), judgements.counts_U)
     return np.lexsort((item_ids(judgements) if ids_R is None else ids_R, users_R))

@@ -21,8 +21,9 @@ from murmuration.preference.data.rows import Row
 
 @dataclass
 class Paired:
-    """What became of thumbs: how many there were, how many pairs they make, how many of them are in
-    none, and how many pairs more there would be without the limit."""
+    """The pairing of thumbs: the numbers of thumbs, of pairs, of thumbs in no pair, and of further
+    pairs beyond the limit.
+    """
 
     thumbs: int = 0
     pairs: int = 0

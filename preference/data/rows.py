@@ -66,16 +66,16 @@ class Row:
     """One judgement.
 
     Attributes:
-        kind: what kind of row it is.
-        prompt: what was asked.
+        kind: of the judgement.
+        prompt: its text.
         responses: in order of preference; among the best of several, the tied ones first and the
             others as given. Of thumbs the only one.
         y: one over the number of responses that are best: 1, or less for a tie. Of thumbs 1 where
             the response was liked, else 0.
-        groups: of a ranking with ties how many responses share each place, the best first; else
-            empty.
+        groups: of a ranking with ties the number of responses that share each place, the best
+            first; else empty.
         flip_probability: of the label, or None if the row says nothing of it.
-        notes: what is to be said of how it was read.
+        notes: on how it was read.
     """
 
     kind: Kind
@@ -199,9 +199,8 @@ def read_row(
     `names` maps the fields of `columns.REQUIRED`, and others that were asked for, to the row's own
     columns. What was asked for must be there; other fields have their own names and may be absent,
     and so may the prompt of a pair whose texts share it. Without a `user_id` in `names` the row is
-    nobody's. The same text twice among the best is a tie however it is marked: nobody can prefer a
-    text to itself, and real collections hold such rows. ``remembered`` is asked instead of reading
-    cells again.
+    nobody's. The same text twice among the best is a tie however it is marked: real collections
+    have such rows. ``remembered`` is a cache of parsed cells.
 
     Raises:
         BadRow: anything that is missing, empty, not text, or contradicts itself or what is

@@ -146,7 +146,7 @@ class Schema:
 
     @property
     def options(self) -> str:
-        """As it is declared on a command line; what is as by default is left out."""
+        """The command-line options that declare it, without defaults."""
         given = []
         for field in fields(self):
             value = getattr(self, field.name)

@@ -115,7 +115,7 @@ class Named:
 
     @property
     def text(self) -> str:
-        """As it is written."""
+        """The name as it is written."""
         inner = f"{self.config}/{self.split}" if self.config else self.split
         return f"{self.name}#{inner}" if inner else self.name
 
@@ -144,7 +144,7 @@ def with_parts(source: str, split: str, config: str) -> str:
 
 
 def absolute(source: str) -> str:
-    """The same source from any folder, if it is a path that exists here."""
+    """The source with an absolute path, if it is a path that exists here."""
     named = parse_source(source)
     path = Path(os.path.expanduser(named.name))  # noqa: PTH111 (a ~ of nobody stays what it is)
     return Named(str(path.absolute()), named.split, named.config).text if path.exists() else source
@@ -207,7 +207,7 @@ class SourceFile:
 def files_named(source: str, isolate: bool) -> list[SourceFile] | None:
     """The files of a source, in order; None if no such path exists.
 
-    At a node (``isolate``) a folder may be empty, and no split is concluded from what is there.
+    At a node (``isolate``) a folder may be empty, and no split is inferred from its files.
 
     Raises:
         InputError: it names nothing, or a split that is not there.

@@ -47,7 +47,7 @@ class UserTexts:
         start_U: int64, U + 1 row offsets; a user may be without rows.
         texts: R texts, none of them empty.
         set_aside: `file:line: reason` of the first rows that were left out when loading.
-        left_out: how many were.
+        left_out: the number of rows left out.
         notes: as those of judgements.
     """
 
@@ -76,12 +76,12 @@ class UserTexts:
 
     @property
     def counts_U(self) -> np.ndarray:
-        """int64: how many texts each user has."""
+        """The number of texts of each user, int64."""
         return np.diff(self.start_U)
 
     @property
     def prompts(self) -> list[str]:
-        """Nobody was shown any."""
+        """Empty: texts have no prompts."""
         return []
 
     @property
@@ -95,7 +95,7 @@ class UserTexts:
         return self
 
     def as_judgements(self, refusal: str) -> NoReturn:
-        """Raise InputError: nobody judged them."""
+        """Raise InputError: texts have no judgements."""
         raise InputError(refusal)
 
     def select(self, user_indices: Sequence[int] | np.ndarray) -> "UserTexts":

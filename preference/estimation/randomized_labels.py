@@ -35,7 +35,8 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class RandomizedLabels:
-    """What the server holds: public differences, stated labels, and how they were randomized.
+    """The server's data: public differences, stated labels, and the parameters of their
+    randomization.
 
     Attributes:
         x_JWD: float64, φ(first) − φ(other).
@@ -43,7 +44,7 @@ class RandomizedLabels:
             in order), zero elsewhere; halves for a tie of two.
         flip_J: float64, the probability that the stated response is not the true one.
         options_J: int64, K of each judgement; what is beyond is padding.
-        weight_J: float64, how much each judgement counts.
+        weight_J: float64, the weight of each judgement.
     """
 
     x_JWD: torch.Tensor

@@ -77,14 +77,14 @@ Written = Mapping[str, Sequence[Sequence[int]]]
 
 @dataclass
 class Pace:
-    """Of all encoders of a process: texts that they read, in how many seconds."""
+    """The number of texts read by all encoders of a process, and the seconds taken."""
 
     texts: int = 0
     seconds: float = 0.0
     _told: float = 0.0
 
     def add(self, texts: int, seconds: float, done: int, total: int) -> None:
-        """Count texts that were read, and tell the log now and then how many are ``done``."""
+        """Count texts that were read, and log now and then how many are ``done``."""
         self.texts += texts
         self.seconds += seconds
         if self.seconds - self._told >= _SECONDS:
@@ -97,7 +97,7 @@ class Pace:
 
     @property
     def rate(self) -> str:
-        """In words."""
+        """The rate in words."""
         rate = self.texts / max(self.seconds, 1e-9)
         return f"{rate:,.0f} texts per second" if rate >= 10 else f"{rate:.2g} texts per second"
 
@@ -115,10 +115,10 @@ class FrozenStates:
         dtype: in which they are kept.
         device: where the network runs.
         width: H.
-        words: how many tokens the network knows.
+        words: the size of the network's vocabulary.
         limit: the most tokens of a text that it takes.
-        terms: which weights and tokenizer these are, the pooling, and all else that states depend
-            on, beside a text's tokens and the machine; empty: nothing is looked up, or kept.
+        terms: the digest of weights and tokenizer, the pooling, and all else that states depend on,
+            beside a text's tokens and the machine; empty: no cache is used.
     """
 
     def __init__(
@@ -233,7 +233,9 @@ class FrozenStates:
         return RowCache(folder, key_of(_FORMAT, terms), "states", most)
 
     def _parts(self, written: Written, texts: Sequence[int]) -> Iterator[list[list[int]]]:
-        """Texts in batches, the longest first, so many batches at a time as take some seconds."""
+        """Yield texts in batches, the longest first, several batches at a time that take some
+        seconds together.
+        """
         together = self._device.type == "cpu" and len(texts) >= WORTH and self.isolates
         part: list[list[int]] = []
         most, begun = _AT_FIRST, time.monotonic()
@@ -293,8 +295,9 @@ class FrozenStates:
 
 
 def batches_of(written: Written, texts: Iterable[int], tokens: int) -> list[list[int]]:
-    """Texts of equally many tokens together, the longest first; at most so many ``tokens`` in a
-    batch, or one text, and short ones alone."""
+    """Batches of texts of equally many tokens, the longest first; at most ``tokens`` tokens in a
+    batch, or one text, and short ones alone.
+    """
     of_length: dict[int, list[int]] = defaultdict(list)
     for text in texts:
         of_length[len(written["input_ids"][text])].append(text)

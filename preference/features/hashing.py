@@ -163,13 +163,13 @@ def _features(
 
 
 def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
-    """The feature map that a config describes (`kind` and the arguments of its class; `words` says
-    how words are told apart, where length counts them). It looks up and keeps states of texts
-    unless ``keep`` is false (`preference.features.frozen_states`).
+    """The feature map that a config describes (`kind` and the arguments of its class; `words` is
+    the definition of words, if length counts them). It caches states of texts unless ``keep`` is
+    false (`preference.features.frozen_states`).
 
     Raises:
-        InputError: an unknown kind or argument, an encoder that cannot be loaded, or words that
-            were told apart otherwise.
+        InputError: an unknown kind or argument, an encoder that cannot be loaded, or another
+            definition of words.
     """
     from murmuration.preference.features.encoders import EncoderFeatures
     from murmuration.preference.features.language_head import KIND as LANGUAGE_HEAD

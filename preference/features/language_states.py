@@ -62,11 +62,11 @@ class LanguageStates:
 
     Args:
         path: a folder, a GGUF file or `smollm2`.
-        layer: how many layers are read; 0: all.
+        layer: the number of layers used; 0: all.
         max_tokens: cap on the tokens of prompt and response together.
         length_weight, length: as in `HashingFeatures`.
-        digest: SHA-256 of the model; empty: whatever is there.
-        keep: whether what was computed of texts is looked up and kept.
+        digest: SHA-256 of the model; empty: any.
+        keep: whether states of texts are cached.
 
     Raises:
         InputError: the model cannot be loaded, or is another one than ``digest`` says.

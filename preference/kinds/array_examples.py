@@ -17,7 +17,7 @@ class ArrayExamples:
 
     @property
     def counts_U(self) -> torch.Tensor:
-        """int64: how many examples each user has."""
+        """The number of examples of each user, int64."""
         return self.start_U.diff()
 
     def in_public(self) -> Self:

@@ -89,7 +89,7 @@ class LanguageModel(Model, ABC):
     def save(
         self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT
     ) -> None:
-        """As `save_language_model`."""
+        """Save as `save_language_model` does."""
         save_language_model(folder, self.network, theta_D, model, options)
 
     def reuse(self, made: Examples) -> Examples | None:

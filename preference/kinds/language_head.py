@@ -14,7 +14,7 @@ from murmuration.preference.model_folder import DEFAULT, SaveOptions
 
 @dataclass(frozen=True)
 class LanguageHeadModel(LinearModel):
-    """As what it extends, on the last states of a language model."""
+    """A linear model on the last states of a language model."""
 
     features: LanguageHead
 

@@ -34,7 +34,7 @@ class LinearModel(Model):
 
     @property
     def dimension(self) -> int:
-        """That of the features."""
+        """The dimension of the features."""
         return self.features.dimension
 
     def to_config(self) -> dict[str, Any]:
@@ -55,5 +55,5 @@ class LinearModel(Model):
     def save(
         self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT
     ) -> None:
-        """As `RewardModel.save`."""
+        """Save as `RewardModel.save` does."""
         RewardModel(theta_D, self.features, model).save(folder, **vars(options))

@@ -39,7 +39,7 @@ class Examples(Protocol):
 
     @property
     def kind(self) -> Kind:
-        """Of the judgements; `pairs` where there are none."""
+        """The kind of the judgements; `pairs` if there are none."""
         ...
 
     @property
@@ -54,7 +54,7 @@ class Examples(Protocol):
 
     @property
     def counts_U(self) -> torch.Tensor:
-        """int64: how many examples each user has."""
+        """The number of examples of each user, int64."""
         ...
 
     @property

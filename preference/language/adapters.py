@@ -157,7 +157,7 @@ def _check_layers(changed: Any, targets: list[str]) -> None:
 
 
 def kind_of(folder: Path) -> str:
-    """For which kind of head an adapter was trained; InputError if it is no plain LoRA."""
+    """The kind of head that an adapter was trained for; InputError if it is no plain LoRA."""
     return REWARD if adapter_config(folder).get("task_type") == "SEQ_CLS" else CAUSAL
 
 

@@ -62,12 +62,12 @@ def fitting_batch(
 
 
 def _tokens(examples: LanguageExamples) -> int:
-    """With what fills them up: all texts are as long as the longest."""
+    """The number of tokens with padding: all texts are as long as the longest."""
     return int((examples.text_JK >= 0).sum() * examples.tokens.lengths_T.max())
 
 
 def forward_and_back(examples: LanguageExamples, model: PreferenceModel) -> None:
-    """Everybody's gradient, for the memory that it takes."""
+    """Compute every user's gradient, to measure its memory."""
     every_N, theta_D = torch.arange(len(examples.text_JK)), torch.zeros(examples.dimension)
     for _ in examples.user_gradients(theta_D, every_N, examples.counts_U, model):
         pass

@@ -216,12 +216,12 @@ def check_same(path: str, found: str, stated: str, revision: str = "") -> None:
 def check_complete(
     path: str, model: Any, loading: Mapping[str, Any], config: Any, *, new_head: bool
 ) -> None:
-    """That a checkpoint had what its model has, and nothing else.
+    """Check that a checkpoint had exactly the tensors of its model.
 
     Args:
         path: for the message.
         model: the network, loaded.
-        loading: what transformers says of the loading.
+        loading: transformers' information about the loading.
         config: the checkpoint's own configuration.
         new_head: whether the task brings a head, where the checkpoint has none or one of another
             width.
@@ -260,7 +260,7 @@ def check_complete(
 
 
 def check_adapter(path: str, expected: Mapping[str, torch.Tensor], found: Mapping[str, Any]):
-    """The same of an adapter's tensors, which are all its own.
+    """Check the tensors of an adapter in the same way; all of them are its own.
 
     Raises:
         InputError: as ``check_complete``.

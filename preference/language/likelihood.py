@@ -54,7 +54,7 @@ class SavedLikelihood:
     def load(
         cls, folder: str | os.PathLike, base: str = "", system: str | None = None
     ) -> "SavedLikelihood":
-        """From what `load_next_token` takes; raises InputError as it does."""
+        """Load what `load_next_token` takes; raises InputError as it does."""
         return cls(*load_next_token(folder, base, system))
 
     def score(self, prompt: Text | Sequence[Text], response: Text | Sequence[Text]) -> Any:

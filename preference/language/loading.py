@@ -47,8 +47,9 @@ _OURS = {"trust_remote_code": False}  # None, the default, would ask
 
 @dataclass(frozen=True)
 class Contents:
-    """Which model a path or name leads to: its SHA-256, the commit of a hub's, and, where it is an
-    adapter, the ``merged`` base whose weights it is merged into when it is loaded."""
+    """The model at a path or name: its SHA-256, a hub's commit, and, for an adapter, the ``merged``
+    base whose weights it is merged into when it is loaded.
+    """
 
     digest: str
     revision: str

@@ -28,12 +28,12 @@ FIT_RATES = {"lora": 0.1, "full": 0.003}
 
 @dataclass(frozen=True)
 class PolicyFit:
-    """How long, and in which steps.
+    """The length and steps of a fit.
 
     Attributes:
         epochs: passes over all judgements.
         batch: judgements of a step.
-        rate: the largest step, in θ's units; `FIT_RATES` has what suits.
+        rate: the largest step, in θ's units; `FIT_RATES` has recommended ones.
         seed: of the order of judgements.
 
     Raises:
@@ -68,9 +68,9 @@ class PolicyFit:
 
         Args:
             examples: with at least one judgement.
-            weight_J: how much each counts; all the same without.
+            weight_J: the weight of each judgement; equal without.
             model: of preferences; BTL without.
-            progress: is told steps done, and how many there are.
+            progress: is called with the number of steps done, and of all.
             start_D: θ before them; zero without.
 
         Raises:
@@ -109,7 +109,7 @@ class PolicyFit:
         weight_J: np.ndarray,
         model: PreferenceModel,
     ) -> torch.Tensor:
-        """That of the mean loss at the θ that was put, (D,), at most of length one."""
+        """The gradient of the mean loss at the θ that was put, (D,), clipped to length one."""
         base = examples.base
         text_NK = examples.text_JK[taken_N]
         length_NK = np.where(text_NK >= 0, examples.tokens.lengths_T[text_NK], 0)

@@ -26,10 +26,10 @@ _FORMAT = "murmuration references 2"
 
 
 class References:
-    """What is known of texts' likelihoods under one network.
+    """The cache of texts' likelihoods under one network.
 
     Args:
-        folder: where it lies, if anywhere.
+        folder: of the cache, if any.
         terms: all that they depend on beside tokens.
     """
 

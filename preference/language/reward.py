@@ -99,7 +99,7 @@ class SavedReward:
 
     @classmethod
     def load(cls, folder: str | os.PathLike, base: str = "") -> "SavedReward":
-        """From a folder; ``base`` as of `RewardModel.load`.
+        """Load a folder; ``base`` as of `RewardModel.load`.
 
         Raises:
             InputError: the folder is not such a model, or its base is not there.
@@ -136,7 +136,7 @@ class SavedReward:
         return self._base.texts.fits(prompt, response)
 
     def score(self, prompt: Text | Sequence[Text], response: Text | Sequence[Text]) -> Any:
-        """As `RewardModel.score`; only differences count."""
+        """Score as `RewardModel.score` does; only differences count."""
         return scores_of(self.score_batch, prompt, response)
 
     def score_batch(self, prompts: Sequence[Text], responses: Sequence[Text]) -> np.ndarray:
@@ -153,7 +153,7 @@ class SavedReward:
         columns: str | Mapping[str, str] = "",
         **declared: bool | int | str,
     ) -> Accuracy:
-        """As `RewardModel.accuracy`."""
+        """The accuracy, as `RewardModel.accuracy`."""
         judgements = read_judgements(data, self.model, columns, declared)
         return pair_examples(judgements, _AsFeature(self._base)).accuracy(np.ones(1))
 

@@ -84,9 +84,9 @@ class Tokens:
     Attributes:
         ids: int32, all texts' tokens one after the other; in memory, or in a file that is mapped.
         start_T: T + 1 offsets into ``ids``.
-        second_T: where in a text the response begins: an encoder's second segment, and what is
-            scored where next tokens are said.
-        cut: how many prompts were cut.
+        second_T: the index in a text where the response begins: an encoder's second segment, and
+            the scored tokens of a causal language model.
+        cut: the number of prompts that were cut.
     """
 
     ids: torch.Tensor
@@ -286,7 +286,7 @@ class TextTokens:
         return self.limit - special
 
     def windows(self, texts: Sequence[str]) -> tuple[Tokens, np.ndarray]:
-        """Tokens of texts by themselves, with their end, and how many windows each was cut into.
+        """Tokens of texts by themselves, with their end tokens, and the number of windows of each.
 
         Windows of at most ``limit`` tokens; each but a text's first begins with the last token of
         the one before, which is scored there. A text of a single token has no window.
@@ -311,7 +311,7 @@ class TextTokens:
         return [] if end is None or [*written[-1:]] == [end] else [end]
 
     def _ids(self, texts: Sequence[str], special: bool = False) -> Iterator[list[int]]:
-        """Each text's tokens; so many at a time that their lists stay small."""
+        """Yield each text's tokens, in batches whose lists stay small."""
         for first, end in parts([len(text) for text in texts]):
             some = list(texts[first:end])
             with unbroken():
@@ -413,7 +413,7 @@ def _too_long(tokens: int, most: int) -> str:
 
 
 def _joined(texts: Iterable[Sequence[int]]) -> tuple[torch.Tensor, np.ndarray]:
-    """All texts' tokens one after the other, and T + 1 offsets."""
+    """All texts' tokens, concatenated, and T + 1 offsets."""
     lengths = array("q", [0])
 
     def parts() -> Iterator[np.ndarray]:

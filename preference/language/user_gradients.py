@@ -58,7 +58,7 @@ class _Layer:
 
 
 class Touched:
-    """Which numbers of a chunk's rows were added to: all others are as they were, zero.
+    """The numbers of a chunk's rows that were added to; all others are still zero.
 
     Whole parameters, and rows of embeddings; of every user in the chunk together.
     """
@@ -101,7 +101,7 @@ class Touched:
 
 @dataclass
 class _Batch:
-    """Where the gradients of the batch in progress go."""
+    """The destination of the gradients of the batch in progress."""
 
     grads_BD: torch.Tensor
     spans: Sequence[Span]
@@ -188,10 +188,10 @@ class UserBackward:
 
     @contextmanager
     def by_token(self, row_Q: Sequence[int]) -> Iterator[None]:
-        """Layers are called within with a row for each of some tokens, not for each sequence.
+        """Inside, layers are called with a row for each of some tokens, not for each sequence.
 
         ``row_Q`` says whose tokens these are: sequences of the batch, ascending. Outside ``into``
-        nothing is told apart, and this does nothing.
+        this does nothing.
         """
         batch = self._batch
         if batch is None:
@@ -276,7 +276,7 @@ _Into = Mapping[str, torch.Tensor]
 
 
 def _wide(value: Any) -> Any:
-    """In float32, if these are numbers with a point."""
+    """The value in float32, if it is a floating-point tensor."""
     floats = isinstance(value, torch.Tensor) and value.is_floating_point()
     return value.float() if floats else value
 

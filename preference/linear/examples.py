@@ -116,7 +116,7 @@ class PairExamples(ArrayExamples):
         *,
         batch_users: bool = False,
     ) -> Iterator[torch.Tensor]:
-        """As `gradients.user_gradients`: each user by itself, whatever ``batch_users`` allows."""
+        """As `gradients.user_gradients`: each user separately, whatever ``batch_users`` allows."""
         del batch_users
         return gradients.user_gradients(self, theta_D, taken_N, taken_S, model)
 
@@ -132,7 +132,7 @@ class PairExamples(ArrayExamples):
         batch_users: bool = False,
         add: AddTo | None = None,
     ) -> torch.Tensor:
-        """As `gradients.sum_over_users`: each user by itself; ``add`` is not needed."""
+        """As `gradients.sum_over_users`: each user separately; ``add`` is not needed."""
         del add, batch_users
         return gradients.sum_over_users(
             self, theta_D, taken_N, taken_S, reduce, model, local, width

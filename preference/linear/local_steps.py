@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LocalSteps:
-    """So many gradient steps of length ``rate`` on a user's own judgements."""
+    """``steps`` gradient steps of length ``rate`` on a user's own judgements."""
 
     steps: int
     rate: float

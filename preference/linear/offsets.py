@@ -69,7 +69,7 @@ def offset(z: np.ndarray, y: np.ndarray) -> float:
 
 @kernel()
 def thumb_slopes(z: np.ndarray, y: np.ndarray, slope: np.ndarray) -> None:
-    """One user's thumbs: derivatives of n·L by the rewards ``z``, into ``slope``."""
+    """For one user's thumbs: derivatives of n·L by the rewards ``z``, into ``slope``."""
     b = offset(z, y)
     for k in range(len(z)):
         slope[k] = 1.0 / (1.0 + math.exp(-max(-700.0, min(700.0, z[k] + b)))) - y[k]

@@ -34,13 +34,14 @@ _ENDS = {
 
 @dataclass(frozen=True)
 class FileBudget:
-    """How much a file may become while it is read, by its size on disk: packed kilobytes can stand
-    for terabytes.
+    """Limits on the size of a file while it is read, by its size on disk: compressed kilobytes can
+    expand to terabytes.
 
     Attributes:
         expansion: bytes that each byte may become; what people write packs to a tenth at best.
         least_bytes: bytes that any file may become; of Parquet any row group.
-        row_bytes: what each row counts for, besides what it holds: so rows are limited, too.
+        row_bytes: added for each row besides its content, so that the number of rows is limited,
+            too.
         line_bytes: of one row; a judgement over 64 responses of 100,000 characters may have them.
         parts: numbers, texts and lists in one row.
         memory: of the process that decodes Parquet and Arrow, besides four times the file's size.

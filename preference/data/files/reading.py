@@ -252,7 +252,7 @@ def _too_much(line: bytes) -> str:
 
 
 def _parts(text: bytes) -> int:
-    """At least as many as there are values in a text of JSON or CSV, short of a few."""
+    """An upper bound, short of a few, on the number of values in a text of JSON or CSV."""
     return sum(map(text.count, (b",", b"[", b"{")))
 
 

@@ -83,27 +83,27 @@ class WholeSource:
 
 @dataclass(frozen=True)
 class Format:
-    """Declare how a system's export is read.
+    """The declaration of a system's export format.
 
     Its functions yield or return rows in our form, and yield or raise a ``BadRow`` that says what
-    is wrong with one, and quotes nothing of it. They get the cells of ``cells`` alone. Who judged
-    is read from the row that a row was made of, unless this has a ``user_id`` of its own.
+    is wrong with one, and quotes nothing of it. They get the cells of ``cells`` alone. The user is
+    read from the original row, unless the new row has a ``user_id`` of its own.
 
     Attributes:
         name: as `--format` names it.
         forms: the sets of columns that a row may have; it needs all of one set.
         reads: the functions by which rows are read, and what these depend on.
         also: other columns that are read where they are there.
-        marks: by which the system says that a record does not count. Such records are left out
-            before anything else is read, and counted; the functions need not know of them. What is
-            about a public text that is left out is left out, too.
-        unmistakable: whether the columns alone tell that it is this one.
-        nobody: why no column says who judged, where that is so.
+        marks: by which the system excludes a record. Such records are left out before anything else
+            is read, and counted; the functions never get them. Judgements of a public text that is
+            left out are left out, too.
+        unmistakable: whether the columns alone identify the format.
+        nobody: the reason why no column has the user, if so.
         scale: of labels that are numbers, where none is declared.
         categories: whether `--columns prompt=NAME` may name a column that says of each row in which
             category it is, in the place of a prompt.
-        warning: returns what the owner of rows should know of them all together, or nothing. Only a
-            look at the data asks: no run may depend on it.
+        warning: returns a warning about all rows together for their owner, or nothing. It is used
+            by a look at the data only: no run may depend on it.
     """
 
     name: str

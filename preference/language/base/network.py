@@ -83,28 +83,28 @@ class LanguageBase:
     """A loaded model with the head that its task takes, and θ.
 
     Args:
-        settings: which, and what of it is trained.
+        settings: of the model and its training.
         weights: False for names, shapes and tokens alone: nothing is computed with it, and its
             network is on the meta device, where it takes no memory.
 
     Attributes:
-        settings: as given, with an absolute path, the type that is computed in, and digest and
-            revision of what was found.
+        settings: as given, with an absolute path, the type of its numbers, and digest and revision
+            of the files.
         model: the network (with LoRA layers where there are any).
         tokenizer: its own.
         texts: from texts to tokens.
         dimension: D.
         trained: its trained parameters, in the order of θ.
-        scale: what the gradient of a loss is multiplied by before it goes back through the network.
+        scale: the factor of a loss's gradient before the backward pass.
         backward: gives each user's gradient by θ.
         device: where it runs; a GPU if there is one.
-        attention: how, in transformers' words: sdpa where the architecture has it, else eager.
-        batch_tokens: how many are computed at a time.
-        most_logits: how many numbers there are for next tokens at a time.
+        attention: transformers' implementation: sdpa if the architecture has it, else eager.
+        batch_tokens: the number of tokens computed at a time.
+        most_logits: the most logits of next tokens at a time.
         lower: states below the first layer that LoRA changes; None where all are computed.
-        head: name of a reward's head; empty where the next token is said.
-        words: how many there are for the next token; 0 for a reward.
-        has_segments: whether the network is told prompt and response apart.
+        head: name of a reward's head; empty for a causal language model.
+        words: the number of possible next tokens; 0 for a reward.
+        has_segments: whether the network gets segments for prompt and response.
 
     Raises:
         InputError: the model cannot be loaded, or not be trained in this way.
@@ -175,7 +175,7 @@ class LanguageBase:
         return self.settings.batch_tokens or usual_batch(self.device)
 
     def in_batches(self, tokens: int) -> "LanguageBase":
-        """The same network at so many tokens at a time; 0: as suits the device."""
+        """The same network, computing ``tokens`` tokens at a time; 0: as suits the device."""
         if tokens == self.settings.batch_tokens:
             return self
         if tokens not in self._in_batches:
@@ -384,7 +384,7 @@ class LanguageBase:
 
     @property
     def _network(self) -> Any:
-        """Without what LoRA puts around it; its layers are inside."""
+        """The network without the wrapper of LoRA; its layers are inside."""
         network: Any = self.model
         return network.get_base_model() if hasattr(network, "peft_config") else network
 
@@ -441,8 +441,9 @@ class LanguageBase:
 
     @cached_property
     def reference_terms(self) -> str:
-        """All that a likelihood at θ = 0 depends on beside tokens: with another it is another one,
-        if only in its last digit."""
+        """Everything that a likelihood at θ = 0 depends on beside tokens, down to its last
+        digit.
+        """
         settings = json.dumps(self.settings.of_reference, sort_keys=True)
         said = [settings, self.attention, self.most_logits, self.words]
         return repr([*said, *last_digits(self.device, torch.get_num_threads())])
@@ -458,7 +459,9 @@ class LanguageBase:
 
     @contextmanager
     def unrounded(self) -> Iterator[None]:
-        """All that can be saved is float32 within, so that what is put or copied is not rounded."""
+        """Convert all parameters that can be saved to float32 inside, so that nothing put or copied
+        is rounded.
+        """
         if self._dtype == torch.float32:
             yield
             return
@@ -474,7 +477,7 @@ class LanguageBase:
                 parameter.data = parameter.data.to(dtype)
 
     def save(self, folder: Path) -> None:
-        """As `write`, where it is.
+        """Save the network as `write` does.
 
         Raises:
             OSError: it cannot be written.

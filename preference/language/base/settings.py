@@ -39,7 +39,7 @@ _NOT_OF_REFERENCE = (
 
 @dataclass(frozen=True)
 class BaseSettings:
-    """Which model, and what of it is trained.
+    """The choice of a model, and of its trained part.
 
     Attributes:
         path: a local folder, or a name on a hub.
@@ -56,20 +56,19 @@ class BaseSettings:
         checkpointing: whether blocks' activations are computed once more instead of kept.
         loss: of `policy`: its loss, with ``beta`` and ``r_max`` as of `policy_losses.PolicyLoss`.
         as_published: of `sft`: only the responses that were preferred, as S's appendix E has it.
-        head_layer: of ``head``: how many of the model's layers there are below the head's norm; 0:
-            all of them.
+        head_layer: of ``head``: the number of the model's layers below the head's norm; 0: all.
         head_pooling: of ``head``: one of `POOLINGS`: whether it reads the text's last state, or
             the mean of all.
         layers: which of the network's layers LoRA changes, as `LORA_LAYERS` has it; `resolved`
             says which ``auto`` are. What is below them is computed once for each text
             (`preference.language.base.lower_layers`).
         once_per_text: of judgements: whether the gradient of each distinct text is computed once in
-            a round, for all who judged it (`preference.language.examples`).
+            a round, for all users who judged it (`preference.language.examples`).
         system: the system prompt, before prompts that have none of their own; empty: as the chat
             template does by itself.
-        digest: SHA-256 of what is in ``path``; empty: whatever is there.
+        digest: SHA-256 of the model at ``path``; empty: any.
         revision: its commit, where it comes from a hub.
-        merged: what ``path`` was merged into, where it is an adapter.
+        merged: the base that ``path`` was merged into, if it is an adapter.
 
     Raises:
         InputError: a value out of range.
