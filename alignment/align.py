@@ -135,7 +135,7 @@ class Alignment:
             raise InputError("--temperature must be above 0: a policy learns from what it draws")
 
     def to_json(self) -> dict[str, Any]:
-        """For ``config.json``."""
+        """The settings for ``config.json``."""
         return {"format": FORMAT, **asdict(self), "seed": self.seed.value}
 
 
@@ -330,8 +330,9 @@ def _options(card: str, promise: Promise, *, overwrite: bool = False) -> SaveOpt
 
 
 def _digests(alignment: Alignment, prompts: Sequence[str], demonstrations: Rows) -> dict[str, str]:
-    """Of all that is read: a folder that is gone on with must have been begun with the same, as its
-    card tells one reward's promise."""
+    """Digests of all inputs: a folder that is resumed must have been begun with the same, as its
+    card states one reward's promise.
+    """
     folder = alignment.truth not in ("", POPULATION)
     iterates = [
         hashlib.sha256(file.read_bytes()).hexdigest()
@@ -394,7 +395,7 @@ def _guarded(
 
 
 class _SoFar:
-    """What was counted since the beginning, also in processes that ended before."""
+    """Counts since the beginning, including earlier processes."""
 
     def __init__(self, guarded: GuardedReward, reward: AnswerReward, began: float) -> None:
         self._guarded, self._reward, self._began = guarded, reward, began
@@ -419,12 +420,12 @@ class _SoFar:
 
 
 class Pace:
-    """How long a training will take yet, by the steps and evaluations of this process.
+    """An estimate of the remaining training time, from the steps and evaluations of this process.
 
     Args:
-        steps: how many there are.
+        steps: their number.
         every: steps between evaluations; the last step is followed by one, too.
-        clock: seconds, only ever more.
+        clock: monotonic seconds.
     """
 
     def __init__(self, steps: int, every: int, clock: Callable[[], float] = time.monotonic) -> None:

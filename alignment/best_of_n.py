@@ -23,7 +23,7 @@ from murmuration.preference.data.errors import InputError
 
 
 def kl_bound(n: int) -> float:
-    """At most so far is best of n from the model that writes, in nats: ln n − (n − 1)/n."""
+    """The bound on the KL divergence of best of n from its model, in nats: ln n − (n − 1)/n."""
     return log(n) - (n - 1) / n
 
 

@@ -64,7 +64,7 @@ class PopulationJudge:
     def preferred(
         self, prompts: Sequence[str], first: Sequence[str], second: Sequence[str]
     ) -> np.ndarray:
-        """As `Judge`; raises InputError for a prompt that is none of the population's."""
+        """As `Judge`; raises InputError for a prompt that is not the population's."""
         return wins(_worth(prompts, first), _worth(prompts, second))
 
     def figures(self, prompts: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
@@ -105,8 +105,9 @@ class RewardJudge:
     def preferred(
         self, prompts: Sequence[str], first: Sequence[str], second: Sequence[str]
     ) -> np.ndarray:
-        """As `Judge`; raises InputError for an answer that it cannot read, or a score that is no
-        number."""
+        """As `Judge`; raises InputError for an answer that it cannot read, or a score that is not a
+        number.
+        """
         try:
             one_P, other_P = (self._reward.score(prompts, side) for side in (first, second))
         except InputError as error:
@@ -116,7 +117,7 @@ class RewardJudge:
         return np.where(one_P == other_P, 0.5, (one_P > other_P).astype(float))
 
     def figures(self, prompts: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
-        """Nothing: only differences of its scores mean anything."""
+        """Empty: only differences of its scores are meaningful."""
         return {}
 
     def about(self) -> dict[str, Any]:
@@ -149,7 +150,7 @@ class InstalledJudge:
     def preferred(
         self, prompts: Sequence[str], first: Sequence[str], second: Sequence[str]
     ) -> np.ndarray:
-        """As `Judge`; raises InputError for verdicts that are none."""
+        """As `Judge`; raises InputError for invalid verdicts."""
         verdict_P = self._ask(
             lambda: np.asarray(self._judge.preferred(prompts, first, second), dtype=float)
         )
@@ -188,13 +189,13 @@ def judge_of(
     folder of a reward model.
 
     Args:
-        named: which.
-        model: of an endpoint, which of its models; needed there, and of no use elsewhere.
-        kept: where an endpoint's verdicts are kept; needed there.
-        progress: is told how many of how many verdicts there are.
+        named: its name.
+        model: the endpoint's model; required for an endpoint only.
+        kept: the file of an endpoint's verdicts; required for an endpoint.
+        progress: is called with the number of verdicts so far, and of all.
 
     Raises:
-        InputError: there is no such judge, or an option is missing or of no use.
+        InputError: there is no such judge, or an option is missing or unused.
     """
     if named.startswith(("http://", "https://")):
         from murmuration.alignment.endpoints.client import Endpoint

@@ -44,17 +44,17 @@ COLOCATE = "colocate"
 
 @dataclass(frozen=True)
 class Steps:
-    """How a policy climbs.
+    """The settings of a policy's optimization.
 
     Attributes:
         method: one of `METHODS`.
-        steps: how many.
+        steps: their number.
         batch: answers of a step.
         answers: to each of its prompts; divides ``batch``.
         rate: the learning rate of LoRA's factors.
-        beta: what a nat of divergence costs, in the reward's logits.
+        beta: the cost of a nat of KL divergence, in the reward's logits.
         optimizer: one of `OPTIMIZERS`.
-        vllm: who writes a step's answers: the policy itself (empty), vLLM on the same GPU
+        vllm: the generator of a step's answers: the policy itself (empty), vLLM on the same GPU
             (`COLOCATE`), or the address of a vLLM server that TRL sends the policy's weights.
 
     Raises:
@@ -152,17 +152,17 @@ def train_policy(
     """Train the LoRA layers of ``base`` in place.
 
     Args:
-        base: with ``train="lora"`` and a task that says the next token.
+        base: with ``train="lora"`` and a causal task.
         prompts: public ones.
         reward: of answers to them, finite.
-        steps: how.
+        steps: of the optimization.
         sampling: of answers.
         seed: of prompts' order and of answers.
-        folder: for checkpoints; where there is one already, training goes on from it.
-        on_step: called every ``every`` steps and after the last, with how many are done, before a
-            checkpoint is written; training ends where it says True.
+        folder: for checkpoints; training continues from an existing one.
+        on_step: called every ``every`` steps and after the last, with the number of steps done,
+            before a checkpoint is written; training ends if it returns True.
         every: also how often a checkpoint is written.
-        progress: called after each step, with how many are done.
+        progress: called after each step, with the number of steps done.
 
     Raises:
         InputError: TRL is not installed, there are fewer prompts than a step takes, or a step is
@@ -211,8 +211,9 @@ def train_policy(
             batch_size: int | None = None,
             **_: Any,
         ) -> tuple[torch.Tensor, torch.Tensor, None]:
-            """As TRL's: (R, K), zero beyond an answer's end. Entropies, which nothing is made of,
-            are said to be zero."""
+            """As TRL's: (R, K), zero beyond an answer's end. Entropies are not used, and returned
+            as zero.
+            """
             without_dropout()
             there_RL = attention_mask.bool()
             log_RK = torch.zeros(len(input_ids), logits_to_keep, device=input_ids.device)

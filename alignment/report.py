@@ -181,7 +181,7 @@ def learnt_card(result: Mapping[str, Any], promise: Promise) -> str:
 
 
 def _public_name(base: str) -> str:
-    """A base's name on a hub; empty for a folder, whose name is nobody's business."""
+    """A base's name on a hub; empty for a folder, whose name is private."""
     return base if is_of_hub(base) and not Path(base).exists() else ""
 
 

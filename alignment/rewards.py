@@ -69,8 +69,9 @@ class AnswerReward:
 
     @classmethod
     def load(cls, folder: str | Path, *, iterates: bool = False) -> "AnswerReward":
-        """From RUN/model, of a language model with the run's ``iterates`` if they are asked for;
-        raises InputError if it is not a reward, or they are not there."""
+        """Load RUN/model, for a language model with the run's ``iterates`` if requested; raises
+        InputError if it is not a reward, or they are missing.
+        """
         result = cls(RewardModel.load(folder))
         if iterates and result.model.features is None:
             result.iterates = Iterates.beside(folder)
@@ -119,7 +120,7 @@ class AnswerReward:
 
 @dataclass(frozen=True)
 class Guards:
-    """How a reward is kept from being gamed.
+    """Guards of a reward against reward hacking.
 
     Attributes:
         clip: whether centred rewards are clipped to the reference's range.
@@ -162,8 +163,8 @@ class GuardedReward:
 
     Attributes:
         low, high: the range of these answers' centred rewards, after length and pessimism.
-        slope: what ``match`` takes off for each unit of log words.
-        clipped: how many answers were beyond the range so far, and how many there were.
+        slope: the deduction of ``match`` per unit of log words.
+        clipped: the number of answers beyond the range so far, and of all.
     """
 
     def __init__(
@@ -205,7 +206,7 @@ class GuardedReward:
         self.clipped = self.seen = 0
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """As `Scores`; of the prompts that guards were fitted to.
+        """As `Scores`, for the prompts that guards were fitted to.
 
         Raises:
             InputError: another prompt.
@@ -234,7 +235,7 @@ def _log_words(texts: Sequence[str]) -> np.ndarray:
 
 
 class _Unusual:
-    """How far features lie from the reference's for the prompt, in the mean of its own answers."""
+    """The distance of features from the mean of the reference's own answers to the prompt."""
 
     def __init__(
         self,

@@ -85,7 +85,7 @@ class Watching(LocalGrid):
     models: dict[int, np.ndarray]
 
     def push_messages(self, messages_: Iterable[Message]) -> Iterable[str]:
-        """As ever; notes the model."""
+        """Push the messages, and record the model."""
         outgoing = list(messages_)
         for message in outgoing:
             if message.metadata.message_type.startswith("train"):
@@ -96,7 +96,7 @@ class Watching(LocalGrid):
 
 
 class Learner(Protocol):
-    """What a run with canaries learns, and how an attacker reads that."""
+    """The model of a run with canaries, and an attacker's reading of it."""
 
     @property
     def pairs(self) -> Sequence[tuple[str, str]]:
@@ -123,8 +123,9 @@ class Learner(Protocol):
         ...
 
     def released(self, folder: Path) -> tuple[np.ndarray | None, np.ndarray]:
-        """θ of a saved model, (D,) float64, or None: its rounds are not looked at; and by how much
-        it prefers the first of each canary's words, (M,)."""
+        """θ of a saved model, (D,) float64, or None if its rounds are not used; and its preference
+        for the first of each canary's words, (M,).
+        """
         ...
 
 
@@ -158,7 +159,9 @@ class LinearRewards:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What an attacker made of a run's canaries: who was in, and scores that grow with it."""
+    """An attacker's view of a run's canaries: which were included, and scores that grow with
+    inclusion.
+    """
 
     in_M: np.ndarray
     white_M: np.ndarray
@@ -203,7 +206,7 @@ def run_canaries(
 ) -> Outcome:
     """One run with canaries; ``number`` is its place among the runs of the audit.
 
-    ``grid`` may be one on which something goes wrong.
+    ``grid`` may be one with a fault.
     """
     source, pairs = derived(task.source, "pipeline", number), learner.pairs
     in_M = source.stream("canaries in").random(len(pairs)) < 0.5
@@ -267,7 +270,7 @@ def _directions(pairs: tuple[tuple[str, str], ...]) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def _runs(task: Task) -> tuple[Outcome, ...]:
-    """As many runs as it takes for so many trials."""
+    """The number of runs needed for the task's trials, run."""
     return tuple(run_canaries(task, n) for n in range(max(1, 2 * task.trials // _CANARIES)))
 
 

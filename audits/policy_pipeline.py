@@ -154,7 +154,9 @@ class Policy:
         return (moved_D / unit_D.double()).numpy(), self.preferred(folder)
 
     def preferred(self, folder: Path) -> np.ndarray:
-        """By how much the first of each canary's answers is likelier, in nats, (M,)."""
+        """The log-likelihood of the first of each canary's answers less that of the other, in nats,
+        (M,).
+        """
         likelihood = SavedLikelihood.load(folder)
         first_M, other_M = (
             likelihood.score([PROMPT] * self.canaries, [pair[side] for pair in self.pairs])
@@ -204,7 +206,7 @@ class WrittenPolicy(Policy):
         }
 
     def released(self, folder: Path) -> tuple[None, np.ndarray]:
-        """By how much more the first answers are likelier than before."""
+        """The increase of the first answers' log-likelihood ratio by training."""
         return None, self.preferred(folder) - self.preferred(self.folder)
 
 
@@ -214,10 +216,10 @@ def _flat(base: LanguageBase) -> torch.Tensor:
 
 @contextmanager
 def tiny_policy(canaries: int, epsilon: float) -> Iterator[Policy]:
-    """A policy of so many canaries for a run at ``epsilon``, whose base is there within.
+    """A policy of ``canaries`` canaries for a run at ``epsilon``, whose base exists inside.
 
     Raises:
-        InputError: there is no transformers.
+        InputError: transformers is not installed.
     """
     with tempfile.TemporaryDirectory() as name:
         policy = Policy(Path(name), canaries, epsilon)
@@ -274,7 +276,7 @@ def _run(task: Task, grid: Callable[..., Watching]) -> Outcome:
 def audit_policy(
     task: Task, *, white: bool = True, grid: Callable[..., Watching] = Watching
 ) -> Measured:
-    """One run of a policy, with a canary for each trial; ``grid`` as of `run_canaries`."""
+    """Audit one run of a policy, with a canary for each trial; ``grid`` as of `run_canaries`."""
     return one_run(task, _run(task, grid), white=white)
 
 
@@ -297,7 +299,9 @@ def written_policy(task: Task) -> Iterator[WrittenPolicy]:
 
 
 def audit_texts(task: Task, grid: Callable[..., Watching] = Watching) -> Measured:
-    """One run of a policy whose canaries' answers its base wrote; ``grid`` as of `run_canaries`."""
+    """Audit one run of a policy whose canaries' answers its base wrote; ``grid`` as of
+    `run_canaries`.
+    """
     with written_policy(task) as policy:
         return one_run(task, run_canaries(task, 0, grid, learner=policy), white=False)
 

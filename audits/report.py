@@ -20,7 +20,7 @@ _SAME = {Adjacency.ZERO_OUT: Adjacency.ADD_REMOVE, Adjacency.REPLACE_LABELS: Adj
 
 
 def audit_row(name: str, target: Target, task: Task, seed: int) -> Row:
-    """One audit, as it is printed and written."""
+    """The row of one audit, as it is printed and written."""
     started = time.monotonic()
     measured = target.measure(task)
     return {

@@ -159,10 +159,10 @@ def rank(
             names its own (JSON), by ``format="arena-models"``. Without data and items the embedded
             arena.
         items: The public list of items: names, a file with one per line, or a ``.json`` file.
-            Of a Polis conversation (``format="polis"``) its statements but those that moderators
-            rejected, where nothing else is said.
-        items_public: Declare that everything that votes name in the columns model_a and model_b of
-            a file is public, whoever voted on it: these are the items then. Without ``items``.
+            For a Polis conversation (``format="polis"``) the default is its statements without
+            those that moderators rejected.
+        items_public: Declare that all models named in the columns model_a and model_b of a file are
+            public: these are the items then. Without ``items``.
         by: The column with the category of a vote, with ``categories``: one leaderboard for each.
         categories: The public list of categories, written like ``items``.
         out: Folder for the run and the leaderboard; without it a new one below ``runs``.

@@ -49,19 +49,19 @@ class Votes:
 
 @dataclass(frozen=True, eq=False)
 class Arena:
-    """Items, voters, and how they vote.
+    """Items, voters, and a model of their votes.
 
     Attributes:
-        voters: how many.
-        items: how many are voted on.
-        seed: which arena.
+        voters: their number.
+        items: their number.
+        seed: of the arena.
         points: the standard deviation of the items' strengths, in points of the Elo scale.
         taste: that of a voter's own deviation from them, for each item, in the same points.
         median_votes, votes_spread, most_votes: numbers of votes of a voter are
             round(median · exp(spread · normal)), limited to 1 … most.
-        tie: ν, how likely ties are: ν/(2 + ν) between equals.
-        pairing_KK: how likely each pair is to be shown: symmetric, nothing on the diagonal, any
-            scale; None where all are alike.
+        tie: ν; the probability of a tie between equals is ν/(2 + ν).
+        pairing_KK: the relative frequency of each pair: symmetric, with a zero diagonal; None: all
+            equal.
 
     Raises:
         ValueError: a parameter is out of range.

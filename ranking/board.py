@@ -36,15 +36,15 @@ _FALSE_ALARMS = 1e-3
 
 @dataclass(frozen=True)
 class Meeting:
-    """A vote between two items, as a board foresees it.
+    """The predicted outcome of a vote between two items.
 
     Attributes:
         win: the probability that the first wins if one of them does.
         low, high: its interval.
         tie: the probability of a tie.
-        points: by how much the first is stronger, on the Elo scale.
+        points: the strength of the first less that of the second, on the Elo scale.
         points_error: half of the interval of ``points``.
-        apart: whether one of them is better beyond doubt, as the rank ranges have it.
+        apart: whether one of them is significantly better, as in the rank ranges.
     """
 
     win: float
@@ -58,19 +58,19 @@ class Meeting:
 
 @dataclass(frozen=True, eq=False)
 class Board:
-    """Strengths of items, as far as one noisy release tells them.
+    """Strengths of items, estimated from one noisy release.
 
     Attributes:
-        name: of the category; empty where there is one board alone.
+        name: of the category; empty if there is only one leaderboard.
         items: their names.
         scores_K: strengths with mean zero, in logits.
         covariance_KK: of them, by sampling of voters and noise together.
         tie: ν of Davidson's model; 0 where there were no ties.
-        votes, voters: how many, with noise.
-        sway: by how many points the net scores of one voter can move an item at most, to first
-            order.
+        votes, voters: their noisy numbers.
+        sway: the most points that the net scores of one voter can move an item, to first order.
         impossible: items that won, or lost, more votes net than they can have been in if pairs came
-            up as declared. Then the model of the strengths is wrong, and nobody is told apart.
+            up as declared. Then the model of the strengths is wrong, and no difference is
+            significant.
         voted_K: whether an item was in more votes than noise makes; pairs that are drawn alike are
             known to be voted on.
     """

@@ -24,16 +24,15 @@ ONE_BOARD = ("",)
 
 @dataclass(frozen=True)
 class ItemFeatures:
-    """One-hot features of the response, which is an item's name, and of its board.
+    """One-hot features of the response, which is an item's name, and of its category.
 
     Attributes:
         items: K names.
-        boards: B categories, of which the prompt names one; `ONE_BOARD`: the prompt is not looked
-            at.
+        boards: B categories, of which the prompt names one; `ONE_BOARD`: the prompt is not used.
 
     Raises:
-        InputError: fewer than two items or more than `MOST_ITEMS`, or names that cannot be told
-            apart.
+        InputError: fewer than two items or more than `MOST_ITEMS`, or names that are
+            indistinguishable.
     """
 
     items: tuple[str, ...]
@@ -95,9 +94,9 @@ class ItemFeatures:
 
 
 class Places(dict[str, int]):
-    """Where names stand in a list, from 0, however they are written; −1: nowhere.
+    """The index of each name in a list, from 0, in any spelling; −1 if it is not there.
 
-    What was looked up before is remembered: votes name few items many times.
+    Look-ups are cached: votes name few items many times.
     """
 
     def __init__(self, names: Sequence[str]) -> None:

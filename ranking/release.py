@@ -70,30 +70,31 @@ class Noise:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RankingRelease:
-    """The noisy sums over voters, float64, and the public numbers by which they are to be read.
+    """The noisy sums over voters, float64, and the public numbers needed to read them.
 
     Attributes:
         items: K names, a public list, in the order of all arrays.
-        boards: B names of boards (categories), a public list; ``("",)`` where there is one alone.
+        boards: B names of categories, a public list; ``("",)`` if there is only one leaderboard.
         pairing: `public` or `voters`.
-        net_BK: Σ over voters of an item's wins less its losses. Exactly, each board sums to 0.
+        net_BK: Σ over voters of an item's wins less its losses. Without noise, each leaderboard
+            sums to 0.
         variance_BK: Σ over voters of the square of their own net score of each item, about zero and
             not about a mean: for intervals that are clustered by voter.
         votes_B: Σ of weights of all pairs that were voted on, ties included.
         squares_B: Σ over voters of the square of their own votes.
         ties_B: Σ of weights of the pairs that tied, or of which both were bad.
-        voters_B: how many have a vote there.
+        voters_B: the number of voters with a vote there.
         pair_counts_BKK: Σ of weights of votes on each pair, ties included; symmetric, with a zero
             diagonal. None where pairing is `public`.
-        overall_variance_K, overall_squares, overall_voters: of several boards together, each voter
-            taken as one: the squares of their net scores, of their votes, and how many there are.
-            None where there is one board.
-        clipped: how many voters' votes weigh less than one.
+        overall_variance_K, overall_squares, overall_voters: over all categories together, with each
+            voter counted once: the squares of their net scores, of their votes, and their number.
+            None if there is only one leaderboard.
+        clipped: the number of voters whose votes weigh less than one.
         noise: on these numbers.
         cap: most ballots of a voter that count.
         clip_norm: the ℓ2 length that no voter's whole vector exceeds, in which net scores have
             weight 1.
-        epsilon, delta: what the release cost; None where nothing protects it.
+        epsilon, delta: the cost of the release; None without privacy.
 
     Raises:
         InputError: arrays that do not fit, that are not finite, or names that stand there twice.

@@ -78,7 +78,9 @@ DEFAULT_CAP = 10
 
 @dataclass(frozen=True, kw_only=True)
 class RankingPlan(WholeCrowdPlan):
-    """Everybody takes part once, with one vector that is ``layout.clip_norm`` long at most."""
+    """A plan in which each user takes part once, with one vector of length at most
+    ``layout.clip_norm``.
+    """
 
     layout: VoteLayout
 
@@ -260,7 +262,7 @@ def layout_of(context: RunContext, names: ItemFeatures) -> VoteLayout:
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
-    """One noisy sum of votes, and a board."""
+    """One noisy sum of votes, and a leaderboard."""
     names = names_of(context)
     layout = layout_of(context, names)
     plan = RankingPlan.for_epsilon(

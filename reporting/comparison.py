@@ -236,7 +236,7 @@ def warnings_of(runs: Sequence[RunSeen]) -> list[str]:
 
 
 def _together(private: Sequence[RunSeen]) -> str:
-    """What some runs cost together, of themselves alone; copies of one run once."""
+    """The total cost of some runs by themselves; copies of one run count once."""
     runs = list({run.run or str(place): run for place, run in enumerate(private)}.values())
     said = [{**run.settings, **run.result} for run in runs]
     units, adjacencies = {run.unit for run in runs}, {str(each.get("adjacency")) for each in said}

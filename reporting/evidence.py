@@ -68,6 +68,6 @@ def second_opinion_text(run: Mapping[str, Any]) -> str | None:
 
 
 def _percent(share: float) -> str:
-    """Of a share, rounded up to a tenth, or to two digits below 1 %."""
+    """A share in per cent, rounded up to a tenth, or to two digits below 1 %."""
     digits = 1 if share >= 0.01 else 2
     return f"{math.ceil(share * 100 * 10**digits - 1e-9) / 10**digits:g} %"

@@ -75,8 +75,8 @@ class Questionnaire:
     Attributes:
         topics: a public list, of lines ``name: word, word``; a name alone is its own words. A
             judgement is about the topic of which most words stand in its texts, of several the
-            first; of scripts without blanks a word may stand anywhere. Empty: topics are not asked
-            about.
+            first; of scripts without blanks a word may stand anywhere. Empty: no question about
+            topics.
 
     Raises:
         InputError: a topic has no name or no words, or two have one name.

@@ -62,14 +62,14 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SurveyRelease:
-    """The noisy sum over users of their answers, and the public numbers by which it is read.
+    """The noisy sum over users of their answers, and the public numbers needed to read it.
 
     Attributes:
-        topics: the public list that was asked about, as of `Questionnaire`.
+        topics: the public list, as of `Questionnaire`.
         sum_V: float64, as released.
         noise: standard deviation of the Gaussian noise on each number.
-        stated_users: how many were asked; None where that is private.
-        epsilon, delta: what it cost.
+        stated_users: the number of users; None if it is private.
+        epsilon, delta: its cost.
 
     Raises:
         InputError: numbers that do not fit the questions, or are not finite.

@@ -62,7 +62,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SurveyPlan(WholeCrowdPlan):
-    """Everybody takes part once, with one vector that is ``questionnaire.longest`` at most."""
+    """A plan in which each user takes part once, with one vector of length at most
+    ``questionnaire.longest``.
+    """
 
     questionnaire: Questionnaire
 
@@ -103,8 +105,8 @@ def client_update(
 class Survey(SumStrategy):
     """The server half, with a ``SurveyPlan``; see ``SumStrategy``.
 
-    What stands for a model is the noisy sum. ``stated_users`` is how many are said to be asked;
-    None where that is private.
+    The noisy sum takes the place of a model. ``stated_users`` is the published number of users;
+    None if it is private.
     """
 
     name = "survey"
@@ -154,7 +156,7 @@ class Survey(SumStrategy):
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
-    """One noisy sum of answers.
+    """The strategy of one noisy sum of answers.
 
     Raises:
         InputError: settings that a survey does not use; or noise that exceeds the number of users,

@@ -56,12 +56,12 @@ _STATE, _SEED, _CANDIDATES = "search.json", "seed.json", "candidates"
 
 @dataclass(frozen=True)
 class Search:
-    """The settings that are searched, and how; all of it public but a seed.
+    """The settings of a search; all of it public except a seed.
 
     Attributes:
-        configs: of each point of the grid a run with the whole budget, none with a folder.
-        points: the settings in which they differ.
-        stopping: how many candidates are run.
+        configs: for each point of the grid a run with the whole budget, without a folder.
+        points: the settings that differ between them.
+        stopping: the distribution of the number of candidates.
     """
 
     configs: Sequence[RunConfig]
@@ -396,10 +396,11 @@ def _remove_all_but(there: Path, best: Mapping[str, Any] | None) -> None:
 
 
 def _forget(folder: RunFolder) -> None:
-    """Remove what tells of candidates; what was drawn last, so that none is left without it.
+    """Remove everything about candidates; the random draws last, so that no candidate is left
+    without them.
 
-    Files say when the search began, and not when it ended: how long it took tells how many
-    candidates there were.
+    Files have the time when the search began, and not when it ended: its duration would reveal the
+    number of candidates.
     """
     if (folder.private / _CANDIDATES).exists():
         shutil.rmtree(folder.private / _CANDIDATES)

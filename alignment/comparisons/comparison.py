@@ -86,15 +86,15 @@ class ComparisonRequest:
 
 @dataclass(frozen=True)
 class Side:
-    """A model and what it answered.
+    """A model and its answers.
 
     Attributes:
         model: as it was named.
         answers_TN: N to each of T prompts.
         log_ratio_TN: log pi - log ref of each, nats; NaN where it does not fit into the context;
             None without an estimate.
-        no_kl: why there is none.
-        cut_off: how many answers broke off at the most tokens; None of a file.
+        no_kl: the reason why there is none.
+        cut_off: the number of truncated answers; None for a file.
     """
 
     model: str
@@ -106,8 +106,9 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of it: ``result`` is what ``result.json`` holds; ``wins`` are 1, 0 or 0.5, (T, N),
-    of each model."""
+    """The outcome of a comparison: ``result`` is the content of ``result.json``; ``wins`` are 1, 0
+    or 0.5, (T, N), of each model.
+    """
 
     asked: ComparisonRequest
     sides: Sequence[Side]

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Role:
-    """What an endpoint is for: the options that name it, and the variable with its key."""
+    """The purpose of an endpoint: the options that name it, and the variable with its key."""
 
     option: str
     model_option: str
@@ -52,15 +52,15 @@ WRITER = Role("--writer", "the model", "MURMURATION_WRITER_KEY")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a model answers, and how it is asked.
+    """The address and request settings of a model behind an endpoint.
 
     Attributes:
         url: up to and with ``/v1``.
         model: which of the endpoint's models.
-        timeout: seconds that an endpoint may say nothing; times ``attempts``, for a whole reply.
-        attempts: requests for a reply where the endpoint is busy or broken, before giving up.
+        timeout: the most seconds without data; times ``attempts``, for a whole reply.
+        attempts: requests for a reply if the endpoint is busy or fails, before giving up.
         at_once: requests under way together.
-        role: what it is for.
+        role: its purpose.
 
     Raises:
         InputError: a value out of range; names the role's option.
@@ -152,11 +152,11 @@ class Client:
         """Send requests; return the keys of those whose replies could not be read.
 
         Args:
-            bodies: what is sent, by a key of the caller's.
-            read: what a completion comes to; None if it is none that can be used.
-            keep: is given each result as soon as it is there, with its key.
-            progress: is told how many of how many replies there are.
-            afterwards: what an error says of those that are there.
+            bodies: the requests, by a key of the caller's.
+            read: from a completion to a result; None if it cannot be used.
+            keep: is called with each result at once, and its key.
+            progress: is called with the number of replies so far, and of all.
+            afterwards: an error's sentence about the results so far.
 
         Raises:
             InputError: the endpoint refuses, cannot be reached, or gives no completions at all.

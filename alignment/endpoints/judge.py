@@ -57,11 +57,12 @@ class EndpointJudge:
         file: Path,
         progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> None:
-        """Verdicts are kept in ``file``; ``progress`` is told how many of how many are
-        there.
+        """Keep verdicts in ``file``; ``progress`` is called with the number of verdicts so far, and
+        of all.
 
         Raises:
-            InputError: the key is none, or it would be sent in the clear; the file is no such file.
+            InputError: the key is invalid, or would be sent unencrypted; the file is not one of
+                verdicts.
         """
         self._endpoint, self._file, self._progress = endpoint, Path(file), progress
         self._client = Client(endpoint)
@@ -103,11 +104,11 @@ class EndpointJudge:
         return np.array([self._won(pair, unreadable) for pair in keys], dtype=float)
 
     def figures(self, prompts: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
-        """Nothing: answers are compared, not scored."""
+        """Empty: answers are compared, not scored."""
         return {}
 
     def about(self) -> dict[str, Any]:
-        """How it judged, with counts and cost, for a result."""
+        """A description of its judging, with counts and cost, for a result."""
         counts = self._counts
         decided = counts["first place"] + counts["second place"]
         summary = {

@@ -26,7 +26,7 @@ class EndpointWriter:
     """A model that answers over the network, in place of `generation.Writer`.
 
     Attributes:
-        cut_off: how many answers ended at the most tokens, so far, as the endpoint says.
+        cut_off: the number of truncated answers so far, as the endpoint reports.
     """
 
     def __init__(self, endpoint: Endpoint, system: str = "") -> None:

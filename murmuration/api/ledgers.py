@@ -223,8 +223,8 @@ class AllRuns:
 
     Attributes:
         runs: folders with a ledger.
-        costs: what each of them promised, by itself; nothing where the sum is not known.
-        without_ledger: folders in which a run has left files, and no ledger.
+        costs: the cost of each of them by itself; empty if the sum is not known.
+        without_ledger: folders with files of a run, and no ledger.
         promise: of the runs that have one, together.
     """
 
@@ -247,7 +247,7 @@ class AllRuns:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """For programs: no promise where the sum is not known."""
+        """The runs as JSON: no promise if the sum is not known."""
         return {
             "runs": [str(run) for run in self.runs],
             "costs": [cost.to_json() for cost in self.costs],

@@ -37,15 +37,15 @@ class PrivatizedLabels:
 
     Attributes:
         path: the file.
-        state: the file that remembers which labels were released.
-        promise: what the labels of a user promise.
-        users: how many have labels in the file.
-        labels: how many labels there are.
-        fresh: how many of these are released for the first time.
+        state: the file that records which labels were released.
+        promise: for the labels of a user.
+        users: the number with labels in the file.
+        labels: their number.
+        fresh: the number of these that are released for the first time.
         left_out: judgements beyond what a user may release.
         set_aside: bad rows.
-        flip_probability: with which probability labels are false: the smallest, median and largest.
-        notes: what the owner must know of the judgements, and nobody else.
+        flip_probability: of the labels: the smallest, median and largest.
+        notes: about the judgements, for their owner and nobody else.
     """
 
     path: Path

@@ -43,12 +43,12 @@ _BASELINE = "nonprivate"
 
 @dataclass(frozen=True)
 class Cell:
-    """One strategy at one epsilon, without one for ``nonprivate``: the results of its seeds.
+    """One strategy at one epsilon (none for ``nonprivate``): the results of its seeds.
 
     Attributes:
-        strategy: as it was asked for, with settings of its own.
+        strategy: its label, with settings of its own.
         adjacency: which data sets are neighbours.
-        failed: why a run of it that was begun came to nothing; then there are no results.
+        failed: the reason why one of its runs failed; then there are no results.
     """
 
     strategy: str
@@ -258,7 +258,7 @@ class StrategyComparison(Sequence[Cell]):
 
 @dataclass(frozen=True)
 class _Planned:
-    """One strategy at one epsilon, to be run: ``label`` is as it was asked for."""
+    """One strategy at one epsilon, to be run, with its ``label``."""
 
     label: str
     epsilon: float | None
@@ -429,7 +429,9 @@ def composed_epsilon(cells: Sequence[Cell], delta: float) -> float:
 
 
 def _apart(ticks: Iterable[float]) -> list[float]:
-    """Those whose labels do not touch on a logarithmic axis; the first and the last are kept."""
+    """The ticks whose labels do not touch on a logarithmic axis; the first and the last are
+    kept.
+    """
     ordered = sorted(ticks)
     kept = ordered[:1]
     if len(ordered) < 2:

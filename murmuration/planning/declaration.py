@@ -66,15 +66,15 @@ class Declaration:
 
     Attributes:
         header: names of the columns in the first rows.
-        columns: which have other names, as `--columns` is written.
+        columns: those with other names, as `--columns` is written.
         declared: fields of ``Schema``, by name; without a kind where none is stated.
-        kinds: how many rows can be read as each kind, the most first.
+        kinds: the number of rows that can be read as each kind, the most first.
         most_responses: of a row with a list of them.
-        reasons: why something is declared, and what to check, a line each.
+        reasons: for what is declared, and what to check, a line each.
         odd_labels: kind → label → number of rows, of labels that few rows have beside others.
         raw: the rows, as they are.
         rows: the rows, in our form.
-        layouts: what the columns of each row mean; None where that is not clear.
+        layouts: of the columns of each row; None if not clear.
     """
 
     header: Sequence[str]

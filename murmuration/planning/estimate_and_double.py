@@ -38,7 +38,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Step:
-    """One doubling: by how much each choice would have scaled the noise, and where it led."""
+    """One doubling: the factor of the noise for each choice, and the resulting point."""
 
     at: Point
     group_ratio: float
@@ -48,9 +48,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Space:
-    """What may be chosen: doublings of ``start`` within ``compute``, with at most ``users`` users.
+    """The choices: doublings of ``start`` within ``compute``, with at most ``users`` users.
 
-    Raises ValueError where not even the start is within.
+    Raises ValueError if the start is not within.
     """
 
     start: Point
@@ -71,11 +71,11 @@ class Space:
             )
 
     def doubled_group(self, point: Point) -> Point | None:
-        """With twice the group size; None beyond the budget."""
+        """The point with twice the group size; None beyond the budget."""
         return self._within(Point(2 * point.group_size, point.cohort))
 
     def doubled_cohort(self, point: Point) -> Point | None:
-        """With twice the cohort; None beyond the budget or the users."""
+        """The point with twice the cohort; None beyond the budget or the users."""
         return self._within(Point(point.group_size, 2 * point.cohort))
 
     def frontier(self) -> list[Point]:

@@ -26,14 +26,14 @@ ROWS = 200_000  # judgements whose gradients are held at once, about
 
 @dataclass(frozen=True, eq=False)
 class GroupNorms:
-    """What is known of public users' gradients, and L as a function of G.
+    """Statistics of public users' gradients, and L as a function of G.
 
     Attributes:
         lengths: the median length by group size, for 1, 2, 4, … up to the most judgements that a
             user has.
-        drift: the length of the mean over users of their gradients: what a step goes by.
+        drift: the length of the mean over users of their gradients: the length of a step.
         median_judgements: of a user; what the paper recommends as the group size of ELS.
-        counts_U: judgements of each user that was looked at.
+        counts_U: judgements of each user in the estimate.
         dimension: D.
     """
 
@@ -45,7 +45,7 @@ class GroupNorms:
 
     @classmethod
     def of(cls, examples: PairExamples, model: PreferenceModel, seed: int = 0) -> "GroupNorms":
-        """From users' examples, by random choices of judgements that ``seed`` repeats.
+        """Estimate from users' examples, by random choices of judgements that ``seed`` repeats.
 
         Raises ValueError for no users, or gradients that are all zero.
         """

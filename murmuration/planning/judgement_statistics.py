@@ -16,12 +16,12 @@ _TEXTS = 5_000  # that are looked at for their script
 
 @dataclass(frozen=True)
 class Guess:
-    """How often a rule that knows nothing of the prompt is right about judgements without a tie.
+    """The accuracy of a rule that does not depend on the prompt, on judgements without a tie.
 
     Attributes:
         pooled: over judgements.
         by_user: mean over users of each user's mean.
-        rows: how many judgements.
+        rows: the number of judgements.
     """
 
     pooled: float

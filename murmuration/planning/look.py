@@ -64,21 +64,21 @@ class DataSummary:
     """A summary of a source of judgements. As text it is what ``murmuration data`` prints.
 
     Attributes:
-        source: where the judgements are from.
-        renamed: which columns have other names, as of ``--columns``; as found, too.
+        source: of the judgements.
+        renamed: the columns with other names, as of ``--columns``, stated or found.
         judgements: the usable rows.
-        schema: what they were read as: as stated, or as found in all rows.
+        schema: that they were read by, stated or found in all rows.
         columns: names of the columns in the first rows.
         taken: which of them was taken for which field: field → column.
-        reasons: why rows would be refused (numbers and quotes left out), how often among the first
-            of them, and the first example of each with its place.
-        declared: why something is declared that was not stated, a line each.
-        findings: what should be looked at before a run, a line each.
-        scripts: how many texts are in which script.
-        features: what the command takes.
-        about_features: how long they take, or why they are not those that are advised.
+        reasons: for refusing rows (numbers and quotes left out), how often among the first of them,
+            and the first example of each with its place.
+        declared: reasons for declarations that were not stated, a line each.
+        findings: to check before a run, a line each.
+        scripts: the number of texts by script.
+        features: of the command.
+        about_features: their computing time, or the reason why they are not the recommended ones.
         epsilon: the budget for which settings of a run are advised.
-        public: whether the file is public, so that nothing is told by choosing settings from it.
+        public: whether the file is public, so that choosing settings from it reveals nothing.
     """
 
     source: str
@@ -291,11 +291,11 @@ def look_at(
     public: bool = False,
     features: str = "",
 ) -> DataSummary:
-    """Find the declaration of a source's rows, and read them by it, but set bad rows aside.
+    """Find the declaration of a source's rows, and read them by it, skipping bad rows.
 
-    ``stated`` is what options said of the rows, by the names of ``Schema``'s fields; the rest is
-    looked for in all rows. The kind is the one that most rows are of; thumbs are taken as pairs
-    where half of them or more are in one. ``features`` are those that somebody has in mind.
+    ``stated`` are the declarations by options, by the names of ``Schema``'s fields; the rest is
+    inferred from all rows. The kind is the one that most rows are of; thumbs are taken as pairs
+    where half of them or more are in one. ``features`` are those under consideration.
 
     Raises:
         InputError: it cannot be read, or has no row that could be used.

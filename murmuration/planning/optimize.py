@@ -40,7 +40,9 @@ Found = dict[str, Any]
 
 @dataclass(frozen=True)
 class Public:
-    """Where L(G) is estimated: a source of judgements, or the embedded synthetic population."""
+    """The data from which L(G) is estimated: a source of judgements, or the embedded synthetic
+    population.
+    """
 
     source: str | None = None
     features: str = "hashing"
@@ -49,7 +51,7 @@ class Public:
 
     @property
     def words(self) -> str:
-        """For people."""
+        """A description."""
         return self.source or "the embedded synthetic population"
 
     def norms(self) -> tuple[GroupNorms, str]:

@@ -34,7 +34,7 @@ class RunsProgress(Progress):
         )
 
     def begin(self, total: int, ended: int = 0) -> None:
-        """So many runs begin now, beside those that had ``ended`` before."""
+        """Show that ``total`` runs begin now, beside those that had ``ended`` before."""
         self.add_task("runs", total=total)
         self._say(counted(total, "run") + (f", beside {ended:,} that had ended" if ended else ""))
 

@@ -12,7 +12,7 @@ from murmuration.terminal.terminal import Terminal
 
 
 def console(*, stderr: bool = False, width: int = 160) -> Terminal:
-    """A console; where nobody looks, in a pipe, so wide that tables do not wrap."""
+    """A console; if it is not a terminal, wide enough that tables do not wrap."""
     made = Terminal(stderr=stderr)
     return made if made.is_terminal else Terminal(stderr=stderr, width=width)
 

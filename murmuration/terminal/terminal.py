@@ -97,8 +97,9 @@ class Guarded:
 
 
 def guard_streams() -> None:
-    """From now on standard output and error escape what is written to them, to the end; also what
-    their encoding does not have."""
+    """From now on, escape what is written to standard output and error, including characters that
+    their encoding lacks.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, Guarded):

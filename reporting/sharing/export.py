@@ -70,15 +70,15 @@ _WEIGHTS = ("model*.safetensors", "adapter_model.safetensors")
 
 @dataclass(frozen=True)
 class Sharing:
-    """How a model is passed on.
+    """The settings of an export.
 
     Attributes:
         merge: whether an adapter's change is put into the weights of its base.
         base: what the base is called on a hub, or a folder with it, where it is not found by
             itself; empty: as it was trained on, a folder by its last name.
         licence: an identifier for the card's head, as a hub lists them; empty: none is stated.
-        privacy: what it cost where its folder does not say it: ``public``, or ledgers.
-        without_promise: whether it may go although nothing says what its users were promised.
+        privacy: its cost if its folder does not record it: ``public``, or ledgers.
+        without_promise: whether it may be exported without a record of its guarantee.
         audit: a file with a line of ``murmuration audit --json``; None: there is none.
 
     Raises:
@@ -112,7 +112,7 @@ class Sharing:
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, by name with sizes in bytes, and what was left where it lies."""
+    """The files written, by name with sizes in bytes, and those left out."""
 
     files: Mapping[str, int]
     left_out: tuple[str, ...]
@@ -222,7 +222,7 @@ def _write_language_model(folder: Path, new: Path, how: Sharing) -> None:
 
 
 def _merge(new: Path, base: str, digest: str) -> None:
-    """In the place of the adapter in a folder its base, with its change in the weights."""
+    """Replace the adapter in a folder by its base, with the adapter merged into the weights."""
     from murmuration.preference.language.adapters import REWARD, kind_of
     from murmuration.preference.language.loading import contents_of, load_causal, load_with_head
 
